@@ -1,0 +1,137 @@
+"""The nouns of a build: artifacts, actions and what running one yields. Frozen data, no behaviour, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Digest:
+    """The SHA-256 of some bytes (64 hex digits) and their count, as in the Remote Execution API."""
+
+    hash: str
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.hash}/{self.size}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FileEntry:
+    """One file of an output: its contents and whether it is executable."""
+
+    digest: Digest
+    executable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A folder by content: sorted (path relative to the folder, file) pairs. Empty folders do not exist."""
+
+    files: tuple[tuple[str, FileEntry], ...]
+
+    def under(self, subpath: str) -> Tree:
+        """The part below `subpath` ('' is the whole)."""
+        if not subpath:
+            return self
+        prefix = subpath + "/"
+        return Tree(tuple((p.removeprefix(prefix), f) for p, f in self.files if p.startswith(prefix)))
+
+
+# What an input or output is, by content.
+Value: TypeAlias = FileEntry | Tree
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SourceArtifact:
+    """A file of the workspace, by its path relative to the root ('/' separators)."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DerivedArtifact:
+    """An output of an action, or the part of a folder output below `subpath`."""
+
+    action: str
+    output: str
+    subpath: str = ""
+
+
+Artifact: TypeAlias = SourceArtifact | DerivedArtifact
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An artifact under the path at which the step finds it, and the attribute that it came from."""
+
+    name: str
+    path: str
+    artifact: Artifact
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A file or folder that the step must write. `path` is relative to the action's output folder."""
+
+    name: str
+    path: str
+    kind: Literal["file", "tree"] = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What an action takes while it runs: cores, bytes of memory, GPUs. Never oversubscribed; not part of the key."""
+
+    cpu: int = 1
+    memory: int = 512 << 20
+    gpu: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A step to run on inputs to get outputs. Its id names it within one build; its key names it for all time.
+
+    step        import name of the module whose `run(step: modelbuild.step.Step)` does the work
+    params      attributes that the step reads: JSON values only, all part of the key
+    tools       distributions whose versions decide the output's bytes
+    python      names of inputs that hold Python source: the distributions that they import are tools as well
+    env         environment variables that the step sees besides the fixed ones; part of the key
+    preload     modules that a warm worker imports before it forks
+    network     whether the step may use the network (fetching a file whose digest is pinned)
+    """
+
+    id: str
+    owner: str
+    mnemonic: str
+    step: str
+    inputs: tuple[Input, ...] = ()
+    outputs: tuple[Output, ...] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    tools: tuple[str, ...] = ()
+    python: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    preload: tuple[str, ...] = ()
+    network: bool = False
+    resources: Resources = Resources()
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionResult:
+    """What the action cache remembers of an action that succeeded. Nothing of it depends on when or where it ran,
+    but `seconds` and `max_rss` (bytes), which are kept for estimates."""
+
+    outputs: tuple[tuple[str, Value], ...]
+    stdout: Digest | None = None
+    stderr: Digest | None = None
+    seconds: float = 0.0
+    max_rss: int = 0
+
+    def output(self, name: str) -> Value:
+        for key, value in self.outputs:
+            if key == name:
+                return value
+        raise KeyError(name)

@@ -1,0 +1,84 @@
+"""What can go wrong, said in one line: where, what, what was expected, and the nearest right spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of the command line; Bazel's numbers where Bazel has one."""
+
+    OK = 0
+    BUILD_FAILED = 1
+    USAGE = 2
+    LOADING_FAILED = 3
+    INTERRUPTED = 8
+    ENVIRONMENT = 36
+    INTERNAL = 37
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Location:
+    """A place in a file: path relative to the workspace, line and column counted from 1."""
+
+    path: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}"
+
+
+class ModelbuildError(Exception):
+    """A mistake of the user's, or of the machine's, that one line explains. Never shown as a traceback."""
+
+    exit_code = ExitCode.INTERNAL
+
+    def __init__(self, message: str, location: Location | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.location = location
+
+    def __str__(self) -> str:
+        return f"{self.location}: {self.message}" if self.location else self.message
+
+
+class UsageError(ModelbuildError):
+    """The command line asks for something that does not exist or does not go together."""
+
+    exit_code = ExitCode.USAGE
+
+
+class LoadingError(ModelbuildError):
+    """MODELBUILD.toml, a BUILD.toml, a rule package or a target's attributes are wrong."""
+
+    exit_code = ExitCode.LOADING_FAILED
+
+
+class BuildError(ModelbuildError):
+    """An action failed."""
+
+    exit_code = ExitCode.BUILD_FAILED
+
+
+class EnvironmentProblem(ModelbuildError):
+    """The machine lacks something: a package, disk space, a permission."""
+
+    exit_code = ExitCode.ENVIRONMENT
+
+
+def nearest(word: str, candidates: Iterable[str]) -> str | None:
+    """The candidate most like `word`, or None when none is near."""
+    import difflib
+
+    lowered = {c.lower(): c for c in sorted(candidates, reverse=True)}
+    found = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
+    return lowered[found[0]] if found else None
+
+
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
+    """`; did you mean 'x'?`, or the empty string when no candidate is near."""
+    best = nearest(word, candidates)
+    return f"; did you mean '{best}'?" if best is not None else ""

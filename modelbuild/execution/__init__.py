@@ -1,0 +1,1 @@
+"""Running actions: keys, the scheduler, and executors behind one interface."""

@@ -1,0 +1,58 @@
+"""The one interface that the scheduler knows of whatever runs actions, here or elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from modelbuild.actions import Action, ActionResult, Digest, Value
+
+
+@dataclass(frozen=True, slots=True)
+class StagedInput:
+    """One input of an action, ready to be laid out: a file of the workspace, or a value in the store.
+
+    name         the input's name (what step.inputs is keyed by)
+    path         where the step finds it, relative to the action's folder
+    source       absolute path in the workspace (None for a derived value)
+    value        its content
+    """
+
+    name: str
+    path: str
+    source: Path | None
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An action with its inputs known by content."""
+
+    action: Action
+    inputs: tuple[StagedInput, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended. `result` is None when it failed; `problem` then says why in one line (several lines for a
+    traceback in the user's own code); `stdout` and `stderr` are kept either way."""
+
+    result: ActionResult | None
+    problem: str = ""
+    stdout: Digest | None = None
+    stderr: Digest | None = None
+
+
+class Executor(Protocol):
+    """Runs one action at a time for each calling thread."""
+
+    def run(self, request: Request) -> Outcome:
+        """Run an action to its end. Never raises for what the action does; a dead worker is an Outcome."""
+
+    def close(self) -> None:
+        """End every process that this executor started."""
+
+
+Environment = Mapping[str, str]

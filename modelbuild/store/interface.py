@@ -1,0 +1,50 @@
+"""The one interface that the rest of modelbuild knows of a store, local or remote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from modelbuild.actions import ActionResult, Digest, Value
+
+
+class MissingBlob(Exception):
+    """A blob is not in the store, or what is there is no longer what its digest says (and was dropped)."""
+
+    def __init__(self, digest: Digest) -> None:
+        super().__init__(f"no blob {digest}")
+        self.digest = digest
+
+
+class Store(Protocol):
+    """Content-addressed blobs and an action cache. Safe for many threads and for many processes at once."""
+
+    def put_bytes(self, data: bytes) -> Digest:
+        """Keep some bytes."""
+
+    def put_file(self, path: Path) -> Digest:
+        """Keep a file that the caller gives up: it is moved where it can be (same file system), else copied."""
+
+    def put_output(self, path: Path) -> Value:
+        """Keep a file or a folder that a step wrote (given up, as in put_file). Symbolic links, sockets and the like
+        are refused with a ValueError that names them."""
+
+    def read_bytes(self, digest: Digest) -> bytes:
+        """All bytes of a blob. Raises MissingBlob."""
+
+    def blob_path(self, digest: Digest) -> Path:
+        """A read-only file with the blob's bytes. Raises MissingBlob."""
+
+    def missing(self, digests: Iterable[Digest]) -> set[Digest]:
+        """Those that are not here."""
+
+    def place(self, value: Value, destination: Path) -> None:
+        """Lay a value out as a file or folder at a path that does not exist: hardlinks where the file system
+        allows (read-only), else copies. Raises MissingBlob."""
+
+    def get_action(self, key: str) -> ActionResult | None:
+        """The result under a key, if all its blobs are here; marks it used."""
+
+    def put_action(self, key: str, result: ActionResult, material: Mapping[str, Any]) -> None:
+        """Remember a result, with what its key was made of (for explanations)."""
