@@ -1,0 +1,75 @@
+"""What the rules about models tell each other: an exported model, a backend stack, a device, a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from modelbuild.api import Artifact, Provider
+
+
+@dataclass(frozen=True)
+class ExportedModel(Provider):
+    """A model that is no longer Python.
+
+    program    tree: the graph and its signature (what `steps/_program.py` writes), without weights
+    weights    tree: one file a tensor, named canonically
+    signature  file: JSON of inputs (name, dtype, shape with named dynamic dimensions, range) and outputs
+    debug      file: JSON of node -> where in the model's source it comes from; no later step may read it
+    """
+
+    program: Artifact
+    weights: Artifact
+    signature: Artifact
+    debug: Artifact
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One backend of a stack: its kind ("xnnpack", "portable", ...) and its attributes (JSON values, defaults filled in)."""
+
+    kind: str
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BackendStack(Provider):
+    """Backends in the order in which they are offered each node."""
+
+    backends: tuple[Backend, ...]
+
+
+@dataclass(frozen=True)
+class DeviceTarget(Provider):
+    """What a program is compiled for.
+
+    arch, os              as in wheels' platform tags ("x86_64", "aarch64"; "linux")
+    compute_capabilities  CUDA compute capabilities as "8.6", in the order declared; empty for a device without CUDA
+    cuda_index            which GPU of the device runs the program
+    memory                bytes of GPU memory (of main memory where there is no GPU); None is unknown
+    min_glibc             oldest glibc that compiled libraries must load on, as "2.31"; None is no demand
+    """
+
+    arch: str
+    os: str = "linux"
+    compute_capabilities: tuple[str, ...] = ()
+    cuda_index: int = 0
+    memory: int | None = None
+    min_glibc: str | None = None
+
+
+@dataclass(frozen=True)
+class Program(Provider):
+    """A program that ExecuTorch runs.
+
+    pte         file: the program
+    ptd         file: weights kept outside the program; None where there are none
+    delegation  file: JSON of which backend took each node and why
+    signature   file: as in ExportedModel
+    """
+
+    pte: Artifact
+    ptd: Artifact | None
+    delegation: Artifact
+    signature: Artifact

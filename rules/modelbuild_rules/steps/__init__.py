@@ -1,0 +1,1 @@
+"""The steps of the rules beside: what runs inside actions, and the only code here that imports torch."""
