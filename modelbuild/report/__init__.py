@@ -1,0 +1,1 @@
+"""What shows a build: events, and those that listen to them."""

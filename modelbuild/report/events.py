@@ -1,0 +1,116 @@
+"""What happens during a build, as frozen events; whoever shows or records a build listens to these and to nothing else."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
+
+Status: TypeAlias = Literal["ran", "cached", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, and when: `at` is time.monotonic() in seconds."""
+
+    at: float = field(default_factory=time.monotonic, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildStarted(Event):
+    """Loading and analysis are done. `targets` are labels as shown, `total` the actions known so far."""
+
+    targets: tuple[str, ...]
+    total: int
+    jobs: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class GraphGrew(Event):
+    """An action that ended added others; `total` is the new number of actions."""
+
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class ActionStarted(Event):
+    """An action that no cache knows begins to run. `description` is one line without the owner, such as
+    `compile p0 (xnnpack)`; `worker` numbers the slot that runs it, counted from 0."""
+
+    id: str
+    owner: str
+    mnemonic: str
+    description: str
+    worker: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ActionFinished(Event):
+    """An action ended, or its result was found in a cache (then no ActionStarted came before).
+
+    seconds   how long it ran; 0 when cached
+    problem   why it failed: one line, or a traceback in the user's own code whose last line says it
+    stdout    what it printed, decoded; only needed when it failed
+    """
+
+    id: str
+    owner: str
+    mnemonic: str
+    description: str
+    status: Status
+    seconds: float = 0.0
+    problem: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    key: str = ""
+    worker: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TargetBuilt(Event):
+    """All of a target is there. `outputs` are paths as the user may type them; `config` names the configuration."""
+
+    label: str
+    config: str
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFailed(Event):
+    """A target could not be built: `because` names the action that failed."""
+
+    label: str
+    config: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice(Event):
+    """Something the user should know that is no failure, in one line."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class BuildFinished(Event):
+    """The end. `seconds` counts from the start of the command.
+
+    up_to_date   nothing had to be looked up or run: the tree is as the last build left it; `actions` says how many
+                 actions that stands for, since none of them was reported on its own
+    interrupted  ended by Ctrl-C or a signal
+    """
+
+    seconds: float
+    up_to_date: bool = False
+    actions: int = 0
+    interrupted: bool = False
+
+
+class Reporter(Protocol):
+    """Takes events, from any thread. Must not raise: a build does not fail because nobody can watch it."""
+
+    def emit(self, event: Event) -> None:
+        """Show or record an event."""
+
+    def close(self) -> None:
+        """Leave the terminal as it was. Safe to call twice, and when the build ended by an exception."""
