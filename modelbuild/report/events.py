@@ -1,4 +1,4 @@
-"""What happens during a build, as frozen events; whoever shows or records a build listens to these and to nothing else."""
+"""What happens during a build, as frozen events: all that those who show or record a build ever see of it."""
 
 from __future__ import annotations
 
