@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from modelbuild.api import Artifact, Provider
+from modelbuild.api import Artifact, Platform, Provider
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class BackendStack(Provider):
 
 
 @dataclass(frozen=True)
-class DeviceTarget(Provider):
+class DeviceTarget(Platform):
     """What a program is compiled for.
 
     arch, os              as in wheels' platform tags ("x86_64", "aarch64"; "linux")
