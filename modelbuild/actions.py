@@ -83,7 +83,8 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What an action takes while it runs: cores, bytes of memory, GPUs. Never oversubscribed; not part of the key."""
+    """What an action takes while it runs: cores, bytes of memory, GPUs. Never oversubscribed. Of these only `cpu`,
+    the number of threads the step gets, is part of the key: it can change the order of a sum."""
 
     cpu: int = 1
     memory: int = 512 << 20
@@ -96,6 +97,7 @@ class Action:
 
     step        import name of the module whose `run(step: modelbuild.step.Step)` does the work
     params      attributes that the step reads: JSON values only, all part of the key
+    unkeyed     parameters that cannot change what comes out (the address of a mirror): not part of the key
     tools       distributions whose versions decide the output's bytes
     python      names of inputs that hold Python source: the distributions that they import are tools as well
     env         environment variables that the step sees besides the fixed ones; part of the key
@@ -110,6 +112,7 @@ class Action:
     inputs: tuple[Input, ...] = ()
     outputs: tuple[Output, ...] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
+    unkeyed: Mapping[str, Any] = field(default_factory=dict)
     tools: tuple[str, ...] = ()
     python: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()

@@ -1,9 +1,9 @@
 """The rules API: everything that a rule package imports. Built-in rules and a user's own use nothing else."""
 
 from modelbuild.actions import Artifact, DerivedArtifact, Output, Resources, SourceArtifact
-from modelbuild.api.attrs import Attrs, Dep, Source, Sources
+from modelbuild.api.attrs import Attrs, Dep, Glob, Source, Sources
 from modelbuild.api.context import Context, Expander
-from modelbuild.api.providers import Files, Provider
+from modelbuild.api.providers import Files, Platform, Provider
 from modelbuild.api.rule import Rule, rule
 from modelbuild.errors import LoadingError
 
@@ -15,8 +15,10 @@ __all__ = [
     "DerivedArtifact",
     "Expander",
     "Files",
+    "Glob",
     "LoadingError",
     "Output",
+    "Platform",
     "Provider",
     "Resources",
     "Rule",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -28,10 +27,16 @@ class StagedInput:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An action with its inputs known by content."""
+    """An action with its inputs known by content.
+
+    tools    distributions that the step and its Python inputs may import (those whose versions are in the key)
+    modules  import names of the step's own source closure: what it may load of modelbuild and of rule packages
+    """
 
     action: Action
     inputs: tuple[StagedInput, ...]
+    tools: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,3 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """End every process that this executor started."""
-
-
-Environment = Mapping[str, str]

@@ -1,0 +1,1 @@
+"""From targets and a configuration to a graph of actions."""

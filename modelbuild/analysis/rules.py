@@ -1,0 +1,104 @@
+"""Rule packages: the built-in one and a workspace's own, found and loaded in the same way."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from modelbuild.api.rule import Rule
+from modelbuild.errors import LoadingError, Location
+
+BUILT_IN = "modelbuild_rules"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Every rule by name, and the folder of every rule package by import name."""
+
+    by_name: Mapping[str, Rule]
+    packages: Mapping[str, Path]
+
+
+def import_name(reference: str) -> str:
+    """The import name of a rule package: itself, or for a folder of the workspace (`//tools/rules`) its path with
+    underscores (`tools_rules`)."""
+    return reference.removeprefix("//").replace("/", "_").replace("-", "_").replace(".", "_")
+
+
+def load_rules(root: Path, references: Sequence[str], locate: Mapping[str, Location] | None = None) -> Rules:
+    """Import the built-in rule package and the referenced ones, and collect the `Rule`s in their modules.
+
+    Raises LoadingError for a package that is not there, fails to import, or names a rule that another one has.
+    """
+    by_name: dict[str, Rule] = {}
+    packages: dict[str, Path] = {}
+    for reference in dict.fromkeys([BUILT_IN, *references]):
+        where = (locate or {}).get(reference)
+        package = _import(root, reference, where)
+        packages[package.__name__] = Path(str(package.__file__)).parent
+        for found in _rules_of(package, reference, where):
+            other = by_name.setdefault(found.name, found)
+            if other != found:
+                raise LoadingError(
+                    f"rule '{found.name}' of '{reference}' exists already in package '{other.package}'; rename one", where
+                )
+    return Rules(by_name, packages)
+
+
+def _import(root: Path, reference: str, where: Location | None) -> ModuleType:
+    name = import_name(reference)
+    if not reference.startswith("//"):
+        return _guarded(name, reference, where)
+    init = root / reference.removeprefix("//") / "__init__.py"
+    if not init.is_file():
+        raise LoadingError(f"no rule package '{reference}': expected {init.relative_to(root)}", where)
+    loaded = sys.modules.get(name)
+    if loaded is not None and loaded.__file__ == str(init):
+        return loaded
+    forget(name)
+    spec = importlib.util.spec_from_file_location(name, init, submodule_search_locations=[str(init.parent)])
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise _broken(reference, error, where) from error
+    return module
+
+
+def forget(name: str) -> None:
+    """Drop a package and its modules from sys.modules (another workspace's of the same name was loaded before)."""
+    for key in [k for k in sys.modules if k == name or k.startswith(name + ".")]:
+        del sys.modules[key]
+
+
+def _rules_of(package: ModuleType, reference: str, where: Location | None) -> list[Rule]:
+    found: dict[str, Rule] = {}
+    for info in pkgutil.iter_modules(package.__path__):
+        if info.name == "steps":  # what runs inside actions: imports torch, and is reached by name
+            continue
+        module = _guarded(f"{package.__name__}.{info.name}", reference, where)
+        found.update((v.name, v) for v in vars(module).values() if isinstance(v, Rule) and v.package == package.__name__)
+    return list(found.values())
+
+
+def _guarded(name: str, reference: str, where: Location | None) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        raise _broken(reference, error, where) from error
+
+
+def _broken(reference: str, error: Exception, where: Location | None) -> LoadingError:
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    at = f" ({Path(frame.tb_frame.f_code.co_filename).name}:{frame.tb_lineno})" if frame else ""
+    return LoadingError(f"rule package '{reference}' does not load: {type(error).__name__}: {error}{at}", where)

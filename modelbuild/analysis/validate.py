@@ -1,0 +1,132 @@
+"""Raw attributes to a validated schema instance, or one located line that says what is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from modelbuild.api.attrs import Attrs, Path
+from modelbuild.errors import LoadingError, Location, did_you_mean
+
+
+def validate(
+    rule: str, name: str, schema: type[Attrs], raw: Mapping[str, Any], locate: Callable[[Path], Location]
+) -> Attrs:
+    """Validate in JSON mode: TOML's lists fill tuples, nothing else is converted. Raises LoadingError."""
+    try:
+        text = json.dumps(raw, allow_nan=False)
+    except (TypeError, ValueError):
+        path = _not_json(raw)
+        raise LoadingError(
+            f"attribute '{_dotted(path)}': dates, times, inf and nan are not attribute values", locate(path)
+        ) from None
+    try:
+        return schema.model_validate_json(text)
+    except ValidationError as error:
+        details = min(error.errors(include_url=False), key=lambda e: locate(_path(raw, e["loc"])))
+        path = _path(raw, details["loc"])
+        raise LoadingError(_line(rule, name, schema, raw, details, path), locate(path)) from None
+
+
+def _not_json(value: object, path: Path = ()) -> Path:
+    if isinstance(value, Mapping):
+        items: list[tuple[str | int, object]] = list(value.items())
+    elif isinstance(value, list):
+        items = list(enumerate(value))
+    else:
+        return path
+    for key, item in items:
+        try:
+            json.dumps(item, allow_nan=False)
+        except (TypeError, ValueError):
+            return _not_json(item, (*path, key))
+    return path
+
+
+def _path(raw: object, loc: tuple[str | int, ...]) -> Path:
+    """pydantic's location without the names of union branches, which stand in no file."""
+    path: list[str | int] = []
+    here = raw
+    for position, part in enumerate(loc):
+        if isinstance(here, Mapping) and part in here:
+            here = here[str(part)]
+        elif isinstance(here, list) and isinstance(part, int) and part < len(here):
+            here = here[part]
+        elif position == len(loc) - 1 and isinstance(part, str) and isinstance(here, Mapping):
+            here = None  # a missing attribute: the last name is told although it is not there
+        else:
+            continue
+        path.append(part)
+    return tuple(path)
+
+
+def _line(
+    rule: str, name: str, schema: type[Attrs], raw: Mapping[str, Any], details: ErrorDetails, path: Path
+) -> str:
+    what = _dotted(path)
+    last = str(path[-1]) if path else ""
+    kind = details["type"]
+    if kind == "extra_forbidden":
+        owner = f"{rule} '{name}'" if len(path) == 1 else f"'{_dotted(path[:-1])}'"
+        return f"unknown attribute '{last}' of {owner}{did_you_mean(last, _fields(schema, raw, details['loc']))}"
+    if kind == "missing":
+        owner = f"{rule} '{name}'" if len(path) == 1 else f"'{_dotted(path[:-1])}' of {rule} '{name}'"
+        return f"{owner} lacks the attribute '{last}'"
+    message = details["msg"]
+    context = details.get("ctx", {})
+    if kind == "literal_error":
+        got = str(details["input"])
+        allowed = str(context["expected"])
+        return f"attribute '{what}': expected {allowed}, got {_shown(details['input'])}{did_you_mean(got, _quoted(allowed))}"
+    if kind == "union_tag_invalid":
+        tag, allowed = str(context["tag"]), str(context["expected_tags"])
+        return f"attribute '{what}': expected one of {allowed}, got '{tag}'{did_you_mean(tag, _quoted(allowed))}"
+    if kind == "union_tag_not_found":
+        return f"attribute '{what}': expected a table with {context['discriminator']}"
+    if kind == "value_error":
+        return f"attribute '{what}': {message.removeprefix('Value error, ')}"
+    expected = message.removeprefix("Input should be ").removeprefix("Input should ")
+    return f"attribute '{what}': expected {expected[0].lower()}{expected[1:]}, got {_shown(details['input'])}"
+
+
+def _fields(schema: type[BaseModel], raw: object, loc: tuple[str | int, ...]) -> list[str]:
+    """The attribute names that could stand where an unknown one does."""
+    known: dict[str, None] = {}
+    frontier: list[type[BaseModel]] = [schema]
+    seen: set[type[BaseModel]] = set()
+    while frontier:
+        model = frontier.pop(0)
+        if model in seen:
+            continue
+        seen.add(model)
+        known.update(dict.fromkeys(info.alias or field for field, info in model.model_fields.items()))
+        if len(loc) > 1:
+            frontier += [m for info in model.model_fields.values() for m in _models(info.annotation)]
+    return list(known)
+
+
+def _models(annotation: object) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in getattr(annotation, "__args__", ()) for model in _models(inner)]
+
+
+def _dotted(path: Path) -> str:
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _shown(value: object) -> str:
+    text = f"'{value}'" if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _quoted(allowed: str) -> list[str]:
+    """The words in a list such as "'a', 'b' or 'c'"."""
+    return allowed.split("'")[1::2]

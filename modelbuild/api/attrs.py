@@ -1,0 +1,75 @@
+"""What an attribute schema is made of: pydantic models whose references to files and targets the engine finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, GetCoreSchemaHandler, Tag
+from pydantic_core import core_schema
+
+Path: TypeAlias = tuple[str | int, ...]
+
+
+class Attrs(BaseModel):
+    """Base of a rule's attributes, and of tables inside them. Unknown attributes are errors, values are typed strictly."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+class _Reference(str):
+    __slots__ = ()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(
+            cls, core_schema.str_schema(min_length=1), serialization=core_schema.to_string_ser_schema()
+        )
+
+
+class Source(_Reference):
+    """A file: a path relative to the package, or the label (`//pkg:name`, `:name`) of a target that gives files."""
+
+    __slots__ = ()
+
+    @property
+    def is_label(self) -> bool:
+        return self.startswith(("//", ":"))
+
+
+class Dep(_Reference):
+    """The label of a target whose providers the rule reads."""
+
+    __slots__ = ()
+
+
+class Glob(Attrs):
+    """Files of the package by pattern (`*`, `?`, `**`), sorted; patterns do not reach into other packages."""
+
+    glob: tuple[str, ...] = Field(min_length=1)
+    exclude: tuple[str, ...] = ()
+    allow_empty: bool = False
+
+
+def _kind(value: object) -> str:
+    return "glob" if isinstance(value, (dict, Glob)) else "list"
+
+
+Sources: TypeAlias = Annotated[
+    Annotated[tuple[Source, ...], Tag("list")] | Annotated[Glob, Tag("glob")], Discriminator(_kind)
+]
+
+
+def references(value: object, path: Path = ()) -> Iterator[tuple[Path, Source | Dep | Glob]]:
+    """Every reference inside a validated value, with the path at which it stands in the BUILD file."""
+    if isinstance(value, (Source, Dep, Glob)):
+        yield path, value
+    elif isinstance(value, BaseModel):
+        for name, info in type(value).model_fields.items():
+            yield from references(getattr(value, name), (*path, info.alias or name))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from references(item, (*path, key))
+    elif isinstance(value, (tuple, list)):
+        for index, item in enumerate(value):
+            yield from references(item, (*path, index))

@@ -1,0 +1,197 @@
+"""What a rule's function gets: its target's attributes, its dependencies' providers, and ways to declare actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from modelbuild.actions import Action, Artifact, DerivedArtifact, Input, Output, Resources, SourceArtifact
+from modelbuild.api.attrs import Attrs, Dep, Glob, Path, Source
+from modelbuild.api.providers import Platform, Provider
+from modelbuild.errors import LoadingError, Location
+from modelbuild.labels import Label
+
+A = TypeVar("A", bound=Attrs, covariant=True)
+P = TypeVar("P", bound=Provider)
+
+Artifacts = Artifact | Sequence[Artifact]
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """A part of the graph that is known only when `reads` is built: `then` declares it and says which artifact each
+    promise stands for."""
+
+    id: str
+    owner: str
+    reads: DerivedArtifact
+    promises: tuple[str, ...]
+    then: Callable[[Expander, bytes], Mapping[str, Artifact]]
+    package: str
+
+
+class Graph(Protocol):
+    """Where declared actions go."""
+
+    def add_action(self, action: Action) -> None: ...
+
+    def add_expansion(self, expansion: Expansion) -> None: ...
+
+    def basename(self, artifact: Artifact) -> str:
+        """The name of the file or folder that an artifact is, as its maker declared it."""
+
+
+class Expander:
+    """Declares actions on behalf of one target."""
+
+    def __init__(self, graph: Graph, owner: str, package: str) -> None:
+        self._graph = graph
+        self._owner = owner
+        self._package = package
+
+    def action(
+        self,
+        mnemonic: str,
+        *,
+        step: str,
+        outputs: Sequence[Output],
+        inputs: Mapping[str, Artifacts] | None = None,
+        params: Mapping[str, Any] | None = None,
+        unkeyed: Mapping[str, Any] | None = None,
+        tools: Sequence[str] = (),
+        python: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        preload: Sequence[str] = (),
+        network: bool = False,
+        resources: Resources | None = None,
+        name: str = "",
+        description: str = "",
+    ) -> Mapping[str, DerivedArtifact]:
+        """Declare an action that runs module `steps.<step>` of this rule package; see `modelbuild.actions.Action`.
+
+        `name` tells actions of one target apart (default: the mnemonic). Returns its outputs by name.
+        """
+        identifier = f"{self._owner}#{name or mnemonic}"
+        action = Action(
+            id=identifier,
+            owner=self._owner,
+            mnemonic=mnemonic,
+            step=f"{self._package}.steps.{step}",
+            inputs=tuple(self._lay_out(inputs or {})),
+            outputs=tuple(outputs),
+            params=dict(params or {}),
+            unkeyed=dict(unkeyed or {}),
+            tools=tuple(sorted(set(tools))),
+            python=tuple(python),
+            env=tuple(sorted((env or {}).items())),
+            preload=tuple(preload),
+            network=network,
+            resources=resources or Resources(),
+            description=description,
+        )
+        self._graph.add_action(action)
+        return {output.name: DerivedArtifact(identifier, output.name) for output in outputs}
+
+    def _lay_out(self, inputs: Mapping[str, Artifacts]) -> Iterable[Input]:
+        """Say where a step finds each input: a workspace file at its own path, a derived one under `.inputs/`."""
+        for name, given in inputs.items():
+            artifacts = [given] if isinstance(given, (SourceArtifact, DerivedArtifact)) else given
+            for index, artifact in enumerate(artifacts):
+                if isinstance(artifact, SourceArtifact):
+                    yield Input(name, artifact.path, artifact)
+                else:
+                    yield Input(name, f".inputs/{name}/{index}/{self._graph.basename(artifact)}", artifact)
+
+    def expand(
+        self,
+        *,
+        reads: DerivedArtifact,
+        promises: Sequence[str],
+        then: Callable[[Expander, bytes], Mapping[str, Artifact]],
+        name: str = "expand",
+    ) -> Mapping[str, DerivedArtifact]:
+        """Promise artifacts of actions that can only be declared once the file `reads` is built."""
+        identifier = f"{self._owner}#{name}"
+        self._graph.add_expansion(
+            Expansion(identifier, self._owner, reads, tuple(promises), then, self._package)
+        )
+        return {promise: DerivedArtifact(identifier, promise) for promise in promises}
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A target's references, resolved: by reference, and where each stands."""
+
+    files: Mapping[Source | Glob, tuple[Artifact, ...]] = field(default_factory=dict)
+    providers: Mapping[str, tuple[Provider, ...]] = field(default_factory=dict)
+    targets: Mapping[str, str] = field(default_factory=dict)
+    paths: Mapping[Source | Dep | Glob, Path] = field(default_factory=dict)
+
+
+class Context(Expander, Generic[A]):
+    """One target, in one configuration, being analysed by its rule."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        owner: str,
+        package: str,
+        label: Label,
+        attrs: A,
+        resolved: Resolved,
+        device: tuple[Label, Platform] | None,
+        locate: Callable[[Path], Location],
+    ) -> None:
+        super().__init__(graph, owner, package)
+        self.label = label
+        self.attrs = attrs
+        self._resolved = resolved
+        self._device = device
+        self._locate = locate
+
+    def error(self, path: str | Path, message: str) -> LoadingError:
+        """An error at an attribute: `raise ctx.error("inputs", "...")` or `ctx.error(("inputs", 0, "shape"), "...")`."""
+        return LoadingError(message, self._locate((path,) if isinstance(path, str) else path))
+
+    def files(self, reference: Source | Glob | Iterable[Source]) -> tuple[Artifact, ...]:
+        """The files that references stand for, in order, each once."""
+        references = [reference] if isinstance(reference, (Source, Glob)) else list(reference)
+        return tuple(dict.fromkeys(a for r in references for a in self._resolved.files[r]))
+
+    def file(self, reference: Source) -> Artifact:
+        """The one file that a reference stands for. Raises LoadingError when it is none or several."""
+        found = self._resolved.files[reference]
+        if len(found) != 1:
+            message = f"'{reference}' gives {len(found)} files; expected one"
+            raise LoadingError(message, self._locate(self._resolved.paths[reference]))
+        return found[0]
+
+    def provider(self, dep: Dep, kind: type[P]) -> P:
+        """What a dependency provides of a kind. Raises LoadingError when the target is of the wrong kind."""
+        for provider in self._resolved.providers[dep]:
+            if isinstance(provider, kind):
+                return provider
+        message = f"'{dep}' is a {self._resolved.targets[dep]}, which gives no {kind.__name__}"
+        raise LoadingError(message, self._locate(self._resolved.paths[dep]))
+
+    def providers(self, dep: Dep) -> tuple[Provider, ...]:
+        """All that a dependency provides."""
+        return self._resolved.providers[dep]
+
+    @property
+    def device_label(self) -> Label | None:
+        """The device this target is configured for."""
+        return self._device[0] if self._device else None
+
+    def device(self, kind: type[P]) -> P:
+        """The device this target is configured for. Raises LoadingError when there is none."""
+        if self._device is None:
+            message = (
+                f"no device for {self.label}: expected the attribute 'device', --device, or default_device in "
+                "MODELBUILD.toml"
+            )
+            raise LoadingError(message, self._locate(()))
+        if not isinstance(self._device[1], kind):
+            raise LoadingError(f"device {self._device[0]} gives no {kind.__name__}", self._locate(("device",)))
+        return self._device[1]

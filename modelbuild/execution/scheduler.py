@@ -1,0 +1,317 @@
+"""The suspending scheduler: runs what is needed, in any order that the artifacts allow, while the graph grows.
+
+The words are those of "Build systems a la carte" (Mokhov, Mitchell, Peyton Jones 2018): suspending scheduler,
+constructive traces. An action whose inputs came out the same as before has the same key as before, so a rebuild stops
+there (early cutoff).
+"""
+
+from __future__ import annotations
+
+import queue
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from modelbuild.actions import Action, ActionResult, Artifact, DerivedArtifact, Digest, FileEntry, SourceArtifact, Value
+from modelbuild.analysis.graph import ActionGraph, reads
+from modelbuild.api.context import Expander, Expansion
+from modelbuild.errors import EnvironmentProblem, ModelbuildError
+from modelbuild.execution.interface import Executor, Outcome, Request, StagedInput
+from modelbuild.execution.keys import Keys, key_of
+from modelbuild.execution.resources import ResourcePool
+from modelbuild.report.events import ActionFinished, ActionStarted, GraphGrew, Reporter
+from modelbuild.store.interface import MissingBlob, Store
+
+# Looking a key up is reading and hashing; two threads keep the disk busy while actions run.
+_LOOKUPS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """An action whose key is known, and what the cache says of it."""
+
+    request: Request
+    key: str
+    material: dict[str, Any]
+    result: ActionResult | None
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of each action: keys by id, and for those that failed (or could not run) the id that is to blame."""
+
+    keys: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+class Scheduler:
+    """Builds artifacts. One use; `build` may be called once."""
+
+    def __init__(
+        self,
+        graph: ActionGraph,
+        store: Store,
+        executor: Executor,
+        keys: Keys,
+        modules: Callable[[str], tuple[str, ...]],
+        source: Callable[[str], tuple[Path, FileEntry]],
+        reporter: Reporter,
+        pool: ResourcePool,
+        jobs: int,
+        keep_going: bool = False,
+    ) -> None:
+        self._graph = graph
+        self._store = store
+        self._executor = executor
+        self._keys = keys
+        self._modules = modules
+        self._source = source
+        self._reporter = reporter
+        self._pool = pool
+        self._keep_going = keep_going
+        self._values: dict[tuple[str, str], Value] = {}
+        self._promised: dict[tuple[str, str], Artifact] = {}
+        self._waiting: dict[str, int] = {}
+        self._dependents: dict[str, list[str]] = defaultdict(list)
+        self._same_key: dict[str, list[tuple[Action, _Prepared]]] = {}
+        self._done: set[str] = set()
+        self._expanded: set[str] = set()
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._lookups = ThreadPoolExecutor(_LOOKUPS, "lookup")
+        self._runs = ThreadPoolExecutor(jobs, "run")
+        self._slots: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for slot in range(jobs):
+            self._slots.put(slot)
+        self._in_flight = 0
+        self.report = Report()
+
+    def build(self, wanted: Iterable[Artifact]) -> Report:
+        """Build artifacts. Failures of actions are in the report; Ctrl-C and errors of the machine are raised, after
+        every process was ended."""
+        try:
+            self._need(self._graph.needed_for(wanted))
+            while self._in_flight:
+                self._events.get()()
+        except BaseException:
+            self._executor.close()
+            raise
+        finally:
+            self._lookups.shutdown(cancel_futures=True)
+            self._runs.shutdown(cancel_futures=True)
+        return self.report
+
+    def resolve(self, artifact: Artifact) -> Artifact:
+        """What a promise stands for; anything else is itself."""
+        while isinstance(artifact, DerivedArtifact) and (artifact.action, artifact.output) in self._promised:
+            target = self._promised[artifact.action, artifact.output]
+            if artifact.subpath and isinstance(target, DerivedArtifact):
+                subpath = f"{target.subpath}/{artifact.subpath}" if target.subpath else artifact.subpath
+                target = DerivedArtifact(target.action, target.output, subpath)
+            artifact = target
+        return artifact
+
+    def value(self, artifact: Artifact) -> Value:
+        """The content of an artifact that was built, or of a file of the workspace."""
+        artifact = self.resolve(artifact)
+        if isinstance(artifact, SourceArtifact):
+            return self._source(artifact.path)[1]
+        value = self._values[artifact.action, artifact.output]
+        if not artifact.subpath:
+            return value
+        if isinstance(value, FileEntry):
+            raise ValueError(f"{artifact.action} output '{artifact.output}' is a file; it has no '{artifact.subpath}'")
+        below = value.under(artifact.subpath)
+        return below if below.files else dict(value.files)[artifact.subpath]
+
+    # -- the graph ---------------------------------------------------------------------------------------------------
+
+    def _need(self, ids: set[str]) -> None:
+        """Take nodes in, and start those that have all they read."""
+        new = ids - self._waiting.keys()
+        for node in new:
+            self._wait(node, {a.action for a in reads(self._graph.nodes[node])})
+        for node in sorted(new):
+            if self._waiting[node] == 0:
+                self._start(node)
+
+    def _wait(self, node: str, on: set[str]) -> None:
+        missing = on - self._done
+        self._waiting[node] = len(missing)
+        for maker in missing:
+            self._dependents[maker].append(node)
+        failed = [maker for maker in missing if maker in self.report.failed]
+        if failed:
+            self._fail(node, self.report.failed[failed[0]])
+
+    def _start(self, node: str) -> None:
+        if self.report.failed and (not self._keep_going or node in self.report.failed):
+            return
+        item = self._graph.nodes[node]
+        if isinstance(item, Action):
+            self._submit(self._lookups, lambda: self._prepare(item), lambda found: self._prepared(item, found))
+        elif node in self._expanded:
+            self._finish(node)
+        else:
+            self._submit(self._lookups, lambda: self._read(item), lambda data: self._expand(item, data))
+
+    def _finish(self, node: str) -> None:
+        self._done.add(node)
+        for dependent in self._dependents.pop(node, ()):
+            self._waiting[dependent] -= 1
+            if self._waiting[dependent] == 0:
+                self._start(dependent)
+
+    def _fail(self, node: str, culprit: str) -> None:
+        pending = [node]
+        while pending:
+            failed = pending.pop()
+            if failed not in self.report.failed:
+                self.report.failed[failed] = culprit
+                pending += self._dependents.get(failed, ())
+
+    def _submit(self, pool: ThreadPoolExecutor, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        self._in_flight += 1
+
+        def ended(future: Future[Any]) -> None:
+            def settle() -> None:
+                self._in_flight -= 1
+                then(future.result())
+
+            if not future.cancelled():
+                self._events.put(settle)
+
+        pool.submit(work).add_done_callback(ended)
+
+    # -- expansions --------------------------------------------------------------------------------------------------
+
+    def _read(self, expansion: Expansion) -> bytes:
+        value = self.value(expansion.reads)
+        if not isinstance(value, FileEntry):
+            raise ValueError(f"{expansion.id} reads '{expansion.reads.output}', which is not a file")
+        return self._store.read_bytes(value.digest)
+
+    def _expand(self, expansion: Expansion, data: bytes) -> None:
+        try:
+            made = expansion.then(Expander(self._graph, expansion.owner, expansion.package), data)
+        except ModelbuildError as error:
+            self._failed(expansion.id, expansion.owner, "expand", "expand", str(error))
+            return
+        if set(made) != set(expansion.promises):
+            raise ValueError(f"{expansion.id} promised {sorted(expansion.promises)} and made {sorted(made)}")
+        self._promised.update({(expansion.id, promise): artifact for promise, artifact in made.items()})
+        self._expanded.add(expansion.id)
+        makers = {a.action for a in made.values() if isinstance(a, DerivedArtifact)}
+        needed = self._graph.needed_for(made.values())
+        self._reporter.emit(GraphGrew(total=len(self.actions(self._waiting.keys() | needed))))
+        self._wait(expansion.id, makers)
+        self._need(needed)
+        if self._waiting[expansion.id] == 0:
+            self._finish(expansion.id)
+
+    def actions(self, ids: Iterable[str]) -> list[str]:
+        """Those of the ids that are actions."""
+        return [i for i in ids if isinstance(self._graph.nodes[i], Action)]
+
+    # -- actions -----------------------------------------------------------------------------------------------------
+
+    def _prepare(self, action: Action) -> _Prepared:
+        inputs = tuple(self._stage(action))
+        material = self._keys.material(action, inputs)
+        key = key_of(material)
+        request = Request(action, inputs, tuple(material["tools"]), self._modules(action.step))
+        return _Prepared(request, key, material, self._store.get_action(key))
+
+    def _stage(self, action: Action) -> Iterable[StagedInput]:
+        for item in action.inputs:
+            artifact = self.resolve(item.artifact)
+            if isinstance(artifact, SourceArtifact):
+                path, entry = self._source(artifact.path)
+                yield StagedInput(item.name, item.path, path, entry)
+            else:
+                yield StagedInput(item.name, item.path, None, self.value(artifact))
+
+    def _prepared(self, action: Action, found: _Prepared) -> None:
+        self.report.keys[action.id] = found.key
+        if found.result is not None:
+            self._succeeded(action, found, found.result, "cached")
+        elif found.key in self._same_key:
+            self._same_key[found.key].append((action, found))
+        else:
+            self._same_key[found.key] = []
+            self._submit(self._runs, lambda: self._run(action, found), lambda ended: self._ran(action, found, ended))
+
+    def _run(self, action: Action, found: _Prepared) -> tuple[Outcome, int]:
+        slot = self._slots.get()
+        try:
+            with self._pool.acquire(action.resources):
+                self._reporter.emit(
+                    ActionStarted(action.id, action.owner, action.mnemonic, action.description or action.mnemonic, slot)
+                )
+                outcome = self._executor.run(found.request)
+            if outcome.result is not None:
+                self._store.put_action(found.key, outcome.result, found.material)
+            return outcome, slot
+        except MissingBlob as error:
+            raise EnvironmentProblem(f"the cache lost {error.digest} during the build; build again") from error
+        finally:
+            self._slots.put(slot)
+
+    def _ran(self, action: Action, found: _Prepared, ended: tuple[Outcome, int]) -> None:
+        outcome, slot = ended
+        twins = self._same_key.pop(found.key)
+        if outcome.result is not None:
+            self._succeeded(action, found, outcome.result, "ran", slot)
+            for twin, prepared in twins:
+                self._succeeded(twin, prepared, outcome.result, "cached")
+            return
+        for failed in (action, *(twin for twin, _ in twins)):
+            self._failed(
+                failed.id,
+                failed.owner,
+                failed.mnemonic,
+                failed.description or failed.mnemonic,
+                outcome.problem,
+                self._text(outcome.stdout),
+                self._text(outcome.stderr),
+                slot,
+            )
+
+    def _succeeded(
+        self, action: Action, found: _Prepared, result: ActionResult, status: Any, slot: int = 0
+    ) -> None:
+        self._values.update({(action.id, name): value for name, value in result.outputs})
+        self._reporter.emit(
+            ActionFinished(
+                action.id,
+                action.owner,
+                action.mnemonic,
+                action.description or action.mnemonic,
+                status,
+                seconds=result.seconds if status == "ran" else 0.0,
+                key=found.key,
+                worker=slot,
+            )
+        )
+        self._finish(action.id)
+
+    def _failed(
+        self,
+        node: str,
+        owner: str,
+        mnemonic: str,
+        description: str,
+        problem: str,
+        stdout: str = "",
+        stderr: str = "",
+        slot: int = 0,
+    ) -> None:
+        self._fail(node, node)
+        self._reporter.emit(
+            ActionFinished(node, owner, mnemonic, description, "failed", 0.0, problem, stdout, stderr, worker=slot)
+        )
+
+    def _text(self, digest: Digest | None) -> str:
+        return self._store.read_bytes(digest).decode(errors="replace") if digest else ""

@@ -1,0 +1,100 @@
+"""The source of a step, for its key: the step's module and every module of ours or of a rule package that it imports."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+
+class StepCode:
+    """Finds a step's modules by reading their import statements (those inside functions too, those under
+    `if TYPE_CHECKING` not). `roots` maps import names of rule packages, and `modelbuild`, to their folders."""
+
+    def __init__(self, roots: Mapping[str, Path]) -> None:
+        self._roots = dict(roots)
+        self._closures: dict[str, tuple[tuple[str, Path], ...]] = {}
+        self._digests: dict[str, str] = {}
+
+    def closure(self, module: str) -> tuple[tuple[str, Path], ...]:
+        """(import name, file) of the module and all it needs, sorted by name. KeyError when there is no such module."""
+        if module not in self._closures:
+            if self._file(module) is None:
+                raise KeyError(module)
+            found: dict[str, Path] = {}
+            pending = [module]
+            while pending:
+                name = pending.pop()
+                file = self._file(name)
+                if name in found or file is None:
+                    continue
+                found[name] = file
+                pending += _parents(name)
+                pending += imports(file, name, file.name == "__init__.py")
+            self._closures[module] = tuple(sorted(found.items()))
+        return self._closures[module]
+
+    def digest(self, module: str) -> str:
+        """SHA-256 (hex) over the names and contents of the closure."""
+        if module not in self._digests:
+            whole = hashlib.sha256()
+            for name, file in self.closure(module):
+                whole.update(f"{name} {_file_sha256(file)}\n".encode())
+            self._digests[module] = whole.hexdigest()
+        return self._digests[module]
+
+    def _file(self, module: str) -> Path | None:
+        top, *rest = module.split(".")
+        if top not in self._roots:
+            return None
+        base = self._roots[top].joinpath(*rest)
+        init = base / "__init__.py"
+        if init.is_file():
+            return init
+        plain = base.with_name(base.name + ".py")
+        return plain if rest and plain.is_file() else None
+
+
+def _parents(module: str) -> Iterator[str]:
+    while "." in module:
+        module = module.rpartition(".")[0]
+        yield module
+
+
+@cache
+def _file_sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def imports(file: Path, module: str, is_package: bool) -> list[str]:
+    """Every name that a file may import as a module; `from a import b` yields both `a` and `a.b`."""
+    return [_absolute(name, level, module, is_package) for name, level in imported_names(file.read_bytes())]
+
+
+def imported_names(source: bytes) -> list[tuple[str, int]]:
+    """(dotted name, relative level) of every import in some Python source. SyntaxError when it is none."""
+    found: dict[tuple[str, int], None] = {}
+    pending: list[ast.AST] = [ast.parse(source)]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import):
+            found.update(((alias.name, 0), None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            found[base, node.level] = None
+            found.update(((f"{base}.{a.name}".lstrip("."), node.level), None) for a in node.names if a.name != "*")
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            pending += node.orelse
+        else:
+            pending += ast.iter_child_nodes(node)
+    return list(found)
+
+
+def _absolute(name: str, level: int, module: str, is_package: bool) -> str:
+    if level == 0:
+        return name
+    parts = module.split(".")
+    base = parts[: len(parts) - level + (1 if is_package else 0)]
+    return ".".join([*base, *([name] if name else [])])
