@@ -1,0 +1,62 @@
+# make demo: build the example detector, run it on a photo. make test: every check. Both make .venv from requirements.lock
+# when it is not there or the lock is another one.
+
+PYTHON ?= python3
+JOBS ?= 2
+PYTEST_ARGS ?= -m "not exhaustive"
+
+VENV := .venv
+BIN := $(VENV)/bin
+LOCKED := $(VENV)/locked-$(firstword $(shell sha256sum requirements.lock))
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: demo test test-all lint format venv lock clean
+.DELETE_ON_ERROR:
+
+demo: venv
+	$(BIN)/modelbuild -C examples build //models:detector
+	$(BIN)/modelbuild -C examples run //models:detector --input image=//third_party:astronaut --output-dir build/demo
+	$(BIN)/python examples/demo.py build/demo
+
+test: lint
+	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+
+test-all:
+	$(MAKE) test PYTEST_ARGS=
+
+lint: venv
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: venv
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+venv: $(BIN)/modelbuild
+
+$(BIN)/modelbuild: $(LOCKED) pyproject.toml
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# setuptools comes first and from the lock, so that what is built from source needs nothing that is not locked.
+$(LOCKED):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "error: $(PYTHON) is not Python 3.11 or newer; name one that is: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "error: $(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock > $(VENV)/setuptools.lock
+	$(PIP) install --quiet --no-deps --require-hashes --requirement $(VENV)/setuptools.lock
+	$(PIP) install --no-deps --require-hashes --no-build-isolation --requirement requirements.lock
+	$(PIP) check
+	@touch $@
+
+lock:
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+		--custom-compile-command "make lock" --extra models --extra tensorrt-rtx --extra dev $(LOCK_ARGS) \
+		--output-file requirements.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

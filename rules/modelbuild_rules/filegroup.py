@@ -1,0 +1,17 @@
+"""filegroup: a named set of files."""
+
+from __future__ import annotations
+
+from modelbuild.api import Attrs, Context, Files, Provider, Sources, rule
+
+
+class FilegroupAttrs(Attrs):
+    """A named set of files, for other targets to take as sources."""
+
+    srcs: Sources
+    """The files: paths in the package and labels of targets that give files, or `{ glob = [...] }`."""
+
+
+@rule(attrs=FilegroupAttrs)
+def filegroup(ctx: Context[FilegroupAttrs]) -> tuple[Provider, ...]:
+    return (Files(ctx.files(ctx.attrs.srcs)),)

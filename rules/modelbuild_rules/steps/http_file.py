@@ -1,0 +1,80 @@
+"""Downloads a file from the first address that has the pinned bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from modelbuild.step import Step, StepError
+
+# Seconds to wait before each round of all addresses; a round asks those that may yet answer.
+ROUNDS = (0.0, 1.0, 4.0)
+TIMEOUT = 60.0
+CHUNK = 1 << 20
+
+# Answers of a server that may be other ones a little later; any other 4xx will stay.
+PASSING = frozenset({408, 425, 429})
+
+
+class Hopeless(Exception):
+    """An address that will not give the file, however often it is asked."""
+
+
+def run(step: Step) -> None:
+    """Params: urls, sha256, executable. Raises StepError with one reason for each address when none has the file."""
+    target = step.outputs["file"]
+    problems: dict[str, str] = {}
+    urls = list(step.params["urls"])
+    for delay in ROUNDS:
+        time.sleep(delay if urls else 0.0)
+        for url in list(urls):
+            try:
+                _download(url, target, step.params["sha256"])
+            except Hopeless as problem:
+                problems[url] = str(problem)
+                urls.remove(url)
+            except (OSError, http.client.HTTPException) as problem:
+                problems[url] = _reason(problem)
+            else:
+                if step.params["executable"]:
+                    target.chmod(0o755)
+                return
+            print(f"{url}: {problems[url]}", file=sys.stderr)
+    raise StepError("cannot download: " + "; ".join(f"{url}: {problem}" for url, problem in problems.items()))
+
+
+def _download(url: str, target: Path, sha256: str) -> None:
+    request = urllib.request.Request(url, headers={"User-Agent": "modelbuild"})
+    digest = hashlib.sha256()
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as response, target.open("wb") as file:
+            promised = response.headers["Content-Length"]
+            while chunk := response.read(CHUNK):
+                digest.update(chunk)
+                file.write(chunk)
+            received = file.tell()
+    except urllib.error.HTTPError as error:
+        if 400 <= error.code < 500 and error.code not in PASSING:
+            raise Hopeless(f"HTTP {error.code} {error.reason}") from None
+        raise
+    except urllib.error.URLError as error:
+        if isinstance(error.reason, FileNotFoundError | IsADirectoryError | PermissionError):
+            raise Hopeless(_reason(error)) from None
+        raise
+    if promised is not None and received < int(promised):
+        raise ConnectionError(f"the connection ended after {received} of {promised} bytes")
+    if digest.hexdigest() != sha256:
+        raise Hopeless(f"wrong SHA-256: expected {sha256}, got {digest.hexdigest()} ({received} bytes)")
+
+
+def _reason(problem: Exception) -> str:
+    if isinstance(problem, urllib.error.HTTPError):
+        return f"HTTP {problem.code} {problem.reason}"
+    if isinstance(problem, urllib.error.URLError):
+        return str(problem.reason)
+    return str(problem) or type(problem).__name__

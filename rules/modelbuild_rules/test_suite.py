@@ -1,0 +1,33 @@
+"""test_suite: a name for a set of targets that are built and tested together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from modelbuild.api import Attrs, Context, Dep, Files, Provider, rule
+
+
+@dataclass(frozen=True, slots=True)
+class Suite(Provider):
+    """Labels (`//package:name`) of the targets in a suite, those of suites inside it included, each once."""
+
+    tests: tuple[str, ...]
+
+
+class TestSuiteAttrs(Attrs):
+    """A set of targets under one name: to build or test it is to build or test each of them."""
+
+    tests: tuple[Dep, ...] = Field(min_length=1)
+    """Labels of targets, also of other suites."""
+
+
+@rule(attrs=TestSuiteAttrs)
+def test_suite(ctx: Context[TestSuiteAttrs]) -> tuple[Provider, ...]:
+    tests: list[str] = []
+    for dep in ctx.attrs.tests:
+        inner = [p for p in ctx.providers(dep) if isinstance(p, Suite)]
+        tests += inner[0].tests if inner else [str(type(ctx.label).parse(dep, ctx.label.package))]
+    built = (f for dep in ctx.attrs.tests for p in ctx.providers(dep) if isinstance(p, Files) for f in p.files)
+    return Suite(tuple(dict.fromkeys(tests))), Files(tuple(dict.fromkeys(built)))
