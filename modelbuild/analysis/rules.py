@@ -46,7 +46,8 @@ def load_rules(root: Path, references: Sequence[str], locate: Mapping[str, Locat
             other = by_name.setdefault(found.name, found)
             if other != found:
                 raise LoadingError(
-                    f"rule '{found.name}' of '{reference}' exists already in package '{other.package}'; rename one", where
+                    f"rule '{found.name}' of '{reference}' exists already in package '{other.package}'; rename one",
+                    where,
                 )
     return Rules(by_name, packages)
 
@@ -85,7 +86,9 @@ def _rules_of(package: ModuleType, reference: str, where: Location | None) -> li
         if info.name == "steps":  # what runs inside actions: imports torch, and is reached by name
             continue
         module = _guarded(f"{package.__name__}.{info.name}", reference, where)
-        found.update((v.name, v) for v in vars(module).values() if isinstance(v, Rule) and v.package == package.__name__)
+        found.update(
+            (v.name, v) for v in vars(module).values() if isinstance(v, Rule) and v.package == package.__name__
+        )
     return list(found.values())
 
 

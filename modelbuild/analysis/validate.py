@@ -64,9 +64,7 @@ def _path(raw: object, loc: tuple[str | int, ...]) -> Path:
     return tuple(path)
 
 
-def _line(
-    rule: str, name: str, schema: type[Attrs], raw: Mapping[str, Any], details: ErrorDetails, path: Path
-) -> str:
+def _line(rule: str, name: str, schema: type[Attrs], raw: Mapping[str, Any], details: ErrorDetails, path: Path) -> str:
     what = _dotted(path)
     last = str(path[-1]) if path else ""
     kind = details["type"]

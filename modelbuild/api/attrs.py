@@ -52,11 +52,12 @@ class Glob(Attrs):
 
 
 def _kind(value: object) -> str:
-    return "glob" if isinstance(value, (dict, Glob)) else "list"
+    # In parentheses: pydantic puts it into error paths, where no attribute may be called the same.
+    return "(glob)" if isinstance(value, (dict, Glob)) else "(list)"
 
 
 Sources: TypeAlias = Annotated[
-    Annotated[tuple[Source, ...], Tag("list")] | Annotated[Glob, Tag("glob")], Discriminator(_kind)
+    Annotated[tuple[Source, ...], Tag("(list)")] | Annotated[Glob, Tag("(glob)")], Discriminator(_kind)
 ]
 
 

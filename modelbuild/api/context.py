@@ -113,9 +113,7 @@ class Expander:
     ) -> Mapping[str, DerivedArtifact]:
         """Promise artifacts of actions that can only be declared once the file `reads` is built."""
         identifier = f"{self._owner}#{name}"
-        self._graph.add_expansion(
-            Expansion(identifier, self._owner, reads, tuple(promises), then, self._package)
-        )
+        self._graph.add_expansion(Expansion(identifier, self._owner, reads, tuple(promises), then, self._package))
         return {promise: DerivedArtifact(identifier, promise) for promise in promises}
 
 

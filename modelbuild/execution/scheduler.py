@@ -279,9 +279,7 @@ class Scheduler:
                 slot,
             )
 
-    def _succeeded(
-        self, action: Action, found: _Prepared, result: ActionResult, status: Any, slot: int = 0
-    ) -> None:
+    def _succeeded(self, action: Action, found: _Prepared, result: ActionResult, status: Any, slot: int = 0) -> None:
         self._values.update({(action.id, name): value for name, value in result.outputs})
         self._reporter.emit(
             ActionFinished(

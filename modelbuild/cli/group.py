@@ -1,0 +1,83 @@
+"""The top of the command line: options that hold for every command, and the commands by name."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+# name -> what `modelbuild --help` says of it; the command lives in modelbuild.cli.<name>, as `command`.
+COMMANDS = {
+    "build": "Build targets and lay out their outputs.",
+    "cache": "Look after the local cache.",
+    "clean": "Remove the output tree.",
+    "info": "Tell what this workspace and this machine are set to.",
+    "run": "Build a program and run it on inputs.",
+    "schema": "Print a JSON Schema of BUILD.toml for editors.",
+    "version": "Print the version.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What was said before the command's name. `directory` is where the command runs."""
+
+    directory: Path
+    verbose_failures: bool = False
+
+
+class _Commands(click.Group):
+    """Imports a command's module when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"modelbuild.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from modelbuild.errors import did_you_mean
+
+            raise click.UsageError(f"no command '{args[0]}'{did_you_mean(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+
+def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from modelbuild import __version__
+
+        click.echo(f"modelbuild {__version__}")
+        ctx.exit()
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, callback=_version, is_eager=True, expose_value=False, help="Print the version."
+)
+@click.option(
+    "-C",
+    "--workspace",
+    "directory",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=".",
+    metavar="DIR",
+    help="Run as if started in DIR; the workspace is the nearest folder upwards with a MODELBUILD.toml.",
+)
+@click.option("--verbose-failures", is_flag=True, help="Show tracebacks of errors.")
+@click.pass_context
+def cli(ctx: click.Context, directory: Path, verbose_failures: bool) -> None:
+    """A build system for models: BUILD.toml in, ExecuTorch programs out."""
+    ctx.obj = Settings(directory.resolve(), verbose_failures)
