@@ -58,9 +58,9 @@ class _Pending:
     rule: Rule
     attrs: Attrs
     device: Label | None
-    paths: dict[Source | Dep | Glob, Path]
+    references: dict[tuple[type, Source | Dep | Glob], Path]
     dependencies: Iterator[tuple[Node, Path]]
-    found: dict[Source | Dep | Glob, Node] = field(default_factory=dict)
+    found: dict[str, Node] = field(default_factory=dict)
 
 
 class Analyzer:
@@ -115,10 +115,10 @@ class Analyzer:
         device = device or self.default_device
         raw = {name: self._resolve(target, name, value, device) for name, value in target.attributes.items()}
         attrs = validate(target.rule, target.label.name, rule.attrs, raw, target.location)
-        paths: dict[Source | Dep | Glob, Path] = {}
+        found: dict[tuple[type, Source | Dep | Glob], Path] = {}
         for path, reference in references(attrs):
-            paths.setdefault(reference, path)
-        pending = _Pending(node, target, rule, attrs, device, paths, iter(()))
+            found.setdefault((type(reference), reference), path)
+        pending = _Pending(node, target, rule, attrs, device, found, iter(()))
         passed_on = device if has_device else node.device
         pending.dependencies = iter(list(self._dependencies(pending, passed_on)))
         return pending
@@ -141,7 +141,7 @@ class Analyzer:
 
     def _dependencies(self, pending: _Pending, device: Label | None) -> Iterator[tuple[Node, Path]]:
         target = pending.target
-        for reference, path in pending.paths.items():
+        for (_, reference), path in pending.references.items():
             if isinstance(reference, Glob) or (isinstance(reference, Source) and not reference.is_label):
                 continue
             label = self._label(target, reference, path)
@@ -158,7 +158,7 @@ class Analyzer:
     def _close(self, pending: _Pending) -> ConfiguredTarget:
         target, node = pending.target, pending.node
         files: dict[Source | Glob, tuple[Artifact, ...]] = {}
-        for reference, path in pending.paths.items():
+        for (_, reference), path in pending.references.items():
             if isinstance(reference, Glob):
                 found = self.loader.glob(target.label.package, reference.glob, reference.exclude, target.location(path))
                 if not found and not reference.allow_empty:
@@ -168,9 +168,9 @@ class Analyzer:
                 files[reference] = self._source(pending, reference, path)
         resolved = Resolved(
             files,
-            {r: self.targets[n].providers for r, n in pending.found.items()},
-            {r: self.targets[n].rule for r, n in pending.found.items()},
-            pending.paths,
+            {text: self.targets[n].providers for text, n in pending.found.items()},
+            {text: self.targets[n].rule for text, n in pending.found.items()},
+            pending.references,
         )
         device = (pending.device, self._platform(pending.device, target.location(()))) if pending.device else None
         context = Context(

@@ -64,7 +64,8 @@ def _import(root: Path, reference: str, where: Location | None) -> ModuleType:
         return loaded
     forget(name)
     spec = importlib.util.spec_from_file_location(name, init, submodule_search_locations=[str(init.parent)])
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

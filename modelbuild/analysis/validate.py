@@ -77,9 +77,8 @@ def _line(rule: str, name: str, schema: type[Attrs], raw: Mapping[str, Any], det
     message = details["msg"]
     context = details.get("ctx", {})
     if kind == "literal_error":
-        got = str(details["input"])
-        allowed = str(context["expected"])
-        return f"attribute '{what}': expected {allowed}, got {_shown(details['input'])}{did_you_mean(got, _quoted(allowed))}"
+        got, allowed = details["input"], str(context["expected"])
+        return f"attribute '{what}': expected {allowed}, got {_shown(got)}{did_you_mean(str(got), _quoted(allowed))}"
     if kind == "union_tag_invalid":
         tag, allowed = str(context["tag"]), str(context["expected_tags"])
         return f"attribute '{what}': expected one of {allowed}, got '{tag}'{did_you_mean(tag, _quoted(allowed))}"

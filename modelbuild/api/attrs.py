@@ -12,7 +12,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 class Attrs(BaseModel):
-    """Base of a rule's attributes, and of tables inside them. Unknown attributes are errors, values are typed strictly."""
+    """Base of a rule's attributes, and of tables inside them: unknown attributes are errors, types are strict."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 

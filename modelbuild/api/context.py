@@ -119,12 +119,12 @@ class Expander:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A target's references, resolved: by reference, and where each stands."""
+    """A target's references, resolved, and where each stands (by type too: a Source and a Dep may read the same)."""
 
     files: Mapping[Source | Glob, tuple[Artifact, ...]] = field(default_factory=dict)
     providers: Mapping[str, tuple[Provider, ...]] = field(default_factory=dict)
     targets: Mapping[str, str] = field(default_factory=dict)
-    paths: Mapping[Source | Dep | Glob, Path] = field(default_factory=dict)
+    paths: Mapping[tuple[type, Source | Dep | Glob], Path] = field(default_factory=dict)
 
 
 class Context(Expander, Generic[A]):
@@ -149,7 +149,7 @@ class Context(Expander, Generic[A]):
         self._locate = locate
 
     def error(self, path: str | Path, message: str) -> LoadingError:
-        """An error at an attribute: `raise ctx.error("inputs", "...")` or `ctx.error(("inputs", 0, "shape"), "...")`."""
+        """An error at an attribute (`"inputs"`, or `("inputs", 0, "shape")` inside one), for the rule to raise."""
         return LoadingError(message, self._locate((path,) if isinstance(path, str) else path))
 
     def files(self, reference: Source | Glob | Iterable[Source]) -> tuple[Artifact, ...]:
@@ -162,7 +162,7 @@ class Context(Expander, Generic[A]):
         found = self._resolved.files[reference]
         if len(found) != 1:
             message = f"'{reference}' gives {len(found)} files; expected one"
-            raise LoadingError(message, self._locate(self._resolved.paths[reference]))
+            raise LoadingError(message, self._locate(self._resolved.paths[Source, reference]))
         return found[0]
 
     def provider(self, dep: Dep, kind: type[P]) -> P:
@@ -171,7 +171,7 @@ class Context(Expander, Generic[A]):
             if isinstance(provider, kind):
                 return provider
         message = f"'{dep}' is a {self._resolved.targets[dep]}, which gives no {kind.__name__}"
-        raise LoadingError(message, self._locate(self._resolved.paths[dep]))
+        raise LoadingError(message, self._locate(self._resolved.paths[Dep, dep]))
 
     def providers(self, dep: Dep) -> tuple[Provider, ...]:
         """All that a dependency provides."""

@@ -60,9 +60,8 @@ class Snapshots:
             root = self._root + "/"
             for path, was in known["stamps"].items():
                 now = stamp(path if path.startswith("/") else root + path)
-                if now is None or list(now) != was:
-                    if now is not None or was is not None:
-                        return None
+                if (None if now is None else list(now)) != was:
+                    return None
             targets = tuple(BuiltTarget(t[0], t[1], tuple(t[2])) for t in known["targets"])
             return targets, int(known["actions"])
         except (OSError, ValueError, KeyError, TypeError, IndexError):

@@ -47,7 +47,7 @@ def invoke(arguments: Sequence[str] | None = None) -> ExitCode:
         if verbose:
             raise
         click.echo(
-            f"internal error: {type(error).__name__}: {error} (the traceback: --verbose-failures; a bug worth reporting)",
+            f"internal error: {type(error).__name__}: {error} (a bug worth reporting; --verbose-failures shows where)",
             err=True,
         )
         return ExitCode.INTERNAL

@@ -1,4 +1,4 @@
-"""The source of a step, for its key: the step's module and every module of ours or of a rule package that it imports."""
+"""A step's source, for its key: its module, and every module of ours or of a rule package that it imports."""
 
 from __future__ import annotations
 

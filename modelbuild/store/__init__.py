@@ -1,1 +1,1 @@
-"""Where results are kept: blobs by content, action results by key. `Store` is the one interface; `LocalStore` the local one."""
+"""Where results are kept: blobs by content, action results by key, behind the one interface `Store`."""
