@@ -1,0 +1,333 @@
+"""The scheduler against a store and an executor in memory: order, early cutoff, growth, failure, sharing."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modelbuild.actions import (
+    Action,
+    ActionResult,
+    Artifact,
+    DerivedArtifact,
+    Digest,
+    FileEntry,
+    Output,
+    Resources,
+    SourceArtifact,
+    Tree,
+)
+from modelbuild.analysis.graph import ActionGraph
+from modelbuild.api.context import Expander
+from modelbuild.errors import BuildError
+from modelbuild.execution.interface import Outcome, Request
+from modelbuild.execution.keys import Keys
+from modelbuild.execution.resources import ResourcePool
+from modelbuild.execution.scheduler import Report, Scheduler
+from modelbuild.execution.step_code import StepCode
+from modelbuild.report.events import ActionFinished, Event, GraphGrew
+
+STEPS = ("copy", "join", "plan", "constant", "fail", "slow", "split")
+
+
+def digest(data: bytes) -> Digest:
+    return Digest(hashlib.sha256(data).hexdigest(), len(data))
+
+
+class Memory:
+    """Blobs and results in dictionaries."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[Digest, bytes] = {}
+        self.results: dict[str, ActionResult] = {}
+
+    def put_bytes(self, data: bytes) -> Digest:
+        self.blobs[digest(data)] = data
+        return digest(data)
+
+    def read_bytes(self, which: Digest) -> bytes:
+        return self.blobs[which]
+
+    def get_action(self, key: str) -> ActionResult | None:
+        return self.results.get(key)
+
+    def put_action(self, key: str, result: ActionResult, material: Mapping[str, Any]) -> None:
+        self.results[key] = result
+
+
+class Fake:
+    """Runs steps that are one line long."""
+
+    def __init__(self, store: Memory, files: Mapping[str, bytes]) -> None:
+        self.store, self.files = store, files
+        self.ran: list[str] = []
+        self.running = 0
+        self.most = 0
+        self.lock = threading.Lock()
+        self.both = threading.Barrier(2)
+
+    def run(self, request: Request) -> Outcome:
+        with self.lock:
+            self.ran.append(request.action.id)
+        step = request.action.step.rpartition(".")[2]
+        texts = [self.store.read_bytes(i.value.digest) for i in request.inputs if isinstance(i.value, FileEntry)]
+        if step == "fail":
+            return Outcome(None, "no good", stderr=self.store.put_bytes(b"why\n"))
+        if step == "slow":
+            self.both.wait(timeout=30)
+        if step == "split":
+            tree = Tree(tuple((f"p{i}/x", FileEntry(self.store.put_bytes(b))) for i, b in enumerate(texts[0].split())))
+            return Outcome(ActionResult((("out", tree),)))
+        data = {"constant": b"same", "plan": texts[0] if texts else b""}.get(step, b" ".join(texts))
+        if step == "join":
+            trees = [i.value for i in request.inputs if isinstance(i.value, Tree)]
+            data = b"+".join(self.store.read_bytes(f.digest) for t in trees for _, f in t.files) + b" ".join(texts)
+        return Outcome(ActionResult((("out", FileEntry(self.store.put_bytes(data))),)))
+
+    def close(self) -> None:
+        pass
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+
+    def close(self) -> None:
+        pass
+
+    def ended(self, status: str) -> list[str]:
+        return [e.id for e in self.events if isinstance(e, ActionFinished) and e.status == status]
+
+
+class World:
+    """A workspace in memory that can be built again after its files change."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        pack = tmp_path / "pack"
+        (pack / "steps").mkdir(parents=True)
+        for name in ("__init__", "steps/__init__", *(f"steps/{s}" for s in STEPS)):
+            (pack / f"{name}.py").write_text("")
+        self.code = StepCode({"pack": pack})
+        self.store = Memory()
+        self.files: dict[str, bytes] = {}
+
+    def source(self, path: str) -> tuple[Path, FileEntry]:
+        return Path("/nowhere") / path, FileEntry(self.store.put_bytes(self.files[path]))
+
+    def build(
+        self, declare: Callable[[Expander], Iterable[Artifact]], keep_going: bool = False, jobs: int = 2
+    ) -> tuple[Report, Fake, Recorder, Scheduler]:
+        graph, recorder = ActionGraph(), Recorder()
+        fake = Fake(self.store, self.files)
+        wanted = list(declare(Expander(graph, "//m:x", "pack")))
+        scheduler = Scheduler(
+            graph, self.store, fake, Keys(self.code, self.store), lambda step: (), self.source, recorder,
+            ResourcePool(Resources(cpu=jobs, memory=1 << 40)), jobs, keep_going,
+        )  # type: ignore[arg-type]  # fmt: skip
+        return scheduler.build(wanted), fake, recorder, scheduler
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+OUT = [Output("out", "out")]
+
+
+def act(on: Expander, name: str, step: str, *inputs: Artifact, **params: Any) -> DerivedArtifact:
+    return on.action(name, step=step, outputs=OUT, inputs={"in": inputs}, params=params, name=name)["out"]
+
+
+def chain(on: Expander) -> list[Artifact]:
+    a = act(on, "a", "copy", SourceArtifact("f"))
+    b = act(on, "b", "constant", a)
+    c = act(on, "c", "copy", b)
+    act(on, "unneeded", "copy", a)
+    return [c]
+
+
+def test_runs_what_is_needed_in_order_and_nothing_the_second_time(world: World) -> None:
+    world.files["f"] = b"one"
+    report, fake, _, scheduler = world.build(chain)
+    assert fake.ran == ["//m:x#a", "//m:x#b", "//m:x#c"]
+    assert not report.failed
+    assert scheduler.value(DerivedArtifact("//m:x#c", "out")) == FileEntry(digest(b"same"))
+    _, fake, recorder, _ = world.build(chain)
+    assert fake.ran == []
+    assert recorder.ended("cached") == ["//m:x#a", "//m:x#b", "//m:x#c"]
+
+
+def test_a_rebuild_stops_where_an_output_came_out_the_same(world: World) -> None:
+    world.files["f"] = b"one"
+    world.build(chain)
+    world.files["f"] = b"two"
+    _, fake, recorder, _ = world.build(chain)
+    assert fake.ran == ["//m:x#a", "//m:x#b"]
+    assert recorder.ended("cached") == ["//m:x#c"]
+
+
+def test_going_back_to_an_earlier_state_runs_nothing(world: World) -> None:
+    for text, ran in [(b"one", 3), (b"two", 2), (b"one", 0)]:
+        world.files["f"] = text
+        assert len(world.build(chain)[1].ran) == ran
+
+
+def grow(on: Expander) -> list[Artifact]:
+    parts = act(on, "split", "split", SourceArtifact("words"))
+    plan = act(on, "plan", "plan", SourceArtifact("words"))
+
+    def then(inner: Expander, data: bytes) -> Mapping[str, Artifact]:
+        compiled = [
+            act(inner, f"compile{i}", "join", DerivedArtifact(parts.action, parts.output, f"p{i}"))
+            for i in range(len(data.split()))
+        ]
+        return {"all": act(inner, "link", "copy", *compiled)}
+
+    return [act(on, "last", "copy", on.expand(reads=plan, promises=["all"], then=then)["all"])]
+
+
+def test_actions_found_while_running_are_run_and_cached_one_by_one(world: World) -> None:
+    world.files["words"] = b"red green blue"
+    report, fake, recorder, scheduler = world.build(grow)
+    assert {i.partition("#")[2] for i in fake.ran} == {
+        "split", "plan", "compile0", "compile1", "compile2", "link", "last",
+    }  # fmt: skip
+    assert fake.ran[-2:] == ["//m:x#link", "//m:x#last"]
+    assert scheduler.value(DerivedArtifact("//m:x#last", "out")) == FileEntry(digest(b"red green blue"))
+    assert [e.total for e in recorder.events if isinstance(e, GraphGrew)] == [7]
+    assert set(report.keys) == set(fake.ran)
+
+    world.files["words"] = b"red grey blue"
+    _, fake, _, _ = world.build(grow)
+    assert {i.partition("#")[2] for i in fake.ran} == {"split", "plan", "compile1", "link", "last"}
+
+
+def test_two_actions_with_one_key_run_once(world: World) -> None:
+    world.files["f"] = b"one"
+
+    def declare(on: Expander) -> list[Artifact]:
+        return [act(on, name, "copy", SourceArtifact("f")) for name in ("a", "b", "c")]
+
+    report, fake, recorder, _ = world.build(declare)
+    assert len(fake.ran) == 1
+    assert len(recorder.ended("cached")) == 2
+    assert len(set(report.keys.values())) == 1
+
+
+def test_two_jobs_run_at_the_same_time(world: World) -> None:
+    world.files.update(f=b"1", g=b"2")
+
+    def declare(on: Expander) -> list[Artifact]:
+        return [act(on, name, "slow", SourceArtifact(name)) for name in ("f", "g")]
+
+    report, fake, _, _ = world.build(declare, jobs=2)
+    assert not report.failed
+    assert not fake.both.broken
+
+
+def broken(on: Expander) -> list[Artifact]:
+    bad = act(on, "bad", "fail", SourceArtifact("f"))
+    good = [act(on, f"good{i}", "copy", SourceArtifact("f"), i=i) for i in range(4)]
+    return [act(on, "after", "copy", bad), *good, act(on, "far", "copy", act(on, "near", "copy", bad))]
+
+
+def test_keep_going_builds_all_that_no_failure_touches(world: World) -> None:
+    world.files["f"] = b"one"
+    report, fake, recorder, _ = world.build(broken, keep_going=True)
+    assert set(fake.ran) == {f"//m:x#{n}" for n in ("bad", "good0", "good1", "good2", "good3")}
+    assert report.failed == {f"//m:x#{n}": "//m:x#bad" for n in ("bad", "after", "near", "far")}
+    (failed,) = [e for e in recorder.events if isinstance(e, ActionFinished) and e.status == "failed"]
+    assert (failed.problem, failed.stderr) == ("no good", "why\n")
+
+
+def test_without_keep_going_nothing_starts_after_a_failure(world: World) -> None:
+    world.files["f"] = b"one"
+
+    def declare(on: Expander) -> list[Artifact]:
+        ok = act(on, "ok", "copy", act(on, "bad", "fail", SourceArtifact("f")))
+        return [ok]
+
+    report, fake, _, _ = world.build(declare, jobs=1)
+    assert fake.ran == ["//m:x#bad"]
+    assert "//m:x#ok" in report.failed
+
+
+def test_a_failed_action_is_not_remembered(world: World) -> None:
+    world.files["f"] = b"one"
+    for _ in range(2):
+        assert "//m:x#bad" in world.build(broken)[1].ran
+
+
+def test_an_expansion_that_fails_says_why(world: World) -> None:
+    world.files["words"] = b"red"
+
+    def declare(on: Expander) -> list[Artifact]:
+        def then(inner: Expander, data: bytes) -> Mapping[str, Artifact]:
+            raise BuildError("nothing takes aten.foo")
+
+        plan = act(on, "plan", "plan", SourceArtifact("words"))
+        return [act(on, "last", "copy", on.expand(reads=plan, promises=["all"], then=then)["all"])]
+
+    report, _, recorder, _ = world.build(declare)
+    assert report.failed == {"//m:x#expand": "//m:x#expand", "//m:x#last": "//m:x#expand"}
+    assert [e.problem for e in recorder.events if isinstance(e, ActionFinished) and e.status == "failed"] == [
+        "nothing takes aten.foo"
+    ]
+
+
+@pytest.mark.parametrize("change", ["params", "input", "name", "outputs", "step", "env", "cpu"])
+def test_everything_that_decides_the_output_is_in_the_key(world: World, change: str) -> None:
+    def declare(changed: bool) -> Callable[[Expander], list[Artifact]]:
+        def inner(on: Expander) -> list[Artifact]:
+            def pick(what: str, a: Any, b: Any) -> Any:
+                return b if changed and what == change else a
+
+            made = on.action(
+                "a",
+                step=pick("step", "copy", "constant"),
+                outputs=[Output("out", pick("outputs", "x", "y"))],
+                inputs={pick("name", "in", "other"): SourceArtifact(pick("input", "f", "g"))},
+                params={"p": pick("params", 1, 2)},
+                env=pick("env", {}, {"A": "1"}),
+                resources=Resources(cpu=pick("cpu", 1, 2)),
+            )
+            return [made["out"]]
+
+        return inner
+
+    world.files.update(f=b"same", g=b"same")
+    assert len(world.build(declare(False))[1].ran) == 1
+    assert len(world.build(declare(False))[1].ran) == 0
+    assert len(world.build(declare(True))[1].ran) == 1
+
+
+def test_what_does_not_decide_the_output_is_not_in_the_key(world: World) -> None:
+    def declare(changed: bool) -> Callable[[Expander], list[Artifact]]:
+        def inner(on: Expander) -> list[Artifact]:
+            made = on.action(
+                "b" if changed else "a",
+                step="copy",
+                outputs=OUT,
+                inputs={"in": SourceArtifact("f")},
+                unkeyed={"url": changed},
+                preload=("json",) if changed else (),
+                network=changed,
+                resources=Resources(memory=(1 << 20) * (1 + changed)),
+                description=str(changed),
+            )
+            return [made["out"]]
+
+        return inner
+
+    world.files["f"] = b"one"
+    assert len(world.build(declare(False))[1].ran) == 1
+    assert world.build(declare(True))[1].ran == []
