@@ -27,7 +27,7 @@ class ExportedModel(Provider):
 
 @dataclass(frozen=True)
 class Backend:
-    """One backend of a stack: its kind ("xnnpack", "portable", ...) and its attributes (JSON values, defaults filled in)."""
+    """One backend of a stack: its kind ("xnnpack", "portable", ...) and its attributes (JSON values, with defaults)."""
 
     kind: str
     attributes: Mapping[str, Any] = field(default_factory=dict)

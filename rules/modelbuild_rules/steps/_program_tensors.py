@@ -1,0 +1,90 @@
+"""Weights of a serialized program: one file of raw bytes a tensor, mapped into memory when read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+Json = Any
+
+
+def write_tensors(tensors: Mapping[str, torch.Tensor], folder: Path) -> list[Json]:
+    """Write each tensor's bytes under `folder` as 0, 1, ... and return their table.
+
+    Names of one and the same tensor share a file. Strides are kept; elements that a stride skips are written as zeros,
+    so equal tensors give equal files. Raises ValueError for a tensor that is not plain memory of the CPU.
+    """
+    table: list[Json] = []
+    written: dict[Any, str] = {}
+    for name, tensor in tensors.items():
+        _check(name, tensor)
+        stride, span = _layout(tensor)
+        key = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.dtype, tuple(tensor.shape), stride)
+        if key not in written or tensor.numel() == 0:
+            written[key] = str(len(set(written.values())))
+            _write(tensor, stride, span, folder / written[key])
+        table.append(
+            {
+                "name": name,
+                "file": written[key],
+                "dtype": str(tensor.dtype).removeprefix("torch."),
+                "shape": list(tensor.shape),
+                "stride": list(stride),
+            }
+        )
+    return table
+
+
+def read_tensors(table: list[Json], folder: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a table. Their memory is mapped from the files, privately: writing to one changes no file."""
+    found: dict[str, torch.Tensor] = {}
+    by_file: dict[str, torch.Tensor] = {}
+    for entry in table:
+        name = entry["file"]
+        if name not in by_file:
+            by_file[name] = _read(folder / name, getattr(torch, entry["dtype"]), entry["shape"], entry["stride"])
+        found[entry["name"]] = by_file[name]
+    return found
+
+
+def _check(name: str, tensor: torch.Tensor) -> None:
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) or isinstance(tensor, torch.nn.Buffer)
+    if not plain or tensor.is_quantized or tensor.layout != torch.strided:
+        raise ValueError(f"the tensor '{name}' ({type(tensor).__name__}, {tensor.dtype}, {tensor.layout}) is not plain")
+    if tensor.device.type != "cpu":
+        raise ValueError(f"the tensor '{name}' lies on {tensor.device}; a program's weights lie on the CPU")
+
+
+def _layout(tensor: torch.Tensor) -> tuple[tuple[int, ...], int]:
+    """Strides as they matter (a dimension of size 1 has the stride that a contiguous one would have) and the number of
+    elements from the first to the last."""
+    if tensor.is_contiguous():
+        return tuple(torch.empty(tensor.shape, device="meta").stride()), tensor.numel()
+    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tuple(tensor.stride()), span
+
+
+def _write(tensor: torch.Tensor, stride: tuple[int, ...], span: int, path: Path) -> None:
+    tensor = tensor.detach()
+    if span == tensor.numel():  # every element between first and last is the tensor's own: write the memory as it lies
+        flat = tensor.as_strided((span,), (1,))
+    else:
+        flat = torch.zeros(span, dtype=tensor.dtype)
+        if 0 in stride:  # elements that lie on one another can be written once only
+            shape = [1 if s == 0 else size for size, s in zip(tensor.shape, stride, strict=True)]
+            tensor = tensor.as_strided(shape, stride)
+        flat.as_strided(tensor.shape, stride).copy_(tensor)
+    with path.open("wb") as file:
+        if span:
+            file.write(memoryview(flat.view(torch.uint8).numpy()))
+
+
+def _read(path: Path, dtype: torch.dtype, shape: list[int], stride: list[int]) -> torch.Tensor:
+    size = path.stat().st_size
+    if size == 0:
+        return torch.empty_strided(shape, stride, dtype=dtype)
+    flat = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)
+    return flat.view(dtype).as_strided(shape, stride)
