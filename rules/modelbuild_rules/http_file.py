@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote, urlsplit
+import re
+from urllib.parse import unquote
 
 from pydantic import Field
 
 from modelbuild.api import Attrs, Context, Files, Output, Provider, Resources, rule
 from modelbuild_rules.pinned import FileName, Sha256, is_file_name
 
-SCHEMES = ("http", "https", "file")
+ADDRESS = re.compile(r"(?:https?://[^/?#\s]+|file://)/(?:[^?#\s]*/)?(?P<name>[^/?#\s]*)(?:[?#]\S*)?")
 
 
 class HttpFileAttrs(Attrs):
@@ -37,13 +38,13 @@ class HttpFileAttrs(Attrs):
 def http_file(ctx: Context[HttpFileAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     for index, url in enumerate(attrs.urls):
-        if urlsplit(url).scheme not in SCHEMES:
-            raise ctx.error(("urls", index), f"'{url}' is not an address; expected http://, https:// or file://")
-    filename = attrs.filename or unquote(urlsplit(attrs.urls[0]).path).rpartition("/")[2]
+        if not ADDRESS.fullmatch(url):
+            message = f"'{url}' is not a file's address; expected http://HOST/PATH, https://HOST/PATH or file:///PATH"
+            raise ctx.error(("urls", index), message)
+    filename = attrs.filename or unquote(ADDRESS.sub(r"\g<name>", attrs.urls[0]))
     if not is_file_name(filename):
-        raise ctx.error(
-            ("urls", 0), f"'{attrs.urls[0]}' does not end in a file name; expected the attribute 'filename'"
-        )
+        message = f"'{attrs.urls[0]}' does not end in a file name; expected the attribute 'filename'"
+        raise ctx.error(("urls", 0), message)
     made = ctx.action(
         "download",
         step="http_file",

