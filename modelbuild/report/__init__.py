@@ -1,1 +1,35 @@
 """What shows a build: events, and those that listen to them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from modelbuild.report.events import Reporter
+
+
+def make_reporter(*, quiet: bool = False, as_json: bool = False, results: TextIO | None = None) -> Reporter:
+    """Who shows a build: live on a terminal, one line an action elsewhere, one JSON object with `as_json`.
+
+    Progress and failures go to stderr; what was built goes to `results` (stdout when None).
+    """
+    out = sys.stdout if results is None else results
+    if as_json:
+        from modelbuild.report.json_object import JsonReporter
+
+        return JsonReporter(out, sys.stderr)
+    if quiet or not _is_terminal(sys.stderr):
+        from modelbuild.report.plain import PlainReporter
+
+        return PlainReporter(out, sys.stderr, quiet=quiet)
+    from modelbuild.report.console import ConsoleReporter
+
+    return ConsoleReporter(out, sys.stderr)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")

@@ -1,0 +1,132 @@
+"""A build on a terminal: a bar and the running actions with their times, which vanish when it ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, TextIO
+
+from modelbuild.report.events import ActionFinished, ActionStarted, BuildFinished, BuildStarted, Event, Notice
+from modelbuild.report.plain import show_end
+from modelbuild.report.tally import Tally
+from modelbuild.report.text import action_line, duration, encodable, failure_lines, write
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+    from rich.live import Live
+
+# A build that runs no action and ends within this many seconds shows no bar and never imports rich.
+PATIENCE = 0.5
+SHOWN_ACTIONS = 10
+REFRESHES = 8  # a second
+BAR = 30  # columns
+
+
+class ConsoleReporter:
+    """Live progress on `err`, which is a terminal; failures stay above it. What was built goes to `out`."""
+
+    def __init__(self, out: TextIO, err: TextIO) -> None:
+        self._out = out
+        self._err = err
+        # rich draws in a thread of its own, under a lock of its own, and reads what _state guards. So the order is
+        # _screen (who writes), rich's, _state; rich is never called with _state held.
+        self._screen = threading.Lock()
+        self._state = threading.Lock()
+        self._tally = Tally()
+        self._running: dict[str, ActionStarted] = {}
+        self._began = time.monotonic()
+        self._live: Live | None = None
+        self._closed = False
+
+    def emit(self, event: Event) -> None:
+        with self._state:
+            self._tally.add(event)
+            match event:
+                case BuildStarted():
+                    self._began = event.at
+                case ActionStarted():
+                    self._running[event.id] = event
+                case ActionFinished():
+                    self._running.pop(event.id, None)
+        match event:
+            case ActionStarted():
+                self._show()
+            case ActionFinished(status="failed"):
+                self._say("\n".join(failure_lines(event)))
+            case ActionFinished() if event.at - self._began > PATIENCE:
+                self._show()
+            case Notice(text=text):
+                self._say(f"note: {text}")
+            case BuildFinished():
+                self.close()
+                show_end(self._tally, self._out, self._err, quiet=False)
+
+    def close(self) -> None:
+        with self._screen:
+            self._closed = True
+            if self._live is not None:
+                self._live.stop()
+
+    def _show(self) -> None:
+        """Start to draw, unless that has begun or is over."""
+        if self._live is not None:
+            return
+        from rich.console import Console
+        from rich.live import Live
+
+        with self._screen:
+            if self._live is None and not self._closed:
+                console = Console(file=self._err, highlight=False, markup=False, emoji=False)
+                self._live = Live(
+                    console=console,
+                    get_renderable=lambda: self._picture(console),
+                    refresh_per_second=REFRESHES,
+                    transient=True,
+                    redirect_stdout=False,
+                    redirect_stderr=False,
+                    vertical_overflow="crop",
+                )
+                self._live.start(refresh=True)
+
+    def _say(self, lines: str) -> None:
+        """Lines that stay, above the bar where there is one."""
+        with self._screen:
+            if self._live is None or self._closed:
+                write(self._err, lines)
+            else:
+                from rich.text import Text
+
+                self._live.console.print(Text.from_ansi(encodable(lines, self._err)), soft_wrap=True)
+
+    def _picture(self, console: Console) -> Group:
+        """The bar, and below it the actions that have run longest."""
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        with self._state:
+            tally = self._tally
+            done, total = tally.done, tally.total
+            counts = f"{tally.ran} ran, {tally.cached} cached"
+            failed = tally.failed
+            running = sorted(self._running.values(), key=lambda action: action.at)
+        now = time.monotonic()
+        head = Table.grid(padding=(0, 2, 0, 0))
+        head.add_column(width=max(4, min(BAR, console.width - 40)))
+        head.add_column(no_wrap=True, overflow="crop")
+        said = Text(f"{done}/{total}  {counts}", end="")
+        if failed:
+            said.append(f", {failed} failed", style="bold red")
+        said.append(f"  {duration(now - self._began)}", style="dim")
+        head.add_row(ProgressBar(total=max(total, 1), completed=done), said)
+
+        shown = max(1, min(SHOWN_ACTIONS, console.height - 3))
+        rows = Table.grid(padding=(0, 2, 0, 0))
+        rows.add_column(no_wrap=True, overflow="ellipsis" if console.encoding.startswith("utf") else "crop")
+        rows.add_column(no_wrap=True, justify="right", style="dim")
+        for action in running[:shown]:
+            rows.add_row(Text(f"  {encodable(action_line(action), self._err)}"), duration(now - action.at))
+        if len(running) > shown:
+            rows.add_row(Text(f"  and {len(running) - shown} more"), "")
+        return Group(head, rows)

@@ -1,0 +1,93 @@
+"""A build as one JSON object, for machines to read."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any, TextIO
+
+from modelbuild.report.events import ActionFinished, Event, Notice
+from modelbuild.report.tally import Tally
+from modelbuild.report.text import failure_lines, write
+
+VERSION = 1
+
+
+class JsonReporter:
+    """Failures and notices as text on `err` while the build runs; when it ends, one line of JSON on `out`.
+
+    The object: version, ok, interrupted, up_to_date, seconds; targets (label, config, built, outputs or because);
+    actions in the order in which they ended (id, owner, mnemonic, description, status, seconds, key); failures (the
+    same with problem, stdout, stderr); counts (actions, ran, cached, failed); notices.
+    """
+
+    def __init__(self, out: TextIO, err: TextIO) -> None:
+        self._out = out
+        self._err = err
+        self._lock = threading.Lock()
+        self._tally = Tally()
+        self._actions: list[ActionFinished] = []
+        self._notices: list[str] = []
+        self._written = False
+
+    def emit(self, event: Event) -> None:
+        with self._lock:
+            self._tally.add(event)
+            match event:
+                case ActionFinished():
+                    self._actions.append(event)
+                    if event.status == "failed":
+                        write(self._err, "\n".join(failure_lines(event)))
+                case Notice(text=text):
+                    self._notices.append(text)
+                    write(self._err, f"note: {text}")
+
+    def close(self) -> None:
+        """Write the object. A build that ended by an error before its end is not ok."""
+        with self._lock:
+            if not self._written:
+                self._written = True
+                write(self._out, json.dumps(self._object()))
+
+    def _object(self) -> dict[str, Any]:
+        tally, end = self._tally, self._tally.finished
+        up_to_date = end is not None and end.up_to_date
+        return {
+            "version": VERSION,
+            "ok": tally.ok,
+            "interrupted": end is not None and end.interrupted,
+            "up_to_date": up_to_date,
+            "seconds": None if end is None else round(end.seconds, 3),
+            "targets": [
+                *(
+                    {"label": t.label, "config": t.config, "built": True, "outputs": list(t.outputs)}
+                    for t in tally.built
+                ),
+                *({"label": t.label, "config": t.config, "built": False, "because": t.because} for t in tally.unbuilt),
+            ],
+            "counts": {
+                "actions": end.actions if end is not None and up_to_date else tally.total,
+                "ran": tally.ran,
+                "cached": tally.cached,
+                "failed": tally.failed,
+            },
+            "actions": [_action(event) for event in self._actions],
+            "failures": [
+                {**_action(event), "problem": event.problem, "stdout": event.stdout, "stderr": event.stderr}
+                for event in self._actions
+                if event.status == "failed"
+            ],
+            "notices": self._notices,
+        }
+
+
+def _action(event: ActionFinished) -> dict[str, Any]:
+    return {
+        "id": event.id,
+        "owner": event.owner,
+        "mnemonic": event.mnemonic,
+        "description": event.description,
+        "status": event.status,
+        "seconds": round(event.seconds, 3),
+        "key": event.key,
+    }

@@ -1,0 +1,51 @@
+"""A build as plain lines, one for each action that ends: for pipes, logs and terminals that can't move the cursor."""
+
+from __future__ import annotations
+
+import threading
+from typing import TextIO
+
+from modelbuild.report.events import ActionFinished, BuildFinished, Event, Notice
+from modelbuild.report.tally import Tally
+from modelbuild.report.text import failure_lines, finished_line, summary, target_lines, write
+
+
+class PlainReporter:
+    """Progress and failures on `err`, what was built on `out`. Quiet: failures and notices only."""
+
+    def __init__(self, out: TextIO, err: TextIO, quiet: bool = False) -> None:
+        self._out = out
+        self._err = err
+        self._quiet = quiet
+        self._lock = threading.Lock()
+        self._tally = Tally()
+
+    def emit(self, event: Event) -> None:
+        with self._lock:
+            self._tally.add(event)
+            match event:
+                case ActionFinished():
+                    self._action(event)
+                case Notice(text=text):
+                    write(self._err, f"note: {text}")
+                case BuildFinished():
+                    show_end(self._tally, self._out, self._err, self._quiet)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _action(self, event: ActionFinished) -> None:
+        if not self._quiet:
+            write(self._err, finished_line(event, self._tally.done, self._tally.total))
+        if event.status == "failed":
+            write(self._err, "\n".join(failure_lines(event)))
+
+
+def show_end(tally: Tally, out: TextIO, err: TextIO, quiet: bool) -> None:
+    """What was built, what was not, and the last line."""
+    for target in tally.unbuilt:
+        write(err, f"{target.label} was not built: {target.because} failed")
+    if not quiet:
+        for line in target_lines(tally.built):
+            write(out, line)
+        write(out if tally.ok else err, summary(tally))

@@ -1,0 +1,101 @@
+"""How a build is put into words. Pure functions from events to lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TextIO
+
+from modelbuild.report.events import ActionFinished, ActionStarted, TargetBuilt
+from modelbuild.report.tally import Tally
+
+# With more targets than this, only as many are listed.
+SHOWN_TARGETS = 20
+
+
+def encodable(text: str, stream: TextIO) -> str:
+    """The text with what the stream's encoding lacks escaped."""
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def write(stream: TextIO, lines: str) -> None:
+    """Write a line or lines and flush. That nobody reads them is no error."""
+    try:
+        stream.write(encodable(lines, stream) + "\n")
+        stream.flush()
+    except (OSError, ValueError):  # the reader has gone, or the stream is closed
+        pass
+
+
+def duration(seconds: float) -> str:
+    """`0.04 s`, `1.2 s`, `2 min 03 s`, `1 h 02 min`."""
+    if seconds < 0.0995:
+        return f"{seconds:.2f} s"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 target`, `2 targets`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def action_line(event: ActionStarted | ActionFinished) -> str:
+    """`compile //models:detector p0 (xnnpack)`."""
+    detail = event.description.removeprefix(event.mnemonic).strip()
+    return " ".join(part for part in (event.mnemonic, event.owner, detail) if part)
+
+
+def finished_line(event: ActionFinished, done: int, total: int) -> str:
+    """`[3/14] compile //models:detector p0 (xnnpack)  1.2 s`."""
+    how = {"ran": duration(event.seconds), "cached": "cached", "failed": "FAILED"}[event.status]
+    return f"[{done}/{total}] {action_line(event)}  {how}"
+
+
+def failure_lines(event: ActionFinished) -> Iterator[str]:
+    """What a failed action printed, and last the line that says why it failed."""
+    for name, text in (("stdout", event.stdout), ("stderr", event.stderr)):
+        if text.strip():
+            yield f"--- {name} of {action_line(event)}"
+            yield text.rstrip()
+    *before, last = event.problem.rstrip().splitlines() or ["failed"]
+    yield from before
+    yield f"error: {action_line(event)}: {last}"
+
+
+def target_lines(built: list[TargetBuilt]) -> Iterator[str]:
+    """Each target that was built, its outputs below it."""
+    several = len({target.label for target in built}) < len(built)
+    for target in built[:SHOWN_TARGETS]:
+        yield f"{target.label} ({target.config})" if several else target.label
+        for output in target.outputs:
+            yield f"  {output}"
+    if len(built) > SHOWN_TARGETS:
+        yield f"and {count(len(built) - SHOWN_TARGETS, 'target')} more"
+
+
+def summary(tally: Tally) -> str:
+    """The last line of a build."""
+    assert tally.finished is not None
+    took = duration(tally.finished.seconds)
+    if tally.finished.up_to_date:
+        return (
+            f"Nothing to do: {count(len(tally.built), 'target')} up to date"
+            f" ({count(tally.finished.actions, 'action')}) in {took}"
+        )
+    counts = f"{count(tally.total, 'action')}, {tally.ran} ran, {tally.cached} cached"
+    if tally.failed:
+        counts += f", {tally.failed} failed"
+    left = tally.total - tally.done
+    if left:
+        counts += f", {left} not run"
+    targets = count(len(tally.built), "target")
+    if tally.finished.interrupted:
+        return f"Interrupted after {took}: {counts}"
+    if tally.ok:
+        return f"Built {targets} in {took}: {counts}"
+    return f"Failed in {took}: {targets} built, {len(tally.unbuilt)} not: {counts}"
