@@ -121,12 +121,17 @@ class ConsoleReporter:
         said.append(f"  {duration(now - self._began)}", style="dim")
         head.add_row(ProgressBar(total=max(total, 1), completed=done), said)
 
-        shown = max(1, min(SHOWN_ACTIONS, console.height - 3))
+        shown = running[: max(1, min(SHOWN_ACTIONS, console.height - 3))]
+        times = [duration(now - action.at) for action in shown]
         rows = Table.grid(padding=(0, 2, 0, 0))
-        rows.add_column(no_wrap=True, overflow="ellipsis" if console.encoding.startswith("utf") else "crop")
+        rows.add_column(
+            no_wrap=True,
+            overflow="ellipsis" if console.encoding.startswith("utf") else "crop",
+            max_width=max(8, console.width - max(map(len, times), default=0) - 3),
+        )
         rows.add_column(no_wrap=True, justify="right", style="dim")
-        for action in running[:shown]:
-            rows.add_row(Text(f"  {encodable(action_line(action), self._err)}"), duration(now - action.at))
-        if len(running) > shown:
-            rows.add_row(Text(f"  and {len(running) - shown} more"), "")
+        for action, took in zip(shown, times, strict=True):
+            rows.add_row(Text(f"  {encodable(action_line(action), self._err)}"), took)
+        if len(running) > len(shown):
+            rows.add_row(Text(f"  and {len(running) - len(shown)} more"), "")
         return Group(head, rows)
