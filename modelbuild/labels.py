@@ -9,6 +9,7 @@ from modelbuild.errors import UsageError
 
 _PACKAGE = re.compile(r"(?:[A-Za-z0-9_.+@-]+(?:/[A-Za-z0-9_.+@-]+)*)?\Z")
 _NAME = re.compile(r"[A-Za-z0-9_.+@=-]+\Z")
+_DOTS = (".", "..", "...")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,7 +34,16 @@ class Label:
                 name = where.rpartition("/")[2]
         else:
             where, name = package, text.removeprefix(":")
-        parts = where.split("/")
-        if not _PACKAGE.match(where) or not _NAME.match(name) or "." in parts or ".." in parts:
-            raise UsageError(f"'{text}' is not a label; expected //package:name, //package or :name")
+        if not is_package_name(where) or not is_target_name(name):
+            raise UsageError(f"{text!r} is not a label; expected //package:name, //package or :name")
         return cls(where, name)
+
+
+def is_package_name(text: str) -> bool:
+    """Whether a folder of this path, relative to the workspace, can be a package."""
+    return bool(_PACKAGE.match(text)) and not any(dots in text.split("/") for dots in _DOTS)
+
+
+def is_target_name(text: str) -> bool:
+    """Whether a target can be called so: one or more of letters, digits and `_.+@=-`, and not dots alone."""
+    return bool(_NAME.match(text)) and text not in _DOTS

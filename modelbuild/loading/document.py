@@ -1,0 +1,89 @@
+"""Read a TOML file of the workspace, and tell the place of anything in it."""
+
+from __future__ import annotations
+
+import codecs
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import tomli
+
+from modelbuild.errors import LoadingError, Location
+
+# The keys and indices that lead to a value in a document, such as ("torch_model", 0, "inputs", 1, "shape").
+KeyPath: TypeAlias = tuple[str | int, ...]
+
+# Where something is referred to. A function, because places are only computed for errors.
+Where: TypeAlias = Callable[[], Location]
+
+
+class Stamp(NamedTuple):
+    """What tells, without reading it, that a file is still the one that was read."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Stamp:
+        return cls(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+class Document:
+    """The text of a TOML file that was read, by its path relative to the workspace."""
+
+    __slots__ = ("_places", "path", "text")
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path = path
+        self.text = text
+        self._places: dict[KeyPath, tuple[int, int]] | None = None
+
+    def location(self, path: KeyPath = ()) -> Location:
+        """The place of a key (or of an element of an array); of the nearest thing around it if it is not there."""
+        if self._places is None:
+            from modelbuild.loading.positions import positions
+
+            self._places = positions(self.text)
+        while path not in self._places:
+            path = path[:-1]
+        return Location(self.path, *self._places[path])
+
+    def error(self, path: KeyPath, message: str) -> LoadingError:
+        return LoadingError(message, self.location(path))
+
+
+def read_document(root: Path, path: str) -> tuple[Document, dict[str, Any], Stamp]:
+    """Read and parse `path` below `root`. Raises LoadingError when it can't be read or is not TOML."""
+    try:
+        with open(f"{root}/{path}", "rb") as file:
+            stamp = Stamp.of(os.fstat(file.fileno()))
+            data = file.read().removeprefix(codecs.BOM_UTF8)
+    except OSError as error:
+        raise LoadingError(f"can't be read: {error.strerror}", Location(path, 1, 1)) from None
+    try:
+        text = data.decode().replace("\r\n", "\n")
+        return Document(path, text), tomli.loads(text), stamp
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        column = len(data[data.rfind(b"\n", 0, error.start) + 1 : error.start].decode()) + 1
+        message = f"not UTF-8: byte 0x{data[error.start]:02x}; save the file as UTF-8"
+        raise LoadingError(message, Location(path, line, column)) from None
+    except tomli.TOMLDecodeError as error:
+        raise LoadingError(f"not valid TOML: {error.msg}", Location(path, error.lineno, error.colno)) from None
+    except (RecursionError, ValueError) as error:  # nested too deep, or a number with thousands of digits
+        raise LoadingError(f"not valid TOML: {error}", Location(path, 1, 1)) from None
+
+
+def show(value: object) -> str:
+    """A value of a TOML file as an error quotes it: on one line, and short."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "a table" if value else "an empty table"
+    if isinstance(value, list):
+        return "an array" if value else "an empty array"
+    text = repr(value) if isinstance(value, (str, int, float)) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

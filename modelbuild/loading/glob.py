@@ -1,0 +1,75 @@
+"""Match files of a package by pattern: `*` and `?` inside a name, `**` for any folders between."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import TypeAlias
+
+from modelbuild.loading.package import PACKAGE_FILE
+from modelbuild.loading.tree import SourceTree, join
+from modelbuild.workspace import WORKSPACE_FILE
+
+# The parts of a pattern that are still to be matched.
+_Tail: TypeAlias = tuple[str, ...]
+
+_ANY_FOLDERS = "**"
+_OWN_FILES = (PACKAGE_FILE, WORKSPACE_FILE)
+
+
+def parse_glob(pattern: str) -> tuple[str, ...]:
+    """The parts of a pattern. Raises ValueError, with what was expected, when it is none."""
+    parts = tuple(pattern.split("/"))
+    if any(part in ("", ".", "..") for part in parts):
+        raise ValueError("expected a pattern for paths inside the package, without '.', '..' or empty parts")
+    if any(_ANY_FOLDERS in part and part != _ANY_FOLDERS for part in parts):
+        raise ValueError("expected '**' alone between slashes")
+    return (*parts, "*") if parts[-1] == _ANY_FOLDERS else parts
+
+
+def expand_glob(
+    tree: SourceTree, package: str, include: Sequence[tuple[str, ...]], exclude: Sequence[tuple[str, ...]]
+) -> tuple[str, ...]:
+    """The files of a package that match one of `include` and none of `exclude`: paths below the root, sorted.
+
+    A wildcard does not match a leading dot, nor BUILD.toml and MODELBUILD.toml. Packages and workspaces further down,
+    Python environments, links to folders and the output tree are not entered.
+    """
+    found: list[str] = []
+    waiting = [("", frozenset(include), frozenset(exclude))]
+    while waiting:
+        folder, wanted, unwanted = waiting.pop()
+        listing = tree.list(join(package, folder))
+        if folder and listing.is_boundary():
+            continue
+        for name in listing.files:
+            if () in _step(wanted, name) and () not in _step(unwanted, name) and name not in _OWN_FILES:
+                found.append(join(package, join(folder, name)))
+        for name in listing.folders:
+            rest = _step(wanted, name)
+            if any(rest):
+                waiting.append((join(folder, name), rest, _step(unwanted, name)))
+    return tuple(sorted(found))
+
+
+def _step(tails: Iterable[_Tail], name: str) -> frozenset[_Tail]:
+    """What is left of patterns once a part of a path has been matched; () is a pattern that is matched wholly."""
+    left: set[_Tail] = set()
+    waiting = [tail for tail in tails if tail]
+    for tail in waiting:
+        if tail[0] != _ANY_FOLDERS:
+            if _part(tail[0]).match(name):
+                left.add(tail[1:])
+            continue
+        waiting.append(tail[1:])  # no folder at all; never the pattern's end, see parse_glob
+        if not name.startswith("."):
+            left.add(tail)
+    return frozenset(left)
+
+
+@cache
+def _part(pattern: str) -> re.Pattern[str]:
+    wild = "".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in pattern)
+    visible = r"(?!\.)" if pattern[0] in "*?" else ""
+    return re.compile(f"{visible}{wild}\\Z", re.DOTALL)

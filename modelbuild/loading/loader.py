@@ -1,0 +1,101 @@
+"""Load packages and targets on demand, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+from modelbuild.errors import LoadingError, Location, ModelbuildError, UsageError, did_you_mean
+from modelbuild.labels import Label, is_package_name
+from modelbuild.loading.document import Stamp, Where
+from modelbuild.loading.package import PACKAGE_FILE, Package, Target
+from modelbuild.loading.parse import parse_package
+from modelbuild.loading.sources import find_glob, find_source
+from modelbuild.loading.tree import FolderStamp, SourceTree, join
+from modelbuild.workspace import WORKSPACE_FILE, Workspace
+
+
+class Loader:
+    """The packages of a workspace. Not thread-safe.
+
+    Every method raises LoadingError, located, for what is wrong in a BUILD.toml. `at` tells where the thing asked for
+    is referred to; without it the command line asks, and what does not exist is a UsageError.
+    """
+
+    def __init__(self, workspace: Workspace, known_rules: Collection[str]) -> None:
+        self.workspace = workspace
+        self.known_rules = known_rules
+        self._tree = SourceTree(workspace.root)
+        self._tree.files[WORKSPACE_FILE] = workspace.stamp
+        self._packages: dict[str, Package] = {}
+
+    def package(self, name: str, at: Where | None = None) -> Package:
+        """The package in a folder, by its path below the root."""
+        found = self._packages.get(name)
+        if found is None:
+            found = self._packages[name] = self._load(name, at)
+        return found
+
+    def target(self, label: Label, at: Where | None = None) -> Target:
+        """The target of a label."""
+        package = self.package(label.package, at)
+        target = package.targets.get(label.name)
+        if target is None:
+            hint = did_you_mean(label.name, package.targets)
+            raise _missing(f"no target '{label.name}' in //{label.package}{hint}", at)
+        return target
+
+    def packages_below(self, name: str) -> list[str]:
+        """The packages in a folder and all folders below it, sorted; the folder need not be a package itself."""
+        names = sorted(self._tree.packages(name)) if self._tree.is_folder(name) and not self._foreign(name) else []
+        for found in names:
+            if not is_package_name(found):
+                message = f"folder {found!r} can't be a package; expected letters, digits and any of _.+@-"
+                raise LoadingError(message, Location(join(found, PACKAGE_FILE), 1, 1))
+        return names
+
+    def source(self, package: str, path: str, at: Where) -> str:
+        """The path below the root of a file that is named relative to a package (see `find_source`)."""
+        return find_source(self._tree, self.package(package), path, at)
+
+    def glob(
+        self, package: str, include: Sequence[str], exclude: Sequence[str], allow_empty: bool, at: Where
+    ) -> tuple[str, ...]:
+        """The paths below the root, sorted, of the files of a package that match patterns (see `find_glob`)."""
+        return find_glob(self._tree, self.package(package), include, exclude, allow_empty, at)
+
+    def files_read(self) -> Mapping[str, Stamp]:
+        """Every file that loading read, by path below the root, as it was when it was read."""
+        return self._tree.files
+
+    def folders_listed(self) -> Mapping[str, FolderStamp]:
+        """Every folder whose listing decided something, by path below the root, as it was when it was listed."""
+        return self._tree.folders
+
+    def files_absent(self) -> AbstractSet[str]:
+        """Every file, by path below the root, whose absence decided something."""
+        return self._tree.absent
+
+    def _load(self, name: str, at: Where | None) -> Package:
+        file = join(name, PACKAGE_FILE)
+        owner = self._foreign(name)
+        if owner is not None:
+            raise _missing(f"//{name} is in another workspace, {owner}", at)
+        if not self._tree.is_file(file):
+            known = [f"//{other}" for other in self._tree.packages() if is_package_name(other)]
+            raise _missing(f"no package //{name}: there is no {file}{did_you_mean(f'//{name}', known)}", at)
+        document, values = self._tree.read(file)
+        return parse_package(document, values, name, self.known_rules)
+
+    def _foreign(self, name: str) -> str | None:
+        """The folder of the other workspace that a folder is in, if it is."""
+        folder = ""
+        for part in name.split("/") if name else ():
+            folder = join(folder, part)
+            if self._tree.is_file(join(folder, WORKSPACE_FILE)):
+                return folder
+        return None
+
+
+def _missing(message: str, at: Where | None) -> ModelbuildError:
+    return UsageError(message) if at is None else LoadingError(message, at())

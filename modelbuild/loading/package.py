@@ -1,0 +1,57 @@
+"""What a BUILD.toml declares: targets, and the package that they are in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from modelbuild.errors import Location
+from modelbuild.labels import Label
+from modelbuild.loading.document import Document, KeyPath
+
+PACKAGE_FILE = "BUILD.toml"
+
+# Attributes that every rule has: the engine reads them, a rule never sees them.
+ENGINE_ATTRIBUTES = ("name", "visibility", "tags", "matrix")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """A declared target, whose attributes are as tomli gave them: not validated, selects not resolved.
+
+    visibility  as written, valid, relative labels made absolute; the package's default where none is written
+    path        where its declaration is in the document, such as ("torch_model", 0)
+    """
+
+    label: Label
+    rule: str
+    attributes: Mapping[str, Any]
+    visibility: tuple[str, ...]
+    tags: tuple[str, ...]
+    document: Document
+    path: KeyPath
+
+    @property
+    def file(self) -> str:
+        """The BUILD.toml, relative to the workspace."""
+        return self.document.path
+
+    def location(self, path: KeyPath = ()) -> Location:
+        """The place of an attribute, such as ("inputs", 0, "shape"); of the nearest thing around it if not written."""
+        return self.document.location((*self.path, *path))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Package:
+    """A folder with a BUILD.toml: its path relative to the workspace ('' at the root) and its targets by name."""
+
+    name: str
+    document: Document
+    targets: Mapping[str, Target]
+    default_visibility: tuple[str, ...]
+
+    @property
+    def file(self) -> str:
+        """The BUILD.toml, relative to the workspace."""
+        return self.document.path

@@ -1,0 +1,104 @@
+"""Turn a parsed BUILD.toml into a package: the engine's own attributes are taken out of each target and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from modelbuild.errors import LoadingError, did_you_mean
+from modelbuild.labels import Label, is_target_name
+from modelbuild.loading.document import Document, KeyPath, show
+from modelbuild.loading.matrix import expand_matrix
+from modelbuild.loading.package import ENGINE_ATTRIBUTES, Package, Target
+from modelbuild.loading.table import Table
+from modelbuild.loading.visibility import PRIVATE, PUBLIC, parse_visibility
+
+PACKAGE_TABLE = "package"
+
+# Names that mean something else in a label.
+_RESERVED = ("all", "__pkg__", "__subpackages__")
+
+
+def parse_package(document: Document, values: Mapping[str, Any], name: str, known_rules: Collection[str]) -> Package:
+    """The package `name` that a BUILD.toml declares. Raises LoadingError for the first thing wrong in it; a rule's own
+    attributes are not looked at."""
+    top = Table(document, (), values)
+    table = top.table(PACKAGE_TABLE) or Table(document, (PACKAGE_TABLE,), {})
+    default = _visibility(table, "default_visibility", name, (PRIVATE,))
+    table.finish()
+    targets: dict[str, Target] = {}
+    for rule, declarations in values.items():
+        if rule == PACKAGE_TABLE:
+            continue
+        if rule not in known_rules:
+            raise document.error((rule,), f"no rule {rule!r}{did_you_mean(rule, [*known_rules, PACKAGE_TABLE])}")
+        _check_tables(document, rule, declarations)
+        for index, declaration in enumerate(declarations):
+            _declare(targets, document, (rule, index), declaration, name, default)
+    return Package(name, document, targets, default)
+
+
+def _check_tables(document: Document, rule: str, declarations: object) -> None:
+    if isinstance(declarations, dict):
+        raise document.error((rule,), f"expected [[{rule}]], an array of tables, got [{rule}]")
+    if not isinstance(declarations, list):
+        raise document.error((rule,), f"expected targets, [[{rule}]], got {show(declarations)}")
+    for index, item in enumerate(declarations):
+        if not isinstance(item, dict):
+            raise document.error((rule, index), f"expected a table in '{rule}', got {show(item)}")
+
+
+def _declare(
+    targets: dict[str, Target],
+    document: Document,
+    path: KeyPath,
+    declaration: Mapping[str, Any],
+    package: str,
+    default: tuple[str, ...],
+) -> None:
+    name = declaration.get("name")
+    if name is None:
+        raise document.error(path, f'{path[0]} without a name; expected name = "..."')
+    if not isinstance(name, str):
+        raise document.error((*path, "name"), f"'name': expected a string, got {show(name)}")
+    variants = expand_matrix(document, path, declaration) if "matrix" in declaration else (declaration,)
+    for values in variants:
+        target = _target(document, path, values, package, default)
+        other = targets.setdefault(target.label.name, target)
+        if other is not target:
+            where = target.location(("name",))
+            raise LoadingError(f"name '{target.label.name}' is taken by the {other.rule} at {other.location()}", where)
+
+
+def _target(
+    document: Document, path: KeyPath, values: Mapping[str, Any], package: str, default: tuple[str, ...]
+) -> Target:
+    name = values["name"]
+    if not is_target_name(name):
+        expected = "expected letters, digits and any of _.+@=-"
+        raise document.error((*path, "name"), f"{show(name)} is not a name; {expected}")
+    if name in _RESERVED:
+        raise document.error((*path, "name"), f"{show(name)} means something else in a label; choose another name")
+    visibility = default
+    tags: tuple[str, ...] = ()
+    if "visibility" in values or "tags" in values:
+        table = Table(document, path, values)
+        visibility = _visibility(table, "visibility", package, default)
+        tags = table.strings("tags") or ()
+    attributes = {key: value for key, value in values.items() if key not in ENGINE_ATTRIBUTES}
+    return Target(Label(package, name), str(path[0]), attributes, visibility, tags, document, path)
+
+
+def _visibility(table: Table, key: str, package: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    written = table.strings(key)
+    if written is None:
+        return default
+    entries: list[str] = []
+    for index, text in enumerate(written):
+        try:
+            entries.append(parse_visibility(text, package))
+        except ValueError as error:
+            raise table.error(f"'{key}': {error}, got {show(text)}", key, index) from None
+        if len(written) > 1 and text in (PUBLIC, PRIVATE):
+            raise table.error(f"'{key}': '{text}' stands alone", key, index)
+    return tuple(entries)

@@ -1,0 +1,93 @@
+"""Target patterns of the command line, as Bazel writes them, to targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from modelbuild.errors import UsageError, did_you_mean
+from modelbuild.labels import Label, is_package_name
+from modelbuild.loading.loader import Loader
+from modelbuild.loading.package import Target
+from modelbuild.loading.tree import join
+
+# Targets with this tag are built only when they are named.
+MANUAL = "manual"
+
+_ALL = ("all", "*")
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One pattern: a target (`name`), every target of a package, or (`below`) of all packages from a folder down."""
+
+    text: str
+    subtract: bool
+    package: str
+    name: str | None = None
+    below: bool = False
+
+
+def parse_pattern(text: str, current: str) -> Pattern:
+    """A pattern as written in the package `current`: `//pkg:name`, `//pkg`, `:name`, `name`, `sub:name`,
+    `//pkg:all` or `//pkg:*`, `//pkg/...`, `...`; each may begin with `-`. Raises UsageError for anything else."""
+    subtract = text.startswith("-")
+    body = text.removeprefix("-")
+    if body.startswith("/"):
+        full = body
+    elif body.startswith(":"):
+        full = f"//{current}{body}"
+    elif ":" in body or "/" in body or body == "...":
+        full = f"//{join(current, body)}"
+    else:
+        full = f"//{current}:{body}"
+    if not full.startswith("//"):
+        raise _not_a_pattern(text)
+    where, colon, name = full[2:].partition(":")
+    if (where == "..." or where.endswith("/...")) and (not colon or name in _ALL):
+        pattern = Pattern(text, subtract, where.removesuffix("...").removesuffix("/"), below=True)
+    elif name in _ALL:
+        pattern = Pattern(text, subtract, where)
+    else:
+        try:
+            label = Label.parse(full)
+        except UsageError:
+            raise _not_a_pattern(text) from None
+        return Pattern(text, subtract, label.package, label.name)
+    if not is_package_name(pattern.package):
+        raise _not_a_pattern(text)
+    return pattern
+
+
+def expand_patterns(loader: Loader, texts: Sequence[str], current: str = "") -> tuple[Target, ...]:
+    """The targets that patterns mean together, each once, in order: `-pattern` takes out what came before it.
+
+    Raises UsageError for what is no pattern, and for a package, folder or target that does not exist.
+    """
+    chosen: dict[Label, Target] = {}
+    for position, text in enumerate(texts):
+        pattern = parse_pattern(text, current)
+        if pattern.subtract and position == 0:
+            raise UsageError(f"'{text}' has nothing to take from; expected a pattern before it, such as //...")
+        for target in _targets(loader, pattern):
+            if pattern.subtract:
+                chosen.pop(target.label, None)
+            elif pattern.name is not None or MANUAL not in target.tags:
+                chosen[target.label] = target
+    return tuple(chosen.values())
+
+
+def _targets(loader: Loader, pattern: Pattern) -> list[Target]:
+    if pattern.name is not None:
+        return [loader.target(Label(pattern.package, pattern.name))]
+    packages = loader.packages_below(pattern.package) if pattern.below else [pattern.package]
+    if not packages:
+        hint = did_you_mean(f"//{pattern.package}", (f"//{name}" for name in loader.packages_below("")))
+        raise UsageError(f"no package in //{join(pattern.package, '...')}{hint}")
+    found = (loader.package(name).targets for name in packages)
+    return [targets[name] for targets in found for name in sorted(targets)]
+
+
+def _not_a_pattern(text: str) -> UsageError:
+    expected = "expected //package:name, :name, //package:all or //package/..."
+    return UsageError(f"{text!r} is not a target pattern; {expected}")

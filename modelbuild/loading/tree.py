@@ -1,0 +1,132 @@
+"""The files of a workspace as loading sees them; it notes all that it looked at, so that a later build can tell
+whether loading would come out the same."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from modelbuild.errors import EnvironmentProblem
+from modelbuild.loading.document import Document, Stamp, read_document
+from modelbuild.loading.package import PACKAGE_FILE
+from modelbuild.workspace import OUTPUT_FOLDER, WORKSPACE_FILE
+
+# Folders never entered, besides hidden ones.
+_SKIPPED = frozenset(("__pycache__", "node_modules", OUTPUT_FOLDER))
+
+# A folder with one of these belongs to another package, another workspace, or is a Python environment.
+_BOUNDARIES = frozenset((PACKAGE_FILE, WORKSPACE_FILE, "pyvenv.cfg"))
+
+
+class FolderStamp(NamedTuple):
+    """What tells whether a folder still lists the same: its time at the listing, else what was listed."""
+
+    mtime_ns: int
+    names: str
+
+
+class Listing(NamedTuple):
+    """The names in a folder, sorted: regular files (or links to some), and folders (no links)."""
+
+    files: tuple[str, ...]
+    folders: tuple[str, ...]
+    mtime_ns: int
+
+    def has(self, name: str) -> bool:
+        return name in self.files
+
+    def is_boundary(self) -> bool:
+        return not _BOUNDARIES.isdisjoint(self.files)
+
+    def stamp(self) -> FolderStamp:
+        names = os.fsencode("\0".join((*self.files, "", *self.folders)))
+        return FolderStamp(self.mtime_ns, hashlib.sha256(names).hexdigest())
+
+
+def list_folder(root: str, folder: str) -> Listing:
+    """List a folder by its path below the root. Raises EnvironmentProblem when that can't be done."""
+    path = f"{root}/{folder}"
+    files: list[str] = []
+    folders: list[str] = []
+    try:
+        mtime_ns = os.stat(path).st_mtime_ns  # before the listing: what changes meanwhile is then seen as a change
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in _SKIPPED:
+                        folders.append(entry.name)
+                elif entry.is_file():
+                    files.append(entry.name)
+    except OSError as error:
+        raise EnvironmentProblem(f"folder {folder!r} can't be listed: {error.strerror}") from None
+    return Listing(tuple(sorted(files)), tuple(sorted(folders)), mtime_ns)
+
+
+class SourceTree:
+    """The files below a workspace's root. Paths are relative to it, with '/' separators; '' is the root.
+
+    files    what was read, by path
+    folders  what was listed, by path
+    absent   files whose absence was relied on
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._prefix = str(root)
+        self.files: dict[str, Stamp] = {}
+        self.folders: dict[str, FolderStamp] = {}
+        self.absent: set[str] = set()
+
+    def read(self, path: str) -> tuple[Document, dict[str, Any]]:
+        document, values, stamp = read_document(self.root, path)
+        self.files[path] = stamp
+        return document, values
+
+    def list(self, folder: str) -> Listing:
+        listing = list_folder(self._prefix, folder)
+        if folder not in self.folders:
+            self.folders[folder] = listing.stamp()
+        return listing
+
+    def is_file(self, path: str) -> bool:
+        """Whether there is a regular file, or a link to one."""
+        if path in self.absent:
+            return False
+        if os.path.isfile(f"{self._prefix}/{path}"):
+            return True
+        self.absent.add(path)
+        return False
+
+    def is_folder(self, path: str) -> bool:
+        return os.path.isdir(f"{self._prefix}/{path}")
+
+    def packages(self, top: str = "") -> Iterator[str]:
+        """Every folder with a BUILD.toml from `top` downwards, parents first. Not entered: hidden folders, Python
+        environments, node_modules, the output tree, other workspaces, links to folders."""
+        waiting = [top]
+        while waiting:
+            folder = waiting.pop()
+            listing = self.list(folder)
+            if listing.has("pyvenv.cfg") or (folder and listing.has(WORKSPACE_FILE)):
+                continue
+            if listing.has(PACKAGE_FILE):
+                yield folder
+            waiting += [join(folder, name) for name in reversed(listing.folders) if not name.startswith(".")]
+
+    def package_files(self, package: str) -> Iterator[str]:
+        """Every visible file of a package, relative to it, nearest first; not those of packages below it."""
+        waiting = [""]
+        for folder in waiting:
+            listing = self.list(join(package, folder))
+            if folder and listing.is_boundary():
+                continue
+            yield from (join(folder, name) for name in listing.files if not name.startswith("."))
+            waiting += [join(folder, name) for name in listing.folders if not name.startswith(".")]
+
+
+def join(folder: str, name: str) -> str:
+    """A path below a folder of the workspace; either may be ''."""
+    return f"{folder}/{name}" if folder and name else folder or name
