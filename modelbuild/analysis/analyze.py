@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from modelbuild.actions import Artifact, SourceArtifact
 from modelbuild.analysis.graph import ActionGraph
@@ -13,11 +14,13 @@ from modelbuild.api.attrs import Attrs, Dep, Glob, Path, Source, references
 from modelbuild.api.context import Context, Resolved
 from modelbuild.api.providers import Files, Platform, Provider
 from modelbuild.api.rule import Rule
-from modelbuild.errors import LoadingError, Location, UsageError, did_you_mean
+from modelbuild.errors import LoadingError, Location, UsageError
 from modelbuild.labels import Label
+from modelbuild.loading.document import Where
 from modelbuild.loading.loader import Loader
 from modelbuild.loading.package import Target
-from modelbuild.loading.select import resolve_selects
+from modelbuild.loading.references import parse_label
+from modelbuild.loading.select import Selected, resolve_selects, select_labels
 from modelbuild.loading.visibility import check_visible
 
 DEVICE = "device"
@@ -54,7 +57,7 @@ class _Pending:
     """A target whose attributes are read and whose dependencies are not all analysed yet."""
 
     node: Node
-    target: Target
+    selected: Selected
     rule: Rule
     attrs: Attrs
     device: Label | None
@@ -76,22 +79,22 @@ class Analyzer:
     def analyze(self, label: Label, device: Label | None = None) -> ConfiguredTarget:
         """A target configured for a device. Raises LoadingError, located, for whatever is wrong in BUILD files."""
         if device is not None:
-            self._platform(device, None)
+            self._platform(device)
         return self._analyze(Node(label, device), None)
 
-    def _analyze(self, root: Node, referrer: Location | None) -> ConfiguredTarget:
+    def _analyze(self, root: Node, at: Where | None) -> ConfiguredTarget:
         # An explicit stack: chains of targets may be longer than Python's recursion limit.
         if root in self.targets:
             return self.targets[root]
-        stack = [self._open(root, referrer)]
+        stack = [self._open(root, at)]
         open_nodes = {root: None}
         while stack:
             pending = stack[-1]
             for node, path in pending.dependencies:
                 if node in open_nodes:
-                    self._fail_cycle([*open_nodes, node], pending.target.location(path))
+                    self._fail_cycle([*open_nodes, node], pending.selected.location(path))
                 if node not in self.targets:
-                    stack.append(self._open(node, pending.target.location(path)))
+                    stack.append(self._open(node, partial(pending.selected.location, path)))
                     open_nodes[node] = None
                     break
             else:
@@ -104,93 +107,88 @@ class Analyzer:
         cycle = nodes[nodes.index(nodes[-1]) :]
         raise LoadingError("dependency cycle: " + " -> ".join(str(n.label) for n in cycle), where)
 
-    def _open(self, node: Node, referrer: Location | None) -> _Pending:
-        target = self.loader.target(node.label, referrer)
-        rule = self.rules.by_name.get(target.rule)
-        if rule is None:
-            hint = did_you_mean(target.rule, self.rules.by_name)
-            raise LoadingError(f"unknown rule '{target.rule}'{hint}", target.location(()))
+    def _open(self, node: Node, at: Where | None) -> _Pending:
+        target = self.loader.target(node.label, at)
+        rule = self.rules.by_name[target.rule]
         has_device = DEVICE in rule.attrs.model_fields
-        device = node.device or self._own_device(target) if has_device else node.device
-        device = device or self.default_device
-        raw = {name: self._resolve(target, name, value, device) for name, value in target.attributes.items()}
-        attrs = validate(target.rule, target.label.name, rule.attrs, raw, target.location)
+        device = (node.device or self._own_device(target) if has_device else node.device) or self.default_device
+        for label, path in select_labels(target):
+            self.loader.target(label, partial(target.location, path))
+        selected = resolve_selects(target, device)
+        attrs = validate(target.rule, target.label.name, rule.attrs, selected.attributes, selected.location)
         found: dict[tuple[type, Source | Dep | Glob], Path] = {}
         for path, reference in references(attrs):
             found.setdefault((type(reference), reference), path)
-        pending = _Pending(node, target, rule, attrs, device, found, iter(()))
-        passed_on = device if has_device else node.device
-        pending.dependencies = iter(list(self._dependencies(pending, passed_on)))
+        pending = _Pending(node, selected, rule, attrs, device, found, iter(()))
+        pending.dependencies = iter(list(self._dependencies(pending, device if has_device else node.device)))
         return pending
 
     def _own_device(self, target: Target) -> Label | None:
         """The attribute `device`, read before selects are resolved because selects look at it."""
         text = target.attributes.get(DEVICE)
-        return self._label(target, text, (DEVICE,)) if isinstance(text, str) else None
-
-    def _resolve(self, target: Target, name: str, value: object, device: Label | None) -> object:
-        if name == DEVICE:
-            return value
-        return resolve_selects(value, device, target.label.package, lambda path: target.location((name, *path)))
-
-    def _label(self, target: Target, text: str, path: Path) -> Label:
-        try:
-            return Label.parse(text, target.label.package)
-        except UsageError as error:
-            raise LoadingError(f"attribute '{path[0]}': {error.message}", target.location(path)) from None
+        if not isinstance(text, str):
+            return None
+        return parse_label(text, target.label.package, partial(target.location, (DEVICE,)))
 
     def _dependencies(self, pending: _Pending, device: Label | None) -> Iterator[tuple[Node, Path]]:
-        target = pending.target
+        package = pending.node.label.package
         for (_, reference), path in pending.references.items():
             if isinstance(reference, Glob) or (isinstance(reference, Source) and not reference.is_label):
                 continue
-            label = self._label(target, reference, path)
+            at = partial(pending.selected.location, path)
+            label = parse_label(reference, package, at)
+            node = Node(label, device)
             if path == (DEVICE,):
-                # A device is not built for a device; and the one given on the command line stands in for this one.
-                label = pending.device or label
-                node = Node(label, None)
-            else:
-                node = Node(label, device)
-            check_visible(self.loader.target(label, target.location(path)), target.label, target.location(path))
+                # A device is not built for a device; and the one asked for from above stands in for this one.
+                node = Node(pending.device or label, None)
+            check_visible(self.loader.target(label, at), package, at)
             pending.found[reference] = node
             yield node, path
 
     def _close(self, pending: _Pending) -> ConfiguredTarget:
-        target, node = pending.target, pending.node
+        node, locate = pending.node, pending.selected.location
         files: dict[Source | Glob, tuple[Artifact, ...]] = {}
         for (_, reference), path in pending.references.items():
             if isinstance(reference, Glob):
-                found = self.loader.glob(target.label.package, reference.glob, reference.exclude, target.location(path))
-                if not found and not reference.allow_empty:
-                    raise LoadingError(f"glob {list(reference.glob)} matches no file", target.location(path))
-                files[reference] = tuple(SourceArtifact(p) for p in found)
+                files[reference] = self._glob(node.label.package, reference, partial(locate, path))
             elif isinstance(reference, Source):
-                files[reference] = self._source(pending, reference, path)
+                files[reference] = self._source(pending, reference, partial(locate, path))
         resolved = Resolved(
             files,
             {text: self.targets[n].providers for text, n in pending.found.items()},
             {text: self.targets[n].rule for text, n in pending.found.items()},
             pending.references,
         )
-        device = (pending.device, self._platform(pending.device, target.location(()))) if pending.device else None
         context = Context(
-            self.graph, str(node), pending.rule.package, target.label, pending.attrs, resolved, device, target.location
+            self.graph,
+            str(node),
+            pending.rule.package,
+            node.label,
+            pending.attrs,
+            resolved,
+            pending.device,
+            partial(self._platform, at=partial(locate, (DEVICE,))),
+            locate,
         )
         providers = tuple(pending.rule.implementation(context))
-        return ConfiguredTarget(node, target.rule, pending.device, pending.attrs, providers)
+        return ConfiguredTarget(node, pending.rule.name, pending.device, pending.attrs, providers)
 
-    def _source(self, pending: _Pending, reference: Source, path: Path) -> tuple[Artifact, ...]:
-        where = pending.target.location(path)
+    def _glob(self, package: str, glob: Glob, at: Where) -> tuple[Artifact, ...]:
+        found = self.loader.glob(package, glob.glob, glob.exclude, glob.allow_empty, at)
+        return tuple(SourceArtifact(path) for path in found)
+
+    def _source(self, pending: _Pending, reference: Source, at: Where) -> tuple[Artifact, ...]:
         if not reference.is_label:
-            return (SourceArtifact(self.loader.source_file(pending.target.label.package, reference, where)),)
+            return (SourceArtifact(self.loader.source(pending.node.label.package, reference, at)),)
         target = self.targets[pending.found[reference]]
         if not any(isinstance(p, Files) for p in target.providers):
-            raise LoadingError(f"'{reference}' is a {target.rule}, which gives no files", where)
+            raise LoadingError(f"'{reference}' is a {target.rule}, which gives no files", at())
         return target.files()
 
-    def _platform(self, label: Label, where: Location | None) -> Platform:
-        target = self._analyze(Node(label, None), where)
+    def _platform(self, label: Label, at: Where | None = None) -> Platform:
+        target = self._analyze(Node(label, None), at)
         for provider in target.providers:
             if isinstance(provider, Platform):
                 return provider
-        raise LoadingError(f"'{label}' is a {target.rule}, not a device", where)
+        message = f"{label} is a {target.rule}, not a device"
+        raise LoadingError(message, at()) if at else UsageError(message)

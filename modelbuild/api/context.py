@@ -138,14 +138,17 @@ class Context(Expander, Generic[A]):
         label: Label,
         attrs: A,
         resolved: Resolved,
-        device: tuple[Label, Platform] | None,
+        device_label: Label | None,
+        platform: Callable[[Label], Platform],
         locate: Callable[[Path], Location],
     ) -> None:
         super().__init__(graph, owner, package)
         self.label = label
         self.attrs = attrs
+        self.device_label = device_label
+        """The device this target is configured for."""
         self._resolved = resolved
-        self._device = device
+        self._platform = platform
         self._locate = locate
 
     def error(self, path: str | Path, message: str) -> LoadingError:
@@ -177,19 +180,15 @@ class Context(Expander, Generic[A]):
         """All that a dependency provides."""
         return self._resolved.providers[dep]
 
-    @property
-    def device_label(self) -> Label | None:
-        """The device this target is configured for."""
-        return self._device[0] if self._device else None
-
     def device(self, kind: type[P]) -> P:
         """The device this target is configured for. Raises LoadingError when there is none."""
-        if self._device is None:
+        if self.device_label is None:
             message = (
                 f"no device for {self.label}: expected the attribute 'device', --device, or default_device in "
                 "MODELBUILD.toml"
             )
             raise LoadingError(message, self._locate(()))
-        if not isinstance(self._device[1], kind):
-            raise LoadingError(f"device {self._device[0]} gives no {kind.__name__}", self._locate(("device",)))
-        return self._device[1]
+        platform = self._platform(self.device_label)
+        if not isinstance(platform, kind):
+            raise LoadingError(f"device {self.device_label} gives no {kind.__name__}", self._locate(("device",)))
+        return platform

@@ -7,22 +7,21 @@ import time
 from modelbuild.building.request import Request, Result
 from modelbuild.building.snapshot import Snapshots
 from modelbuild.report.events import BuildFinished, Reporter, TargetBuilt
-from modelbuild.workspace import find_workspace
+from modelbuild.workspace import OUTPUT_FOLDER, Workspace
 
 
-def build(request: Request, reporter: Reporter) -> Result:
+def build(workspace: Workspace, request: Request, reporter: Reporter) -> Result:
     """Raises ModelbuildError for what is wrong before any action runs; failures of actions are in the result."""
     started = time.monotonic()
-    workspace = find_workspace(request.directory)
-    snapshots = Snapshots(workspace.root, workspace.output, workspace.cache)
+    snapshots = Snapshots(workspace.root, workspace.root / OUTPUT_FOLDER, workspace.config.cache_dir)
     known = snapshots.up_to_date(request)
     if known is not None:
         targets, actions = known
         for target in targets:
             reporter.emit(TargetBuilt(target.label, target.config, target.outputs))
         reporter.emit(BuildFinished(time.monotonic() - started, up_to_date=True, actions=actions))
-        return Result(workspace.root, targets, actions=actions, up_to_date=True)
+        return Result(targets, actions=actions, up_to_date=True)
 
     from modelbuild.building.full import full_build
 
-    return full_build(request, workspace, snapshots, reporter, started)
+    return full_build(workspace, request, snapshots, reporter, started)

@@ -11,11 +11,14 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from modelbuild import __version__
 from modelbuild.building.request import BuiltTarget, Request
+from modelbuild.errors import EnvironmentProblem
+from modelbuild.loading.tree import list_folder
 
 FORMAT = 1
 
@@ -23,7 +26,7 @@ FORMAT = 1
 # file systems' clocks tick every 1 to 10 ms.
 GRANULARITY = 20_000_000
 
-# size, mtime_ns, inode; for a folder the size says nothing and is 0.
+# size, mtime_ns, inode; of a folder the size says nothing and is 0.
 Stamp = tuple[int, int, int]
 
 
@@ -37,8 +40,28 @@ def stamp(path: str) -> Stamp | None:
     return (0 if folder else status.st_size, status.st_mtime_ns, status.st_ino)
 
 
-def python_stamps() -> dict[str, Stamp | None]:
-    """The folders that Python imports from: installing or upgrading a package changes them."""
+@dataclass(slots=True)
+class Seen:
+    """What a build looked at: stamps and listings, taken before reading. Paths are absolute or relative to the root.
+
+    files    what was read
+    folders  what was listed: the folder's time, and a digest of the names in it
+    absent   files whose absence was relied on
+    python   folders that Python imports from: installing or upgrading a package changes them
+    """
+
+    files: dict[str, Stamp | None] = field(default_factory=dict)
+    folders: dict[str, tuple[int, str]] = field(default_factory=dict)
+    absent: list[str] = field(default_factory=list)
+    python: dict[str, Stamp | None] = field(default_factory=dict)
+
+    def settled(self, started_ns: int) -> bool:
+        """Whether every file had been left alone for long enough when the build began (see GRANULARITY)."""
+        return all(s is not None and s[1] < started_ns - GRANULARITY for s in self.files.values())
+
+
+def python_folders() -> dict[str, Stamp | None]:
+    """Stamps of the folders that Python imports from."""
     return {path: stamp(path) for path in sys.path if path and os.path.isdir(path)}
 
 
@@ -55,41 +78,43 @@ class Snapshots:
         try:
             with open(self._path(request), "rb") as file:
                 known = json.loads(file.read())
-            if known["format"] != FORMAT:
-                return None
-            root = self._root + "/"
-            for path, was in known["stamps"].items():
-                now = stamp(path if path.startswith("/") else root + path)
-                if (None if now is None else list(now)) != was:
-                    return None
-            targets = tuple(BuiltTarget(t[0], t[1], tuple(t[2])) for t in known["targets"])
-            return targets, int(known["actions"])
-        except (OSError, ValueError, KeyError, TypeError, IndexError):
-            return None
+            if known["format"] == FORMAT and self._holds(known):
+                return tuple(BuiltTarget(t[0], t[1], tuple(t[2])) for t in known["targets"]), int(known["actions"])
+        except (OSError, ValueError, KeyError, TypeError, IndexError, EnvironmentProblem):
+            pass
+        return None
 
-    def save(
-        self,
-        request: Request,
-        seen: Mapping[str, Stamp | None],
-        started_ns: int,
-        targets: Iterable[BuiltTarget],
-        actions: int,
-    ) -> None:
-        """Remember a build. `seen` are stamps of what it read, taken before reading, by absolute path or path in the
-        workspace; None marks what was looked for and was not there.
+    def _holds(self, known: Mapping[str, Any]) -> bool:
+        for group in ("files", "outputs", "python"):
+            for path, was in known[group].items():
+                now = stamp(self._at(path))
+                if now is None or list(now) != was:
+                    return False
+        for path, (mtime_ns, names) in known["folders"].items():
+            now = stamp(self._at(path))
+            if (now is None or now[1] != mtime_ns) and list_folder(self._root, path).stamp().names != names:
+                return False
+        return not any(os.path.isfile(self._at(path)) for path in known["absent"])
 
-        Nothing is remembered while something changed just before it was looked at (see GRANULARITY).
-        """
-        if any(s is not None and s[1] > started_ns - GRANULARITY for s in seen.values()):
+    def _at(self, path: str) -> str:
+        return path if path.startswith("/") else f"{self._root}/{path}"
+
+    def save(self, request: Request, seen: Seen, started_ns: int, targets: Iterable[BuiltTarget], actions: int) -> None:
+        """Remember a build; nothing, if a file changed so shortly before that it may yet change unseen."""
+        if not seen.settled(started_ns):
             self.forget(request)
             return
         built = [[t.label, t.config, list(t.outputs)] for t in targets]
-        outputs = {path: stamp(f"{self._root}/{path}") for target in built for path in target[2]}
         record: dict[str, Any] = {
             "format": FORMAT,
             "targets": built,
             "actions": actions,
-            "stamps": {**seen, **outputs},
+            "files": seen.files,
+            # A folder that changed just before it was listed is compared by the names in it.
+            "folders": {p: (t if t < started_ns - GRANULARITY else 0, names) for p, (t, names) in seen.folders.items()},
+            "absent": seen.absent,
+            "python": seen.python,
+            "outputs": {path: stamp(self._at(path)) for target in built for path in target[2]},
         }
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._path(request)
@@ -110,10 +135,9 @@ class Snapshots:
             sys.prefix,
             sys.path,
             self._cache,
-            os.path.relpath(request.directory, self._root),
+            request.package,
             request.patterns,
-            request.devices,
-            request.profile,
+            [str(device) for device in request.devices],
         ]
         digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
         return f"{self._folder}/{digest[:32]}.json"

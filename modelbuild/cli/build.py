@@ -4,36 +4,31 @@ from __future__ import annotations
 
 import click
 
-from modelbuild.cli.group import Settings
-from modelbuild.cli.options import building
+from modelbuild.building.request import Flags
+from modelbuild.cli.group import COMMANDS, Settings
+from modelbuild.cli.options import building, no_options
 
 
-@click.command("build", short_help="Build targets and lay out their outputs.")
+# Without ignore_unknown_options `-//package:name` would be read as flags.
+@click.command("build", short_help=COMMANDS["build"], context_settings={"ignore_unknown_options": True})
 @click.argument("patterns", nargs=-1, required=True, metavar="TARGET...")
 @building
 @click.pass_obj
-def command(
-    settings: Settings,
-    patterns: tuple[str, ...],
-    devices: tuple[str, ...],
-    jobs: int | None,
-    keep_going: bool | None,
-    profile: str | None,
-    sandbox_debug: bool,
-    quiet: bool,
-    as_json: bool,
-) -> int:
+def command(settings: Settings, patterns: tuple[str, ...], flags: Flags) -> int:
     """Build targets and lay out their outputs below modelbuild-out/.
 
-    TARGET is //package:name, //package, :name, //package/..., //package:all; -TARGET takes out what came before.
+    TARGET is //package:name, //package, :name, //package/..., //package:all; -TARGET takes out what came before it.
     """
+    no_options(patterns)
     from modelbuild.building.build import build
-    from modelbuild.building.request import Request
+    from modelbuild.building.request import make_request
     from modelbuild.report import make_reporter
+    from modelbuild.workspace import find_root, load_workspace
 
-    request = Request(settings.directory, patterns, devices, jobs, keep_going, profile, sandbox_debug)
-    reporter = make_reporter(quiet=quiet, as_json=as_json)
+    workspace = load_workspace(find_root(settings.directory))
+    request = make_request(workspace, settings.directory, patterns, flags)
+    reporter = make_reporter(quiet=request.quiet, as_json=request.json)
     try:
-        return build(request, reporter).code
+        return build(workspace, request, reporter).code
     finally:
         reporter.close()

@@ -3,35 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any
 
 import click
 
-F = TypeVar("F", bound=Callable[..., Any])
+from modelbuild.building.request import Flags
+
+_OPTIONS = [
+    click.option(
+        "--device",
+        "devices",
+        multiple=True,
+        metavar="LABEL",
+        help="Build for this device target in place of the targets' own; give it again for another one.",
+    ),
+    click.option("-j", "--jobs", type=click.IntRange(min=1), help="How many actions run at once."),
+    click.option("-k", "--keep-going/--no-keep-going", default=None, help="Go on with what no failure touches."),
+    click.option("--config", "profile", metavar="NAME", help="Take flags from [profile.NAME] of MODELBUILD.toml."),
+    click.option("--sandbox-debug", is_flag=True, default=None, help="Keep the folders of actions that failed."),
+    click.option("-q", "--quiet", is_flag=True, default=None, help="Say nothing but what fails."),
+    click.option("--json", is_flag=True, default=None, help="Print one JSON object; messages go to stderr."),
+]
 
 
-def building(function: F) -> F:
-    """What every command that builds takes."""
-    for option in reversed(
-        [
-            click.option(
-                "--device",
-                "devices",
-                multiple=True,
-                metavar="LABEL",
-                help="Build for this device target in place of the targets' own; give it again for another one.",
-            ),
-            click.option("-j", "--jobs", type=click.IntRange(min=1), help="How many actions run at once."),
-            click.option(
-                "-k", "--keep-going/--no-keep-going", default=None, help="Build what does not depend on a failure."
-            ),
-            click.option(
-                "--config", "profile", metavar="NAME", help="Take flags from [profile.NAME] of MODELBUILD.toml."
-            ),
-            click.option("--sandbox-debug", is_flag=True, help="Keep the folders in which actions ran, and say where."),
-            click.option("-q", "--quiet", is_flag=True, help="Say nothing but what fails."),
-            click.option("--json", "as_json", is_flag=True, help="Print one JSON object; messages go to stderr."),
-        ]
-    ):
-        function = option(function)
-    return function
+def building(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What every command that builds takes; the function gets it as one argument, `flags`."""
+    names = ("devices", "jobs", "keep_going", "profile", "sandbox_debug", "quiet", "json")
+
+    @wraps(function)
+    def gathered(*args: Any, **options: Any) -> Any:
+        flags = Flags(**{name: options.pop(name) for name in names})
+        return function(*args, flags=flags, **options)
+
+    command: Callable[..., Any] = gathered
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def no_options(patterns: tuple[str, ...]) -> None:
+    """Refuse what was meant as an option and taken for a target pattern."""
+    for text in patterns:
+        if text.startswith("-") and not text.startswith(("-//", "-:")):
+            context = click.get_current_context()
+            known = [name for parameter in context.command.params for name in parameter.opts if name.startswith("-")]
+            from modelbuild.errors import did_you_mean
+
+            raise click.UsageError(f"no option '{text}'{did_you_mean(text, known)}")

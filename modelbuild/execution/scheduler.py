@@ -113,6 +113,14 @@ class Scheduler:
             artifact = target
         return artifact
 
+    def culprit(self, artifacts: Iterable[Artifact]) -> str | None:
+        """What is to blame for artifacts that were not built: an action's id, '' when the build stopped before them."""
+        for artifact in artifacts:
+            made = self.resolve(artifact)
+            if isinstance(made, DerivedArtifact) and (made.action, made.output) not in self._values:
+                return self.report.failed.get(made.action, next(iter(self.report.failed.values()), ""))
+        return None
+
     def value(self, artifact: Artifact) -> Value:
         """The content of an artifact that was built, or of a file of the workspace."""
         artifact = self.resolve(artifact)

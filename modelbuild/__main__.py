@@ -1,0 +1,5 @@
+"""`python -m modelbuild`."""
+
+from modelbuild.cli import main
+
+main()

@@ -1,0 +1,157 @@
+"""The whole way: load rules and targets, analyse, run what is out of date, lay out what was asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import modelbuild
+from modelbuild.actions import Artifact, FileEntry, Value
+from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
+from modelbuild.analysis.rules import Rules, load_rules
+from modelbuild.building.request import BuiltTarget, Request, Result
+from modelbuild.building.snapshot import Seen, Snapshots, python_folders, stamp
+from modelbuild.errors import ExitCode, LoadingError
+from modelbuild.execution.keys import Keys
+from modelbuild.execution.local import LocalExecutor
+from modelbuild.execution.resources import ResourcePool, machine
+from modelbuild.execution.scheduler import Scheduler
+from modelbuild.execution.step_code import StepCode
+from modelbuild.labels import Label
+from modelbuild.loading.loader import Loader
+from modelbuild.loading.patterns import expand_patterns
+from modelbuild.report.events import BuildFinished, BuildStarted, Reporter, TargetBuilt, TargetFailed
+from modelbuild.store.local import LocalStore, open_store
+from modelbuild.store.output_tree import lay_out
+from modelbuild.workspace import OUTPUT_FOLDER, Workspace
+
+
+def full_build(
+    workspace: Workspace, request: Request, snapshots: Snapshots, reporter: Reporter, started: float
+) -> Result:
+    """Build, and remember what was looked at if all went well."""
+    (workspace.root / OUTPUT_FOLDER).mkdir(exist_ok=True)
+    started_ns = time.time_ns()
+    seen = Seen(python=python_folders())
+    rules = load_rules(workspace.root, workspace.config.rules, workspace.rule_locations())
+    loader = Loader(workspace, rules.by_name)
+    analyzer = Analyzer(loader, rules, workspace.config.default_device)
+    targets = analyze(loader, analyzer, request)
+    config = workspace.config
+    with open_store(config.cache_dir, config.cache_size) as store:
+        sources = Sources(workspace.root, store)
+        executor = LocalExecutor(
+            workspace.root, store, store.scratch, rules.packages, keep_sandboxes=request.sandbox_debug
+        )
+        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **rules.packages})
+        scheduler = Scheduler(
+            analyzer.graph,
+            store,
+            executor,
+            Keys(code, store),
+            lambda step: tuple(name for name, _ in code.closure(step)),
+            sources.entry,
+            reporter,
+            ResourcePool(machine(request.jobs)),
+            request.jobs,
+            request.keep_going,
+        )
+        try:
+            result = _build(workspace, request, reporter, analyzer, targets, scheduler, store)
+        finally:
+            executor.close()
+    reporter.emit(BuildFinished(time.monotonic() - started, actions=result.actions))
+    if result.code == ExitCode.OK:
+        _look_back(rules, loader, sources, seen)
+        snapshots.save(request, seen, started_ns, result.targets, result.actions)
+    else:
+        snapshots.forget(request)
+    return result
+
+
+def analyze(loader: Loader, analyzer: Analyzer, request: Request) -> list[ConfiguredTarget]:
+    """The targets asked for, in each configuration asked for. Raises UsageError and LoadingError."""
+    targets = expand_patterns(loader, request.patterns, request.package)
+    devices: Iterable[Label | None] = request.devices or (None,)
+    return [analyzer.analyze(target.label, device) for device in devices for target in targets]
+
+
+def _build(
+    workspace: Workspace,
+    request: Request,
+    reporter: Reporter,
+    analyzer: Analyzer,
+    targets: list[ConfiguredTarget],
+    scheduler: Scheduler,
+    store: LocalStore,
+) -> Result:
+    wanted = [artifact for target in targets for artifact in target.files()]
+    needed = scheduler.actions(analyzer.graph.needed_for(wanted))
+    reporter.emit(BuildStarted(tuple(str(t.node.label) for t in targets), len(needed), request.jobs))
+    report = scheduler.build(wanted)
+    built: list[BuiltTarget] = []
+    for target in targets:
+        label, config = str(target.node.label), config_name(target.device)
+        culprit = scheduler.culprit(target.files())
+        if culprit is not None:
+            reporter.emit(TargetFailed(label, config, culprit))
+            continue
+        folder = "/".join(part for part in (config, target.node.label.package, target.node.label.name) if part)
+        outputs = _outputs(analyzer, scheduler, target)
+        lay_out(store, workspace.root / OUTPUT_FOLDER, folder, outputs)
+        made = BuiltTarget(label, config, tuple(f"{OUTPUT_FOLDER}/{folder}/{name}" for name in outputs))
+        built.append(made)
+        reporter.emit(TargetBuilt(label, config, made.outputs))
+    code = ExitCode.OK if len(built) == len(targets) else ExitCode.BUILD_FAILED
+    return Result(tuple(built), code, len(report.keys))
+
+
+def _outputs(analyzer: Analyzer, scheduler: Scheduler, target: ConfiguredTarget) -> Mapping[str, Value]:
+    """A target's files by the name that each gets below the target's folder. Raises LoadingError for two of a name."""
+    found: dict[str, Artifact] = {}
+    for artifact in target.files():
+        name = analyzer.graph.basename(scheduler.resolve(artifact))
+        if found.setdefault(name, artifact) != artifact:
+            where = analyzer.loader.target(target.node.label, None).location(())
+            raise LoadingError(f"{target.node.label} gives two files called '{name}'", where)
+    return {name: scheduler.value(artifact) for name, artifact in found.items()}
+
+
+def config_name(device: Label | None) -> str:
+    """A configuration's folder in the output tree: its device's label with '~' for '/' and ':', which no label has."""
+    if device is None:
+        return "default"
+    return f"{device.package}/{device.name}".strip("/").replace("/", "~")
+
+
+class Sources:
+    """The workspace's files by content, and the stamp each had when its content was looked at."""
+
+    def __init__(self, root: Path, store: LocalStore) -> None:
+        self._root = root
+        self._store = store
+        self._known: dict[str, tuple[Path, FileEntry]] = {}
+        self.stamps: dict[str, tuple[int, int, int]] = {}
+
+    def entry(self, path: str) -> tuple[Path, FileEntry]:
+        """A file's absolute path and content, looked at once a build: all actions see the same."""
+        known = self._known.get(path)
+        if known is None:
+            absolute = self._root / path
+            state = self._store.files.digest(absolute)
+            self.stamps[path] = (state.stamp.size, state.stamp.mtime_ns, state.stamp.inode)
+            known = self._known[path] = (absolute, state.entry)
+        return known
+
+
+def _look_back(rules: Rules, loader: Loader, sources: Sources, seen: Seen) -> None:
+    """Collect everything that decided the build: what was read, listed, or relied on not to be there."""
+    seen.files.update({path: (s.size, s.mtime_ns, s.inode) for path, s in loader.files_read().items()})
+    seen.files.update(sources.stamps)
+    for folder in (Path(modelbuild.__file__).parent, *rules.packages.values()):
+        for path in folder.rglob("*.py"):
+            seen.files[str(path)] = stamp(str(path))
+        seen.python.update({str(p): stamp(str(p)) for p in (folder, *folder.rglob("*/")) if p.name != "__pycache__"})
+    seen.folders.update({path: (s.mtime_ns, s.names) for path, s in loader.folders_listed().items()})
+    seen.absent.extend(sorted(loader.files_absent()))
