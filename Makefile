@@ -15,11 +15,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 demo: venv
 	$(BIN)/modelbuild -C examples build //models:detector
-	$(BIN)/modelbuild -C examples run //models:detector --input image=//third_party:astronaut --output-dir build/demo
-	$(BIN)/python examples/demo.py build/demo
+	$(BIN)/modelbuild -C examples run //models:detector --input image=//third_party:astronaut --output-dir $(CURDIR)/build/demo
+	$(BIN)/python examples/demo.py $(CURDIR)/build/demo
 
 test: lint
-	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
 
 test-all:
 	$(MAKE) test PYTEST_ARGS=

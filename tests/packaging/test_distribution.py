@@ -18,6 +18,9 @@ import pytest
 
 import modelbuild
 
+# One worker builds and installs for all tests here.
+pytestmark = pytest.mark.xdist_group("distribution")
+
 PACKAGES = {
     "modelbuild": "modelbuild",
     "modelbuild_rules": "rules/modelbuild_rules",
