@@ -1,0 +1,103 @@
+"""`python -m modelbuild_runtime PROGRAM.pte --input name=file`: run a program on files.
+
+Exit codes: 0 it ran, 1 it could not be loaded or failed, 2 the inputs or the command line are wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from modelbuild_runtime.errors import InputError, ProgramError
+from modelbuild_runtime.inputs import read_inputs
+from modelbuild_runtime.outputs import write_outputs
+from modelbuild_runtime.program import Latency, Program, load
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        program = load(options.program, options.data)
+        if options.describe:
+            description = program.describe()
+            print(json.dumps(description.to_json()) if options.json else description)
+            return 0
+        report = _run(program, options)
+    except ProgramError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2 if isinstance(error, InputError) else 1
+    print(json.dumps(report) if options.json else _text(report))
+    return 0
+
+
+def _run(program: Program, options: argparse.Namespace) -> dict[str, Any]:
+    method = program.describe().method(options.method)
+    arrays = read_inputs(method.inputs, _files(options.input))
+    outputs = program.run(arrays, options.method)
+    latency: Latency | None = None
+    if options.repeat:
+        latency = program.measure(arrays, options.method, options.repeat, options.warmup)
+    paths = {}
+    if options.output_dir is not None:
+        paths = write_outputs(outputs, options.output_dir, options.output_format)
+    types = {port.name: port.dtype for port in method.outputs}
+    return {
+        "program": str(options.program),
+        "method": options.method,
+        "inputs": [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in arrays.items()],
+        "outputs": [
+            {
+                "name": name,
+                "dtype": types[name] or str(array.dtype),
+                "shape": list(array.shape),
+                "path": str(paths[name]) if name in paths else None,
+            }
+            for name, array in outputs.items()
+        ],
+        "latency": None if latency is None else latency.to_json(),
+    }
+
+
+def _text(report: dict[str, Any]) -> str:
+    lines = [f"input  {p['name']}: {p['dtype']}{p['shape']}" for p in report["inputs"]]
+    for port in report["outputs"]:
+        where = f" -> {port['path']}" if port["path"] else ""
+        lines.append(f"output {port['name']}: {port['dtype']}{port['shape']}{where}")
+    if report["latency"] is not None:
+        lines.append(f"latency {Latency(**report['latency'])}")
+    return "\n".join(lines)
+
+
+def _files(given: Sequence[str]) -> dict[str, Path]:
+    files: dict[str, Path] = {}
+    for item in given:
+        name, equals, path = item.partition("=")
+        if not (equals and name and path):
+            raise InputError(f"--input {item}: expected name=file")
+        if name in files:
+            raise InputError(f"--input {item}: '{name}' is given twice")
+        files[name] = Path(path)
+    return files
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m modelbuild_runtime", description="Run a .pte on files.")
+    parser.add_argument("program", type=Path, metavar="PROGRAM.pte")
+    parser.add_argument("--data", type=Path, action="append", default=[], metavar="FILE.ptd", help="external data")
+    parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE", help=".npy, .json, .png or .jpg")
+    parser.add_argument("--method", default="forward")
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write each output there")
+    parser.add_argument("--output-format", choices=("npy", "json"), default="npy")
+    parser.add_argument("--repeat", type=int, default=0, metavar="N", help="measure N runs")
+    parser.add_argument("--warmup", type=int, default=3, metavar="N", help="runs before those measured")
+    parser.add_argument("--describe", action="store_true", help="tell what the program takes and gives, run nothing")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

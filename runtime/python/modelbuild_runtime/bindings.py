@@ -1,0 +1,121 @@
+"""ExecuTorch's Python runtime: the one file that touches it, and the only one that imports torch.
+
+The pybindings of executorch take and give torch tensors, and their shared library needs libtorch loaded, so torch is
+imported here, when a program is first run.
+
+Private names used, checked on executorch 1.4.1 (tests/runtime/test_runtime_bindings.py fails when one is gone):
+  executorch.extension.pybindings._portable_lib  the compiled module. Its public face, executorch.runtime, takes no .ptd
+                                                 and imports executorch.exir, which takes seconds
+  _load_for_executorch, _get_operator_names, _get_registered_backend_names
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from modelbuild_runtime.describe import MethodDescription, Port
+from modelbuild_runtime.errors import ProgramError
+
+# executorch/runtime/core/error.h
+_ERRORS = {
+    0x01: "internal error",
+    0x02: "invalid state",
+    0x10: "not supported",
+    0x11: "not implemented",
+    0x12: "invalid argument",
+    0x13: "invalid type",
+    0x14: "an operator has no kernel",
+    0x20: "not found",
+    0x21: "out of memory",
+    0x22: "the file can't be read",
+    0x23: "the program is damaged or of another version",
+    0x24: "the external data do not belong to the program",
+    0x25: "out of resources",
+    0x30: "a delegate refuses its blob",
+    0x31: "a delegate is out of memory",
+    0x32: "a delegate failed",
+}
+
+
+@cache
+def _library() -> Any:
+    try:
+        import torch  # noqa: F401  (loads the libraries that the next import links to)
+        from executorch.extension.pybindings import _portable_lib
+    except ImportError as error:
+        raise ProgramError(
+            f"running a program needs torch and executorch ({error}); pip install 'modelbuild[models]' brings them"
+        ) from None
+    return _portable_lib
+
+
+def load_module(path: Path, data: Path | None) -> Any:
+    """ExecuTorch's module of a program file and its external data."""
+    try:
+        return _library()._load_for_executorch(str(path), None if data is None else str(data))
+    except RuntimeError as error:
+        raise ProgramError(f"{path}: could not be loaded: {_reason(error)}") from None
+
+
+def check_supported(path: str, method: MethodDescription) -> None:
+    """Raise ProgramError naming each backend and kernel that the method needs and this runtime lacks."""
+    library = _library()
+    have = set(library._get_registered_backend_names())
+    lacking = [backend for backend, _, _ in method.delegates if backend not in have]
+    if lacking:
+        raise ProgramError(
+            f"{path}: needs the backend {', '.join(lacking)}, which this runtime lacks"
+            f" (it has {', '.join(sorted(have))})"
+        )
+    kernels = set(library._get_operator_names())
+    absent = [name for name, _ in method.operators if name not in kernels]
+    if absent:
+        raise ProgramError(f"{path}: this runtime has no kernel for {', '.join(absent)}")
+
+
+def to_tensor(array: np.ndarray, port: Port) -> Any:
+    """A torch tensor with the array's values, of the port's type, laid out in memory as the program expects.
+
+    A copy: a program may write to its inputs.
+    """
+    import torch
+
+    order = port.dim_order or tuple(range(array.ndim))
+    inner = torch.from_numpy(np.array(array.transpose(order), order="C", copy=True))
+    back = [order.index(axis) for axis in range(array.ndim)]
+    tensor = inner.permute(back) if back else inner
+    return tensor.to(torch.bfloat16) if port.dtype == "bfloat16" else tensor
+
+
+def to_array(value: Any) -> np.ndarray:
+    """A numpy array of what the runtime returned; bfloat16 as float32, which holds each value exactly."""
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return np.asarray(value)
+    tensor = value.detach().cpu()
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.float()
+    return np.ascontiguousarray(tensor.numpy()).reshape(tuple(tensor.shape))
+
+
+def execute(module: Any, method: str, inputs: Sequence[Any], path: str, clone: bool = True) -> list[Any]:
+    """Run a method. With `clone` what is returned does not lie in the runtime's memory."""
+    try:
+        outputs: list[Any] = module.run_method(method, tuple(inputs), clone)
+    except RuntimeError as error:
+        raise ProgramError(f"{path}: method '{method}' failed: {_reason(error)}") from None
+    return outputs
+
+
+def _reason(error: RuntimeError) -> str:
+    text = str(error).strip()
+    code = re.search(r"error: ?0x:?([0-9a-fA-F]+)", text)
+    name = _ERRORS.get(int(code[1], 16)) if code else None
+    return f"{name} ({text})" if name else text

@@ -1,0 +1,216 @@
+"""What a program is: its methods with named inputs and outputs, backends and sizes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from modelbuild_runtime.dtypes import item_size
+from modelbuild_runtime.errors import ProgramError
+from modelbuild_runtime.pte import Constant, Kind, Method, ProgramFile, Value
+from modelbuild_runtime.shapes import Dim, shape_text
+from modelbuild_runtime.signature import Named, Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input or output.
+
+    shape      of a tensor, from the outermost dimension as the model's author sees it
+    dim_order  in which order the dimensions lie in memory
+    range      the values that the model was made for, where it was declared
+    constant   of an input that is no tensor: the only value that the program takes
+    """
+
+    name: str
+    kind: Kind
+    dtype: str = ""
+    shape: tuple[Dim, ...] = ()
+    dim_order: tuple[int, ...] = ()
+    device: str = "cpu"
+    range: tuple[float, float] | None = None
+    constant: Constant = None
+
+    @property
+    def max_bytes(self) -> int:
+        total = item_size(self.dtype) if self.kind == "tensor" else 0
+        for dim in self.shape:
+            total *= dim.max
+        return total
+
+    def __str__(self) -> str:
+        if self.kind != "tensor":
+            return f"{self.name}: {self.kind}" + ("" if self.constant is None else f" = {self.constant!r}")
+        where = "" if self.device == "cpu" else f" on {self.device}"
+        return f"{self.name}: {self.dtype}{shape_text(self.shape)}{where}"
+
+
+@dataclass(frozen=True, slots=True)
+class MethodDescription:
+    """delegates: (backend id, how many parts of the method it runs, bytes of their blobs).
+    operators: how often each kernel outside delegates is called. planned_bytes: memory for activations."""
+
+    name: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    delegates: tuple[tuple[str, int, int], ...]
+    operators: tuple[tuple[str, int], ...]
+    planned_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A program. bytes: of the .pte. data: the .ptd files beside it and their bytes. external: tensors kept there."""
+
+    path: str
+    bytes: int
+    data: tuple[tuple[str, int], ...]
+    external: tuple[str, ...]
+    methods: tuple[MethodDescription, ...]
+
+    def method(self, name: str) -> MethodDescription:
+        for method in self.methods:
+            if method.name == name:
+                return method
+        known = ", ".join(method.name for method in self.methods)
+        raise ProgramError(f"{self.path}: no method '{name}'; it has: {known}")
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "bytes": self.bytes,
+            "data": [{"path": path, "bytes": size} for path, size in self.data],
+            "methods": [_method_json(method) for method in self.methods],
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{self.path}: {self.bytes:,} bytes"]
+        lines += [f"  with {path}: {size:,} bytes" for path, size in self.data]
+        for method in self.methods:
+            lines.append(f"  method {method.name}, {method.planned_bytes:,} bytes of activations")
+            lines += [f"    input  {port}" for port in method.inputs]
+            lines += [f"    output {port}" for port in method.outputs]
+            lines += [f"    {backend}: {_times(n, 'part')}, {size:,} bytes" for backend, n, size in method.delegates]
+            calls = sum(n for _, n in method.operators)
+            if calls:
+                lines.append(
+                    f"    portable kernels: {_times(calls, 'call')} of {_times(len(method.operators), 'operator')}"
+                )
+        return "\n".join(lines)
+
+
+def describe(path: Path, data: Sequence[Path], program: ProgramFile, signature: Signature | None) -> Description:
+    """Put what the files say together. The signature is that of the method `forward`, or of the only one.
+
+    Raises ProgramError when the signature is that of another program.
+    """
+    signed = "forward" if len(program.methods) != 1 else program.methods[0].name
+    return Description(
+        path=str(path),
+        bytes=program.size,
+        data=tuple((str(file), file.stat().st_size) for file in data),
+        external=program.external,
+        methods=tuple(
+            _method(path, method, signature if method.name == signed else None) for method in program.methods
+        ),
+    )
+
+
+def _method(path: Path, method: Method, signature: Signature | None) -> MethodDescription:
+    parts = Counter(delegate.backend for delegate in method.delegates)
+    sizes: Counter[str] = Counter()
+    for delegate in method.delegates:
+        sizes[delegate.backend] += delegate.size
+    try:
+        inputs = _ports("input", method.inputs, None if signature is None else signature.inputs)
+        outputs = _ports("output", method.outputs, None if signature is None else signature.outputs)
+    except ProgramError as error:
+        raise ProgramError(f"{path}: the signature.json beside it is not its own: {error}") from None
+    return MethodDescription(
+        name=method.name,
+        inputs=inputs,
+        outputs=outputs,
+        delegates=tuple((backend, parts[backend], sizes[backend]) for backend in sorted(parts)),
+        operators=method.operators,
+        planned_bytes=method.planned,
+    )
+
+
+def _ports(what: str, values: tuple[Value, ...], named: tuple[Named, ...] | None) -> tuple[Port, ...]:
+    if named is None:
+        return tuple(_port(f"{what}{i}", value, None) for i, value in enumerate(values))
+    tensors = sum(value.kind == "tensor" for value in values)
+    if len(named) == len(values):
+        pairs = list(zip(values, named, strict=True))
+    elif len(named) == tensors:
+        names = iter(named)
+        pairs = [(v, next(names) if v.kind == "tensor" else None) for v in values]  # type: ignore[misc]
+    else:
+        raise ProgramError(f"it names {_times(len(named), what)}, the program has {len(values)}")
+    return tuple(
+        _port(f"{what}{i}" if declared is None else declared.name, value, declared)
+        for i, (value, declared) in enumerate(pairs)
+    )
+
+
+def _port(name: str, value: Value, declared: Named | None) -> Port:
+    if value.kind != "tensor":
+        return Port(name, value.kind, constant=value.constant)
+    low = 0 if value.bounded else None
+    shape = tuple(Dim(size if low is None else low, size) for size in value.sizes)
+    span = None
+    if declared is not None:
+        span = declared.range
+        if declared.dtype != value.dtype or len(declared.shape) != len(shape):
+            raise ProgramError(
+                f"'{name}' is {declared.dtype} of rank {len(declared.shape)} there and {value.dtype} of rank"
+                f" {len(shape)} in the program"
+            )
+        shape = tuple(_narrowed(dim, said, declared) for dim, said in zip(shape, declared.shape, strict=True))
+    return Port(name, "tensor", value.dtype, shape, value.dim_order, value.device, span)
+
+
+def _narrowed(dim: Dim, said: int | str, declared: Named) -> Dim:
+    """What the program and the signature say of one dimension, together: the program knows upper bounds only."""
+    if isinstance(said, int):
+        if not dim.min <= said <= dim.max:
+            raise ProgramError(f"a dimension of '{declared.name}' is {said} there and {dim} in the program")
+        return Dim.fixed(said)
+    bound = declared.dynamic.get(said)
+    if bound is None:  # an expression of names, or a size that depends on data
+        return Dim(dim.min, dim.max, said)
+    return Dim(max(dim.min, bound.min), min(dim.max, bound.max), said)
+
+
+def _method_json(method: MethodDescription) -> dict[str, Any]:
+    return {
+        "name": method.name,
+        "inputs": [_port_json(port) for port in method.inputs],
+        "outputs": [_port_json(port) for port in method.outputs],
+        "delegates": [{"backend": b, "parts": n, "bytes": size} for b, n, size in method.delegates],
+        "operators": dict(method.operators),
+        "planned_bytes": method.planned_bytes,
+    }
+
+
+def _port_json(port: Port) -> dict[str, Any]:
+    if port.kind != "tensor":
+        return {"name": port.name, "kind": port.kind, "constant": port.constant}
+    shape = [{"name": d.name, "min": d.min, "max": d.max} if d.dynamic else d.max for d in port.shape]
+    found: dict[str, Any] = {
+        "name": port.name,
+        "kind": port.kind,
+        "dtype": port.dtype,
+        "shape": shape,
+        "device": port.device,
+    }
+    if port.range is not None:
+        found["range"] = list(port.range)
+    return found
+
+
+def _times(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,127 @@
+"""Reads flatbuffers, with every offset checked, without generated code: tables, vectors and strings by field number.
+
+The format: https://flatbuffers.dev/internals/. A table starts with the (signed) distance back to its vtable; the vtable
+holds its own size, the table's size, and one 16-bit offset a field, 0 for a field that is left at its default.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import TypeAlias
+
+Buffer: TypeAlias = memoryview
+
+_U8, _I8, _U16, _U32, _I32 = (struct.Struct(f"<{code}") for code in "BbHIi")
+_U64, _I64, _F64, _BOOL = (struct.Struct(f"<{code}") for code in "Qqd?")
+
+
+class Malformed(ValueError):
+    """The bytes are no flatbuffer of the expected kind."""
+
+
+def _unpack(kind: struct.Struct, data: Buffer, at: int) -> int | float | bool:
+    if at < 0 or at + kind.size > len(data):
+        raise Malformed(f"an offset points to byte {at} of {len(data)}")
+    value: int | float | bool = kind.unpack_from(data, at)[0]
+    return value
+
+
+def _uint(data: Buffer, at: int) -> int:
+    return int(_unpack(_U32, data, at))
+
+
+class Table:
+    """One table of a flatbuffer. Field numbers are positions in the schema, counted from 0."""
+
+    __slots__ = ("_at", "_data", "_fields", "_vtable")
+
+    def __init__(self, data: Buffer, at: int) -> None:
+        self._data = data
+        self._at = at
+        self._vtable = at - int(_unpack(_I32, data, at))
+        self._fields = (int(_unpack(_U16, data, self._vtable)) - 4) // 2
+
+    @classmethod
+    def root(cls, data: Buffer) -> Table:
+        return cls(data, _uint(data, 0))
+
+    def _field(self, number: int) -> int:
+        """Where a field lies, or 0 when it is absent."""
+        if number >= self._fields:
+            return 0
+        offset = int(_unpack(_U16, self._data, self._vtable + 4 + 2 * number))
+        return self._at + offset if offset else 0
+
+    def _scalar(self, number: int, kind: struct.Struct) -> int | float | bool:
+        at = self._field(number)
+        return _unpack(kind, self._data, at) if at else 0
+
+    def u8(self, number: int) -> int:
+        return int(self._scalar(number, _U8))
+
+    def i8(self, number: int) -> int:
+        return int(self._scalar(number, _I8))
+
+    def i32(self, number: int) -> int:
+        return int(self._scalar(number, _I32))
+
+    def u32(self, number: int) -> int:
+        return int(self._scalar(number, _U32))
+
+    def u64(self, number: int) -> int:
+        return int(self._scalar(number, _U64))
+
+    def i64(self, number: int) -> int:
+        return int(self._scalar(number, _I64))
+
+    def f64(self, number: int) -> float:
+        return float(self._scalar(number, _F64))
+
+    def boolean(self, number: int) -> bool:
+        return bool(self._scalar(number, _BOOL))
+
+    def table(self, number: int) -> Table | None:
+        at = self._field(number)
+        return Table(self._data, at + _uint(self._data, at)) if at else None
+
+    def string(self, number: int) -> str:
+        start, count = self._vector(number, 1)
+        try:
+            return str(self._data[start : start + count], "utf-8")
+        except UnicodeDecodeError as error:
+            raise Malformed("a string is not UTF-8") from error
+
+    def length(self, number: int) -> int:
+        """How many elements a vector has; 0 when absent."""
+        return self._vector(number, 1)[1]
+
+    def i32s(self, number: int) -> tuple[int, ...]:
+        return tuple(int(v) for v in self._vector_of(number, _I32))
+
+    def i64s(self, number: int) -> tuple[int, ...]:
+        return tuple(int(v) for v in self._vector_of(number, _I64))
+
+    def u8s(self, number: int) -> tuple[int, ...]:
+        return tuple(int(v) for v in self._vector_of(number, _U8))
+
+    def tables(self, number: int) -> Iterator[Table]:
+        start, count = self._vector(number, 4)
+        for at in range(start, start + 4 * count, 4):
+            yield Table(self._data, at + _uint(self._data, at))
+
+    def _vector_of(self, number: int, kind: struct.Struct) -> Iterator[int | float | bool]:
+        start, count = self._vector(number, kind.size)
+        for (value,) in kind.iter_unpack(self._data[start : start + kind.size * count]):
+            yield value
+
+    def _vector(self, number: int, size: int) -> tuple[int, int]:
+        """Where the elements of a vector or string start, and how many there are."""
+        at = self._field(number)
+        if not at:
+            return 0, 0
+        at += _uint(self._data, at)
+        count = _uint(self._data, at)
+        if at + 4 + count * size > len(self._data):
+            raise Malformed(f"a vector at byte {at} of {len(self._data)} claims {count} elements")
+        return at + 4, count

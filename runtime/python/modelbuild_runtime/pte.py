@@ -1,0 +1,187 @@
+"""What a .pte says of itself: methods, their inputs and outputs, delegates and sizes. Needs no torch.
+
+The format is executorch/schema/program.fbs (identifier ET12) behind an optional extended header ("eh00") at byte 8, as
+executorch 1.4.1 and 1.5.1 write it; field numbers below are positions in that schema.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias, TypeVar
+
+from modelbuild_runtime.dtypes import NAMES
+from modelbuild_runtime.errors import ProgramError
+from modelbuild_runtime.flatbuffer import Malformed, Table
+
+Kind: TypeAlias = Literal["tensor", "none", "int", "bool", "float", "string", "list"]
+Constant: TypeAlias = int | float | bool | str | None
+
+# The union KernelTypes, counted from 1. Lists are not told apart.
+_KINDS: tuple[Kind, ...] = ("none", "int", "bool", "float", "tensor", "string")
+_T = TypeVar("_T")
+
+_DEVICES = {0: "cpu", 1: "cuda"}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An input or output of a method.
+
+    sizes      of a tensor; where `bounded`, each may be smaller
+    dim_order  dimensions from the outermost in memory to the innermost
+    device     where the program expects it ("cpu", "cuda:0")
+    constant   of a number or string: the value with which the program was made, the only one it takes
+    """
+
+    kind: Kind
+    dtype: str = ""
+    sizes: tuple[int, ...] = ()
+    bounded: bool = False
+    dim_order: tuple[int, ...] = ()
+    device: str = "cpu"
+    constant: Constant = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delegate:
+    """A part of a method that a backend runs: the backend's id and the bytes of its blob in the program."""
+
+    backend: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """operators: how often each kernel outside delegates is called. planned: bytes of memory for activations."""
+
+    name: str
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    delegates: tuple[Delegate, ...]
+    operators: tuple[tuple[str, int], ...]
+    planned: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFile:
+    """A .pte. size: bytes of the whole file. external: names of tensors that lie in a .ptd."""
+
+    methods: tuple[Method, ...]
+    size: int
+    external: tuple[str, ...]
+
+
+def read_program_file(path: Path) -> ProgramFile:
+    """Describe a .pte. Raises ProgramError when there is no such file or it is no program."""
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            view = memoryview(mapped)
+            try:
+                return _read(view)
+            except Malformed as problem:
+                raise ProgramError(f"{path}: not an ExecuTorch program: {problem}") from None
+            finally:
+                view.release()
+    except OSError as error:
+        raise ProgramError(f"{path}: {error.strerror}") from None
+    except ValueError:  # mmap of an empty file
+        raise ProgramError(f"{path}: not an ExecuTorch program: the file is empty") from None
+
+
+def _read(data: memoryview) -> ProgramFile:
+    if len(data) < 8 or bytes(data[4:6]) != b"ET":
+        raise Malformed("it does not start as a .pte does")
+    size = len(data)
+    if len(data) >= 32 and bytes(data[8:12]) == b"eh00":
+        size = struct.unpack_from("<Q", data, 16)[0]
+        if not 8 <= size <= len(data):
+            raise Malformed(f"its header claims {size} bytes of program in a file of {len(data)}")
+    with data[:size] as flatbuffer:
+        program = Table.root(flatbuffer)
+        segments = tuple(segment.u64(1) for segment in program.tables(4))
+        inline = tuple(blob.length(0) for blob in program.tables(3))
+        plans = [_Plan(plan, segments, inline) for plan in program.tables(1)]
+        external = {name for plan in plans for name in plan.external()}
+        return ProgramFile(tuple(plan.method() for plan in plans), len(data), tuple(sorted(external)))
+
+
+class _Plan:
+    """One ExecutionPlan, read on the way to a Method."""
+
+    def __init__(self, plan: Table, segments: tuple[int, ...], inline: tuple[int, ...]) -> None:
+        self._plan = plan
+        self._blobs = (inline, segments)
+        self._values = list(plan.tables(2))
+
+    def method(self) -> Method:
+        names = [_dotted(operator.string(0), operator.string(1)) for operator in self._plan.tables(6)]
+        calls = Counter(_item(names, call) for call in self._kernel_calls())
+        return Method(
+            name=self._plan.string(0),
+            inputs=tuple(self._value(i) for i in self._plan.i32s(3)),
+            outputs=tuple(self._value(i) for i in self._plan.i32s(4)),
+            delegates=tuple(self._delegate(delegate) for delegate in self._plan.tables(7)),
+            operators=tuple(sorted(calls.items())),
+            planned=sum(self._plan.i64s(8)),
+        )
+
+    def external(self) -> list[str]:
+        tensors = (value.table(1) for value in self._values if value.u8(0) == 5)
+        extras = (tensor.table(9) for tensor in tensors if tensor is not None)
+        return [extra.string(1) for extra in extras if extra is not None and extra.i8(2) == 1]
+
+    def _kernel_calls(self) -> list[int]:
+        instructions = [i for chain in self._plan.tables(5) for i in chain.tables(2)]
+        calls = (i.table(1) for i in instructions if i.u8(0) == 1)
+        return [call.i32(0) for call in calls if call is not None]
+
+    def _delegate(self, delegate: Table) -> Delegate:
+        reference = delegate.table(1)
+        size = 0 if reference is None else _item(self._blobs[reference.i8(0) == 1], reference.u32(1))
+        return Delegate(delegate.string(0), size)
+
+    def _value(self, index: int) -> Value:
+        value = _item(self._values, index)
+        number = value.u8(0)
+        kind: Kind = _KINDS[number - 1] if 1 <= number <= len(_KINDS) else "list"
+        inner = value.table(1)
+        if inner is None:
+            return Value("none")
+        if kind == "tensor":
+            return _tensor(inner)
+        constant: Constant = None
+        if kind == "int":
+            constant = inner.i64(0)
+        elif kind == "bool":
+            constant = inner.boolean(0)
+        elif kind == "float":
+            constant = inner.f64(0)
+        elif kind == "string":
+            constant = inner.string(0)
+        return Value(kind, constant=constant)
+
+
+def _tensor(tensor: Table) -> Value:
+    number = tensor.i8(0)
+    if number not in NAMES:
+        raise Malformed(f"unknown element type {number}")
+    extra = tensor.table(9)
+    device = "cpu"
+    if extra is not None and extra.i8(3):
+        device = f"{_DEVICES.get(extra.i8(3), 'device')}:{extra.i8(4)}"
+    return Value("tensor", NAMES[number], tensor.i32s(2), tensor.i8(8) != 0, tensor.u8s(3), device)
+
+
+def _dotted(name: str, overload: str) -> str:
+    return f"{name}.{overload}" if overload else name
+
+
+def _item(items: Sequence[_T], index: int) -> _T:
+    if not 0 <= index < len(items):
+        raise Malformed(f"index {index} of {len(items)}")
+    return items[index]
