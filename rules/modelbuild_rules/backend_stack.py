@@ -1,0 +1,32 @@
+"""backend_stack: the backends that are offered a program's nodes, in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from modelbuild.api import Attrs, Context, Provider, rule
+from modelbuild_rules.backends import Backends
+from modelbuild_rules.providers import Backend, BackendStack
+
+
+class BackendStackAttrs(Attrs):
+    """Backends in the order in which they are offered each node of a program."""
+
+    backends: Backends = Field(min_length=1)
+    """Tables such as `{ type = "xnnpack" }`. Without a last one of type "portable", every node has to be taken."""
+
+
+@rule(attrs=BackendStackAttrs)
+def backend_stack(ctx: Context[BackendStackAttrs]) -> tuple[Provider, ...]:
+    *_, last = range(len(ctx.attrs.backends))
+    for index, table in enumerate(ctx.attrs.backends):
+        if table.type == "portable" and index != last:
+            raise ctx.error(("backends", index), "'portable' takes whatever is left; expected it as the last backend")
+    return (BackendStack(tuple(_backend(table) for table in ctx.attrs.backends)),)
+
+
+def _backend(table: Attrs) -> Backend:
+    attributes: dict[str, Any] = table.model_dump(mode="json")
+    return Backend(attributes.pop("type"), attributes)

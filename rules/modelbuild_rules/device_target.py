@@ -1,0 +1,83 @@
+"""device_target: what a program is compiled for and runs on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from modelbuild.api import Attrs, Context, Provider, rule
+from modelbuild_rules.providers import DeviceTarget
+
+_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_MEMORY = re.compile(r"(\d+(?:\.\d+)?) ?([KMGT]iB|B)\Z")
+
+
+def _like(pattern: str, what: str) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"'{text}' is not {what}")
+        return text
+
+    return check
+
+
+def _bytes(value: int | str) -> int:
+    if isinstance(value, int):
+        size = value
+    else:
+        match = _MEMORY.match(value)
+        if match is None:
+            raise ValueError(f"'{value}' is not an amount of memory; expected bytes, or text such as '8GiB'")
+        size = int(float(match[1]) * _UNITS[match[2]])
+    if size <= 0:
+        raise ValueError(f"{value} is not an amount of memory; expected more than 0 bytes")
+    return size
+
+
+Capability = Annotated[str, AfterValidator(_like(r"\d{1,2}\.\d", "a compute capability; expected one such as '8.6'"))]
+Glibc = Annotated[str, AfterValidator(_like(r"2\.\d{1,3}", "a version of glibc; expected one such as '2.31'"))]
+Memory = Annotated[int | str, AfterValidator(_bytes)]
+
+
+class DeviceTargetAttrs(Attrs):
+    """A kind of machine, named so that programs can be compiled for it anywhere."""
+
+    arch: Literal["x86_64", "aarch64"]
+    """The CPU's architecture."""
+
+    os: Literal["linux"] = "linux"
+    """The operating system."""
+
+    compute_capability: tuple[Capability, ...] = ()
+    """CUDA compute capabilities, such as ["8.6", "8.9"]; none on a device without CUDA."""
+
+    cuda_index: int = Field(default=0, ge=0)
+    """Which of the device's GPUs runs the program."""
+
+    memory: Memory | None = None
+    """Memory of the GPU, or of the machine where there is none: bytes, or text such as "8GiB"."""
+
+    min_glibc: Glibc | None = None
+    """The oldest glibc that compiled libraries must load on, such as "2.31"."""
+
+
+@rule(attrs=DeviceTargetAttrs)
+def device_target(ctx: Context[DeviceTargetAttrs]) -> tuple[Provider, ...]:
+    attrs = ctx.attrs
+    if len(set(attrs.compute_capability)) != len(attrs.compute_capability):
+        raise ctx.error("compute_capability", "a compute capability stands here twice")
+    if attrs.cuda_index and not attrs.compute_capability:
+        raise ctx.error("cuda_index", "a GPU is chosen on a device without CUDA; expected compute_capability as well")
+    return (
+        DeviceTarget(
+            arch=attrs.arch,
+            os=attrs.os,
+            compute_capabilities=attrs.compute_capability,
+            cuda_index=attrs.cuda_index,
+            memory=attrs.memory if attrs.memory is None else int(attrs.memory),
+            min_glibc=attrs.min_glibc,
+        ),
+    )

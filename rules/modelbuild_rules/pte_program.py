@@ -1,0 +1,132 @@
+"""pte_program: an exported model, lowered with a stack of backends into a program that ExecuTorch runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from modelbuild.api import (
+    Artifact,
+    Attrs,
+    Context,
+    Dep,
+    DerivedArtifact,
+    Expander,
+    Files,
+    Output,
+    Provider,
+    Resources,
+    rule,
+)
+from modelbuild_rules.backends import KINDS
+from modelbuild_rules.providers import Backend, BackendStack, DeviceTarget, ExportedModel, Program
+
+_LOWERING = ("executorch", "flatbuffers", "sympy", "torch", "torchao")
+_WARM = ("torch", "executorch.exir")
+
+
+class PteProgramAttrs(Attrs):
+    """A model, compiled with a stack of backends for a device."""
+
+    model: Dep
+    """The model: a `torch_model`."""
+
+    stack: Dep
+    """The backends: a `backend_stack`."""
+
+    device: Dep | None = None
+    """The device: a `device_target`. `--device` stands in for it."""
+
+    external_weights: bool = False
+    """Put weights into a `.ptd` beside the `.pte`, for programs that share them or to be loaded apart."""
+
+
+@rule(attrs=PteProgramAttrs)
+def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
+    model = ctx.provider(ctx.attrs.model, ExportedModel)
+    stack = ctx.provider(ctx.attrs.stack, BackendStack).backends
+    needs_device = any(KINDS[backend.kind].device for backend in stack)
+    device = ctx.device(DeviceTarget) if needs_device or ctx.device_label is not None else None
+    external = ctx.attrs.external_weights
+    lowered = ctx.action(
+        "partition",
+        step="partition",
+        inputs={"program": model.program, "weights": model.weights},
+        outputs=[
+            Output("residual", "residual", "tree"),
+            Output("partitions", "partitions", "tree"),
+            Output("plan", "plan.json"),
+            Output("report", "report.json"),
+        ],
+        params={"backends": [_offered(backend) for backend in stack], "external_weights": external},
+        tools=_LOWERING,
+        preload=_WARM,
+        resources=Resources(memory=2 << 30),
+        description=f"lower {ctx.attrs.model} with {ctx.attrs.stack}",
+    )
+    promised = ctx.expand(
+        reads=lowered["plan"],
+        promises=("pte", "ptd", "delegation") if external else ("pte", "delegation"),
+        then=partial(_compile_and_link, ctx.label.name, stack, device, lowered, external),
+    )
+    ptd = promised.get("ptd")
+    program = Program(promised["pte"], ptd, promised["delegation"], model.signature)
+    files = [program.pte, *([ptd] if ptd else []), program.delegation, program.signature]
+    return program, Files(tuple(files))
+
+
+def _offered(backend: Backend) -> dict[str, Any]:
+    """A backend as the partition step sees it."""
+    names = KINDS[backend.kind].partition
+    return {"kind": backend.kind, "attributes": {name: backend.attributes[name] for name in names}}
+
+
+def _compile_and_link(
+    name: str,
+    stack: tuple[Backend, ...],
+    device: DeviceTarget | None,
+    lowered: Mapping[str, DerivedArtifact],
+    external: bool,
+    ctx: Expander,
+    plan: bytes,
+) -> Mapping[str, Artifact]:
+    """Declare an action for each partition, and the one that puts the program together."""
+    partitions = json.loads(plan)
+    parts = [_compile(ctx, stack[each["entry"]], device, lowered["partitions"], each) for each in partitions]
+    return ctx.action(
+        "emit",
+        step="emit",
+        inputs={"residual": lowered["residual"], "report": lowered["report"], "parts": parts},
+        outputs=[
+            Output("pte", f"{name}.pte"),
+            *([Output("ptd", f"{name}.ptd")] if external else []),
+            Output("delegation", "delegation.json"),
+        ],
+        params={"partitions": [each["id"] for each in partitions]},
+        tools=("executorch", "flatbuffers"),
+        description=f"link {name}.pte",
+    )
+
+
+def _compile(
+    ctx: Expander, backend: Backend, device: DeviceTarget | None, partitions: DerivedArtifact, each: Mapping[str, Any]
+) -> DerivedArtifact:
+    kind = KINDS[backend.kind]
+    facts = asdict(device) if device else {}
+    attributes = {name: backend.attributes[name] for name in kind.compile} | {name: facts[name] for name in kind.device}
+    operators = f"{each['nodes']} operator{'s' * (each['nodes'] != 1)}"
+    return ctx.action(
+        "compile",
+        name=f"compile:{each['id']}",
+        step=f"compile_{backend.kind}",
+        inputs={"partition": DerivedArtifact(partitions.action, partitions.output, each["id"])},
+        outputs=[Output("compiled", "compiled", "tree")],
+        params={"attributes": attributes},
+        tools=kind.tools,
+        preload=_WARM,
+        resources=Resources(memory=(1 << 30) + 4 * each["bytes"]),
+        description=f"compile {each['id']} for {backend.kind} ({operators})",
+    )["compiled"]

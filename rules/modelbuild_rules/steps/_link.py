@@ -1,0 +1,182 @@
+"""Links a program whose delegates are placeholders with the compiled partitions, file to file.
+
+The result is what executorch 1.4.1 writes when it compiles the partitions itself, byte for byte: the order of segments,
+which equal blobs become one, alignments and headers follow executorch/exir/_serialize/_program.py (.pte) and
+executorch/extension/flat_tensor/serialize/serialize.py (.ptd).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from modelbuild.step import StepError
+from modelbuild_rules.steps import _flatbuffer
+from modelbuild_rules.steps._compiled import PROCESSED
+from modelbuild_rules.steps._named import Named, read_named
+from modelbuild_rules.steps._placeholder import MAX_SIZE, partition_of
+from modelbuild_rules.steps._segments import ALIGNMENT, Blob, Contents, Segments, aligned
+
+_INLINE, _SEGMENT = 0, 1  # DataLocation of program.fbs
+_PTE_HEADER = 32  # bytes; a multiple of the largest force_align of program.fbs
+_PTD_HEADER = 48  # 40 bytes, padded to the flatbuffer's alignment
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A compiled partition: the delegate's blob, and the data that the delegate looks up by key."""
+
+    processed: Path
+    named: tuple[Named, ...]
+
+    @classmethod
+    def read(cls, folder: Path) -> Part:
+        """What a compile step wrote."""
+        return cls(folder / PROCESSED, read_named(folder))
+
+
+def link(program: Path, constants: Iterable[Named], parts: Mapping[str, Part], pte: Path, ptd: Path | None) -> None:
+    """Write `pte`, and `ptd` with all data that may lie outside the program when it is not None.
+
+    program    a .pte whose delegates are placeholders of the partitions in `parts`
+    constants  the program's own constants that lie outside it
+    Raises StepError when two parts give one key different data.
+    """
+    table, blobs = _read(program)
+    contents = Contents()
+    segments = Segments(contents)
+    _keep_constants(table, blobs, segments)
+    _put_delegates(table, blobs, parts, segments)
+    inside, outside = _split(_merge([*constants, *_named(table, parts)], contents), ptd is not None)
+    table.namedData = [
+        _flatbuffer.new("NamedData", key=entry.key, segmentIndex=segments.add("named", blob, entry.alignment))
+        for entry, blob in inside
+    ] or None
+    table.segments = [
+        _flatbuffer.new("DataSegment", offset=offset, size=size) for offset, size in segments.extents()
+    ]
+    _write_pte(table, segments, pte)
+    if ptd is not None:
+        _write_ptd(outside, Segments(contents), ptd)
+
+
+def _read(path: Path) -> tuple[Any, list[Blob]]:
+    """A .pte's program and its segments. A program without segments has no extended header."""
+    with path.open("rb") as file:
+        head = file.read(8 + _PTE_HEADER)
+        extended = head[8:12] == b"eh00"
+        size = int.from_bytes(head[16:24], "little") if extended else path.stat().st_size
+        base = int.from_bytes(head[24:32], "little") if extended else 0
+        file.seek(0)
+        table = _flatbuffer.read_program(file.read(size))
+    return table, [Blob(path, base + segment.offset, segment.size) for segment in table.segments or []]
+
+
+def _keep_constants(table: Any, blobs: list[Blob], segments: Segments) -> None:
+    """Constants and the initial state of buffers come first, as they are."""
+    constants = table.constantSegment
+    if constants is not None and constants.offsets is not None and len(constants.offsets):
+        constants.segmentIndex = segments.add("constants", blobs[constants.segmentIndex])
+    for index, mutable in enumerate(table.mutableDataSegments or []):
+        mutable.segmentIndex = segments.add(f"mutable {index}", blobs[mutable.segmentIndex])
+
+
+def _put_delegates(table: Any, blobs: list[Blob], parts: Mapping[str, Part], segments: Segments) -> None:
+    inline: list[_EmptyInline] = []
+    for plan in table.executionPlan:
+        for delegate in plan.delegates or []:
+            blob = blobs[delegate.processed.index]
+            partition = partition_of(blob.read()) if blob.size <= MAX_SIZE else None
+            if partition is None:
+                raise ValueError(f"delegate {delegate.id!r} is not a placeholder")
+            blob = Blob.file(parts[partition].processed)
+            delegate.processed.location = _SEGMENT if blob.size else _INLINE
+            delegate.processed.index = segments.add("delegate", blob) if blob.size else len(inline)
+            inline += [] if blob.size else [_EmptyInline()]
+    table.backendDelegateData = inline
+
+
+class _EmptyInline:
+    """A delegate without a blob: an empty vector, aligned as program.fbs demands of delegate data."""
+
+    def Pack(self, builder: Any) -> int:
+        builder.StartVector(1, 0, 16)
+        made = _flatbuffer.schema()["BackendDelegateInlineData"]
+        data = builder.EndVector()
+        made.BackendDelegateInlineDataStart(builder)
+        made.BackendDelegateInlineDataAddData(builder, data)
+        return int(made.BackendDelegateInlineDataEnd(builder))
+
+
+def _named(table: Any, parts: Mapping[str, Part]) -> Iterator[Named]:
+    for entry in table.namedData or []:
+        partition = partition_of(entry.key)
+        if partition is None:
+            raise ValueError(f"named data {entry.key!r} is not a placeholder")
+        yield from parts[partition].named
+
+
+def _merge(entries: Iterable[Named], contents: Contents) -> list[tuple[Named, Blob]]:
+    """Each key once, with its blob."""
+    merged: dict[str, tuple[Named, Blob]] = {}
+    for entry in entries:
+        blob = contents.first(Blob.file(entry.path))
+        known = merged.setdefault(entry.key, (entry, blob))
+        if known[1] != blob:
+            raise StepError(
+                f"two partitions name different data '{entry.key}' ({known[1].size} and {blob.size} bytes); expected"
+                " equal data under equal keys"
+            )
+    return list(merged.values())
+
+
+def _split(
+    entries: list[tuple[Named, Blob]], outside: bool
+) -> tuple[list[tuple[Named, Blob]], list[tuple[Named, Blob]]]:
+    return (
+        [pair for pair in entries if not (outside and pair[0].external)],
+        [pair for pair in entries if outside and pair[0].external],
+    )
+
+
+def _write_pte(table: Any, segments: Segments, path: Path) -> None:
+    flat = _flatbuffer.write_program(table)
+    size = _PTE_HEADER + len(flat)
+    base = aligned(size, ALIGNMENT)
+    header = _u32(_PTE_HEADER) + _u64(size) + _u64(base) + _u64(segments.size())
+    if segments.size():
+        segments.write(path, _with_header(flat, b"eh00" + header, _PTE_HEADER), base)
+    else:
+        path.write_bytes(flat)
+
+
+def _write_ptd(entries: list[tuple[Named, Blob]], segments: Segments, path: Path) -> None:
+    named_data = [
+        {
+            "key": entry.key,
+            "segment_index": segments.add("named", blob, entry.alignment),
+            "tensor_layout": entry.layout,
+        }
+        for entry, blob in entries
+    ]
+    extents = [{"offset": offset, "size": size} for offset, size in segments.extents()]
+    flat = _flatbuffer.write_flat_tensor({"version": 0, "segments": extents, "named_data": named_data})
+    base = aligned(_PTD_HEADER + len(flat), ALIGNMENT)
+    header = _u32(40) + _u64(_PTD_HEADER) + _u64(len(flat)) + _u64(base) + _u64(segments.size())
+    segments.write(path, _with_header(flat, b"FH01" + header, _PTD_HEADER), base)
+
+
+def _with_header(flat: bytes, header: bytes, length: int) -> bytes:
+    """Insert a header behind the flatbuffer's root offset and identifier."""
+    root = int.from_bytes(flat[:4], "little") + length
+    return _u32(root) + flat[4:8] + header.ljust(length, b"\0") + flat[8:]
+
+
+def _u32(value: int) -> bytes:
+    return value.to_bytes(4, "little")
+
+
+def _u64(value: int) -> bytes:
+    return value.to_bytes(8, "little")

@@ -1,0 +1,139 @@
+"""Lays out blobs of any size in a file: which are equal, where each begins, and copying without holding them."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+ALIGNMENT = 128
+"""Executorch's default alignment of a segment, in bytes."""
+
+_CHUNK = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """`size` bytes of a file, from `offset`."""
+
+    path: Path
+    offset: int
+    size: int
+
+    @classmethod
+    def file(cls, path: Path) -> Blob:
+        """All of a file."""
+        return cls(path, 0, path.stat().st_size)
+
+    def read(self) -> bytes:
+        """The bytes themselves: for small blobs."""
+        with self.path.open("rb") as file:
+            file.seek(self.offset)
+            return file.read(self.size)
+
+
+class Contents:
+    """Tells which blobs are equal. Reads only those that share a size with another."""
+
+    def __init__(self) -> None:
+        self._by_size: dict[int, list[Blob]] = {}
+        self._digests: dict[Blob, bytes] = {}
+
+    def first(self, blob: Blob) -> Blob:
+        """The blob that was asked for first among those with the same bytes."""
+        others = self._by_size.setdefault(blob.size, [])
+        if blob in others:
+            return blob
+        for other in others:
+            if self._digest(other) == self._digest(blob):
+                return other
+        others.append(blob)
+        return blob
+
+    def _digest(self, blob: Blob) -> bytes:
+        if blob not in self._digests:
+            self._digests[blob] = _sha256(blob)
+        return self._digests[blob]
+
+
+def _sha256(blob: Blob) -> bytes:
+    digest = hashlib.sha256()
+    left = blob.size
+    with blob.path.open("rb") as file:
+        file.seek(blob.offset)
+        while left:
+            chunk = file.read(min(left, _CHUNK))
+            if not chunk:
+                raise EOFError(f"{blob.path} ends before byte {blob.offset + blob.size}")
+            digest.update(chunk)
+            left -= len(chunk)
+    return digest.digest()
+
+
+class Segments:
+    """Blobs to be written one after the other, each once per kind, each at a multiple of its alignment."""
+
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+        self._index: dict[tuple[str, Blob], int] = {}
+        self._alignments: list[int] = []
+
+    def add(self, kind: str, blob: Blob, alignment: int = 1) -> int:
+        """The index of the segment with the blob's bytes; its alignment becomes one that suits every user of it."""
+        index = self._index.setdefault((kind, self._contents.first(blob)), len(self._index))
+        if index == len(self._alignments):
+            self._alignments.append(ALIGNMENT)
+        self._alignments[index] = math.lcm(self._alignments[index], alignment)
+        return index
+
+    def extents(self) -> list[tuple[int, int]]:
+        """(offset, size) of each segment, from the first one's beginning."""
+        extents: list[tuple[int, int]] = []
+        end = 0
+        for (_, blob), alignment in zip(self._index, self._alignments, strict=True):
+            offset = aligned(end, alignment)
+            extents.append((offset, blob.size))
+            end = offset + blob.size
+        return extents
+
+    def size(self) -> int:
+        """Bytes of all segments with the padding between them."""
+        extents = self.extents()
+        return extents[-1][0] + extents[-1][1] if extents else 0
+
+    def write(self, path: Path, head: bytes, base: int) -> None:
+        """Write a file: `head`, zeros up to `base`, and there the segments."""
+        if base < len(head):
+            raise ValueError(f"segments begin at byte {base}, inside the {len(head)} bytes before them")
+        with path.open("wb", buffering=0) as out:
+            out.write(head)
+            out.truncate(base + self.size())
+            for (_, blob), (offset, _) in zip(self._index, self.extents(), strict=True):
+                _copy(blob, out, base + offset)
+
+
+def aligned(offset: int, alignment: int) -> int:
+    """The first multiple of `alignment` that is not below `offset`."""
+    return -(-offset // alignment) * alignment
+
+
+def _copy(blob: Blob, out: BinaryIO, at: int) -> None:
+    """Copy a blob to a place in a file, inside the kernel where it can."""
+    done = 0
+    with blob.path.open("rb", buffering=0) as source:
+        while done < blob.size:
+            copied = _copy_some(source.fileno(), blob.offset + done, out.fileno(), at + done, blob.size - done)
+            if not copied:
+                raise EOFError(f"{blob.path} ends before byte {blob.offset + blob.size}")
+            done += copied
+
+
+def _copy_some(source: int, offset: int, out: int, at: int, count: int) -> int:
+    try:
+        return os.copy_file_range(source, out, min(count, 1 << 30), offset, at)
+    except OSError:  # other file systems, or a kernel or file system without it
+        return os.pwrite(out, os.pread(source, min(count, _CHUNK), offset), at)
+

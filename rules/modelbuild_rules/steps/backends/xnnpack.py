@@ -1,0 +1,114 @@
+"""XNNPACK: floating-point and quantized operators on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
+from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+from executorch.backends.xnnpack.utils.quant_utils import IS_IMPLICIT_Q_DQ_TAG, is_dequant, is_quant
+from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
+from executorch.exir.backend.canonical_partitioners.config_partitioner import format_target_name
+from executorch.exir.backend.utils import WhyNoPartition
+
+from modelbuild.errors import did_you_mean
+from modelbuild.step import StepError
+from modelbuild_rules.steps._compiled import Compiled
+
+IDS: tuple[str, ...] = (XnnpackBackend.__name__,)
+ANNOTATIONS: tuple[str, ...] = (IS_IMPLICIT_Q_DQ_TAG,)
+
+_PRECISIONS = {
+    "fp32": ConfigPrecisionType.FP32,
+    "static_quant": ConfigPrecisionType.STATIC_QUANT,
+    "dynamic_quant": ConfigPrecisionType.DYNAMIC_QUANT,
+}
+
+
+class _Partitioner(XnnpackPartitioner):
+    """XnnpackPartitioner without some operators, also where it fuses them into another's group."""
+
+    def __init__(self, excluded: frozenset[str], **options: Any) -> None:
+        configs = [config for config in ALL_PARTITIONER_CONFIGS if config.target_name not in excluded]
+        super().__init__(configs=configs, **options)
+        self.excluded = excluded
+
+    def get_matched_nodes_from_configs(self, ep: Any) -> list[list[Any]]:
+        groups = []
+        for group in super().get_matched_nodes_from_configs(ep):
+            allowed = [node for node in group if not self.excludes(node)]
+            # A quantized group is a pattern that XNNPACK takes whole or not at all.
+            if allowed == group or (allowed and not any(is_quant(node) or is_dequant(node) for node in group)):
+                groups.append(allowed)
+        return groups
+
+    def excludes(self, node: Any) -> bool:
+        return node.op == "call_function" and format_target_name(node.target.__name__) in self.excluded
+
+
+def partitioner(attributes: Mapping[str, Any]) -> XnnpackPartitioner:
+    """The partitioner that the attributes describe. Raises StepError for an operator that XNNPACK does not know."""
+    known = {config.target_name for config in ALL_PARTITIONER_CONFIGS}
+    excluded = frozenset(format_target_name(op) for op in attributes["exclude_ops"])
+    for op in attributes["exclude_ops"]:
+        if format_target_name(op) not in known:
+            near = did_you_mean(op, [f"{op.partition('.')[0]}.{name}" for name in known])
+            raise StepError(f"exclude_ops: XNNPACK takes no operator '{op}'; expected one that it takes{near}")
+    return _Partitioner(
+        excluded,
+        config_precisions=[_PRECISIONS[name] for name in attributes["precisions"]],
+        per_op_mode=attributes["per_op_mode"],
+        force_non_static_weights_for_f32_linear=attributes["force_non_static_weights_for_f32_linear"],
+    )
+
+
+def prepare(program: Any) -> None:
+    """Write out the stride and padding of poolings, which executorch's code for XNNPACK expects to find."""
+    for module in program.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            if node.target in (torch.ops.aten.max_pool2d.default, torch.ops.aten.avg_pool2d.default):
+                input, kernel, *rest = node.args
+                kernel = list(kernel) * (2 // len(kernel))
+                stride = list(rest[0] if rest else ()) or kernel
+                node.args = (input, kernel, stride, *(rest[1:] or ([0, 0],)))
+
+
+@contextmanager
+def refusals() -> Iterator[dict[str, str]]:
+    """Node name -> the first reason that a partitioner's checks gave."""
+    reasons: dict[str, str] = {}
+
+    def record(self: WhyNoPartition, node: Any, reason: str) -> None:
+        reasons.setdefault(node.name, reason)
+
+    with patch.object(WhyNoPartition, "__call__", record):
+        yield reasons
+
+
+def refusal(partitioner: _Partitioner, node: Any) -> str:
+    """Why a node without a recorded reason was left out."""
+    if partitioner.excludes(node):
+        return "listed in exclude_ops"
+    config = partitioner.target_partitioner_configs.get(format_target_name(node.target.__name__))
+    if config is None:
+        return "no such XNNPACK operator"
+    return f"constraints of {type(config).__name__} not met"
+
+
+def compile(program: Any, specs: Sequence[Any], attributes: Mapping[str, Any]) -> Compiled:
+    """XNNPACK's serialized graph; its packed weights are named data that may lie outside the program.
+
+    An operator's debug handle is its place among the partition's nodes, counted from 1.
+    """
+    nodes = [node for node in program.graph.nodes if node.op == "call_function"]
+    for handle, node in enumerate(nodes, 1):
+        node.meta["debug_handle"] = handle
+    result = XnnpackBackend.preprocess(program, list(specs))
+    store = result.data_store_output
+    named = tuple((key, store.buffers[e.buffer_index], e.alignment, True, None) for key, e in store.pte_data.items())
+    return Compiled(result.processed_bytes, named)
