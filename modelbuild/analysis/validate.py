@@ -27,7 +27,9 @@ def validate(
     try:
         return schema.model_validate_json(text)
     except ValidationError as error:
-        details = min(error.errors(include_url=False), key=lambda e: locate(_path(raw, e["loc"])))
+        # What is written wrongly before what is missing: the one often explains the other.
+        found = error.errors(include_url=False)
+        details = min(found, key=lambda e: (e["type"] == "missing", locate(_path(raw, e["loc"]))))
         path = _path(raw, details["loc"])
         raise LoadingError(_line(rule, name, schema, raw, details, path), locate(path)) from None
 

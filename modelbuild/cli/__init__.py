@@ -17,6 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def invoke(arguments: Sequence[str] | None = None) -> ExitCode:
     """Run the command line. Prints errors, one line each, on stderr; returns the exit code."""
     import sys
+    import traceback
 
     import click
 
@@ -37,7 +38,7 @@ def invoke(arguments: Sequence[str] | None = None) -> ExitCode:
         return ExitCode.INTERRUPTED
     except ModelbuildError as error:
         if verbose:
-            raise
+            traceback.print_exc()
         click.echo(f"error: {error}", err=True)
         return error.exit_code
     except BrokenPipeError:
@@ -45,7 +46,7 @@ def invoke(arguments: Sequence[str] | None = None) -> ExitCode:
         return ExitCode.OK
     except Exception as error:
         if verbose:
-            raise
+            traceback.print_exc()
         click.echo(
             f"internal error: {type(error).__name__}: {error} (a bug worth reporting; --verbose-failures shows where)",
             err=True,

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-BUILD = '[[checksums]]\nname = "sums"\nsrcs = ["one.txt", ":more"]\n\n[[filegroup]]\nname = "more"\nsrcs = ["two.txt"]\n'
+BUILD = (
+    '[[checksums]]\nname = "sums"\nsrcs = ["one.txt", ":more"]\n\n[[filegroup]]\nname = "more"\nsrcs = ["two.txt"]\n'
+)
 OUTPUT = "modelbuild-out/default/a/sums/sums.sha256"
 
 

@@ -1,0 +1,214 @@
+"""Broken workspaces: each gives one line, at the right place, with what was expected, and the right exit code."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+
+
+class Bad(NamedTuple):
+    """Files beside an empty MODELBUILD.toml, the arguments, and the line after `error: `."""
+
+    files: dict[str, str]
+    line: str
+    arguments: tuple[str, ...] = ("build", "//...")
+    code: int = 3
+
+
+GROUP = '[[filegroup]]\nname = "g"\nsrcs = []\n'
+DEVICE = '[[device_target]]\nname = "cpu"\narch = "x86_64"\n'
+
+TABLE = {
+    "toml syntax": Bad(
+        {"BUILD.toml": "[[filegroup]]\nname = \n"},
+        "BUILD.toml:2:8: not valid TOML: Invalid value",
+    ),
+    "unknown rule": Bad(
+        {"BUILD.toml": '[[filegruop]]\nname = "g"\n'},
+        "BUILD.toml:1:3: no rule 'filegruop'; did you mean 'filegroup'?",
+    ),
+    "not an array of tables": Bad(
+        {"BUILD.toml": '[filegroup]\nname = "g"\n'},
+        "BUILD.toml:1:2: expected [[filegroup]], an array of tables, got [filegroup]",
+    ),
+    "no name": Bad(
+        {"BUILD.toml": "[[filegroup]]\nsrcs = []\n"},
+        'BUILD.toml:1:1: filegroup without a name; expected name = "..."',
+    ),
+    "bad name": Bad(
+        {"BUILD.toml": '[[filegroup]]\nname = "a b"\n'},
+        "BUILD.toml:2:1: 'a b' is not a name; expected letters, digits and any of _.+@=-",
+    ),
+    "duplicate name": Bad(
+        {"BUILD.toml": GROUP + GROUP},
+        "BUILD.toml:5:1: name 'g' is taken by the filegroup at BUILD.toml:1:1",
+    ),
+    "unknown attribute": Bad(
+        {"BUILD.toml": '[[filegroup]]\nname = "g"\nsrc = []\n'},
+        "BUILD.toml:3:1: unknown attribute 'src' of filegroup 'g'; did you mean 'srcs'?",
+    ),
+    "missing attribute": Bad(
+        {"BUILD.toml": '[[filegroup]]\nname = "g"\n'},
+        "BUILD.toml:1:1: filegroup 'g' lacks the attribute 'srcs'",
+    ),
+    "wrong type": Bad(
+        {"BUILD.toml": '[[filegroup]]\nname = "g"\nsrcs = ["a", 1]\n'},
+        "BUILD.toml:3:14: attribute 'srcs[1]': expected a valid string, got 1",
+    ),
+    "no such file": Bad(
+        {"BUILD.toml": '[[filegroup]]\nname = "g"\nsrcs = ["model.py"]\n', "models.py": ""},
+        "BUILD.toml:3:9: no file 'model.py' in //; did you mean 'models.py'?",
+    ),
+    "a folder for a file": Bad(
+        {"BUILD.toml": '[[filegroup]]\nname = "g"\nsrcs = ["d"]\n', "d/x": ""},
+        "BUILD.toml:3:9: 'd' is a folder; expected a file, or { glob = [\"d/**\"] }",
+    ),
+    "a file of another package": Bad(
+        {"BUILD.toml": '[[filegroup]]\nname = "g"\nsrcs = ["d/x"]\n', "d/x": "", "d/BUILD.toml": ""},
+        "BUILD.toml:3:9: 'd/x' is in package //d; expected a label of that package",
+    ),
+    "a file outside": Bad(
+        {"a/BUILD.toml": '[[filegroup]]\nname = "g"\nsrcs = ["../x"]\n', "x": ""},
+        "a/BUILD.toml:3:9: '../x': expected a path inside //a, without '.', '..' or empty parts; a file of another "
+        "package goes by a label",
+    ),
+    "an empty glob": Bad(
+        {"BUILD.toml": '[[filegroup]]\nname = "g"\nsrcs = { glob = ["*.py"] }\n'},
+        "BUILD.toml:3:1: no file of // matches '*.py'; allow_empty = true permits that",
+    ),
+    "unknown target": Bad(
+        {"BUILD.toml": '[[filegroup]]\nname = "g"\nsrcs = [":weigths"]\n' + GROUP.replace('"g"', '"weights"')},
+        "BUILD.toml:3:9: no target 'weigths' in //; did you mean 'weights'?",
+    ),
+    "unknown package": Bad(
+        {"BUILD.toml": '[[filegroup]]\nname = "g"\nsrcs = ["//model:x"]\n', "models/BUILD.toml": ""},
+        "BUILD.toml:3:9: no package //model: there is no model/BUILD.toml; did you mean '//models'?",
+    ),
+    "not a label": Bad(
+        {"BUILD.toml": '[[filegroup]]\nname = "g"\nsrcs = ["//a:b:c"]\n'},
+        "BUILD.toml:3:9: '//a:b:c' is not a label; expected //package:name, //package or :name",
+    ),
+    "not visible": Bad(
+        {"a/BUILD.toml": GROUP, "b/BUILD.toml": '[[filegroup]]\nname = "h"\nsrcs = ["//a:g"]\n'},
+        "b/BUILD.toml:3:9: //a:g is not visible from //b; to let it, add '//b:__pkg__' to its visibility at "
+        "a/BUILD.toml:1:1",
+    ),
+    "a bad visibility": Bad(
+        {"BUILD.toml": GROUP + 'visibility = ["public"]\n'},
+        "BUILD.toml:4:15: 'visibility': expected '//visibility:public', '//visibility:private', "
+        "'//package:__pkg__' or '//package:__subpackages__', got 'public'",
+    ),
+    "a cycle": Bad(
+        {
+            "BUILD.toml": '[[filegroup]]\nname = "a"\nsrcs = [":b"]\n\n[[filegroup]]\nname = "b"\nsrcs = [":c"]\n\n'
+            '[[filegroup]]\nname = "c"\nsrcs = [":a"]\n'
+        },
+        "BUILD.toml:11:9: dependency cycle: //:a -> //:b -> //:c -> //:a",
+    ),
+    "a target without files as a source": Bad(
+        {"BUILD.toml": DEVICE + '[[filegroup]]\nname = "g"\nsrcs = [":cpu"]\n'},
+        "BUILD.toml:6:9: ':cpu' is a device_target, which gives no files",
+    ),
+    "a select without a match": Bad(
+        {"BUILD.toml": DEVICE + '[[filegroup]]\nname = "g"\nsrcs = { select = { ":cpu" = [] } }\n'},
+        "BUILD.toml:6:10: this select has no default, and no device is configured; it has //:cpu",
+    ),
+    "a select for an unknown device": Bad(
+        {"BUILD.toml": DEVICE + '[[filegroup]]\nname = "g"\nsrcs = { select = { ":cpy" = [], default = [] } }\n'},
+        "BUILD.toml:6:21: no target 'cpy' in //; did you mean 'cpu'?",
+    ),
+    "a placeholder that no axis fills": Bad(
+        {"BUILD.toml": '[[filegroup]]\nname = "g_{sizes}"\nmatrix = { size = [1, 2] }\nsrcs = []\n'},
+        "BUILD.toml:2:1: no axis 'sizes' in the matrix; did you mean 'size'?",
+    ),
+    "a matrix whose targets share a name": Bad(
+        {"BUILD.toml": '[[filegroup]]\nname = "g"\nmatrix = { size = [1, 2] }\nsrcs = []\n'},
+        "BUILD.toml:2:1: 'name': several combinations of the matrix are called 'g'; it must use {size}",
+    ),
+    "a date for a value": Bad(
+        {"BUILD.toml": '[[filegroup]]\nname = "g"\nsrcs = [2020-01-01]\n'},
+        "BUILD.toml:3:9: attribute 'srcs[0]': dates, times, inf and nan are not attribute values",
+    ),
+    "a digest that is none": Bad(
+        {"BUILD.toml": '[[http_file]]\nname = "w"\nurl = "https://example.com/w"\nsha256 = "abc"\n'},
+        "BUILD.toml:4:1: attribute 'sha256': expected the 64 hex digits that `sha256sum FILE` prints, got 'abc'",
+    ),
+    "unknown key of the workspace": Bad(
+        {"MODELBUILD.toml": "[build]\njob = 2\n"},
+        "MODELBUILD.toml:2:1: unknown key 'job' of [build]; did you mean 'jobs'?",
+    ),
+    "wrong value in the workspace": Bad(
+        {"MODELBUILD.toml": '[cache]\nmax_size = "much"\n'},
+        "MODELBUILD.toml:2:1: 'max_size': expected a size such as \"20GiB\", or bytes, got 'much'",
+    ),
+    "a rule package that is not there": Bad(
+        {"MODELBUILD.toml": 'rules = ["//tools/rules"]\n'},
+        "MODELBUILD.toml:1:10: no rule package '//tools/rules': expected tools/rules/__init__.py",
+    ),
+    "a rule package that does not load": Bad(
+        {"MODELBUILD.toml": 'rules = ["//r"]\n', "r/__init__.py": "", "r/x.py": "import nothing_of_the_kind\n"},
+        "MODELBUILD.toml:1:10: rule package '//r' does not load: ModuleNotFoundError: No module named "
+        "'nothing_of_the_kind' (x.py:1)",
+    ),
+    "two rules of one name": Bad(
+        {
+            "MODELBUILD.toml": 'rules = ["//r"]\n',
+            "r/__init__.py": "",
+            "r/x.py": "from modelbuild.api import Attrs, rule\nclass A(Attrs):\n    pass\n@rule(attrs=A)\n"
+            "def filegroup(ctx):\n    return ()\n",
+        },
+        "MODELBUILD.toml:1:10: rule 'filegroup' of '//r' exists already in package 'modelbuild_rules'; rename one",
+    ),
+    "no such target on the command line": Bad(
+        {"a/BUILD.toml": GROUP}, "no target 'gg' in //a; did you mean 'g'?", ("build", "//a:gg"), 2
+    ),
+    "no such package on the command line": Bad(
+        {"models/BUILD.toml": GROUP},
+        "no package //model: there is no model/BUILD.toml; did you mean '//models'?",
+        ("build", "//model:g"),
+        2,
+    ),
+    "no pattern": Bad(
+        {"BUILD.toml": GROUP},
+        "'//a//b' is not a target pattern; expected //package:name, :name, //package:all or //package/...",
+        ("build", "//a//b"),
+        2,
+    ),
+    "a device that is none": Bad(
+        {"BUILD.toml": GROUP}, "//:g is a filegroup, not a device", ("build", "//:g", "--device", "//:g"), 2
+    ),
+    "an unknown profile": Bad(
+        {"BUILD.toml": GROUP, "MODELBUILD.toml": "[profile.nightly]\njobs = 1\n"},
+        "no [profile.nigthly] in MODELBUILD.toml; did you mean 'nightly'?",
+        ("build", "//:g", "--config", "nigthly"),
+        2,
+    ),
+    "an unknown option": Bad(
+        {"BUILD.toml": GROUP}, "no option '--jbs'; did you mean '--jobs'?", ("build", "//:g", "--jbs"), 2
+    ),
+    "an unknown command": Bad({"BUILD.toml": GROUP}, "no command 'biuld'; did you mean 'build'?", ("biuld", "//:g"), 2),
+}
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_one_line_for(world: Any, case: str) -> None:
+    bad = TABLE[case]
+    world.write({"MODELBUILD.toml": "", **bad.files})
+    ended = world.run(*bad.arguments)
+    assert (ended.err, ended.code) == (f"error: {bad.line}\n", bad.code)
+    assert ended.out == ""
+
+
+def test_outside_of_any_workspace(world: Any) -> None:
+    ended = world.run("build", "//...")
+    assert ended.code == 2
+    assert ended.err.startswith("error: no MODELBUILD.toml in ")
+    assert len(ended.err.splitlines()) == 1
+
+
+def test_a_traceback_is_shown_when_asked_for(world: Any) -> None:
+    world.write({"MODELBUILD.toml": "[build]\njob = 2\n"})
+    ended = world.run("--verbose-failures", "build", "//...")
+    assert ended.code == 3
+    assert "Traceback" in ended.err
