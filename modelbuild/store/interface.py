@@ -18,30 +18,35 @@ class MissingBlob(Exception):
 
 
 class Store(Protocol):
-    """Content-addressed blobs and an action cache. Safe for many threads and for many processes at once."""
+    """Content-addressed blobs and an action cache. Safe for many threads and for many processes at once.
+
+    A full disk, a missing permission and the like are an EnvironmentProblem.
+    """
 
     def put_bytes(self, data: bytes) -> Digest:
         """Keep some bytes."""
 
     def put_file(self, path: Path) -> Digest:
-        """Keep a file that the caller gives up: it is moved where it can be (same file system), else copied."""
+        """Keep a file that the caller gives up: it is moved where it can be (same file system, no other hard link),
+        else copied; either way it is gone from `path`. Raises ValueError for anything but a plain file, and for a
+        file that somebody is still writing to."""
 
     def put_output(self, path: Path) -> Value:
         """Keep a file or a folder that a step wrote (given up, as in put_file). Symbolic links, sockets and the like
-        are refused with a ValueError that names them."""
+        are refused with a ValueError that names them, before anything is moved."""
 
     def read_bytes(self, digest: Digest) -> bytes:
         """All bytes of a blob. Raises MissingBlob."""
 
-    def blob_path(self, digest: Digest) -> Path:
-        """A read-only file with the blob's bytes. Raises MissingBlob."""
+    def blob_path(self, digest: Digest, executable: bool = False) -> Path:
+        """A read-only file with the blob's bytes: the one that place() links. Raises MissingBlob."""
 
     def missing(self, digests: Iterable[Digest]) -> set[Digest]:
         """Those that are not here."""
 
     def place(self, value: Value, destination: Path) -> None:
-        """Lay a value out as a file or folder at a path that does not exist: hardlinks where the file system
-        allows (read-only), else copies. Raises MissingBlob."""
+        """Lay a value out as a file or folder at a path that does not exist, in a folder that does: hardlinks where
+        the file system allows (read-only), else copies. Raises MissingBlob, before anything is made."""
 
     def get_action(self, key: str) -> ActionResult | None:
         """The result under a key, if all its blobs are here; marks it used."""

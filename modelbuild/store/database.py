@@ -1,0 +1,203 @@
+"""One SQLite file that threads and processes share: opened when first needed, begun anew when broken."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from modelbuild.store.lock import alone
+from modelbuild.store.problems import Warn, no_space
+
+if TYPE_CHECKING:
+    import sqlite3
+
+T = TypeVar("T")
+
+# Part of the file's name: builds with another schema have another file, and neither disturbs the other.
+SCHEMA = 1
+NAME = f"index-v{SCHEMA}.db"
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS actions (key TEXT PRIMARY KEY, result TEXT NOT NULL, checksum TEXT NOT NULL,"
+    " material BLOB NOT NULL, created INTEGER NOT NULL, last_used INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, stamp TEXT NOT NULL, recorded INTEGER NOT NULL,"
+    " hash TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, value INTEGER NOT NULL)",
+)
+
+# Seconds to wait for another process's transaction; they take milliseconds, so this is one that hangs. After that,
+# each further wait is short.
+_PATIENCE = 10.0
+_NO_PATIENCE_MS = 100
+
+_inherited: list[sqlite3.Connection] = []
+
+
+class Database:
+    """A database that is an aid, never a condition: what cannot be read is None, what cannot be written is left out,
+    and `warn` hears of it once. Only a full disk is an error, an EnvironmentProblem."""
+
+    def __init__(self, directory: Path, writable: bool, warn: Warn) -> None:
+        self.path = directory / NAME
+        self.writable = writable
+        self._warn = warn
+        self._warned = False
+        self._connection: sqlite3.Connection | None = None
+        self._inode = 0
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+
+    def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]] | None:
+        """Rows, or None when the database cannot be used."""
+        return self._use(lambda connection: connection.execute(sql, values).fetchall())
+
+    def write(self, *statements: tuple[str, Iterable[Sequence[Any]]]) -> bool:
+        """Run each statement with each of its rows, all in one transaction. Whether that was done."""
+        if not self.writable:
+            self._warn_once(f"{self.path.parent} is read-only: new results are not kept")
+            return False
+
+        def transaction(connection: sqlite3.Connection) -> bool:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                for sql, rows in prepared:
+                    connection.executemany(sql, rows)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            return True
+
+        prepared = [(sql, list(rows)) for sql, rows in statements]
+        return self._use(transaction) or False
+
+    def close(self) -> None:
+        if self._pid == os.getpid():
+            with self._lock:
+                self._drop_connection()
+
+    def _use(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        import sqlite3
+
+        self._after_fork()
+        with self._lock:
+            for last in (False, True):
+                try:
+                    return work(self._open())
+                except (sqlite3.ProgrammingError, sqlite3.InterfaceError):
+                    raise
+                except sqlite3.Error as error:
+                    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+                    if code & 0xFF == sqlite3.SQLITE_FULL:
+                        raise no_space(self.path.parent) from error
+                    if code & 0xFF in _broken() and self.writable and not last:
+                        self._begin_anew(error)
+                    else:
+                        self._warn_once(f"cannot use {self.path} ({error}): results are kept as far as they can be")
+                        if code & 0xFF == sqlite3.SQLITE_BUSY and self._connection is not None:
+                            self._connection.execute(f"PRAGMA busy_timeout={_NO_PATIENCE_MS}")
+                        return None
+        raise AssertionError("unreachable")
+
+    def _open(self) -> sqlite3.Connection:
+        import sqlite3
+
+        if self._connection is None:
+            if not self.writable:
+                self._connection = self._open_read_only()
+                return self._connection
+            self._inode = _inode(self.path)
+            connection = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+            self._connection = connection
+            connection.execute("PRAGMA synchronous=NORMAL")
+            if _version(connection) != SCHEMA:
+                with alone(self._mending):
+                    if _version(connection) not in (0, SCHEMA):
+                        raise sqlite3.DatabaseError(f"schema {_version(connection)}, not {SCHEMA}")
+                    connection.execute("PRAGMA journal_mode=WAL")
+                    for table in _TABLES:
+                        connection.execute(table)
+                    connection.execute(f"PRAGMA user_version={SCHEMA}")
+                self._inode = _inode(self.path)
+        return self._connection
+
+    def _open_read_only(self) -> sqlite3.Connection:
+        import sqlite3
+
+        # Without its -shm file a database in WAL mode opens only as "immutable" where no file can be made.
+        for mode in ("mode=ro", "immutable=1"):
+            uri = f"{self.path.absolute().as_uri()}?{mode}"
+            connection = sqlite3.connect(uri, _PATIENCE, isolation_level=None, check_same_thread=False, uri=True)
+            try:
+                _version(connection)
+                return connection
+            except sqlite3.OperationalError:
+                connection.close()
+                if mode != "mode=ro" or not self.path.exists():
+                    raise
+        raise AssertionError("unreachable")
+
+    def _begin_anew(self, error: sqlite3.Error) -> None:
+        """Move a broken file aside, unless another process has done so since we opened it."""
+        self._drop_connection()
+        with alone(self._mending):
+            if _inode(self.path) != self._inode:
+                return
+            aside = f"{self.path}.broken-{time.time_ns()}"
+            # The log first: left beside a new database it would be replayed into that.
+            for suffix in ("-wal", "-shm", ""):
+                with suppress(FileNotFoundError):
+                    os.rename(f"{self.path}{suffix}", f"{aside}{suffix}")
+        self._warn(f"{self.path} was broken ({error}); it is now {os.path.basename(aside)}, and a new one is begun")
+
+    @property
+    def _mending(self) -> Path:
+        return self.path.parent / "index.lock"
+
+    def _drop_connection(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _after_fork(self) -> None:
+        """A connection must not be used in a forked process, nor closed: that would let go of the parent's locks."""
+        if self._pid != os.getpid():
+            if self._connection is not None:
+                _inherited.append(self._connection)
+            self._connection, self._lock, self._pid = None, threading.RLock(), os.getpid()
+
+    def _warn_once(self, message: str) -> None:
+        if not self._warned:
+            self._warned = True
+            self._warn(message)
+
+
+def _inode(path: Path) -> int:
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return 0
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _broken() -> tuple[int, ...]:
+    """Codes that say that the file is not what it should be (SQLITE_ERROR: a table or column is not there)."""
+    import sqlite3
+
+    return (
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_FORMAT,
+        sqlite3.SQLITE_SCHEMA,
+        sqlite3.SQLITE_MISMATCH,
+        sqlite3.SQLITE_ERROR,
+    )

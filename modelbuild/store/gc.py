@@ -1,0 +1,94 @@
+"""Throwing out: what was used least recently when over the cap, and whatever nobody can find any more."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from modelbuild.store.action_cache import ActionCache
+from modelbuild.store.cas import Cas, hash_of
+from modelbuild.store.codec import blobs_of
+from modelbuild.store.database import NAME
+from modelbuild.store.files import remove
+
+TRASH = "trash-"
+
+# Over the cap, the cache shrinks to this part of it, so that not every build has something to throw out.
+_KEEP = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a collection threw out, and what is left. `busy`: other builds use the cache, so nothing was done."""
+
+    actions: int = 0
+    blobs: int = 0
+    freed: int = 0
+    left: int = 0
+    busy: bool = False
+
+
+def collect(directory: Path, cas: Cas, actions: ActionCache, max_size: int | None) -> Collected:
+    """Evict under the cap (None: none), and drop blobs that no action names and what killed builds left behind.
+
+    The caller holds the cache's lock alone, and should call empty_trash() after letting go of it: here files are only
+    moved aside, so that builds that wait do not wait for the disk. Killed at any moment, it leaves at worst blobs
+    without actions, which the next collection drops.
+    """
+    rows = actions.rows()
+    if rows is None:
+        return Collected(busy=True)
+    sizes: dict[str, int] = {}
+    names: dict[str, list[str]] = {}
+    for name, entry in cas.scan():
+        sizes[name] = entry.stat(follow_symlinks=False).st_size
+        names.setdefault(hash_of(name), []).append(name)
+
+    limit = sum(sizes.values())
+    if max_size is not None and limit > max_size:
+        limit = int(max_size * _KEEP)
+    kept: set[str] = set()
+    left = 0
+    evicted = []
+    for row in rows:
+        wanted = {digest.hash for digest in blobs_of(row.result)} if row.result is not None else set()
+        files = {name for hash_ in wanted for name in names.get(hash_, ())} - kept
+        cost = sum(sizes[name] for name in files)
+        if row.result is None or not wanted <= names.keys() or left + cost > limit:
+            evicted.append(row.key)
+        else:
+            kept |= files
+            left += cost
+    if evicted and not actions.forget(evicted):
+        return Collected(busy=True)
+
+    trash = directory / f"{TRASH}{os.urandom(8).hex()}"
+    trash.mkdir()
+    dropped = [(name, entry) for name, entry in cas.scan() if name not in kept]
+    _move((entry.path for _, entry in dropped), trash)
+    _move((str(path) for path in _leftovers(directory)), trash)
+    actions.set_total(left)
+    return Collected(len(evicted), len(dropped), sum(sizes.get(name, 0) for name, _ in dropped), left)
+
+
+def empty_trash(directory: Path) -> None:
+    """Remove what collections moved aside; several processes may do so at once."""
+    for path in directory.glob(f"{TRASH}*"):
+        remove(str(path))
+
+
+def _leftovers(directory: Path) -> Iterable[Path]:
+    """Temporary files, and databases that were broken or belong to other versions, whose blobs are gone now."""
+    yield directory / "tmp"
+    for path in directory.glob("index-*"):
+        if path.name not in (NAME, f"{NAME}-wal", f"{NAME}-shm"):
+            yield path
+
+
+def _move(paths: Iterable[str], trash: Path) -> None:
+    for number, path in enumerate(paths):
+        with suppress(FileNotFoundError):
+            os.rename(path, trash / f"{os.path.basename(path)}-{number}")

@@ -1,0 +1,216 @@
+"""The store on this machine's disk."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from modelbuild.actions import ActionResult, Digest, FileEntry, Tree, Value
+from modelbuild.errors import EnvironmentProblem
+from modelbuild.store.action_cache import ActionCache
+from modelbuild.store.cas import Cas
+from modelbuild.store.codec import blobs_of
+from modelbuild.store.database import Database
+from modelbuild.store.file_digests import FileDigests
+from modelbuild.store.files import check_plain, remove
+from modelbuild.store.gc import Collected, collect, empty_trash
+from modelbuild.store.lock import UseLock
+from modelbuild.store.problems import Warn, explained, warn_on_stderr
+from modelbuild.store.stat import StoreStat, measure
+from modelbuild.store.verify import Verified, verify
+
+_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of modelbuild; see https://bford.info/cachedir/\n"
+
+
+def open_store(directory: Path, max_size: int | None = None, warn: Warn = warn_on_stderr) -> LocalStore:
+    """The store in a folder, which is made if need be. Raises EnvironmentProblem when it can be neither made nor read.
+
+    max_size: bytes of blobs above which close() evicts; None: no bound. warn: told, once each, what the user should
+    know of a cache that only partly works.
+    """
+    directory = Path(os.path.abspath(directory))
+    with explained(directory):
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise EnvironmentProblem(f"{directory} is to be the cache's folder, but is a file") from None
+        return LocalStore(directory, max_size, warn)
+
+
+class LocalStore:
+    """Implements Store; see there. Use open_store().
+
+    directory  cas/ blobs, index-*.db actions and file digests, tmp/ whatever is under way
+    scratch    a folder on the blobs' file system for actions' own folders, so that outputs move instead of being
+               copied; whatever a killed build leaves in it goes with the next collection
+    files      digests of workspace files
+
+    In a read-only folder blobs and results are read from it, and new blobs go to a temporary folder that close()
+    removes.
+    """
+
+    def __init__(self, directory: Path, max_size: int | None = None, warn: Warn = warn_on_stderr) -> None:
+        self.directory = directory
+        self.max_size = max_size
+        writable = os.access(directory, os.W_OK | os.X_OK)
+        self._lock = UseLock(directory / "lock")
+        self._lock.share()
+        self._own = directory if writable else _temporary_folder()
+        self._pid = os.getpid()
+        self.scratch = self._own / "tmp"
+        self.scratch.mkdir(exist_ok=True)
+        if not (self._own / "cas").is_dir():
+            (self._own / "cas").mkdir(exist_ok=True)
+            (self._own / "CACHEDIR.TAG").write_text(_TAG)
+        self._cas = Cas(self._own / "cas", self.scratch, None if writable else directory / "cas")
+        self._database = Database(directory, writable, warn)
+        self._actions = ActionCache(self._database)
+        self.files = FileDigests(self._database)
+
+    def put_bytes(self, data: bytes) -> Digest:
+        with explained(self.directory):
+            return self._cas.add_bytes(data)
+
+    def put_file(self, path: Path) -> Digest:
+        with explained(self.directory):
+            return self._cas.add_file(path).digest
+
+    def put_output(self, path: Path) -> Value:
+        with explained(self.directory):
+            if not stat.S_ISDIR(os.lstat(path).st_mode):
+                return self._cas.add_file(path)
+            files = sorted(_files_in(str(path), path.name))
+            return Tree(tuple((name, self._cas.add_file(path / name)) for name in files))
+
+    def read_bytes(self, digest: Digest) -> bytes:
+        with explained(self.directory):
+            return self._cas.read(digest)
+
+    def blob_path(self, digest: Digest, executable: bool = False) -> Path:
+        with explained(self.directory):
+            return Path(self._cas.path(digest, executable))
+
+    def missing(self, digests: Iterable[Digest]) -> set[Digest]:
+        return {digest for digest in digests if not self._cas.has(digest)}
+
+    def place(self, value: Value, destination: Path) -> None:
+        target = str(destination)
+        with explained(self.directory):
+            if isinstance(value, FileEntry):
+                self._cas.link(value, target)
+                return
+            for _, entry in value.files:
+                self._cas.find(entry.digest)
+            os.mkdir(target)
+            made = {""}
+            for path, entry in value.files:
+                folder = path.rpartition("/")[0]
+                if folder not in made:
+                    os.makedirs(f"{target}/{folder}", exist_ok=True)
+                    made.add(folder)
+                self._cas.link(entry, f"{target}/{path}")
+
+    def get_action(self, key: str) -> ActionResult | None:
+        result = self._actions.get(key)
+        if result is None or not all(self._cas.has(digest) for digest in blobs_of(result)):
+            return None
+        return result
+
+    def put_action(self, key: str, result: ActionResult, material: Mapping[str, Any]) -> None:
+        self._actions.put(key, result, material, self._cas.take_added())
+
+    def material(self, key: str) -> dict[str, Any] | None:
+        """What a key was made of, if its result is remembered."""
+        return self._actions.material(key)
+
+    def mark_used(self, keys: Iterable[str]) -> None:
+        """For a build that knew without asking that these results are still right: keeps them from eviction."""
+        self._actions.mark_used(keys)
+
+    def stat(self) -> StoreStat:
+        """What is in the cache."""
+        return measure(self.directory, self._cas, self._actions, self.max_size)
+
+    def verify(self) -> Verified:
+        """Read every blob, and drop what is wrong."""
+        return verify(self._cas, self._actions)
+
+    def collect(self) -> Collected:
+        """Evict under the cap and drop what nobody can find, unless other builds use the cache."""
+        try:
+            return self._collect()
+        finally:
+            self._lock.share()
+
+    def close(self) -> Collected | None:
+        """Let go of the cache; after a build that took it over its cap, collect. Does nothing in a forked process.
+
+        Every process that uses the store's blobs must have ended before.
+        """
+        if self._pid != os.getpid():
+            return None
+        collected = None
+        try:
+            self._actions.flush()
+            if self._own != self.directory:
+                remove(str(self._own))
+            elif self._over_cap():
+                collected = self._collect()
+        finally:
+            self._database.close()
+            self._lock.close()
+        return collected
+
+    def __enter__(self) -> LocalStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _over_cap(self) -> bool:
+        if self.max_size is None or not self._cas.ever_added:
+            return False
+        total = self._actions.total()
+        return total is None or total > self.max_size
+
+    def _collect(self) -> Collected:
+        """Ends with the lock let go."""
+        if self._own != self.directory or not self._lock.try_alone():
+            return Collected(busy=True)
+        with explained(self.directory):
+            collected = collect(self.directory, self._cas, self._actions, self.max_size)
+            self.files.forget_missing()
+            self.scratch.mkdir(exist_ok=True)
+            self._lock.release()
+            empty_trash(self.directory)
+        return collected
+
+
+def _files_in(folder: str, shown: str) -> list[str]:
+    """Paths of all files below a folder, relative to it. Raises ValueError for what is neither file nor folder."""
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            name = f"{shown}/{entry.name}"
+            try:
+                entry.name.encode()
+            except UnicodeEncodeError:
+                raise ValueError(f"{name!r}: the name is not UTF-8") from None
+            if entry.is_dir(follow_symlinks=False):
+                found += [f"{entry.name}/{path}" for path in _files_in(entry.path, name)]
+            else:
+                check_plain(entry.stat(follow_symlinks=False).st_mode, name)
+                found.append(entry.name)
+    return found
+
+
+def _temporary_folder() -> Path:
+    import tempfile
+
+    return Path(tempfile.mkdtemp(prefix="modelbuild-"))

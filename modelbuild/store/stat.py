@@ -1,0 +1,84 @@
+"""What is in a cache, and how much of it."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from modelbuild.store.action_cache import ActionCache
+from modelbuild.store.cas import Cas, hash_of
+from modelbuild.store.codec import blobs_of
+
+
+@dataclass(frozen=True, slots=True)
+class StepUse:
+    """What the results of one step take: bytes of distinct blobs, which other steps may use too."""
+
+    step: str
+    actions: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStat:
+    """Counts and bytes. `orphans` are blobs that no action names; `temporary` is what running or killed builds have
+    in hand; `index` is the databases."""
+
+    directory: Path
+    max_size: int | None
+    actions: int
+    blobs: int
+    bytes: int
+    orphans: int
+    orphan_bytes: int
+    temporary: int
+    temporary_bytes: int
+    index_bytes: int
+    steps: tuple[StepUse, ...]
+
+
+def measure(directory: Path, cas: Cas, actions: ActionCache, max_size: int | None) -> StoreStat:
+    """Looks at every blob's size and every action; reads no blob."""
+    sizes: dict[str, int] = defaultdict(int)
+    blobs = 0
+    for name, entry in cas.scan():
+        with suppress(FileNotFoundError):
+            sizes[hash_of(name)] += entry.stat(follow_symlinks=False).st_size
+            blobs += 1
+    counts: dict[str, int] = defaultdict(int)
+    named: dict[str, set[str]] = defaultdict(set)
+    rows = actions.rows() or []
+    for row in rows:
+        step = str((row.material() or {}).get("step", ""))
+        counts[step] += 1
+        named[step] |= {digest.hash for digest in blobs_of(row.result)} if row.result is not None else set()
+    orphans = sizes.keys() - set().union(*named.values())
+    temporary = [size for top in ("tmp", "trash-*") for path in directory.glob(top) for size in _sizes(path)]
+    return StoreStat(
+        directory=directory,
+        max_size=max_size,
+        actions=len(rows),
+        blobs=blobs,
+        bytes=sum(sizes.values()),
+        orphans=len(orphans),
+        orphan_bytes=sum(sizes[hash_] for hash_ in orphans),
+        temporary=len(temporary),
+        temporary_bytes=sum(temporary),
+        index_bytes=sum(size for path in directory.glob("index-*") for size in _sizes(path)),
+        steps=tuple(
+            StepUse(step, counts[step], sum(sizes.get(hash_, 0) for hash_ in named[step])) for step in sorted(counts)
+        ),
+    )
+
+
+def _sizes(path: Path) -> list[int]:
+    """Sizes of a file, or of all files below a folder."""
+    paths = [str(path)] if path.is_file() else [f"{top}/{f}" for top, _, files in os.walk(path) for f in files]
+    sizes = []
+    for each in paths:
+        with suppress(FileNotFoundError):
+            sizes.append(os.lstat(each).st_size)
+    return sizes

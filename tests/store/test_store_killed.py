@@ -1,0 +1,112 @@
+"""kill -9 at any moment: what is there afterwards is right, and the next build goes on."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from modelbuild.actions import ActionResult, FileEntry, Tree
+from modelbuild.store.codec import blobs_of
+from modelbuild.store.digests import digest_bytes
+from modelbuild.store.local import LocalStore, open_store
+
+
+def check_all(cache: Path) -> int:
+    """Everything that can be found is right. How many actions can be."""
+    with open_store(cache) as store:
+        found = 0
+        for row in store._actions.rows() or ():
+            assert row.result is not None
+            result = store.get_action(row.key)
+            assert result == row.result, "an action was remembered before all its blobs were there"
+            for digest in blobs_of(result):
+                assert digest_bytes(store.blob_path(digest).read_bytes()) == digest
+            found += 1
+        assert store.verify().bad == ()
+        return found
+
+
+def build(store: LocalStore, work: Path, number: int) -> None:
+    """What an executor does for one action."""
+    folder = store.scratch / f"sandbox-{number}"
+    (folder / "out").mkdir(parents=True)
+    (folder / "out" / "same").write_bytes(b"same")
+    (folder / "out" / "own").write_bytes(str(number).encode() * 1000)
+    (folder / "run").write_bytes(b"same")
+    (folder / "run").chmod(0o755)
+    outputs = (("tree", store.put_output(folder / "out")), ("run", store.put_output(folder / "run")))
+    result = ActionResult(outputs, stdout=store.put_bytes(f"log {number}".encode()))
+    store.put_action(f"key {number}", result, {"step": "s"})
+    store.place(outputs[0][1], work / f"placed-{number}")
+
+
+def test_killed_after_each_system_call(cache: Path, tmp_path: Path, kill_at_each_call: Callable[..., int]) -> None:
+    runs = iter(range(10**6))
+    tops: Iterator[Path] = (tmp_path / f"run-{i}" for i in runs)
+    top = next(tops)
+    top.mkdir()
+
+    def work() -> None:
+        build(open_store(cache), top, 1)
+
+    def check() -> None:
+        nonlocal top
+        check_all(cache)
+        top = next(tops)
+        top.mkdir()
+        # The next one starts from nothing again.
+        with open_store(cache) as store:
+            for row in store._actions.rows() or ():
+                store._actions.forget([row.key])
+            store.collect()
+            assert os.listdir(store.scratch) == []
+            assert store.stat().blobs == 0
+
+    assert kill_at_each_call(work, check) > 15
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_killed_at_random(cache: Path, tmp_path: Path, seed: int) -> None:
+    """The child tells after each action that it is remembered; it is killed somewhere in the one after the last."""
+    dice = random.Random(seed)
+    survive = dice.randrange(1, 25)
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        store = open_store(cache)
+        for number in range(10**6):
+            build(store, tmp_path, number)
+            os.write(writing, b".")
+    os.close(writing)
+    for _ in range(survive):
+        assert os.read(reading, 1) == b"."
+    for _ in range(dice.randrange(3000)):
+        pass
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    os.close(reading)
+    assert check_all(cache) >= survive
+    with open_store(cache) as store:
+        assert not store.collect().busy, "a killed process holds no lock"
+        assert os.listdir(store.scratch) == []
+        build(store, tmp_path, 10**7)
+        assert store.get_action("key 0") is not None
+
+
+def test_half_written_files_are_not_found(cache: Path) -> None:
+    """As a machine without power leaves them: the name is there, the bytes are not (all), the time is another."""
+    with open_store(cache) as store:
+        digest = store.put_bytes(bytes(5000) + b"end")
+        store.put_action("k", ActionResult((("t", Tree((("f", FileEntry(digest)),))),)), {})
+        for size in (0, 4096, 5003):
+            path = store.blob_path(digest)
+            path.unlink()
+            path.write_bytes(bytes(size))
+            assert store.get_action("k") is None
+            assert store.put_bytes(bytes(5000) + b"end") == digest
+            assert store.get_action("k") is not None
