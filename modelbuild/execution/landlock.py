@@ -1,0 +1,100 @@
+"""Landlock: the kernel denies a process, and all that it starts, every file and TCP port that is not listed.
+
+Unprivileged, since Linux 5.13. The calls are those of https://docs.kernel.org/userspace-api/landlock.html (read for
+ABI 1 to 7); rights that an older kernel does not know are left out, and so are not enforced there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+import struct
+from collections.abc import Iterable
+
+# The same on every architecture.
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_CREATE_RULESET_VERSION = 1
+_RULE_PATH_BENEATH = 1
+_PR_SET_NO_NEW_PRIVS = 38
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+_READ = _EXECUTE | _READ_FILE | _READ_DIR
+# What may be granted on a path that is not a folder.
+_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_BIND_AND_CONNECT_TCP = 0b11
+# Abstract Unix sockets and signals to processes outside.
+_ALL_SCOPES = 0b11
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def abi() -> int:
+    """The version of Landlock that the kernel offers; 0 when it has none, or has it switched off."""
+    return max(0, int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _CREATE_RULESET_VERSION)))
+
+
+def describe() -> str:
+    """What `modelbuild info` says of the sandbox, in one line."""
+    version = abi()
+    if not version:
+        return "no Landlock: only Python code is kept from undeclared files and from the network"
+    network = "and the network" if version >= 4 else "(from the network only Python code)"
+    return f"Landlock ABI {version}: native code too is kept from undeclared files {network}"
+
+
+def restrict(read: Iterable[str], write: Iterable[str], network: bool) -> bool:
+    """From now on this thread, its later threads and its children can open only what lies under `read` (to read, list
+    and execute) and `write` (to do anything). Paths that do not exist are left out. Without `network` no TCP port can
+    be bound or connected to. Never undone. False, and nothing is restricted, when the kernel has no Landlock.
+    """
+    version = abi()
+    if not version:
+        return False
+    rights = _file_rights(version)
+    ports = _BIND_AND_CONNECT_TCP if version >= 4 and not network else 0
+    scopes = _ALL_SCOPES if version >= 6 else 0
+    attributes = struct.pack("QQQ", rights, ports, scopes)[: 8 if version < 4 else 16 if version < 6 else 24]
+    ruleset = _call(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
+    try:
+        for path in read:
+            _allow(ruleset, path, rights & _READ)
+        for path in write:
+            _allow(ruleset, path, rights)
+        _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        _call(_RESTRICT_SELF, ruleset, 0)
+    finally:
+        os.close(ruleset)
+    return True
+
+
+def _file_rights(version: int) -> int:
+    """Every right over files that this version can deny."""
+    return (
+        (1 << 13) - 1
+        | (_REFER if version >= 2 else 0)
+        | (_TRUNCATE if version >= 3 else 0)
+        | (_IOCTL_DEV if version >= 5 else 0)
+    )
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            rights &= _OF_FILES
+        _call(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, struct.pack("=Qi", rights, descriptor), 0)
+    finally:
+        os.close(descriptor)
+
+
+def _call(number: int, *arguments: object) -> int:
+    result = int(_libc.syscall(number, *arguments))
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"Landlock: {os.strerror(code)}")
+    return result

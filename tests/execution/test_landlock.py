@@ -1,0 +1,101 @@
+"""Tests that the kernel keeps a process from what is not listed. Each runs in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from modelbuild.execution import landlock
+
+SYSTEM = "*(p for p in ('/usr', '/lib', '/lib64', '/etc', '/proc', '/dev', sys.prefix, sys.base_prefix))"
+
+
+def restricted(body: str, read: Path, write: Path, network: bool = False) -> str:
+    """What a process prints that may only read `read` and write `write`."""
+    script = (
+        "import os, socket, sys\nfrom pathlib import Path\nfrom modelbuild.execution import landlock\n"
+        f"read, write = Path({str(read)!r}), Path({str(write)!r})\n"
+        f"assert landlock.restrict([{SYSTEM}, str(read), '/no/such/path'], [str(write)], {network})\n"
+        f"try:\n    print({body})\nexcept OSError as error:\n    print(type(error).__name__)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path, Path]:
+    for name in ("read", "write", "other"):
+        (tmp_path / name / "folder").mkdir(parents=True)
+        (tmp_path / name / "file").write_text(name)
+    return tmp_path / "read", tmp_path / "write", tmp_path / "other"
+
+
+@pytest.mark.parametrize(
+    ("body", "printed"),
+    [
+        ("(read / 'file').read_text()", "read"),
+        ("(write / 'file').read_text()", "write"),
+        ("(read / '../other/file').read_text()", "PermissionError"),
+        ("os.listdir(read / '../other')", "PermissionError"),
+        ("(read / '../other/file').stat().st_size", "5"),
+        ("(write / 'new').write_text('abc')", "3"),
+        ("os.rename(write / 'file', write / 'folder/file')", "None"),
+        ("os.truncate(write / 'file', 0)", "None"),
+        ("(read / 'new').write_text('abc')", "PermissionError"),
+        ("os.truncate(read / 'file', 0)", "PermissionError"),
+        ("os.unlink(read / 'file')", "PermissionError"),
+        ("os.mkdir(read / 'new')", "PermissionError"),
+        ("os.link(read / 'file', write / 'linked')", "OSError"),
+        ("os.symlink(read / '../other/file', write / 'l') or (write / 'l').read_text()", "PermissionError"),
+        ("os.system(f'cat {read}/../other/file 2>&-') == 0", "False"),
+        ("os.kill(os.getppid(), 0)", "PermissionError"),
+    ],
+)
+def test_files(folders: tuple[Path, Path, Path], body: str, printed: str) -> None:
+    read, write, _ = folders
+    assert restricted(body, read, write) == printed
+
+
+@pytest.mark.parametrize("network", [False, True])
+@pytest.mark.parametrize("call", ["s.bind(('127.0.0.1', 0))", "s.connect(('127.0.0.1', 1))"])
+def test_tcp(folders: tuple[Path, Path, Path], network: bool, call: str) -> None:
+    allowed = "None" if "bind" in call else "ConnectionRefusedError"
+    read, write, _ = folders
+    body = f"(s := socket.socket()) and {call}"
+    assert restricted(body, read, write, network) == (allowed if network else "PermissionError")
+
+
+def test_a_single_file_can_be_listed(folders: tuple[Path, Path, Path]) -> None:
+    _, write, other = folders
+    assert restricted("(read).read_text()", other / "file", write) == "other"
+    assert restricted("(read.parent / 'folder/../file').read_text()", other / "file", write) == "other"
+    assert restricted("os.listdir(read.parent)", other / "file", write) == "PermissionError"
+
+
+def test_old_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Landlock nothing is restricted, and `describe` says what is lost."""
+    monkeypatch.setattr(landlock, "abi", lambda: 0)
+    assert not landlock.restrict(["/nowhere"], [], False)
+    assert landlock.describe() == "no Landlock: only Python code is kept from undeclared files and from the network"
+    monkeypatch.setattr(landlock, "abi", lambda: 3)
+    assert "ABI 3: native code too is kept from undeclared files (from the network" in landlock.describe()
+
+
+@pytest.mark.parametrize("abi", range(1, 8))
+def test_each_version_takes_what_is_asked_of_it(folders: tuple[Path, Path, Path], abi: int) -> None:
+    """A newer kernel takes an older version's rights, so what older kernels would be asked is tried here too."""
+    if abi > landlock.abi():
+        pytest.skip(f"not run: this kernel has Landlock ABI {landlock.abi()}")
+    read, write, _ = folders
+    script = (
+        "import sys\nfrom modelbuild.execution import landlock\n"
+        f"landlock.abi = lambda: {abi}\n"
+        f"assert landlock.restrict(['/usr', {str(read)!r}], [{str(write)!r}], False)\n"
+        f"open({str(read / 'file')!r})\n"
+        f"try:\n    open({str(read.parent / 'other/file')!r})\nexcept PermissionError:\n    sys.exit(7)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 7
