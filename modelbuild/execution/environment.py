@@ -1,0 +1,95 @@
+"""The surroundings of an action, the same everywhere but for paths: environment variables and readable folders."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+# How the machine finds libraries. Not part of a key: which ones they are is said by the tools' versions.
+LIBRARIES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+
+# What an action that may use the network keeps, to fetch as the machine is configured to: pip's settings, proxies,
+# certificates, and the home folder that they may lie in.
+NETWORK_PREFIXES = ("PIP_",)
+NETWORK = (
+    *("HOME", "XDG_CONFIG_HOME", "NETRC"),
+    *(name for proxy in ("http_proxy", "https_proxy", "all_proxy", "no_proxy") for name in (proxy, proxy.upper())),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+)
+
+# What every action may read: the system, but no folder in which users keep data.
+SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/dev", "/nix/store")
+
+# What every action may write besides its own folder: devices, and /proc, where threads are named.
+WRITABLE = ("/dev", "/proc")
+
+
+def variables(home: Path, temporary: Path, cpus: int, network: bool = False) -> dict[str, str]:
+    """All environment variables that a step sees, but for those that its action adds.
+
+    home, temporary   the action's own folders for what programs keep and for temporary files
+    cpus              threads that numerical libraries may use
+    network           whether the variables that fetching needs are kept
+    """
+    fixed = {
+        "PATH": f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "HOME": str(home),
+        "TMPDIR": str(temporary),
+        "XDG_CACHE_HOME": f"{home}/.cache",
+        "TORCH_HOME": f"{home}/.cache/torch",
+        "TORCHINDUCTOR_CACHE_DIR": f"{home}/.cache/inductor",
+        "TRITON_CACHE_DIR": f"{home}/.cache/triton",
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+    kept = [name for name in os.environ if name in LIBRARIES]
+    if network:
+        kept += [name for name in os.environ if name in NETWORK or name.startswith(NETWORK_PREFIXES)]
+    return fixed | dict.fromkeys(threads, str(cpus)) | {name: os.environ[name] for name in kept}
+
+
+def import_path(workspace: Path) -> list[str]:
+    """Folders that steps import third-party packages from: this process's, but for those that hold the workspace or
+    lie in it (a virtual environment in the workspace counts as outside)."""
+    root = os.path.realpath(workspace)
+    inside = [prefix for prefix in map(os.path.realpath, (sys.prefix, sys.base_prefix)) if _under(prefix, root)]
+
+    def foreign(entry: str) -> bool:
+        real = os.path.realpath(entry)
+        return any(_under(real, prefix) for prefix in inside) or not (_under(real, root) or _under(root, real))
+
+    return [entry for entry in dict.fromkeys(os.path.abspath(entry) for entry in sys.path if entry) if foreign(entry)]
+
+
+def readable(workspace: Path, packages: Mapping[str, Path], imports: Iterable[str]) -> list[str]:
+    """Real paths of the folders that every action may read: the system's, Python's, `imports`, and the packages of
+    rules. Where one of them holds the workspace, what lies beside the workspace takes its place."""
+    root = os.path.realpath(workspace)
+    libraries = [path for name in LIBRARIES for path in os.environ.get(name, "").split(":")]
+    wanted = [*SYSTEM, sys.prefix, sys.base_prefix, *imports, *libraries, *(str(p) for p in packages.values())]
+    found: dict[str, None] = {}
+    for path in wanted:
+        real = os.path.realpath(path)
+        if path and os.path.exists(real):
+            found.update(dict.fromkeys(_without(real, root)))
+    return list(found)
+
+
+def _without(folder: str, hole: str) -> Iterator[str]:
+    """The folder; or, if the hole is in it, all in it that does not hold the hole."""
+    if not _under(hole, folder):
+        yield folder
+    elif folder != hole:
+        with os.scandir(folder) as entries:
+            for entry in sorted(entries, key=lambda e: e.name):
+                if not entry.is_symlink():
+                    yield from _without(entry.path, hole)
+
+
+def _under(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")

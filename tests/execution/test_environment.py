@@ -1,0 +1,47 @@
+"""Tests of which folders an action may read, whatever way the workspace and Python lie to each other."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from modelbuild.execution import environment
+
+
+def test_a_folder_that_holds_the_workspace_is_opened_around_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with a workspace in /usr/src/app."""
+    for folder in ("usr/lib", "usr/src/app/models", "usr/src/other"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "usr/src/link").symlink_to("app")
+    monkeypatch.setattr(environment, "SYSTEM", (str(tmp_path / "usr"),))
+    found = environment.readable(tmp_path / "usr/src/app", {}, [])
+    assert [path for path in found if path.startswith(str(tmp_path))] == [
+        str(tmp_path / "usr/lib"),
+        str(tmp_path / "usr/src/other"),
+    ]
+
+
+def test_import_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = tmp_path / "repository/workspace"
+    inside = workspace / "venv/lib/site-packages"
+    elsewhere = tmp_path / "packages"
+    for folder in (inside, elsewhere):
+        folder.mkdir(parents=True)
+    monkeypatch.setattr(sys, "prefix", str(workspace / "venv"))
+    monkeypatch.setattr(
+        sys,
+        "path",
+        ["", str(workspace), str(workspace / "lib"), str(tmp_path), str(inside), str(elsewhere), str(elsewhere)],
+    )
+    assert environment.import_path(workspace) == [str(inside), str(elsewhere)]
+
+
+def test_packages_of_rules_may_be_read_in_the_workspace_too(tmp_path: Path) -> None:
+    (tmp_path / "tools/rules").mkdir(parents=True)
+    found = environment.readable(tmp_path, {"rules": tmp_path / "tools/rules"}, [])
+    assert str(tmp_path / "tools/rules") in found
+    assert str(tmp_path) not in found
+    assert os.path.realpath(sys.prefix) in found
