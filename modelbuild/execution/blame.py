@@ -1,0 +1,112 @@
+"""Why a step failed: a mistake that the user can mend, in the user's code, or an error of ours."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from modelbuild.execution.guard import Guard, NoNetwork, UndeclaredRead
+from modelbuild.step import StepError
+
+_UNREADABLE = re.compile(
+    r"no such file|permission denied|not found|cannot (open|read)|can't (open|read)|failed to", re.I
+)
+_PATHS = re.compile(r"[^\s'\"`<>|:,;()\[\]{}]+")
+_NOT_IN_PACKAGE = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
+
+
+def end(error: BaseException, guard: Guard) -> dict[str, Any]:
+    """What goes into the worker's report: "end" is undeclared, network, failed (a StepError), user or internal."""
+    chain = list(_chain(error))
+    reader = next(filter(None, (_reader(link, guard) for link in chain)), "")
+    for link in chain:
+        if (fact := _undeclared(link, guard)) is not None:
+            return {"end": "undeclared"} | fact | {"reader": fact["reader"] or reader}
+    for link in chain:
+        if isinstance(link, NoNetwork):
+            return {"end": "network", "text": str(link.strerror), "reader": reader}
+    if isinstance(error, StepError):
+        return {"end": "failed", "text": str(error).replace(guard.root, "")}
+    text = _user_traceback(error, chain, guard)
+    if text is not None:
+        return {"end": "user", "text": text.replace(guard.root, "")}
+    traceback.print_exception(error)
+    return {"end": "internal", "text": _last_line(error).replace(guard.root, "")}
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception, what caused it, and so on."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _undeclared(error: BaseException, guard: Guard) -> dict[str, Any] | None:
+    if isinstance(error, UndeclaredRead):
+        return error.fact
+    if isinstance(error, ImportError):
+        path = _missing_module(error, guard)
+        return guard.fact(path, "imports", _reader(error, guard)) if path else None
+    if isinstance(error, StepError) or not _UNREADABLE.search(str(error)):
+        return None
+    # Native code has read, or tried to: what it says of it is all there is to know.
+    named = [error.filename] if isinstance(error, OSError) and isinstance(error.filename, str) else []
+    for name in [*named, *_PATHS.findall(str(error)[:10_000])]:
+        if (path := guard.undeclared(name)) is not None:
+            return guard.fact(path, "reads", _reader(error, guard))
+    return None
+
+
+def _missing_module(error: ImportError, guard: Guard) -> str | None:
+    """The file of the workspace that an import would have found, had it been declared."""
+    name = error.name or ""
+    if match := _NOT_IN_PACKAGE.match(str(error)):
+        name = f"{match[2]}.{match[1]}"
+    elif not isinstance(error, ModuleNotFoundError):
+        return None
+    parent, _, last = name.rpartition(".")
+    folders = list(getattr(sys.modules.get(parent), "__path__", ())) if parent else sys.path
+    for folder in folders:
+        relative = os.path.relpath(os.path.join(os.getcwd(), folder), guard.root)
+        if not relative.startswith(".."):
+            base = os.path.normpath(os.path.join(guard.workspace, relative, last))
+            for file in (base + ".py", base + "/__init__.py"):
+                if os.path.isfile(file):
+                    return file
+    return None
+
+
+def _reader(error: BaseException, guard: Guard) -> str:
+    files = [guard.user_file(frame.filename) for frame in _frames(error)]
+    return next((file for file in reversed(files) if file), "")
+
+
+def _frames(error: BaseException) -> traceback.StackSummary:
+    return traceback.extract_tb(error.__traceback__)
+
+
+def _user_traceback(error: BaseException, chain: list[BaseException], guard: Guard) -> str | None:
+    """The traceback, with only the frames that are the user's, named as in the workspace; None if there are none."""
+    for link in chain:
+        lines = []
+        for frame in _frames(link):
+            if file := guard.user_file(frame.filename):
+                lines.append(f'  File "{file}", line {frame.lineno}, in {frame.name}\n')
+                lines.append(f"    {frame.line}\n" if frame.line else "")
+        if isinstance(link, SyntaxError) and (file := guard.user_file(link.filename or "")):
+            lines.append(f'  File "{file}", line {link.lineno}\n    {(link.text or "").strip()}\n')
+        if lines:
+            return "".join(["Traceback (most recent call last):\n", *lines, _last_line(error)])
+    return None
+
+
+def _last_line(error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error.msg}"
+    return "".join(traceback.format_exception_only(error)).strip()

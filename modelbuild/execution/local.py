@@ -1,0 +1,164 @@
+"""Runs actions on this machine: each in a fresh child of a warm process, in a folder of its own."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import modelbuild
+from modelbuild.actions import ActionResult
+from modelbuild.errors import EnvironmentProblem
+from modelbuild.execution import environment
+from modelbuild.execution.interface import Outcome, Request
+from modelbuild.execution.sandbox import OUTPUTS, Sandbox, SandboxProblem, Scratch
+from modelbuild.execution.verdict import verdict
+from modelbuild.execution.warm import Warm
+from modelbuild.store.interface import Store
+
+
+class LocalExecutor:
+    """An Executor. There is one warm process for each different `Action.preload`, so that what an action finds loaded
+    does not depend on which actions ran before it; it starts with the first action that needs it.
+
+    workspace_root   the workspace; actions see none of it but their declared inputs
+    scratch          folder for sandboxes, best on one file system with the store; shared by builds
+    rule_packages    import name -> folder
+    keep_sandboxes   leave the folders of actions for the user to look at
+    """
+
+    def __init__(
+        self,
+        workspace_root: Path,
+        store: Store,
+        scratch: Path,
+        rule_packages: Mapping[str, Path],
+        keep_sandboxes: bool = False,
+    ) -> None:
+        self._workspace = workspace_root.resolve()
+        self._store = store
+        self._scratch_folder = scratch
+        self._packages = {"modelbuild": Path(modelbuild.__file__).parent, **rule_packages}
+        self._keep = keep_sandboxes
+        self._lock = threading.Lock()
+        self._warm: dict[tuple[str, ...], Warm] = {}
+        self._scratch: Scratch | None = None
+        self._logs = itertools.count()
+        self._running = 0
+        self._closed = False
+
+    def run(self, request: Request) -> Outcome:
+        """Run an action to its end. Raises MissingBlob when the store lost an input, EnvironmentProblem when the folder
+        cannot be made (disk full, no permission)."""
+        with self._lock:
+            if self._closed:
+                return Outcome(None, "interrupted")
+            scratch = self._start()
+            self._running += 1
+        sandbox = scratch.new()
+        try:
+            return self._run_in(sandbox, request)
+        except SandboxProblem as problem:
+            return Outcome(None, str(problem))
+        finally:
+            scratch.discard(sandbox)
+            with self._lock:
+                self._running -= 1
+                self._clean_up()
+
+    def close(self) -> None:
+        """End every process. Actions that run come back at once, as interrupted."""
+        with self._lock:
+            self._closed = True
+            warm, self._warm = self._warm, {}
+        for process in warm.values():
+            process.close()
+        with self._lock:
+            self._clean_up()
+
+    def _start(self) -> Scratch:
+        if self._scratch is None:
+            try:
+                self._scratch = Scratch(self._scratch_folder, self._keep)
+            except OSError as error:
+                raise EnvironmentProblem(f"cannot make a folder for actions: {error}") from error
+        return self._scratch
+
+    def _clean_up(self) -> None:
+        if self._closed and not self._running and self._scratch is not None:
+            self._scratch.close()
+            self._scratch = None
+
+    def _run_in(self, sandbox: Sandbox, request: Request) -> Outcome:
+        action = request.action
+        try:
+            sandbox.lay_out(action, request.inputs, self._store)
+        except OSError as error:
+            raise EnvironmentProblem(f"cannot lay out the inputs of {action.owner}: {error}") from error
+        warm = self._warm_for(action.preload)
+        if warm is None:
+            return Outcome(None, "interrupted")
+        ended = warm.run(_order(sandbox, request))
+        if self._closed:
+            return Outcome(None, "interrupted")
+        stdout, stderr = (
+            self._store.put_file(path) if path.exists() and path.stat().st_size else None
+            for path in (sandbox.stdout, sandbox.stderr)
+        )
+        problem = verdict(action, request.tools, ended, sandbox.report)
+        if not problem:
+            try:
+                outputs = sandbox.collect(action, self._store)
+            except SandboxProblem as error:
+                problem = str(error)
+        if problem:
+            where = f"\n(its folder is kept: {sandbox.folder})" if self._keep else ""
+            return Outcome(None, problem + where, stdout, stderr)
+        return Outcome(ActionResult(outputs, stdout, stderr, ended.seconds, ended.max_rss), "", stdout, stderr)
+
+    def _warm_for(self, preload: tuple[str, ...]) -> Warm | None:
+        with self._lock:
+            if self._closed:
+                return None
+            warm = self._warm.get(preload)
+            if warm is None or not warm.alive:
+                scratch = self._start()
+                imports = environment.import_path(self._workspace)
+                settings = {
+                    "preload": preload,
+                    "import_path": imports,
+                    "packages": {name: str(path) for name, path in self._packages.items()},
+                    "readable": environment.readable(self._workspace, self._packages, imports),
+                    "workspace": str(self._workspace),
+                }
+                variables = environment.variables(scratch.path, scratch.path, cpus=1)
+                log = scratch.path / f"warm-{next(self._logs)}.log"
+                warm = self._warm[preload] = Warm(settings, variables, scratch.path, log)
+            return warm
+
+
+def _order(sandbox: Sandbox, request: Request) -> dict[str, Any]:
+    """What a worker is told (see worker.py)."""
+    action = request.action
+    inputs: dict[str, list[str]] = {}
+    for item in request.inputs:
+        inputs.setdefault(item.name, []).append(item.path)
+    cpus = action.resources.cpu
+    return {
+        "step": action.step,
+        "params": {**action.params, **action.unkeyed},
+        "inputs": inputs,
+        "outputs": {output.name: f"{OUTPUTS}/{output.path}" for output in action.outputs},
+        "cpus": cpus,
+        "network": action.network,
+        "modules": request.modules,
+        "env": environment.variables(sandbox.home, sandbox.temporary, cpus, action.network) | dict(action.env),
+        "folder": str(sandbox.folder),
+        "root": str(sandbox.root),
+        "writable": [str(sandbox.outputs), str(sandbox.temporary), str(sandbox.home)],
+        "report": str(sandbox.report),
+        "stdout": str(sandbox.stdout),
+        "stderr": str(sandbox.stderr),
+    }

@@ -1,0 +1,102 @@
+"""What a worker's end means, in the words that the user reads."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from modelbuild.actions import Action
+from modelbuild.execution.tools import canonical
+from modelbuild.execution.warm import Ended
+
+
+def verdict(action: Action, tools: Sequence[str], ended: Ended, report: Path) -> str:
+    """Why the action failed; '' when its step ran to its end and read nothing but what was declared.
+
+    tools    distributions that the user's code may import
+    report   the file that the worker wrote (see worker.py)
+    """
+    if ended.problem:
+        return ended.problem
+    facts = _read(report)
+    undeclared = list(dict.fromkeys(_undeclared(action, fact) for fact in facts if "read" in fact))
+    if undeclared:
+        return "\n".join(undeclared)
+    if ended.status < 0:
+        return _killed(ended)
+    end = facts[-1] if facts and "end" in facts[-1] else None
+    if end is None:
+        return f"the process ended with exit status {ended.status} before step {action.step} returned"
+    if end["end"] == "done":
+        return _loaded(action, tools, end)
+    if end["end"] == "internal":
+        return f"internal error in step {action.step}: {end['text']}"
+    if end["end"] == "network":
+        reader = end["reader"] or f"step {action.step}"
+        return f"{reader} uses the network ({end['text']}); declare the file with an http_file target and read that"
+    return str(end["text"])
+
+
+def _read(report: Path) -> list[dict[str, Any]]:
+    facts = []
+    try:
+        for line in report.read_text().splitlines():
+            facts.append(json.loads(line))
+    except (FileNotFoundError, ValueError):
+        # Killed before it could write, or while it wrote.
+        pass
+    return facts
+
+
+def _undeclared(action: Action, fact: Mapping[str, Any]) -> str:
+    what = f"{fact['reader'] or f'step {action.step}'} {fact['verb']} {fact['read']}"
+    attribute = f"'{_attribute(action, fact['read'])}' of {action.owner}"
+    if fact["declared"]:
+        return f"{what} by its absolute path; expected a path relative to the workspace, which is the current folder"
+    if not fact["inside"]:
+        return f"{what}, which is outside the workspace; copy it into the workspace and add it to {attribute}"
+    if fact["verb"] == "lists":
+        return f"{what}, whose files are not declared inputs; add those that it needs to {attribute}"
+    return f"{what}, which is not a declared input; add it to {attribute}"
+
+
+def _attribute(action: Action, path: str) -> str:
+    """The attribute that a file most likely belongs to."""
+    if path.endswith((".py", ".pyi")):
+        return next(iter(action.python), "srcs")
+    return "data" if action.python else next((i.name for i in action.inputs), "srcs")
+
+
+def _killed(ended: Ended) -> str:
+    name = signal.Signals(-ended.status).name
+    if name == "SIGKILL":
+        return f"killed by SIGKILL (out of memory? peak {ended.max_rss / 2**30:.1f} GiB)"
+    return f"killed by {name}"
+
+
+def _loaded(action: Action, tools: Sequence[str], end: Mapping[str, Any]) -> str:
+    if end["strays"]:
+        return (
+            f"internal error in step {action.step}: it loads {end['strays'][0]}, which its source does not import in a "
+            "way that can be seen, so that its key does not cover it"
+        )
+    known = {canonical(tool) for tool in tools}
+    for module, importer in end["third_party"].items() if action.python else ():
+        if canonical(module) in known:
+            continue
+        owners = [canonical(owner) for owner in _owners().get(module, ())]
+        if not owners:
+            return f"{importer} imports {module}, which is neither a declared input nor part of an installed package"
+        if not known.intersection(owners):
+            return f"{importer} imports {module}; add '{owners[0]}' to 'requires' of {action.owner}"
+    return ""
+
+
+@cache
+def _owners() -> Mapping[str, list[str]]:
+    return metadata.packages_distributions()

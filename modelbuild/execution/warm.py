@@ -1,0 +1,141 @@
+"""The engine's end of a warm parent process: starts it, sends it orders, and waits for what became of each."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from modelbuild.execution import zygote
+
+# Seconds that a warm parent gets to kill its children and end.
+_PATIENCE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a worker ended: its exit status, or minus the signal that killed it; or why it never ran (`problem`)."""
+
+    status: int = 0
+    seconds: float = 0.0
+    max_rss: int = 0
+    problem: str = ""
+
+
+class Warm:
+    """A process (see zygote.py) that has imported some modules, and forks workers on order. Safe for many threads."""
+
+    def __init__(self, settings: Mapping[str, Any], environment: Mapping[str, str], folder: Path, log: Path) -> None:
+        self._settings = settings
+        self._environment = environment
+        self._folder = folder
+        self._log = log
+        self._socket, theirs = socket.socketpair()
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+        self._pending: dict[int, Future[Ended]] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ready = False
+        self._closing = False
+        self._over = ""
+        self._thread = threading.Thread(target=self._live, args=(theirs,), name="warm", daemon=True)
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return not self._over
+
+    def run(self, order: Mapping[str, Any]) -> Ended:
+        """Have a worker do the order; waits for its end."""
+        ended: Future[Ended] = Future()
+        with self._lock:
+            if self._over:
+                return Ended(problem=self._over)
+            number = next(self._numbers)
+            self._pending[number] = ended
+            # When it is gone meanwhile, the thread that reads says so.
+            with suppress(OSError):
+                self._socket.sendall(json.dumps({**order, "id": number}, default=_plain).encode() + b"\n")
+        return ended.result()
+
+    def close(self) -> None:
+        """End it and all that it runs."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        with self._lock:
+            self._closing = True
+            self._stop_importing()
+        self._thread.join()
+
+    def _stop_importing(self) -> None:
+        """While it imports it runs nothing, and does not look at the socket."""
+        if self._closing and self._process is not None and not self._ready:
+            self._process.terminate()
+
+    def _live(self, theirs: socket.socket) -> None:
+        # The kernel ends the process together with this thread, which started it; so this thread stays until the end.
+        try:
+            with theirs, self._log.open("wb") as log:
+                process = subprocess.Popen(
+                    [sys.executable, "-P", zygote.__file__, str(theirs.fileno()), json.dumps(self._settings)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd=self._folder,
+                    env=self._environment,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )
+        except OSError as error:
+            self._end(f"cannot start a worker process: {error}")
+            return
+        with self._lock:
+            self._process = process
+            self._stop_importing()
+        with self._socket.makefile("rb") as answers, suppress(ConnectionResetError):
+            for line in answers:
+                answer = json.loads(line)
+                if "ready" in answer:
+                    self._ready = True
+                    continue
+                with self._lock:
+                    ended = self._pending.pop(answer.pop("id"))
+                ended.set_result(Ended(**answer))
+        try:
+            process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self._end(self._why(process.returncode))
+
+    def _why(self, status: int) -> str:
+        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
+        with suppress(OSError):
+            lines = self._log.read_text(errors="replace").strip().splitlines()
+            how += f": {lines[-1]}" if lines else ""
+        return f"the process that starts workers {how}"
+
+    def _end(self, why: str) -> None:
+        with self._lock:
+            self._over = why
+            pending, self._pending = self._pending, {}
+        self._socket.close()
+        for ended in pending.values():
+            ended.set_result(Ended(problem=why))
+
+
+def _plain(value: object) -> object:
+    """What JSON does not know of parameters: read-only mappings."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is not a JSON value")

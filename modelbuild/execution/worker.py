@@ -1,0 +1,109 @@
+"""The child that runs one step, from the fork to its end."""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from modelbuild.execution import blame, landlock
+from modelbuild.execution.environment import WRITABLE
+from modelbuild.execution.guard import Guard
+from modelbuild.step import Step
+
+
+def work(order: Mapping[str, Any], settings: Mapping[str, Any], ours: frozenset[str]) -> NoReturn:
+    """Run the step and leave the process. What happened goes to the file order["report"], one JSON object a line; the
+    last has the key "end".
+
+    order      as LocalExecutor makes it: step, params, inputs, outputs, paths, env, cpus, network
+    settings   what all actions have in common: packages, readable folders, the workspace
+    ours       modules that were there before the action or its preloads asked for any
+    """
+    os.setpgid(0, 0)
+    worker = os.getpid()
+    report = os.open(order["report"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    status = 1
+
+    def note(fact: Mapping[str, Any]) -> None:
+        os.write(report, json.dumps(fact).encode() + b"\n")
+
+    try:
+        _set_up(order)
+        guard = Guard(
+            order["folder"],
+            order["root"],
+            settings["workspace"],
+            settings["readable"],
+            (*order["writable"], *WRITABLE),
+            note,
+        )
+        _confine(order, settings, guard)
+        end = _run(order, guard)
+        if os.getpid() == worker:
+            strays = _strays(settings["packages"], ours, order["modules"])
+            note(end | {"strays": strays, "third_party": guard.third_party()})
+            status = 0
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(status)
+
+
+def _set_up(order: Mapping[str, Any]) -> None:
+    for number, path in ((1, order["stdout"]), (2, order["stderr"])):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.chdir(order["root"])
+    os.environ.clear()
+    os.environ.update(order["env"])
+    loaded: Mapping[str, Any] = sys.modules
+    if "tempfile" in loaded:
+        loaded["tempfile"].tempdir = None
+    if "torch" in loaded:
+        loaded["torch"].set_num_threads(order["cpus"])
+    faulthandler.enable()
+    # When memory runs out, it is this process that has to go, not the engine.
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("500")
+
+
+def _confine(order: Mapping[str, Any], settings: Mapping[str, Any], guard: Guard) -> None:
+    readable = ("/",) if order["network"] else (*settings["readable"], order["folder"])
+    landlock.restrict(readable, (*order["writable"], *WRITABLE), order["network"])
+    guard.install(order["network"])
+
+
+def _run(order: Mapping[str, Any], guard: Guard) -> dict[str, Any]:
+    root = Path(order["root"])
+    step = Step(
+        params=order["params"],
+        inputs={name: tuple(root / path for path in paths) for name, paths in order["inputs"].items()},
+        outputs={name: root / path for name, path in order["outputs"].items()},
+        root=root,
+        cpus=order["cpus"],
+    )
+    try:
+        importlib.import_module(order["step"]).run(step)
+    except BaseException as error:
+        return blame.end(error, guard)
+    return {"end": "done"}
+
+
+def _strays(packages: Mapping[str, str], ours: frozenset[str], known: list[str]) -> list[str]:
+    """Modules of ours and of rule packages that were loaded without being in the step's key."""
+    if not known:
+        return []
+    loaded = (name for name in list(sys.modules) if name.partition(".")[0] in packages)
+    return sorted(set(loaded) - ours - set(known))

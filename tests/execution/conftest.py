@@ -1,0 +1,112 @@
+"""A workspace, a rule package of tiny steps, and a local executor, for tests that run real worker processes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from modelbuild.actions import Action, ActionResult, Digest, FileEntry, Input, Output, Resources, SourceArtifact
+from modelbuild.execution.interface import Outcome, Request, StagedInput
+from modelbuild.execution.local import LocalExecutor
+from modelbuild.store.local import LocalStore, open_store
+
+OWNER = "//models:detector_model"
+
+# Runs a Python file of the workspace as a model's source would be, and writes what it leaves in `result`.
+RUN_SOURCE = """
+    import json
+    import runpy
+    import sys
+
+    def run(step):
+        sys.path.insert(0, str(step.root / "models"))
+        result = runpy.run_path(str(step.input("srcs")))["result"]
+        step.outputs["out"].write_text(json.dumps(result))
+"""
+
+
+class Bench:
+    """`write` puts files into the workspace, `step` makes a step, `run` runs an action, `ok` expects it to succeed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.workspace = folder / "workspace"
+        self.rules = folder / "rules" / "tiny_rules"
+        self.scratch = folder / "cache" / "tmp"
+        self.workspace.mkdir()
+        self.rules.mkdir(parents=True)
+        (self.rules / "__init__.py").write_text("")
+        self.store: LocalStore = open_store(folder / "cache")
+        self.executor = self.new_executor()
+        self.step("run_source", RUN_SOURCE)
+
+    def new_executor(self, **options: Any) -> LocalExecutor:
+        return LocalExecutor(self.workspace, self.store, self.scratch, {"tiny_rules": self.rules}, **options)
+
+    def write(self, path: str, content: str | bytes = "") -> Path:
+        file = self.workspace / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content if isinstance(content, bytes) else dedent(content).encode())
+        return file
+
+    def step(self, name: str, source: str) -> str:
+        (self.rules / f"{name}.py").write_text(dedent(source))
+        return f"tiny_rules.{name}"
+
+    def source(self, path: str, name: str = "srcs") -> StagedInput:
+        file = self.workspace / path
+        data = file.read_bytes()
+        digest = Digest(hashlib.sha256(data).hexdigest(), len(data))
+        return StagedInput(name, path, file, FileEntry(digest, bool(file.stat().st_mode & 0o100)))
+
+    def request(
+        self,
+        step: str,
+        *inputs: str | StagedInput,
+        outputs: tuple[Output, ...] = (Output("out", "out"),),
+        cpu: int = 1,
+        tools: tuple[str, ...] = (),
+        modules: tuple[str, ...] = (),
+        **action: Any,
+    ) -> Request:
+        staged = tuple(i if isinstance(i, StagedInput) else self.source(i) for i in inputs)
+        resources = Resources(cpu=cpu)
+        declared = tuple(Input(item.name, item.path, SourceArtifact(item.path)) for item in staged)
+        what = Action("id", OWNER, "Tiny", f"tiny_rules.{step}", declared, outputs, resources=resources, **action)
+        return Request(what, staged, tools, modules)
+
+    def run(self, step: str, *inputs: str | StagedInput, **options: Any) -> Outcome:
+        return self.executor.run(self.request(step, *inputs, **options))
+
+    def ok(self, step: str, *inputs: str | StagedInput, **options: Any) -> ActionResult:
+        outcome = self.run(step, *inputs, **options)
+        assert outcome.problem == "", self.text(outcome.stderr)
+        assert outcome.result is not None
+        return outcome.result
+
+    def value(self, step: str, *inputs: str | StagedInput, **options: Any) -> Any:
+        """What an action wrote to its only output, as JSON."""
+        entry = self.ok(step, *inputs, **options).output("out")
+        assert isinstance(entry, FileEntry)
+        return json.loads(self.store.read_bytes(entry.digest))
+
+    def model(self, source: str, *inputs: str | StagedInput, **options: Any) -> Outcome:
+        """How an action ends that runs `source` as the user's models/detector.py."""
+        self.write("models/detector.py", source)
+        return self.run("run_source", "models/detector.py", *inputs, python=("srcs",), **options)
+
+    def text(self, digest: Digest | None) -> str:
+        return self.store.read_bytes(digest).decode() if digest else ""
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    bench.executor.close()
+    bench.store.close()

@@ -1,0 +1,182 @@
+"""Tests of the folders in which actions run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modelbuild.actions import FileEntry, Tree
+from modelbuild.execution.interface import StagedInput
+from modelbuild.execution.sandbox import LARGE, Scratch
+
+READ = "def run(step):\n    step.outputs['out'].write_bytes(step.input('srcs').read_bytes())\n"
+
+
+@pytest.fixture(params=["small", "large"])
+def size(request: pytest.FixtureRequest) -> int:
+    return 3 if request.param == "small" else LARGE + 1
+
+
+@pytest.mark.parametrize("change", ["content", "size", "gone"])
+def test_a_file_that_changed_after_it_was_digested(bench: Any, size: int, change: str) -> None:
+    bench.step("tiny", READ)
+    file = bench.write("models/a.bin", b"a" * size)
+    staged = bench.source("models/a.bin")
+    if change == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(b"b" * size if change == "content" else b"a" * (size + 1))
+    outcome = bench.run("tiny", staged)
+    assert (outcome.result, outcome.problem) == (None, "models/a.bin changed during the build; build again")
+
+
+def test_an_edit_while_the_action_runs_cannot_reach_it(bench: Any, size: int) -> None:
+    """The result is that of the content that the key was made of."""
+    file = bench.write("models/a.bin", b"a" * size)
+    bench.step(
+        "tiny",
+        """
+        import os, time
+        def run(step):
+            print("begun")
+            while os.stat(step.params["file"]).st_mtime_ns == step.params["mtime"]:
+                time.sleep(0.01)
+            step.outputs["out"].write_bytes(step.input("srcs").read_bytes())
+        """,
+    )
+    staged = bench.source("models/a.bin")
+    params = {"file": str(file), "mtime": file.stat().st_mtime_ns}
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(bench.ok("tiny", staged, params=params)))
+    thread.start()
+    while not any(path.stat().st_size for path in bench.scratch.glob("build-*/*/stdout")):
+        assert thread.is_alive()
+    with file.open("r+b") as edited:
+        edited.write(b"bbb")
+    thread.join()
+    assert bench.store.read_bytes(found[0].output("out").digest) == b"a" * size
+
+
+def test_the_workspace_and_the_store_are_out_of_reach(bench: Any, size: int) -> None:
+    """Neither through the inputs' files: no input is one file with the workspace's, and no action may write to one."""
+    file = bench.write("models/a.bin", b"a" * size)
+    before = file.stat()
+    bench.step(
+        "tiny",
+        """
+        import subprocess
+        def run(step):
+            for path in step.inputs["srcs"]:
+                for command in (["sh", "-c", "echo x >>" + str(path)], ["truncate", "-s0", path], ["rm", path]):
+                    assert subprocess.run(command).returncode, command
+            step.outputs["out"].write_text("1")
+        """,
+    )
+    blob = bench.store.put_bytes(b"derived")
+    derived = StagedInput("srcs", ".inputs/srcs/0/x", None, FileEntry(blob))
+    bench.ok("tiny", "models/a.bin", derived)
+    after = file.stat()
+    assert (after.st_mtime_ns, after.st_ctime_ns, after.st_nlink) == (before.st_mtime_ns, before.st_ctime_ns, 1)
+    assert bench.store.read_bytes(blob) == b"derived"
+
+
+def test_a_large_file_is_copied_once(bench: Any) -> None:
+    bench.step(
+        "tiny",
+        "import os\ndef run(step):\n    step.outputs['out'].write_text(str(os.stat(step.input('srcs')).st_ino))\n",
+    )
+    bench.write("models/a.bin", b"a" * LARGE)
+    assert bench.value("tiny", "models/a.bin") == bench.value("tiny", "models/a.bin", params={"again": 1})
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o755])
+def test_the_executable_bit(bench: Any, size: int, mode: int) -> None:
+    bench.step(
+        "tiny",
+        "import os\ndef run(step):\n    step.outputs['out'].write_text(str(os.stat(step.input('srcs')).st_mode & 1))\n",
+    )
+    bench.write("models/tool", b"a" * size).chmod(mode)
+    assert bench.value("tiny", "models/tool") == mode & 1
+
+
+def test_a_linked_source_becomes_a_plain_file(bench: Any) -> None:
+    bench.write("shared/a.txt", "a")
+    bench.write("models/b.txt", "b")
+    (bench.workspace / "models/a.txt").symlink_to("../shared/a.txt")
+    bench.step(
+        "tiny",
+        "import os\ndef run(step):\n    step.outputs['out'].write_text(str(int(os.path.islink('models/a.txt'))))\n",
+    )
+    assert bench.value("tiny", "models/a.txt") == 0
+
+
+def test_one_file_as_two_inputs(bench: Any) -> None:
+    bench.write("models/a.txt", "1")
+    bench.step("tiny", "def run(step):\n    assert step.input('more') == step.input('srcs')\n" + READ.split("\n", 1)[1])
+    assert bench.value("tiny", "models/a.txt", bench.source("models/a.txt", "more")) == 1
+
+
+def test_an_empty_tree(bench: Any) -> None:
+    bench.step(
+        "tiny", "def run(step):\n    step.outputs['out'].write_text(str(len(list(step.input('t').iterdir()))))\n"
+    )
+    assert bench.value("tiny", StagedInput("t", ".inputs/t/0/t", None, Tree(()))) == 0
+
+
+def test_folders_are_removed(bench: Any) -> None:
+    bench.step(
+        "tiny",
+        """
+        import os, tempfile
+        def run(step):
+            for folder in (tempfile.gettempdir(), os.environ["HOME"]):
+                os.mkdir(folder + "/closed")
+                open(folder + "/closed/file", "w").close()
+                os.chmod(folder + "/closed", 0)
+            step.outputs["out"].write_text("1")
+        """,
+    )
+    bench.ok("tiny")
+    (build,) = bench.scratch.glob("build-*")
+    assert not list(build.glob("[0-9]*"))
+    bench.executor.close()
+    assert not build.exists()
+
+
+def test_folders_are_kept_on_demand(bench: Any) -> None:
+    bench.executor = bench.new_executor(keep_sandboxes=True)
+    bench.write("models/a.txt", "1")
+    bench.step("tiny", "def run(step):\n    step.outputs['out'].write_text('1')\n    assert False\n")
+    problem, where = bench.run("tiny", "models/a.txt").problem.splitlines()
+    assert problem == "internal error in step tiny_rules.tiny: AssertionError"
+    folder = Path(where.removeprefix("(its folder is kept: ").removesuffix(")"))
+    bench.executor.close()
+    Scratch(bench.scratch).close()
+    assert (folder / "root/models/a.txt").read_text() == "1"
+    assert (folder / "root/.outputs/out").read_text() == "1"
+
+
+def test_what_killed_builds_left_is_removed_and_what_living_ones_use_is_not(tmp_path: Path) -> None:
+    script = (
+        "import os, sys; from pathlib import Path; from modelbuild.execution.sandbox import Scratch\n"
+        "scratch = Scratch(Path(sys.argv[1])); (scratch.path / 'x').mkdir(); print(scratch.path)\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    killed = subprocess.run([sys.executable, "-c", script, tmp_path], stdout=subprocess.PIPE, text=True, check=False)
+    left = Path(killed.stdout.strip())
+    assert (left / "x").is_dir()
+    living = Scratch(tmp_path)
+    assert not left.exists()
+    (living.path / "x").mkdir()
+    other = Scratch(tmp_path)
+    assert (living.path / "x").is_dir()
+    assert living.path != other.path
+    living.close()
+    other.close()
+    assert os.listdir(tmp_path) == ["lock"]
