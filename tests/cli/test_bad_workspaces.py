@@ -131,8 +131,9 @@ TABLE = {
         "BUILD.toml:3:9: attribute 'srcs[0]': dates, times, inf and nan are not attribute values",
     ),
     "a digest that is none": Bad(
-        {"BUILD.toml": '[[http_file]]\nname = "w"\nurl = "https://example.com/w"\nsha256 = "abc"\n'},
-        "BUILD.toml:4:1: attribute 'sha256': expected the 64 hex digits that `sha256sum FILE` prints, got 'abc'",
+        {"BUILD.toml": '[[http_file]]\nname = "w"\nurls = ["https://example.com/w"]\nsha256 = "abc"\n'},
+        "BUILD.toml:4:1: attribute 'sha256': 'abc' is not a SHA-256; expected 64 hexadecimal digits, as "
+        "`sha256sum FILE` prints them",
     ),
     "unknown key of the workspace": Bad(
         {"MODELBUILD.toml": "[build]\njob = 2\n"},
