@@ -6,6 +6,7 @@ from modelbuild.api.context import Context, Expander
 from modelbuild.api.providers import Files, Platform, Provider
 from modelbuild.api.rule import Rule, rule
 from modelbuild.errors import LoadingError
+from modelbuild.labels import Label
 
 __all__ = [
     "Artifact",
@@ -16,6 +17,7 @@ __all__ = [
     "Expander",
     "Files",
     "Glob",
+    "Label",
     "LoadingError",
     "Output",
     "Platform",

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 import time
+import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import modelbuild
-from modelbuild.actions import Artifact, FileEntry, Value
+from modelbuild.actions import Artifact, FileEntry, SourceArtifact, Value
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.analysis.rules import Rules, load_rules
 from modelbuild.building.request import BuiltTarget, Request, Result
 from modelbuild.building.snapshot import Seen, Snapshots, python_folders, stamp
-from modelbuild.errors import ExitCode, LoadingError
+from modelbuild.errors import BuildError, ExitCode, LoadingError
 from modelbuild.execution.keys import Keys
 from modelbuild.execution.local import LocalExecutor
 from modelbuild.execution.resources import ResourcePool, machine
@@ -58,7 +60,7 @@ def full_build(
             request.keep_going,
         )
         try:
-            result = _build(workspace, request, reporter, analyzer, targets, scheduler, store)
+            result = _build(workspace, request, reporter, analyzer, targets, scheduler, sources, store)
         finally:
             executor.close()
     reporter.emit(BuildFinished(time.monotonic() - started, actions=result.actions))
@@ -84,6 +86,7 @@ def _build(
     analyzer: Analyzer,
     targets: list[ConfiguredTarget],
     scheduler: Scheduler,
+    sources: Sources,
     store: LocalStore,
 ) -> Result:
     wanted = [artifact for target in targets for artifact in target.files()]
@@ -98,7 +101,7 @@ def _build(
             reporter.emit(TargetFailed(label, config, culprit))
             continue
         folder = "/".join(part for part in (config, target.node.label.package, target.node.label.name) if part)
-        outputs = _outputs(analyzer, scheduler, target)
+        outputs = _outputs(analyzer, scheduler, sources, target)
         lay_out(store, workspace.root / OUTPUT_FOLDER, folder, outputs)
         made = BuiltTarget(label, config, tuple(f"{OUTPUT_FOLDER}/{folder}/{name}" for name in outputs))
         built.append(made)
@@ -107,7 +110,9 @@ def _build(
     return Result(tuple(built), code, len(report.keys))
 
 
-def _outputs(analyzer: Analyzer, scheduler: Scheduler, target: ConfiguredTarget) -> Mapping[str, Value]:
+def _outputs(
+    analyzer: Analyzer, scheduler: Scheduler, sources: Sources, target: ConfiguredTarget
+) -> Mapping[str, Value]:
     """A target's files by the name that each gets below the target's folder. Raises LoadingError for two of a name."""
     found: dict[str, Artifact] = {}
     for artifact in target.files():
@@ -115,7 +120,10 @@ def _outputs(analyzer: Analyzer, scheduler: Scheduler, target: ConfiguredTarget)
         if found.setdefault(name, artifact) != artifact:
             where = analyzer.loader.target(target.node.label, None).location(())
             raise LoadingError(f"{target.node.label} gives two files called '{name}'", where)
-    return {name: scheduler.value(artifact) for name, artifact in found.items()}
+    return {
+        name: sources.keep(artifact.path) if isinstance(artifact, SourceArtifact) else scheduler.value(artifact)
+        for name, artifact in found.items()
+    }
 
 
 def config_name(device: Label | None) -> str:
@@ -143,6 +151,16 @@ class Sources:
             self.stamps[path] = (state.stamp.size, state.stamp.mtime_ns, state.stamp.inode)
             known = self._known[path] = (absolute, state.entry)
         return known
+
+    def keep(self, path: str) -> FileEntry:
+        """Have the store keep a file that is itself an output. Raises BuildError when it changed meanwhile."""
+        absolute, entry = self.entry(path)
+        if self._store.missing([entry.digest]):
+            copy = self._store.scratch / f"source-{uuid.uuid4().hex}"
+            shutil.copy(absolute, copy)
+            if self._store.put_file(copy) != entry.digest:
+                raise BuildError(f"{path} changed during the build; build again")
+        return entry
 
 
 def _look_back(rules: Rules, loader: Loader, sources: Sources, seen: Seen) -> None:
