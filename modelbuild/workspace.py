@@ -161,11 +161,17 @@ def _size(table: Table, key: str, default: int) -> int:
     value = table.get(key)
     if value is None:
         return default
-    match = _SIZE.match(value) if isinstance(value, str) else None
-    if match is not None:
-        unit = match[2] or ""
-        base = 1024 if unit.endswith("i") else 1000
-        value = int(float(match[1]) * base ** " KMGT".index(unit[:1].upper() or " "))
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    size = parse_size(value) if isinstance(value, str) else value
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise table.wrong(key, 'a size such as "20GiB", or bytes')
-    return value
+    return size
+
+
+def parse_size(text: str) -> int | None:
+    """Bytes that a text such as "500", "20GiB", "1.5 GB" means; None when it is no size."""
+    match = _SIZE.match(text)
+    if match is None:
+        return None
+    unit = match[2] or ""
+    base = 1024 if unit.endswith("i") else 1000
+    return int(float(match[1]) * base ** " KMGT".index(unit[:1].upper() or " "))

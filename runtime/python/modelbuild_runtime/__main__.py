@@ -1,6 +1,6 @@
 """`python -m modelbuild_runtime PROGRAM.pte --input name=file`: run a program on files.
 
-Exit codes: 0 it ran, 1 it could not be loaded or failed, 2 the inputs or the command line are wrong.
+Exit codes: 0 it ran, 1 it could not be loaded or failed, 2 the inputs or the command line are wrong, 8 interrupted.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ProgramError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
+    except KeyboardInterrupt:
+        return 8
     print(json.dumps(report) if options.json else _text(report))
     return 0
 

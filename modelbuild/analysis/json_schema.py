@@ -1,0 +1,137 @@
+"""A JSON Schema of BUILD.toml, made of the loaded rules' attribute schemas: for editors, which complete and check.
+
+Draft 7, which Taplo and its relatives read. It accepts a little more than modelbuild does: any value may be a select,
+and a string may hold an axis of a matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
+
+from modelbuild.api.rule import Rule
+
+DRAFT = "http://json-schema.org/draft-07/schema#"
+_REFERENCE = "#/definitions/{model}"
+_TEXT = {"type": "string"}
+_TEXTS = {"type": "array", "items": _TEXT}
+_VISIBILITY = {
+    **_TEXTS,
+    "description": 'Who may depend on it: "//visibility:public", "//visibility:private", packages such as'
+    ' "//models:__pkg__" or "//models:__subpackages__".',
+}
+_VALUE = {"type": ["string", "number", "boolean"]}
+
+_ENGINE: dict[str, Any] = {
+    "name": {**_TEXT, "minLength": 1, "description": "The target's name, unique in its package."},
+    "visibility": _VISIBILITY,
+    "tags": {**_TEXTS, "description": "Words to choose targets by."},
+    "matrix": {
+        "type": "object",
+        "description": "Axes and their values; the target is declared once for each combination, with {axis} replaced"
+        " in its name and attributes.",
+        "properties": {
+            "exclude": {"type": "array", "items": {"type": "object", "additionalProperties": _VALUE}},
+        },
+        "additionalProperties": {"type": "array", "items": _VALUE, "minItems": 1},
+    },
+}
+_PACKAGE = {
+    "type": "object",
+    "description": "What holds for all targets of this file.",
+    "properties": {"default_visibility": _VISIBILITY},
+    "additionalProperties": False,
+}
+_OTHER = {
+    "select": {
+        "type": "object",
+        "description": 'A value by device: { select = { "//devices:a" = 1, default = 2 } }.',
+        "properties": {"select": {"type": "object", "minProperties": 1}},
+        "required": ["select"],
+        "additionalProperties": False,
+    },
+    "axis": {"type": "string", "pattern": r"\{[^{}]+\}", "description": "A value of the matrix: {axis}."},
+}
+
+
+def build_file_schema(rules: Mapping[str, Rule]) -> dict[str, Any]:
+    """The schema of a BUILD.toml whose rules are these, by name."""
+    models = [(rule.attrs, "validation") for rule in rules.values()]
+    by_model, shared = models_json_schema(models, ref_template=_REFERENCE)  # type: ignore[arg-type]
+    definitions = shared.get("$defs", {})
+    tables = {}
+    for name, rule in sorted(rules.items()):
+        reference = by_model[rule.attrs, "validation"]["$ref"]
+        tables[name] = _table(definitions[reference.rpartition("/")[2]])
+    used = {name: _open(schema) for name, schema in definitions.items()}
+    schema = {
+        "$schema": DRAFT,
+        "title": "BUILD.toml",
+        "type": "object",
+        "properties": {
+            "package": _PACKAGE,
+            **{
+                name: {"type": "array", "description": table.get("description", ""), "items": table}
+                for name, table in tables.items()
+            },
+        },
+        "additionalProperties": False,
+        "definitions": {**_OTHER, **used},
+    }
+    return _without_unused(schema)
+
+
+def _table(attrs: dict[str, Any]) -> dict[str, Any]:
+    """The schema of one [[rule]] table: its attributes and the engine's."""
+    opened = _open(attrs)
+    return {
+        **opened,
+        "properties": {**_ENGINE, **opened.get("properties", {})},
+        "required": ["name", *opened.get("required", ())],
+        "additionalProperties": False,
+    }
+
+
+def _open(schema: Any, inside: bool = False) -> Any:
+    """A schema of pydantic's in the words of draft 7; below properties and in lists, selects and axes are let in."""
+    if not isinstance(schema, dict):
+        return schema
+    words = {key: value for key, value in schema.items() if key not in ("title", "discriminator")}
+    for key in ("anyOf", "oneOf", "allOf"):
+        if key in words:
+            words[key] = [_open(branch) for branch in words[key]]
+    if "properties" in words:
+        words["properties"] = {name: _open(value, True) for name, value in words["properties"].items()}
+    if isinstance(words.get("additionalProperties"), dict):
+        words["additionalProperties"] = _open(words["additionalProperties"], True)
+    if "prefixItems" in words:
+        words["items"] = [_open(item, True) for item in words.pop("prefixItems")]
+    elif isinstance(words.get("items"), dict):
+        words["items"] = _open(words["items"], True)
+    if not inside:
+        return words
+    about = {key: words.pop(key) for key in ("description", "default") if key in words}
+    return {**about, "anyOf": [words, {"$ref": "#/definitions/select"}, {"$ref": "#/definitions/axis"}]}
+
+
+def _without_unused(schema: dict[str, Any]) -> dict[str, Any]:
+    """Drop definitions that nothing refers to: the rules' own, which stand in their tables."""
+    definitions = schema["definitions"]
+    rest = {key: value for key, value in schema.items() if key != "definitions"}
+    kept: set[str] = set()
+    new = _references(rest)
+    while new:
+        kept |= new
+        new = {name for one in new for name in _references(definitions[one])} - kept
+    return {**rest, "definitions": {name: definitions[name] for name in sorted(kept)}}
+
+
+def _references(schema: Any) -> set[str]:
+    if isinstance(schema, dict):
+        own = {schema["$ref"].rpartition("/")[2]} if isinstance(schema.get("$ref"), str) else set()
+        return own.union(*map(_references, schema.values()))
+    if isinstance(schema, list):
+        return set().union(*map(_references, schema))
+    return set()

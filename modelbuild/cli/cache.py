@@ -1,0 +1,110 @@
+"""`modelbuild cache gc|stat|verify`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from modelbuild.cli.group import COMMANDS, Settings
+
+if TYPE_CHECKING:
+    from modelbuild.store.local import LocalStore
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+@click.group("cache", short_help=COMMANDS["cache"])
+def command() -> None:
+    """Look after the local cache: the one that MODELBUILD.toml names, or MODELBUILD_CACHE_DIR."""
+
+
+@command.command("stat")
+@as_json
+@click.pass_obj
+def stat(settings: Settings, as_json: bool) -> None:
+    """Tell what is in the cache and what takes the room."""
+    with _store(settings) as store:
+        found = store.stat()
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(found), default=str))
+        return
+    cap = "no cap" if found.max_size is None else f"cap {size_text(found.max_size)}"
+    click.echo(f"{found.directory}: {size_text(found.bytes)} in {found.blobs} blobs, {found.actions} actions ({cap})")
+    for step in sorted(found.steps, key=lambda s: s.bytes, reverse=True):
+        click.echo(f"  {step.step}: {size_text(step.bytes)}, {step.actions} actions")
+    if found.orphans:
+        click.echo(f"  named by no action: {size_text(found.orphan_bytes)} in {found.orphans} blobs")
+    if found.temporary:
+        click.echo(f"  under way or left behind: {size_text(found.temporary_bytes)} in {found.temporary} files")
+    click.echo(f"  index: {size_text(found.index_bytes)}")
+
+
+@command.command("gc")
+@click.option("--max-size", metavar="SIZE", help='Shrink below this, such as "5GiB", in place of the configured cap.')
+@as_json
+@click.pass_obj
+def gc(settings: Settings, max_size: str | None, as_json: bool) -> None:
+    """Throw out what was used least recently while over the cap, and what no build can find any more."""
+    from modelbuild.errors import EnvironmentProblem
+
+    with _store(settings, max_size) as store:
+        collected = store.collect()
+    if collected.busy:
+        raise EnvironmentProblem(f"{store.directory} is in use by another build; try again when it has ended")
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(collected)))
+        return
+    click.echo(
+        f"Freed {size_text(collected.freed)}: {collected.actions} actions and {collected.blobs} blobs;"
+        f" {size_text(collected.left)} left"
+    )
+
+
+@command.command("verify")
+@as_json
+@click.pass_obj
+def verify(settings: Settings, as_json: bool) -> int:
+    """Read every blob again and drop what is damaged: it is built again when it is needed.
+
+    Exit code 1 if anything was damaged.
+    """
+    from modelbuild.errors import ExitCode
+
+    with _store(settings) as store:
+        found = store.verify()
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(found)))
+    else:
+        click.echo(
+            f"Read {size_text(found.bytes)} in {found.blobs} blobs: {len(found.bad)} damaged,"
+            f" {found.actions} actions dropped"
+        )
+        for digest in found.bad:
+            click.echo(f"  damaged: {digest}")
+    return ExitCode.BUILD_FAILED if found.bad or found.actions else ExitCode.OK
+
+
+def _store(settings: Settings, max_size: str | None = None) -> LocalStore:
+    from modelbuild.store.local import open_store
+    from modelbuild.workspace import find_root, load_workspace, parse_size
+
+    config = load_workspace(find_root(settings.directory)).config
+    size = config.cache_size if max_size is None else parse_size(max_size)
+    if size is None:
+        raise click.UsageError(f"--max-size: expected a size such as 20GiB, or bytes, got '{max_size}'")
+    return open_store(config.cache_dir, size)
+
+
+def size_text(count: int) -> str:
+    """`12 bytes`, `3.4 KiB`, `1.0 GiB`."""
+    if count < 1024:
+        return f"{count} bytes"
+    value = float(count)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        if value < 1023.95 or unit == "TiB":
+            break
+    return f"{value:.1f} {unit}"

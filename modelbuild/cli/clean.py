@@ -1,0 +1,25 @@
+"""`modelbuild clean`."""
+
+from __future__ import annotations
+
+import click
+
+from modelbuild.cli.group import COMMANDS, Settings
+
+
+@click.command("clean", short_help=COMMANDS["clean"])
+@click.option("--expunge", is_flag=True, help="Empty the cache too, which other workspaces may share.")
+@click.pass_obj
+def command(settings: Settings, expunge: bool) -> None:
+    """Remove modelbuild-out/. What was built stays in the cache, so building again only lays it out again."""
+    from modelbuild.errors import EnvironmentProblem
+    from modelbuild.store.local import open_store
+    from modelbuild.store.output_tree import clean
+    from modelbuild.workspace import OUTPUT_FOLDER, find_root, load_workspace
+
+    workspace = load_workspace(find_root(settings.directory))
+    clean(workspace.root / OUTPUT_FOLDER)
+    if expunge:
+        with open_store(workspace.config.cache_dir, max_size=0) as store:
+            if store.collect().busy:
+                raise EnvironmentProblem(f"{store.directory} is in use by another build; try again when it has ended")

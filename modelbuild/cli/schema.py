@@ -1,0 +1,25 @@
+"""`modelbuild schema`."""
+
+from __future__ import annotations
+
+import click
+
+from modelbuild.cli.group import COMMANDS, Settings
+
+
+@click.command("schema", short_help=COMMANDS["schema"])
+@click.pass_obj
+def command(settings: Settings) -> None:
+    """Print a JSON Schema of this workspace's BUILD.toml files, with the rules that it loads.
+
+    Save it, and name it to your editor; Taplo reads it from a first line `#:schema build.schema.json`.
+    """
+    import json
+
+    from modelbuild.analysis.json_schema import build_file_schema
+    from modelbuild.analysis.rules import load_rules
+    from modelbuild.workspace import find_root, load_workspace
+
+    workspace = load_workspace(find_root(settings.directory))
+    rules = load_rules(workspace.root, workspace.config.rules, workspace.rule_locations())
+    click.echo(json.dumps(build_file_schema(rules.by_name), indent=2))

@@ -1,0 +1,15 @@
+"""`modelbuild version`."""
+
+from __future__ import annotations
+
+import click
+
+from modelbuild.cli.group import COMMANDS
+
+
+@click.command("version", short_help=COMMANDS["version"])
+def command() -> None:
+    """Print the version."""
+    from modelbuild import __version__
+
+    click.echo(f"modelbuild {__version__}")

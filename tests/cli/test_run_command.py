@@ -1,0 +1,183 @@
+"""`modelbuild run`: a program is built and run on files, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+RULES = {
+    "MODELBUILD.toml": 'rules = ["//tools"]\n',
+    "tools/__init__.py": '"""Rules."""\n',
+    "tools/copied.py": '''"""copied: files as they are."""
+from modelbuild.api import Attrs, Context, Files, Output, Source, rule
+
+
+class CopiedAttrs(Attrs):
+    """Copies."""
+
+    srcs: tuple[Source, ...]
+    fail: bool = False
+
+
+@rule(attrs=CopiedAttrs)
+def copied(ctx: Context[CopiedAttrs]) -> tuple[Files]:
+    names = [str(source) for source in ctx.attrs.srcs]
+    made = ctx.action(
+        "copy",
+        step="copy",
+        inputs={name: ctx.file(source) for name, source in zip(names, ctx.attrs.srcs)},
+        outputs=[Output(name, name) for name in names],
+        params={"fail": ctx.attrs.fail},
+    )
+    return (Files(tuple(made[name] for name in names)),)
+''',
+    "tools/steps/__init__.py": "",
+    "tools/steps/copy.py": '''"""Copies its inputs."""
+import shutil
+from modelbuild.step import Step, StepError
+
+
+def run(step: Step) -> None:
+    if step.params["fail"]:
+        raise StepError("told to fail")
+    for name, path in step.outputs.items():
+        shutil.copyfile(step.input(name), path)
+''',
+    "m/BUILD.toml": """
+[[copied]]
+name = "program"
+srcs = ["p.pte", "signature.json"]
+
+[[copied]]
+name = "broken"
+srcs = ["p.pte"]
+fail = true
+
+[[copied]]
+name = "x"
+srcs = ["x.json"]
+
+[[copied]]
+name = "two"
+srcs = ["x.json", "signature.json"]
+""",
+    "m/x.json": "[[1, 2, 3, 4], [5, 6, 7, 8]]",
+    "m/signature.json": json.dumps(
+        {
+            "version": 1,
+            "inputs": [{"name": "x", "dtype": "float32", "shape": [2, 4], "dynamic": {}, "range": None}],
+            "outputs": [{"name": "double", "dtype": "float32", "shape": [2, 4]}],
+        }
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import torch
+    from executorch.exir import to_edge_transform_and_lower
+
+    class Double(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    path = tmp_path_factory.mktemp("program") / "p.pte"
+    lowered = to_edge_transform_and_lower(torch.export.export(Double(), (torch.zeros(2, 4),))).to_executorch()
+    path.write_bytes(lowered.buffer)
+    return path
+
+
+@pytest.fixture
+def built(world: Any, program: Path) -> Any:
+    world.write(RULES)
+    (world.root / "m/p.pte").write_bytes(program.read_bytes())
+    return world
+
+
+def test_shapes_and_latency_on_stdout_and_the_build_on_stderr(built: Any) -> None:
+    ended = built.run("run", "//m:program", "--input", "x=m/x.json", "--output-dir", "../out", "--repeat", "4")
+    assert ended.code == 0, ended.err
+    lines = ended.out.splitlines()
+    assert lines[:2] == ["input  x: float32[2, 4]", "output double: float32[2, 4] -> ../out/double.npy"]
+    assert lines[2].startswith("latency ")
+    assert lines[2].endswith("(4 runs after 3)")
+    assert len(lines) == 3
+    assert ended.err.splitlines()[-1].startswith("Built 1 target in ")
+    assert "cpuinfo" not in ended.err
+    np.testing.assert_array_equal(
+        np.load(built.root.parent / "out/double.npy"), np.array([[2, 4, 6, 8], [10, 12, 14, 16]], np.float32)
+    )
+    again = built.run("run", "//m:program", "--input", "x=m/x.json")
+    assert again.err.splitlines()[-1].startswith("Nothing to do: 1 target up to date")
+
+
+def test_json_and_paths_relative_to_the_folder(built: Any) -> None:
+    options = ("--json", "--output-dir", "out", "--output-format", "json")
+    ended = built.run("run", ":program", "--input", "x=x.json", *options, cwd=built.root / "m")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.json["outputs"] == [{"name": "double", "dtype": "float32", "shape": [2, 4], "path": "out/double.json"}]
+    assert ended.json["latency"]["runs"] == 10
+    assert json.loads((built.root / "m/out/double.json").read_text())[0] == [2, 4, 6, 8]
+    elsewhere = built.run("-C", str(built.root / "m"), "run", ":program", "--input=x=x.json", "-q", cwd=Path("/"))
+    assert (elsewhere.code, elsewhere.err) == (0, "")
+
+
+def test_an_input_may_be_a_target(built: Any) -> None:
+    ended = built.run("run", "//m:program", "--input", "x=//m:x")
+    assert ended.code == 0, ended.err
+    assert "[2/2] copy //m:x" in ended.err or "[1/2] copy //m:x" in ended.err
+    ended = built.run("run", ":program", "--input", "x=:x", cwd=built.root / "m")
+    assert ended.code == 0, ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("//m:program",), 2, "error: missing input x: float32[2, 4]"),
+        (
+            ("//m:program", "--input=y=m/x.json", "--input=x=m/x.json"),
+            2,
+            "error: no input 'y'; inputs: x",
+        ),
+        (("//m:program", "--input=x=m/nope.npy"), 2, "error: input 'x': m/nope.npy: No such file or directory"),
+        (("//m:program", "--input=m/x.npy"), 2, "error: --input m/x.npy: expected name=file"),
+        (("//m:program", "--input=x=a.npy", "--input=x=b.npy"), 2, "error: --input x=b.npy: 'x' is given twice"),
+        (
+            ("//m:program", "--input=x=//m:two"),
+            2,
+            "error: //m:two: expected a target that gives one file, but it gives x.json, signature.json",
+        ),
+        (("//m:x",), 2, "error: //m:x: expected a target that gives one .pte, but it gives x.json"),
+        (("//m/...",), 2, "error: '//m/...' is not a label; expected //package:name, //package or :name"),
+        (("//m:program", "--input=x=//m:y"), 2, None),
+        (("//m:program", "--method=backward", "--input=x=m/x.json"), 1, None),
+        (("//m:broken",), 1, None),
+    ],
+)
+def test_errors(built: Any, arguments: tuple[str, ...], code: int, message: str | None) -> None:
+    ended = built.run("run", *arguments, "-q")
+    assert (ended.code, ended.out) == (code, ""), ended.err
+    assert "Traceback" not in ended.err
+    if message is not None:
+        assert ended.err.splitlines() == [message]
+
+
+def test_a_program_that_dies_is_told_as_such(built: Any) -> None:
+    """What stands in for the runtime here kills itself, as a delegate that crashes would."""
+    fake = built.root / "fake" / "modelbuild_runtime"
+    fake.mkdir(parents=True)
+    (fake / "__init__.py").write_text("")
+    (fake / "__main__.py").write_text(
+        "import os, sys\nsys.stderr.write('[x.cpp:1] oh\\n')\nsys.stderr.flush()\nos.abort()\n"
+    )
+    ended = built.run("run", "//m:program", "-q", PYTHONPATH=f"{fake.parent}:{':'.join(sys.path)}")
+    assert ended.code == 1
+    assert ended.err.splitlines() == [
+        "[x.cpp:1] oh",
+        "error: //m:program: the program was killed by SIGABRT while it ran",
+    ]
