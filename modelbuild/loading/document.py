@@ -73,8 +73,10 @@ def read_document(root: Path, path: str) -> tuple[Document, dict[str, Any], Stam
         raise LoadingError(message, Location(path, line, column)) from None
     except tomli.TOMLDecodeError as error:
         raise LoadingError(f"not valid TOML: {error.msg}", Location(path, error.lineno, error.colno)) from None
-    except (RecursionError, ValueError) as error:  # nested too deep, or a number with thousands of digits
-        raise LoadingError(f"not valid TOML: {error}", Location(path, 1, 1)) from None
+    except RecursionError:
+        raise LoadingError("not valid TOML: nested too deep", Location(path, 1, 1)) from None
+    except ValueError:  # Python's own limit, see sys.set_int_max_str_digits
+        raise LoadingError("not valid TOML: a number has too many digits", Location(path, 1, 1)) from None
 
 
 def show(value: object) -> str:

@@ -81,7 +81,7 @@ class Loader:
         owner = self._foreign(name)
         if owner is not None:
             raise _missing(f"//{name} is in another workspace, {owner}", at)
-        if not self._tree.is_file(file):
+        if not self._tree.is_marked(name, PACKAGE_FILE):
             known = [f"//{other}" for other in self._tree.packages() if is_package_name(other)]
             raise _missing(f"no package //{name}: there is no {file}{did_you_mean(f'//{name}', known)}", at)
         document, values = self._tree.read(file)
@@ -92,7 +92,7 @@ class Loader:
         folder = ""
         for part in name.split("/") if name else ():
             folder = join(folder, part)
-            if self._tree.is_file(join(folder, WORKSPACE_FILE)):
+            if self._tree.is_marked(folder, WORKSPACE_FILE):
                 return folder
         return None
 

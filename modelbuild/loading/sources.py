@@ -26,9 +26,9 @@ def find_source(tree: SourceTree, package: Package, text: str, at: Where) -> str
     folder = package.name
     for part in parts[:-1]:
         folder = join(folder, part)
-        if tree.is_file(join(folder, PACKAGE_FILE)):
+        if tree.is_marked(folder, PACKAGE_FILE):
             raise LoadingError(f"{show(text)} is in package //{folder}; expected a label of that package", at())
-        if tree.is_file(join(folder, WORKSPACE_FILE)):
+        if tree.is_marked(folder, WORKSPACE_FILE):
             raise LoadingError(f"{show(text)} is in another workspace, {folder}", at())
     path = join(package.name, text)
     if tree.is_file(path):
@@ -40,11 +40,11 @@ def find_source(tree: SourceTree, package: Package, text: str, at: Where) -> str
 
 def _nearest(tree: SourceTree, package: Package, text: str) -> str:
     files = list(itertools.islice(tree.package_files(package.name), _MOST))
-    near = did_you_mean(text, [*files, *(f":{name}" for name in package.targets)])
-    if near:
-        return near
     name = text.rpartition("/")[2]
-    return next((f"; did you mean '{file}'?" for file in files if file.rpartition("/")[2] == name), "")
+    for file in files:
+        if file.rpartition("/")[2] == name:
+            return f"; did you mean '{file}'?"
+    return did_you_mean(text, [*files, *(f":{name}" for name in package.targets)])
 
 
 def find_glob(

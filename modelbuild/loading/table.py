@@ -57,7 +57,7 @@ class Table:
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise self.wrong(key, f"a table, [{'.'.join(map(str, (*self.path, key)))}]")
+            raise self.wrong(key, "a table")
         return Table(self.document, (*self.path, key), value)
 
     def error(self, message: str, *path: str | int) -> LoadingError:

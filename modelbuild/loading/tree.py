@@ -79,6 +79,7 @@ class SourceTree:
         self.files: dict[str, Stamp] = {}
         self.folders: dict[str, FolderStamp] = {}
         self.absent: set[str] = set()
+        self._marks: dict[str, frozenset[str]] = {}
 
     def read(self, path: str) -> tuple[Document, dict[str, Any]]:
         document, values, stamp = read_document(self.root, path)
@@ -89,6 +90,7 @@ class SourceTree:
         listing = list_folder(self._prefix, folder)
         if folder not in self.folders:
             self.folders[folder] = listing.stamp()
+            self._marks[folder] = _BOUNDARIES.intersection(listing.files)
         return listing
 
     def is_file(self, path: str) -> bool:
@@ -99,6 +101,11 @@ class SourceTree:
             return True
         self.absent.add(path)
         return False
+
+    def is_marked(self, folder: str, name: str) -> bool:
+        """Whether a folder holds BUILD.toml or MODELBUILD.toml, told from its listing if it was listed."""
+        marks = self._marks.get(folder)
+        return name in marks if marks is not None else self.is_file(join(folder, name))
 
     def is_folder(self, path: str) -> bool:
         return os.path.isdir(f"{self._prefix}/{path}")

@@ -21,7 +21,7 @@ def parse_visibility(text: str, package: str) -> str:
     if text in (PUBLIC, PRIVATE):
         return text
     full = f"//{package}{text}" if text.startswith(":") else text
-    if full.startswith("//") and ":" not in full:
+    if full.startswith("//") and full != "//" and ":" not in full:
         full += _ONE
     name = full.removesuffix(_ONE).removesuffix(_BELOW)
     if name.startswith("//") and full != name and is_package_name(name[2:]):
