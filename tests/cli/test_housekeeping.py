@@ -1,0 +1,129 @@
+"""`modelbuild clean`, `cache`, `info`, `schema` and `version`."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from modelbuild import __version__
+
+OUTPUT = "modelbuild-out/default/a/sums/sums.sha256"
+
+
+@pytest.fixture
+def built(world: Any, example_rules: dict[str, str]) -> Any:
+    """A workspace with one target, built."""
+    world.write(
+        {
+            **example_rules,
+            "a/BUILD.toml": '[[checksums]]\nname = "sums"\nsrcs = ["one.txt"]\n',
+            "a/one.txt": "1\n",
+            "devices/BUILD.toml": '[[device_target]]\nname = "pc"\narch = "x86_64"\n',
+        }
+    )
+    assert world.ran("//a:sums") == {"//a:sums#checksums"}
+    return world
+
+
+def test_version(world: Any) -> None:
+    assert world.run("version").out == world.run("--version").out == f"modelbuild {__version__}\n"
+
+
+def test_clean_keeps_the_cache(built: Any) -> None:
+    ended = built.run("clean")
+    assert (ended.code, ended.out, ended.err) == (0, "", "")
+    assert not (built.root / "modelbuild-out").exists()
+    assert built.ran("//a:sums") == set()
+    assert (built.root / OUTPUT).is_file()
+    assert built.run("clean").code == built.run("clean").code == 0
+
+
+def test_clean_expunge_empties_the_cache(built: Any) -> None:
+    assert built.run("clean", "--expunge").code == 0
+    assert built.run("cache", "stat", "--json").json["blobs"] == 0
+    assert built.ran("//a:sums") == {"//a:sums#checksums"}
+
+
+def test_cache_stat(built: Any) -> None:
+    found = built.run("cache", "stat", "--json").json
+    assert found["directory"] == str(built.cache)
+    assert found["actions"] == 1
+    assert found["bytes"] >= (built.root / OUTPUT).stat().st_size
+    assert [step["step"] for step in found["steps"]] == ["tools_rules.steps.checksums"]
+    lines = built.run("cache", "stat").out.splitlines()
+    assert re.fullmatch(rf"{built.cache}: \d+ bytes in \d+ blobs, 1 actions \(cap 20\.0 GiB\)", lines[0])
+    assert lines[1].startswith("  tools_rules.steps.checksums: ")
+
+
+def test_cache_gc(built: Any) -> None:
+    assert built.run("cache", "gc", "--json").json["actions"] == 0
+    ended = built.run("cache", "gc", "--max-size", "1")
+    assert re.fullmatch(r"Freed \d+ bytes: 1 actions and \d+ blobs; 0 bytes left\n", ended.out)
+    (built.root / OUTPUT).unlink()
+    assert built.ran("//a:sums") == {"//a:sums#checksums"}
+    ended = built.run("cache", "gc", "--max-size", "much")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == "error: --max-size: expected a size such as 20GiB, or bytes, got 'much'\n"
+
+
+def test_cache_verify_drops_what_is_damaged(built: Any) -> None:
+    ended = built.run("cache", "verify")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.endswith(": 0 damaged, 0 actions dropped\n")
+    digest = built.cache / "cas"
+    text = (built.root / OUTPUT).read_bytes()
+    (blob,) = [path for path in digest.rglob("*") if path.is_file() and path.read_bytes() == text]
+    blob.chmod(0o644)
+    blob.write_bytes(b"x" * len(text))
+    ended = built.run("cache", "verify", "--json")
+    assert ended.code == 1
+    assert len(ended.json["bad"]) == ended.json["actions"] == 1
+    assert built.run("cache", "verify").code == 0
+    assert built.ran("//a:sums") == {"//a:sums#checksums"}
+    assert (built.root / OUTPUT).read_bytes() == text
+
+
+def test_info(built: Any) -> None:
+    facts = built.run("info", "--json").json
+    assert facts["workspace"] == str(built.root)
+    assert facts["output"] == str(built.root / "modelbuild-out")
+    assert facts["cache"] == str(built.cache)
+    assert facts["rules"] == ["modelbuild_rules", "//tools/rules"]
+    assert facts["devices"] == ["//devices:pc"]
+    assert facts["tools"]["executorch"] == "1.4.1"
+    assert facts["jobs"] >= 1
+    assert facts["memory"] > 1 << 20
+    text = built.run("info").out
+    assert f"\nworkspace       {built.root}\n" in text
+    assert [line.split()[0] for line in text.splitlines()] == list(facts)
+
+
+def test_info_of_one_key(built: Any) -> None:
+    assert built.run("info", "cache").out == f"{built.cache}\n"
+    assert built.run("info", "devices", "--json").json == {"devices": ["//devices:pc"]}
+    ended = built.run("info", "workspce")
+    assert ended.code == 2
+    assert ended.err.startswith("error: no 'workspce'; did you mean 'workspace'?; known: version, python, ")
+
+
+def test_info_works_while_a_build_file_is_broken(built: Any) -> None:
+    built.write({"a/BUILD.toml": "[[checksums"})
+    ended = built.run("info", "--json")
+    assert (ended.code, ended.json["devices"]) == (0, None)
+
+
+def test_schema_holds_the_workspaces_own_rules(built: Any) -> None:
+    schema = json.loads(built.run("schema").out)
+    table = schema["properties"]["checksums"]["items"]
+    assert table["properties"]["uppercase"]["description"] == "Write digests in capital letters."
+    assert table["required"] == ["name", "srcs"]
+
+
+@pytest.mark.parametrize("command", [["clean"], ["cache", "stat"], ["info"], ["schema"], ["run", "//a"]])
+def test_outside_of_a_workspace(world: Any, command: list[str]) -> None:
+    ended = world.run(*command)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("error: no MODELBUILD.toml in ")
