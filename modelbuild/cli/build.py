@@ -22,7 +22,9 @@ def command(settings: Settings, patterns: tuple[str, ...], flags: Flags) -> int:
     no_options(patterns)
     from modelbuild.building.build import build
     from modelbuild.building.request import make_request
+    from modelbuild.errors import ModelbuildError
     from modelbuild.report import make_reporter
+    from modelbuild.report.events import BuildAborted
     from modelbuild.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
@@ -30,5 +32,9 @@ def command(settings: Settings, patterns: tuple[str, ...], flags: Flags) -> int:
     reporter = make_reporter(quiet=request.quiet, as_json=request.json)
     try:
         return build(workspace, request, reporter).code
+    except (ModelbuildError, KeyboardInterrupt) as error:
+        interrupted = isinstance(error, KeyboardInterrupt)
+        reporter.emit(BuildAborted("interrupted" if interrupted else str(error), interrupted))
+        raise
     finally:
         reporter.close()

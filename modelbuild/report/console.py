@@ -6,10 +6,18 @@ import threading
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from modelbuild.report.events import ActionFinished, ActionStarted, BuildFinished, BuildStarted, Event, Notice
+from modelbuild.report.events import (
+    ActionFinished,
+    ActionStarted,
+    BuildAborted,
+    BuildFinished,
+    BuildStarted,
+    Event,
+    Notice,
+)
 from modelbuild.report.plain import show_end
 from modelbuild.report.tally import Tally
-from modelbuild.report.text import action_line, duration, encodable, failure_lines, write
+from modelbuild.report.text import action_line, counts, duration, encodable, failure_lines, write
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -60,6 +68,10 @@ class ConsoleReporter:
             case BuildFinished():
                 self.close()
                 show_end(self._tally, self._out, self._err, quiet=False)
+            case BuildAborted(interrupted=interrupted):
+                self.close()
+                if interrupted:
+                    write(self._err, f"Interrupted: {counts(self._tally)}")
 
     def close(self) -> None:
         with self._screen:
@@ -108,14 +120,14 @@ class ConsoleReporter:
         with self._state:
             tally = self._tally
             done, total = tally.done, tally.total
-            counts = f"{tally.ran} ran, {tally.cached} cached"
+            ended = f"{tally.ran} ran, {tally.cached} cached"
             failed = tally.failed
             running = sorted(self._running.values(), key=lambda action: action.at)
         now = time.monotonic()
         head = Table.grid(padding=(0, 2, 0, 0))
         head.add_column(width=max(4, min(BAR, console.width - 40)))
         head.add_column(no_wrap=True, overflow="crop")
-        said = Text(f"{done}/{total}  {counts}", end="")
+        said = Text(f"{done}/{total}  {ended}", end="")
         if failed:
             said.append(f", {failed} failed", style="bold red")
         said.append(f"  {duration(now - self._began)}", style="dim")

@@ -93,16 +93,23 @@ class Notice(Event):
 
 @dataclass(frozen=True, slots=True)
 class BuildFinished(Event):
-    """The end. `seconds` counts from the start of the command.
+    """The end, good or bad. `seconds` counts from the start of the command.
 
     up_to_date   nothing had to be looked up or run: the tree is as the last build left it; `actions` says how many
                  actions that stands for, since none of them was reported on its own
-    interrupted  ended by Ctrl-C or a signal
     """
 
     seconds: float
     up_to_date: bool = False
     actions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BuildAborted(Event):
+    """The build came to no end: something was wrong that is no action's failure (the caller says it on stderr), or it
+    was interrupted by Ctrl-C or a signal."""
+
+    problem: str
     interrupted: bool = False
 
 

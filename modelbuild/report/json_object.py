@@ -16,9 +16,7 @@ VERSION = 1
 class JsonReporter:
     """Failures and notices as text on `err` while the build runs; when it ends, one line of JSON on `out`.
 
-    The object: version, ok, interrupted, up_to_date, seconds; targets (label, config, built, outputs or because);
-    actions in the order in which they ended (id, owner, mnemonic, description, status, seconds, key); failures (the
-    same with problem, stdout, stderr); counts (actions, ran, cached, failed); notices.
+    docs/cli.md lists its members.
     """
 
     def __init__(self, out: TextIO, err: TextIO) -> None:
@@ -55,7 +53,8 @@ class JsonReporter:
         return {
             "version": VERSION,
             "ok": tally.ok,
-            "interrupted": end is not None and end.interrupted,
+            "error": None if tally.aborted is None else tally.aborted.problem,
+            "interrupted": tally.aborted is not None and tally.aborted.interrupted,
             "up_to_date": up_to_date,
             "seconds": None if end is None else round(end.seconds, 3),
             "targets": [

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from typing import TextIO
 
-from modelbuild.report.events import ActionFinished, BuildFinished, Event, Notice
+from modelbuild.report.events import ActionFinished, BuildAborted, BuildFinished, Event, Notice
 from modelbuild.report.tally import Tally
-from modelbuild.report.text import failure_lines, finished_line, summary, target_lines, write
+from modelbuild.report.text import counts, failure_lines, finished_line, summary, target_lines, write
 
 
 class PlainReporter:
@@ -30,6 +30,8 @@ class PlainReporter:
                     write(self._err, f"note: {text}")
                 case BuildFinished():
                     show_end(self._tally, self._out, self._err, self._quiet)
+                case BuildAborted(interrupted=True) if not self._quiet:
+                    write(self._err, f"Interrupted: {counts(self._tally)}")
 
     def close(self) -> None:
         """Nothing is held."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from modelbuild.report.events import (
     ActionFinished,
+    BuildAborted,
     BuildFinished,
     BuildStarted,
     Event,
@@ -26,6 +27,7 @@ class Tally:
     built: list[TargetBuilt] = field(default_factory=list)
     unbuilt: list[TargetFailed] = field(default_factory=list)
     finished: BuildFinished | None = None
+    aborted: BuildAborted | None = None
 
     @property
     def done(self) -> int:
@@ -33,7 +35,7 @@ class Tally:
 
     @property
     def ok(self) -> bool:
-        return self.finished is not None and not (self.failed or self.unbuilt or self.finished.interrupted)
+        return self.finished is not None and not (self.failed or self.unbuilt)
 
     def add(self, event: Event) -> None:
         match event:
@@ -50,3 +52,5 @@ class Tally:
                 self.unbuilt.append(event)
             case BuildFinished():
                 self.finished = event
+            case BuildAborted():
+                self.aborted = event

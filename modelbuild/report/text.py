@@ -79,23 +79,22 @@ def target_lines(built: list[TargetBuilt]) -> Iterator[str]:
 
 
 def summary(tally: Tally) -> str:
-    """The last line of a build."""
+    """The last line of a build that came to an end."""
     assert tally.finished is not None
     took = duration(tally.finished.seconds)
-    if tally.finished.up_to_date:
-        return (
-            f"Nothing to do: {count(len(tally.built), 'target')} up to date"
-            f" ({count(tally.finished.actions, 'action')}) in {took}"
-        )
-    counts = f"{count(tally.total, 'action')}, {tally.ran} ran, {tally.cached} cached"
-    if tally.failed:
-        counts += f", {tally.failed} failed"
-    left = tally.total - tally.done
-    if left:
-        counts += f", {left} not run"
     targets = count(len(tally.built), "target")
-    if tally.finished.interrupted:
-        return f"Interrupted after {took}: {counts}"
+    if tally.finished.up_to_date:
+        return f"Nothing to do: {targets} up to date ({count(tally.finished.actions, 'action')}) in {took}"
     if tally.ok:
-        return f"Built {targets} in {took}: {counts}"
-    return f"Failed in {took}: {targets} built, {len(tally.unbuilt)} not: {counts}"
+        return f"Built {targets} in {took}: {counts(tally)}"
+    return f"Failed in {took}: {targets} built, {len(tally.unbuilt)} not: {counts(tally)}"
+
+
+def counts(tally: Tally) -> str:
+    """`14 actions, 9 ran, 5 cached`."""
+    parts = [count(tally.total, "action"), f"{tally.ran} ran", f"{tally.cached} cached"]
+    if tally.failed:
+        parts.append(f"{tally.failed} failed")
+    if tally.total > tally.done:
+        parts.append(f"{tally.total - tally.done} not run")
+    return ", ".join(parts)

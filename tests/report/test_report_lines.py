@@ -16,6 +16,7 @@ from modelbuild.report import make_reporter
 from modelbuild.report.events import (
     ActionFinished,
     ActionStarted,
+    BuildAborted,
     BuildFinished,
     BuildStarted,
     Event,
@@ -132,8 +133,18 @@ def test_null_build_says_that_there_is_nothing_to_do() -> None:
 
 
 def test_interrupted_build() -> None:
-    _, err = shown(PlainReporter, (*GOOD[:4], BuildFinished(3.0, interrupted=True)))
-    assert err[-1] == "Interrupted after 3.0 s: 3 actions, 1 ran, 1 cached, 1 not run"
+    events = (*GOOD[:4], BuildAborted("interrupted", interrupted=True))
+    _, err = shown(PlainReporter, events)
+    assert err[-1] == "Interrupted: 3 actions, 1 ran, 1 cached, 1 not run"
+    built = json.loads(shown(JsonReporter, events)[0][0])
+    assert (built["ok"], built["interrupted"], built["error"]) == (False, True, "interrupted")
+
+
+def test_aborted_build_leaves_the_message_to_the_caller() -> None:
+    events = (BuildAborted("a/BUILD.toml:1:1: no rule 'x'"),)
+    assert shown(PlainReporter, events) == ([], [])
+    built = json.loads(shown(JsonReporter, events)[0][0])
+    assert (built["ok"], built["interrupted"], built["error"]) == (False, False, "a/BUILD.toml:1:1: no rule 'x'")
 
 
 def test_configurations_are_told_apart_and_many_targets_are_cut_short() -> None:
