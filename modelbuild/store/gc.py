@@ -32,7 +32,8 @@ class Collected:
 
 
 def collect(directory: Path, cas: Cas, actions: ActionCache, max_size: int | None) -> Collected:
-    """Evict under the cap (None: none), and drop blobs that no action names and what killed builds left behind.
+    """Evict what is over the cap (None: no cap; 0: keep nothing), and drop blobs that no action names and whatever
+    killed builds left behind.
 
     The caller holds the cache's lock alone, and should call empty_trash() after letting go of it: here files are only
     moved aside, so that builds that wait do not wait for the disk. Killed at any moment, it leaves at worst blobs
@@ -57,7 +58,7 @@ def collect(directory: Path, cas: Cas, actions: ActionCache, max_size: int | Non
         wanted = {digest.hash for digest in blobs_of(row.result)} if row.result is not None else set()
         files = {name for hash_ in wanted for name in names.get(hash_, ())} - kept
         cost = sum(sizes[name] for name in files)
-        if row.result is None or not wanted <= names.keys() or left + cost > limit:
+        if max_size == 0 or row.result is None or not wanted <= names.keys() or left + cost > limit:
             evicted.append(row.key)
         else:
             kept |= files

@@ -73,6 +73,7 @@ def child() -> Child:
     def run(work: Callable[[], None]) -> int:
         pid = os.fork()
         if pid == 0:
+            signal.alarm(300)  # One that waits for ever ends.
             try:
                 work()
             except BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -317,12 +318,29 @@ def test_a_forked_process_uses_its_own_connection(
     cache = open_cache()
     cache.put("k", RESULT, {}, 0)
 
+    inherited = cache._database._connection
+
     def work() -> None:
         assert cache.get("k") == RESULT
+        assert cache._database._connection is not inherited
         cache.put("from child", OTHER, {}, 0)
 
-    with cache._database._lock:  # A lock that another thread of the parent holds must not hold up the child.
+    held, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        """A lock that another thread of the parent holds must not hold up the child."""
+        with cache._database._lock:
+            held.set()
+            go.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    try:
         assert child(work) == 0
+    finally:
+        go.set()
+        thread.join()
     assert cache.get("from child") == OTHER
     cache.put("k2", RESULT, {}, 0)
     assert cache.get("k2") == RESULT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,17 +63,27 @@ def test_a_file_moves_in_without_copying(store: LocalStore, write: Write) -> Non
     assert store.blob_path(digest).stat().st_ino == inode
 
 
-def test_a_blob_that_is_there_is_never_written_again(store: LocalStore, write: Write) -> None:
-    before = store.blob_path(store.put_bytes(b"data")).stat()
+def test_a_blob_that_is_there_is_never_written_again(
+    store: LocalStore, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(path: Path) -> tuple[int, int, int]:
+        status = path.stat()
+        return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+
+    before = look(store.blob_path(store.put_bytes(b"data")))
     store.put_bytes(b"data")
     path = write("out", b"data")
-    after = store.blob_path(store.put_file(path)).stat()
+    assert look(store.blob_path(store.put_file(path))) == before
     assert not path.exists()
-    assert (after.st_ino, after.st_mtime_ns, after.st_ctime_ns) == (
-        before.st_ino,
-        before.st_mtime_ns,
-        before.st_ctime_ns,
-    )
+    monkeypatch.setattr(os, "fsync", lambda fd: pytest.fail("written again"))
+    store.put_bytes(b"data")
+
+
+def test_a_blobs_time_is_that_of_its_coming_and_never_ahead(store: LocalStore) -> None:
+    """Other build tools compare the times of what is laid out."""
+    before = time.time_ns()
+    came = store.blob_path(store.put_bytes(b"data")).stat().st_mtime_ns
+    assert before - 2 * 10**9 < came < time.time_ns()
 
 
 def test_a_file_with_another_hard_link_is_copied_and_the_other_left_alone(
@@ -223,6 +234,21 @@ def test_a_sound_blob_is_not_read_to_be_served(
     monkeypatch.setattr("modelbuild.store.cas.digest_open", lambda file: pytest.fail("read"))
     store.place(FileEntry(digest), tmp_path / "placed")
     assert store.missing([digest]) == set()
+
+
+def test_a_blob_that_goes_while_it_is_placed(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = store.put_bytes(b"data")
+    link = os.link
+
+    def too_late(source: str, target: str) -> None:
+        os.unlink(source)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", too_late)
+    with pytest.raises(MissingBlob):
+        store.place(FileEntry(digest), tmp_path / "placed")
 
 
 def refusing(number: int) -> Callable[..., None]:

@@ -215,7 +215,7 @@ def test_what_is_no_file(digests: FileDigests, tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError):
         digests.digest(tmp_path)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(EnvironmentProblem, match="pipe is neither a file nor a folder$"):
+    with pytest.raises(EnvironmentProblem, match=r"pipe is neither a file nor a folder$"):
         digests.digest(tmp_path / "pipe")
 
 

@@ -282,13 +282,10 @@ def test_killed_at_any_moment_files_are_whole_and_the_next_build_puts_all_right(
 
         def check() -> None:
             for path, data in contents(root).items():
-                assert data in (
-                    b"old " + path.removeprefix("c/p/n/").encode(),
-                    b"new " + path.removeprefix("c/p/n/").encode(),
-                )
-            for values in (new, old):
-                lay_out(store, root, "c/p/n", values)
-                assert set(contents(root)) == {f"c/p/n/{name}" for name in values}
+                name = path.removeprefix("c/p/n/")
+                assert data in (f"old {name}".encode(), f"new {name}".encode())
+            lay_out(store, root, "c/p/n", old)
+            assert set(contents(root)) == {f"c/p/n/{name}" for name in old}
 
         lay_out(store, root, "c/p/n", old)
         assert kill_at_each_call(lambda: lay_out(store, root, "c/p/n", new), check) > 10
@@ -298,11 +295,8 @@ def test_of_two_builds_at_once_one_wins_wholly(cache: Path, root: Path) -> None:
     """Many times over, two processes lay out one target with different results, and a third cleans."""
     with open_store(cache) as store:
         results = [
-            {
-                name: FileEntry(store.put_bytes(f"{build} {name}".encode()))
-                for name in ("m.pte", "m.ptd", f"only{build}")
-            }
-            for build in range(2)
+            {name: FileEntry(store.put_bytes(f"{only} {name}".encode())) for name in ("m.pte", "m.ptd", only)}
+            for only in ("first", "second")
         ]
 
     def build(number: int) -> None:

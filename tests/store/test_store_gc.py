@@ -66,6 +66,14 @@ def test_what_was_used_longest_ago_goes_first(full: Path, cap: int | None, left:
         assert list(full.glob("trash-*")) == []
 
 
+def test_a_cap_of_nothing_leaves_nothing_and_no_cap_leaves_empty_files(cache: Path, remember: Remember) -> None:
+    with open_store(cache) as store:
+        remember(store, "empty", b"")
+        assert store.collect().actions == 0
+    with open_store(cache, max_size=0) as store:
+        assert store.collect() == Collected(actions=1, blobs=1)
+
+
 def test_what_a_build_used_is_used(full: Path) -> None:
     with open_store(full) as store:
         store.get_action("c")
@@ -145,6 +153,22 @@ def test_what_nobody_can_find_goes_without_a_cap(full: Path, write: Callable[...
         assert blobs(full) == {digest_bytes(kb(key)).hash for key in "abcd"}
 
 
+def test_folders_that_a_step_closed_go_too(
+    full: Path, write: Callable[..., Path], as_user: Callable[[Callable[[], None]], int]
+) -> None:
+    write("cache/tmp/sandbox/closed/file", b"x")
+    for name in ("closed", "."):
+        (full / "tmp/sandbox" / name).chmod(0o555)
+
+    def work() -> None:
+        with open_store(full) as store:
+            store.collect()
+
+    assert as_user(work) == 0
+    assert list((full / "tmp").iterdir()) == []
+    assert list(full.glob("trash-*")) == []
+
+
 def test_results_that_lost_a_blob_go(full: Path) -> None:
     with open_store(full) as store:
         store.blob_path(digest_bytes(kb("a"))).unlink()
@@ -210,11 +234,19 @@ def test_a_build_that_ends_under_the_cap_or_adds_nothing_does_not(cache: Path, r
     store = open_store(cache, max_size=2500)
     remember(store, "a", kb("a"))
     assert store.close() is None
+    store = open_store(cache, max_size=2500)
+    remember(store, "c", b"c" * 499)
+    assert store.close() is None
+    store = open_store(cache, max_size=2500)
+    remember(store, "d", b"dd")
+    collected = store.close()
+    assert collected is not None
+    assert collected.actions == 1
     store = open_store(cache, max_size=1)
-    assert keys(store, "ab") == "ab"
+    assert len(keys(store, "abcd")) == 3
     assert store.close() is None
     store = open_store(cache)
-    remember(store, "c", kb("c", 10))
+    remember(store, "e", kb("e", 10))
     assert store.close() is None
 
 
