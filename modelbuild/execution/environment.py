@@ -44,7 +44,6 @@ def variables(home: Path, temporary: Path, cpus: int, network: bool = False) -> 
         "TORCHINDUCTOR_CACHE_DIR": f"{home}/.cache/inductor",
         "TRITON_CACHE_DIR": f"{home}/.cache/triton",
         "PYTHONHASHSEED": "0",
-        "PYTHONDONTWRITEBYTECODE": "1",
     }
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
     kept = [name for name in os.environ if name in LIBRARIES]

@@ -83,12 +83,10 @@ class Guard:
                 "socket.getaddrinfo": self._resolve,
             }
             sys.meta_path.insert(0, self)
-        find = checks.get
 
         def hook(event: str, arguments: tuple[Any, ...]) -> None:
-            check = find(event)
-            if check is not None:
-                check(*arguments)
+            if event in checks:
+                checks[event](*arguments)
 
         sys.addaudithook(hook)
 

@@ -68,6 +68,8 @@ def _set_up(order: Mapping[str, Any]) -> None:
     os.chdir(order["root"])
     os.environ.clear()
     os.environ.update(order["env"])
+    # The parent may, for what it imports; there is nowhere to write it to from here.
+    sys.dont_write_bytecode = True
     loaded: Mapping[str, Any] = sys.modules
     if "tempfile" in loaded:
         loaded["tempfile"].tempdir = None

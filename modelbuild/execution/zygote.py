@@ -158,7 +158,6 @@ def main(descriptor: int, settings: dict[str, Any]) -> None:
     engine = socket.socket(fileno=descriptor)
     engine.set_inheritable(False)
     sys.path[:] = settings["import_path"]
-    sys.dont_write_bytecode = True
     sys.meta_path.insert(0, PackageFinder(settings["packages"]))
     importlib.import_module("modelbuild.execution.worker")
     zygote = Zygote(engine, settings)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from modelbuild.actions import Action, ActionResult, Digest, FileEntry, Input, Output, Resources, SourceArtifact
+from modelbuild.execution import landlock
 from modelbuild.execution.interface import Outcome, Request, StagedInput
 from modelbuild.execution.local import LocalExecutor
 from modelbuild.store.local import LocalStore, open_store
@@ -102,6 +103,13 @@ class Bench:
 
     def text(self, digest: Digest | None) -> str:
         return self.store.read_bytes(digest).decode() if digest else ""
+
+
+@pytest.fixture
+def landlocked() -> None:
+    """For tests of what only the kernel can enforce."""
+    if not landlock.abi():
+        pytest.skip("not run: this kernel has no Landlock, or it is switched off")
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def restricted(body: str, read: Path, write: Path, network: bool = False) -> str
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> tuple[Path, Path, Path]:
+def folders(landlocked: None, tmp_path: Path) -> tuple[Path, Path, Path]:
     for name in ("read", "write", "other"):
         (tmp_path / name / "folder").mkdir(parents=True)
         (tmp_path / name / "file").write_text(name)

@@ -146,7 +146,6 @@ def test_the_environment_is_fixed(bench: Any, monkeypatch: pytest.MonkeyPatch) -
         + [
             "OPENBLAS_NUM_THREADS",
             "PATH",
-            "PYTHONDONTWRITEBYTECODE",
             "PYTHONHASHSEED",
             "TMPDIR",
             "TORCHINDUCTOR_CACHE_DIR",

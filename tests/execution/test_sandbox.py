@@ -63,6 +63,7 @@ def test_an_edit_while_the_action_runs_cannot_reach_it(bench: Any, size: int) ->
     assert bench.store.read_bytes(found[0].output("out").digest) == b"a" * size
 
 
+@pytest.mark.usefixtures("landlocked")
 def test_the_workspace_and_the_store_are_out_of_reach(bench: Any, size: int) -> None:
     """Neither through the inputs' files: no input is one file with the workspace's, and no action may write to one."""
     file = bench.write("models/a.bin", b"a" * size)

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 # Shows which process did it, and when.
 WARM = """
     import os
@@ -116,6 +118,7 @@ def test_a_parent_that_dies_is_replaced(bench: Any) -> None:
     assert bench.value("tiny")[1] != parent
 
 
+@pytest.mark.usefixtures("landlocked")
 def test_an_action_cannot_signal_other_processes(bench: Any) -> None:
     bench.step("tiny", "import os\ndef run(step):\n    os.kill(os.getppid(), 9)\n")
     assert bench.run("tiny").problem.endswith("PermissionError: [Errno 1] Operation not permitted")
