@@ -47,7 +47,10 @@ def stat(settings: Settings, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def gc(settings: Settings, max_size: str | None, as_json: bool) -> None:
-    """Throw out what was used least recently while over the cap, and what no build can find any more."""
+    """Shrink the cache to its cap.
+
+    Throws out what was used least recently while over the cap, and what no build can find any more.
+    """
     from modelbuild.errors import EnvironmentProblem
 
     with _store(settings, max_size) as store:
@@ -67,9 +70,9 @@ def gc(settings: Settings, max_size: str | None, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def verify(settings: Settings, as_json: bool) -> int:
-    """Read every blob again and drop what is damaged: it is built again when it is needed.
+    """Read every blob again and drop what is damaged.
 
-    Exit code 1 if anything was damaged.
+    What was dropped is built again when it is needed. Exit code 1 if anything was damaged.
     """
     from modelbuild.errors import ExitCode
 

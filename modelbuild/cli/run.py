@@ -57,15 +57,14 @@ def command(
     from modelbuild.building.build import build
     from modelbuild.building.request import make_request
     from modelbuild.errors import UsageError
-    from modelbuild.labels import Label
     from modelbuild.report import make_reporter
     from modelbuild.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     package = workspace.package_of(settings.directory)
-    label = Label.parse(target, package)
+    label = _label(target, package)
     files = _files(inputs)
-    labels = {name: Label.parse(file, package) for name, file in files.items() if file.startswith(("//", ":"))}
+    labels = {name: _label(file, package) for name, file in files.items() if file.startswith(("//", ":"))}
     patterns = tuple(dict.fromkeys(str(one) for one in (label, *labels.values())))
     request = make_request(workspace, settings.directory, patterns, flags)
     if len(request.devices) > 1:
@@ -86,6 +85,17 @@ def command(
     arguments += ["--output-dir", str(output_dir)] if output_dir is not None else []
     arguments += ["--json"] if request.json else []
     return _run(label, arguments, settings.directory)
+
+
+def _label(text: str, package: str) -> Label:
+    from modelbuild.errors import UsageError
+    from modelbuild.labels import Label
+    from modelbuild.loading.patterns import parse_pattern
+
+    pattern = parse_pattern(text, package)
+    if pattern.name is None or pattern.subtract:
+        raise UsageError(f"'{text}' means several targets; expected the label of one, such as //package:name")
+    return Label(pattern.package, pattern.name)
 
 
 def _files(inputs: tuple[str, ...]) -> dict[str, str]:

@@ -153,7 +153,7 @@ def test_an_input_may_be_a_target(built: Any) -> None:
             "error: //m:two: expected a target that gives one file, but it gives x.json, signature.json",
         ),
         (("//m:x",), 2, "error: //m:x: expected a target that gives one .pte, but it gives x.json"),
-        (("//m/...",), 2, "error: '//m/...' is not a label; expected //package:name, //package or :name"),
+        (("//m/...",), 2, "error: '//m/...' means several targets; expected the label of one, such as //package:name"),
         (("//m:program", "--input=x=//m:y"), 2, None),
         (("//m:program", "--method=backward", "--input=x=m/x.json"), 1, None),
         (("//m:broken",), 1, None),

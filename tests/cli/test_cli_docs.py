@@ -1,0 +1,71 @@
+"""docs/cli.md against the command line itself: commands, flags, exit codes, and members of the JSON objects."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from modelbuild.cli.group import COMMANDS, cli
+from modelbuild.errors import ExitCode
+from modelbuild.report.json_object import JsonReporter
+
+
+@pytest.fixture(scope="module")
+def text(repository: Path) -> str:
+    return (repository / "docs/cli.md").read_text()
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(cli)
+    yield "", cli
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None
+        yield name, command
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {sub}", one) for sub, one in command.commands.items())
+
+
+def test_every_command_and_flag_is_there(text: str) -> None:
+    for name, command in commands():
+        assert not name or f"`{name}`" in text or f"modelbuild {name}" in text, name
+        for parameter in command.params:
+            for flag in (*parameter.opts, *parameter.secondary_opts):
+                if flag.startswith("-"):
+                    assert re.search(rf"[`, ]{flag}\b", text), f"{name} {flag}"
+
+
+def test_every_flag_that_is_there_exists(text: str) -> None:
+    known = {flag for _, c in commands() for p in c.params for flag in (*p.opts, *p.secondary_opts)}
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) <= known | {"--help", "--describe"}
+
+
+def test_exit_codes(text: str) -> None:
+    table = text.partition("## Exit codes")[2]
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)] == sorted(ExitCode)
+
+
+def test_json_members(text: str) -> None:
+    out = io.StringIO()
+    reporter = JsonReporter(out, io.StringIO())
+    reporter.close()
+    table = text.partition("### `--json`")[2].partition("## run")[0]
+    members = [
+        name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
+    ]
+    assert sorted(members) == sorted(json.loads(out.getvalue()))
+
+
+def test_keys_of_info(text: str) -> None:
+    from modelbuild.cli.info import gather
+    from modelbuild.workspace import load_workspace
+
+    section = text.partition("## info")[2].partition("## schema")[0].partition("Keys:")[2]
+    root = Path(__file__).parents[2] / "examples"
+    assert [key for key in re.findall(r"`(\w+)`", section)] == list(gather(load_workspace(root)))
