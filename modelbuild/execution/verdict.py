@@ -87,7 +87,7 @@ def _loaded(action: Action, tools: Sequence[str], end: Mapping[str, Any]) -> str
         )
     known = {canonical(tool) for tool in tools}
     for module, importer in end["third_party"].items() if action.python else ():
-        if canonical(module) in known:
+        if canonical(module) in known or any(module in _top_levels(tool) for tool in known):
             continue
         owners = [canonical(owner) for owner in _owners().get(module, ())]
         if not owners:
@@ -98,5 +98,15 @@ def _loaded(action: Action, tools: Sequence[str], end: Mapping[str, Any]) -> str
 
 
 @cache
+def _top_levels(distribution: str) -> tuple[str, ...]:
+    """The modules that a distribution says it brings, if it does."""
+    try:
+        return tuple((metadata.distribution(distribution).read_text("top_level.txt") or "").split())
+    except metadata.PackageNotFoundError:
+        return ()
+
+
+@cache
 def _owners() -> Mapping[str, list[str]]:
+    # Reads the file list of everything that is installed, which takes a while.
     return metadata.packages_distributions()
