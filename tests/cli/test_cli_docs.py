@@ -68,4 +68,4 @@ def test_keys_of_info(text: str) -> None:
 
     section = text.partition("## info")[2].partition("## schema")[0].partition("Keys:")[2]
     root = Path(__file__).parents[2] / "examples"
-    assert [key for key in re.findall(r"`(\w+)`", section)] == list(gather(load_workspace(root)))
+    assert re.findall(r"`(\w+)`", section) == list(gather(load_workspace(root)))
