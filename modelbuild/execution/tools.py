@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -51,10 +52,9 @@ def imported_distributions(sources: Mapping[str, bytes], known: Iterable[str]) -
             raise LoadingError(f"{path}:{error.lineno}:{error.offset}: not Python: {error.msg}") from None
         tops |= {name.partition(".")[0] for name, level in names if level == 0}
     tops -= set(sys.stdlib_module_names)
-    owners = _owners() if tops else {}
     found: set[str] = set()
     skipped = {canonical(name) for name in known}
-    pending = [canonical(owner) for top in tops for owner in owners.get(top, ())]
+    pending = [owner for top in tops if canonical(top) not in skipped for owner in _owners(top)]
     while pending:
         name = pending.pop()
         if name in found or name in skipped or _version(name) is None:
@@ -65,7 +65,27 @@ def imported_distributions(sources: Mapping[str, bytes], known: Iterable[str]) -
 
 
 @cache
-def _owners() -> Mapping[str, list[str]]:
+def _owners(top: str) -> tuple[str, ...]:
+    """The distributions that a top-level module comes from; none for one that is not installed."""
+    try:
+        if importlib.util.find_spec(top) is None:
+            return ()
+    except (ImportError, ValueError):
+        return ()
+    if _version(top) is not None and not _is_namespace(top):
+        return (canonical(top),)
+    return tuple(canonical(owner) for owner in _all_owners().get(top, ()))
+
+
+def _is_namespace(top: str) -> bool:
+    """Whether several distributions may share the module."""
+    spec = importlib.util.find_spec(top)
+    return spec is None or spec.origin is None
+
+
+@cache
+def _all_owners() -> Mapping[str, list[str]]:
+    # Reads the file list of everything installed: seconds, so only for modules that are not called as their owner is.
     return metadata.packages_distributions()
 
 

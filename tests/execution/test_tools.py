@@ -25,12 +25,14 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         lines = "".join(f"Requires-Dist: {r}\n" for r in requires)
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n{lines}")
         (info / "top_level.txt").write_text(top + "\n")
+        (tmp_path / top).mkdir()
+        (tmp_path / top / "__init__.py").write_text("")
         (info / "RECORD").write_text(f"{top}/__init__.py,,\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    for cached in (tools._version, tools._owners, tools._requirements):
+    for cached in (tools._version, tools._owners, tools._all_owners, tools._requirements):
         cached.cache_clear()
     yield tmp_path
-    for cached in (tools._version, tools._owners, tools._requirements):
+    for cached in (tools._version, tools._owners, tools._all_owners, tools._requirements):
         cached.cache_clear()
 
 
