@@ -21,6 +21,9 @@ from modelbuild.store.local import LocalStore, open_store
 
 Write = Callable[..., Path]
 
+SMALL = b"s" * (16 << 10)  # The biggest that is read whenever it is used.
+BIG = b"b" * (16 << 10) + b"!"
+
 
 @given(st.binary(max_size=8))
 def test_marks_are_whole_microseconds_and_never_none(data: bytes) -> None:
@@ -75,7 +78,7 @@ def test_a_blob_that_is_there_is_never_written_again(
     path = write("out", b"data")
     assert look(store.blob_path(store.put_file(path))) == before
     assert not path.exists()
-    monkeypatch.setattr(os, "fsync", lambda fd: pytest.fail("written again"))
+    monkeypatch.setattr(os, "utime", lambda *_, **__: pytest.fail("written again"))
     store.put_bytes(b"data")
 
 
@@ -131,8 +134,10 @@ def test_one_that_is_kept_only_the_other_way_serves_both(
 
 
 def overwrite(path: Path) -> None:
+    """Other bytes, as many, and all but the time as before."""
     path.chmod(0o644)
-    path.write_bytes(b"DATA")
+    path.write_bytes(path.read_bytes().upper())
+    path.chmod(0o444)
 
 
 def truncate(path: Path) -> None:
@@ -163,13 +168,19 @@ def to_link(path: Path) -> None:
 SPOILED = [overwrite, truncate, append, flip_and_cut_time, flip_with_the_time_of_another_blob, to_link, os.unlink]
 
 
+@pytest.mark.parametrize("data", [b"data", BIG], ids=["small", "big"])
 @pytest.mark.parametrize("spoil", SPOILED)
 @pytest.mark.parametrize("use", ["read", "path", "place", "missing", "action"])
 def test_a_spoiled_blob_is_never_served_and_can_be_put_again(
-    store: LocalStore, tmp_path: Path, remember: Callable[..., object], spoil: Callable[[Path], None], use: str
+    store: LocalStore,
+    tmp_path: Path,
+    remember: Callable[..., object],
+    data: bytes,
+    spoil: Callable[[Path], None],
+    use: str,
 ) -> None:
-    remember(store, "key", b"data")
-    digest = digest_bytes(b"data")
+    remember(store, "key", data)
+    digest = digest_bytes(data)
     spoil(store.blob_path(digest))
     if use == "missing":
         assert store.missing([digest]) == {digest}
@@ -184,32 +195,61 @@ def test_a_spoiled_blob_is_never_served_and_can_be_put_again(
         with pytest.raises(MissingBlob):
             uses[use]()
         assert not (tmp_path / "placed").exists()
-    assert store.put_bytes(b"data") == digest
-    assert store.read_bytes(digest) == b"data"
+    assert store.put_bytes(data) == digest
+    assert store.read_bytes(digest) == data
     assert store.get_action("key") is not None
 
 
-def test_a_write_through_a_hard_link_is_seen(store: LocalStore, tmp_path: Path) -> None:
-    digest = store.put_bytes(b"data")
+@pytest.mark.parametrize("data", [b"data", BIG], ids=["small", "big"])
+def test_a_write_through_a_hard_link_is_seen(store: LocalStore, tmp_path: Path, data: bytes) -> None:
+    digest = store.put_bytes(data)
     placed = tmp_path / "placed"
     store.place(FileEntry(digest), placed)
     placed.chmod(0o644)
     with placed.open("r+b") as file:
         file.write(b"DA")
+    placed.chmod(0o444)
     with pytest.raises(MissingBlob):
         store.blob_path(digest)
 
 
-def test_reading_does_not_rely_on_the_mark(store: LocalStore) -> None:
-    digest = store.put_bytes(b"data")
+def zero_but_keep_the_mark(path: Path) -> None:
+    status = path.stat()
+    path.chmod(0o644)
+    path.write_bytes(bytes(status.st_size))
+    path.chmod(status.st_mode)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.mark.parametrize(("data", "use"), [(BIG, "read"), (b"data", "read"), (b"data", "path"), (SMALL, "path")])
+def test_reading_and_using_small_blobs_does_not_rely_on_the_mark(store: LocalStore, data: bytes, use: str) -> None:
+    """As when a machine stops between writing a file's time and its bytes to the disk."""
+    digest = store.put_bytes(data)
     path = store.blob_path(digest)
-    time = path.stat().st_mtime_ns
-    overwrite(path)
-    path.chmod(0o444)
-    os.utime(path, ns=(time, time))
+    zero_but_keep_the_mark(path)
     with pytest.raises(MissingBlob):
-        store.read_bytes(digest)
+        store.read_bytes(digest) if use == "read" else store.blob_path(digest)
     assert not path.exists()
+
+
+def test_big_blobs_are_forced_to_the_disk_before_they_are_marked(
+    store: LocalStore, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    for name in ("fsync", "utime", "link"):
+        real = getattr(os, name)
+
+        def call(*args: object, name: str = name, real: Callable[..., None] = real, **kwargs: object) -> None:
+            calls.append(name)
+            real(*args, **kwargs)
+
+        monkeypatch.setattr(os, name, call)
+    store.put_file(write("out", BIG))
+    store.put_bytes(BIG + b"x")
+    assert calls == ["fsync", "utime", "link"] * 2
+    calls.clear()
+    store.put_file(write("out", SMALL))
+    assert calls == ["utime", "link"]
 
 
 @pytest.mark.parametrize("touch", [lambda path: os.utime(path), lambda path: path.chmod(0o777)])
@@ -230,8 +270,8 @@ def test_a_blob_that_was_only_touched_is_served_and_sealed_again(
 def test_a_sound_blob_is_not_read_to_be_served(
     store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    digest = store.put_bytes(b"data")
-    monkeypatch.setattr("modelbuild.store.cas.digest_open", lambda file: pytest.fail("read"))
+    digest = store.put_bytes(BIG)
+    monkeypatch.setattr("modelbuild.store.cas.FileIO", lambda *_: pytest.fail("read"))
     store.place(FileEntry(digest), tmp_path / "placed")
     assert store.missing([digest]) == set()
 
@@ -301,19 +341,17 @@ def test_a_file_system_that_copies_no_ranges(
 def test_a_full_disk_is_one_line_and_leaves_nothing(
     store: LocalStore, write: Write, cache: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    path = write("out", b"other")
+    path = write("out", BIG)
     monkeypatch.setattr(os, call, refusing(errno.ENOSPC))
     message = f"{cache}: no space left on the disk; free some, then build again"
-    for put in (lambda: store.put_bytes(b"data"), lambda: store.put_file(path)):
+    for put in (lambda: store.put_bytes(BIG + b"!"), lambda: store.put_file(path)):
         with pytest.raises(EnvironmentProblem) as caught:
             put()
         assert str(caught.value) == message
     monkeypatch.undo()
     assert list(store.scratch.iterdir()) == []
-    assert store.missing([digest_bytes(b"data"), digest_bytes(b"other")]) == {
-        digest_bytes(b"data"),
-        digest_bytes(b"other"),
-    }
+    lost = {digest_bytes(BIG), digest_bytes(BIG + b"!")}
+    assert store.missing(lost) == lost
 
 
 def test_a_file_that_is_still_being_written_to_is_refused(
