@@ -42,7 +42,8 @@ def link(program: Path, constants: Iterable[Named], parts: Mapping[str, Part], p
 
     program    a .pte whose delegates are placeholders of the partitions in `parts`
     constants  the program's own constants that lie outside it
-    Raises StepError when two parts give one key different data.
+    Raises StepError when two parts give one key different data, or when there is nothing for `ptd`: ExecuTorch refuses
+    to load an empty one.
     """
     table, blobs = _read(program)
     contents = Contents()
@@ -54,10 +55,10 @@ def link(program: Path, constants: Iterable[Named], parts: Mapping[str, Part], p
         _flatbuffer.new("NamedData", key=entry.key, segmentIndex=segments.add("named", blob, entry.alignment))
         for entry, blob in inside
     ] or None
-    table.segments = [
-        _flatbuffer.new("DataSegment", offset=offset, size=size) for offset, size in segments.extents()
-    ]
+    table.segments = [_flatbuffer.new("DataSegment", offset=offset, size=size) for offset, size in segments.extents()]
     _write_pte(table, segments, pte)
+    if ptd is not None and not outside:
+        raise StepError("external_weights is set, but the program has no weights to put outside")
     if ptd is not None:
         _write_ptd(outside, Segments(contents), ptd)
 

@@ -136,4 +136,3 @@ def _copy_some(source: int, offset: int, out: int, at: int, count: int) -> int:
         return os.copy_file_range(source, out, min(count, 1 << 30), offset, at)
     except OSError:  # other file systems, or a kernel or file system without it
         return os.pwrite(out, os.pread(source, min(count, _CHUNK), offset), at)
-

@@ -15,7 +15,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
 
 from modelbuild.step import Step
 from modelbuild_rules.steps import _executorch
@@ -25,7 +25,7 @@ from modelbuild_rules.steps._constants import CONSTANTS, initialize_buffers, out
 from modelbuild_rules.steps._delegation import Delegation, Recorded
 from modelbuild_rules.steps._nonzero import correct_nonzero
 from modelbuild_rules.steps._partitions import Partitions
-from modelbuild_rules.steps._portable import check_allowed, to_executorch
+from modelbuild_rules.steps._portable import check_allowed, check_dtypes, to_executorch
 from modelbuild_rules.steps._program import load_program
 
 
@@ -40,12 +40,15 @@ def run(step: Step) -> None:
         backend.prepare(program)
     partitioners = [Recorded(i, entries[i], backend, delegation) for i, backend in backends.items()]
     with captured({id for backend in backends.values() for id in backend.IDS}, partitions.keep):
-        edge = to_edge_transform_and_lower(program, partitioner=partitioners)
+        # What each operator may be is checked below, for those that no backend takes.
+        config = EdgeCompileConfig(_check_ir_validity=False)
+        edge = to_edge_transform_and_lower(program, partitioner=partitioners, compile_config=config)
     if not backends:
         delegation.see(edge.exported_program())
     portable = next((entry for entry in entries if entry["kind"] == "portable"), None)
     facts = delegation.finish("portable" if portable else None)
     check_allowed(facts, portable and portable["attributes"]["ops"], portable is not None)
+    check_dtypes(edge.exported_program().graph_module, facts)
     initialize_buffers(edge.exported_program())
     external = bool(step.params["external_weights"])
     lowered = to_executorch(edge, ExecutorchBackendConfig(external_constants=outside if external else False), facts)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
 import torch
 from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
+from executorch.backends.xnnpack.partition.config.gemm_configs import GEMMConfig
 from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.backends.xnnpack.utils.quant_utils import IS_IMPLICIT_Q_DQ_TAG, is_dequant, is_quant
@@ -31,19 +33,38 @@ _PRECISIONS = {
 
 
 class _Partitioner(XnnpackPartitioner):
-    """XnnpackPartitioner without some operators, also where it fuses them into another's group."""
+    """XnnpackPartitioner that takes no operator that is excluded, and no matrix product of another precision.
+
+    Upstream's takes a linear layer or convolution whatever precisions are enabled, and fuses an activation into it even
+    when it has no configuration for the activation.
+    """
 
     def __init__(self, excluded: frozenset[str], **options: Any) -> None:
         configs = [config for config in ALL_PARTITIONER_CONFIGS if config.target_name not in excluded]
         super().__init__(configs=configs, **options)
         self.excluded = excluded
+        self.refused: dict[str, str] = {}
+        for config in self.target_partitioner_configs.values():
+            if isinstance(config, GEMMConfig):
+                config.check_constraints = partial(self._check_precision, config, config.check_constraints)
+
+    def _check_precision(self, config: Any, check: Callable[[Any, Any], bool], node: Any, ep: Any) -> bool:
+        enabled = config.enabled_precision_types
+        found = config._detect_precision(node)
+        # Enabled alone, fp32 also means quantized products computed on dequantized values.
+        if found in enabled or enabled == [ConfigPrecisionType.FP32]:
+            return check(node, ep)
+        self.refused[node.name] = f"{found.name.lower()} is not among the precisions"
+        return False
 
     def get_matched_nodes_from_configs(self, ep: Any) -> list[list[Any]]:
         groups = []
         for group in super().get_matched_nodes_from_configs(ep):
             allowed = [node for node in group if not self.excludes(node)]
             # A quantized group is a pattern that XNNPACK takes whole or not at all.
-            if allowed == group or (allowed and not any(is_quant(node) or is_dequant(node) for node in group)):
+            if len(allowed) < len(group) and any(is_quant(node) or is_dequant(node) for node in group):
+                self.refused.update((node.name, "quantized with an operator in exclude_ops") for node in allowed)
+            elif allowed:
                 groups.append(allowed)
         return groups
 
@@ -58,7 +79,7 @@ def partitioner(attributes: Mapping[str, Any]) -> XnnpackPartitioner:
     for op in attributes["exclude_ops"]:
         if format_target_name(op) not in known:
             near = did_you_mean(op, [f"{op.partition('.')[0]}.{name}" for name in known])
-            raise StepError(f"exclude_ops: XNNPACK takes no operator '{op}'; expected one that it takes{near}")
+            raise StepError(f"exclude_ops: XNNPACK takes no operator '{op}'{near or '; expected one that it takes'}")
     return _Partitioner(
         excluded,
         config_precisions=[_PRECISIONS[name] for name in attributes["precisions"]],
@@ -94,6 +115,8 @@ def refusal(partitioner: _Partitioner, node: Any) -> str:
     """Why a node without a recorded reason was left out."""
     if partitioner.excludes(node):
         return "listed in exclude_ops"
+    if node.name in partitioner.refused:
+        return partitioner.refused[node.name]
     config = partitioner.target_partitioner_configs.get(format_target_name(node.target.__name__))
     if config is None:
         return "no such XNNPACK operator"

@@ -1,0 +1,99 @@
+"""What capture, compile and link make is what executorch makes when it compiles partitions itself, byte for byte."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
+from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from modelbuild_rules.steps._constants import initialize_buffers
+from modelbuild_rules.steps._nonzero import correct_nonzero
+from modelbuild_rules.steps._program import load_program
+from modelbuild_rules.steps.backends import xnnpack
+
+
+@contextmanager
+def _debug_handles_by_place() -> Iterator[None]:
+    """Executorch numbers nodes through the whole program; here they are numbered inside each partition."""
+    preprocess = XnnpackBackend.preprocess
+
+    def numbered(program: Any, specs: Any) -> Any:
+        nodes = [node for node in program.graph.nodes if node.op == "call_function"]
+        for handle, node in enumerate(nodes, 1):
+            node.meta["debug_handle"] = handle
+        return preprocess(program, specs)
+
+    with patch.object(XnnpackBackend, "preprocess", staticmethod(numbered)):
+        yield
+
+
+def _by_executorch(folder: Path, external: bool) -> Any:
+    program = correct_nonzero(load_program(folder / "program", folder / "weights"))
+    xnnpack.prepare(program)
+    if external:
+        for node in program.graph.nodes:
+            if node.op == "placeholder":
+                node.meta["custom"] = {"delegate_constant_tag": "weights"}
+    with _debug_handles_by_place():
+        edge = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
+    initialize_buffers(edge.exported_program())
+    outside = (lambda node: "weights") if external else False
+    return edge.to_executorch(ExecutorchBackendConfig(external_constants=outside))
+
+
+def test_the_program_is_executorchs(every_model: str, lowered: Callable[[str], Any]) -> None:
+    made = lowered(every_model)
+    assert made.pte.read_bytes() == _by_executorch(made.folder, external=False).buffer
+
+
+@pytest.mark.parametrize("name", ["depthwise", "multi", "conv_static_quant", "counter"])
+def test_weights_outside_are_executorchs(
+    name: str, model: Callable[[str], Any], lower: Callable[..., Any], tmp_path: Path
+) -> None:
+    made = lower(model(name).program, tmp_path / "made", external=True)
+    expected = _by_executorch(made.folder, external=True)
+    expected.write_tensor_data_to_file(tmp_path)
+    assert made.ptd.read_bytes() == (tmp_path / "weights.ptd").read_bytes()
+    assert made.pte.read_bytes() == expected.buffer
+
+
+def test_results_are_those_of_eager_pytorch(
+    every_model: str, model: Callable[[str], Any], lowered: Callable[[str], Any], execute: Callable[..., Any]
+) -> None:
+    made = model(every_model)
+    module = copy.deepcopy(made.module)
+    for _ in range(2):
+        expected = module(*made.inputs)
+    results = execute(lowered(every_model).pte, made.inputs, times=2)
+    tolerance = {"mlp_half": 5e-4, "mlp_dynamic_quant": 2e-3}.get(every_model, 1e-5)
+    torch.testing.assert_close(
+        results, list(expected) if isinstance(expected, tuple) else [expected], atol=tolerance, rtol=tolerance
+    )
+
+
+@pytest.mark.parametrize("batch", [1, 3, 16])
+def test_a_dynamic_batch_runs(
+    batch: int, model: Callable[[str], Any], lowered: Callable[[str], Any], execute: Callable[..., Any]
+) -> None:
+    module = model("mlp_dynamic").module
+    inputs = torch.randn(batch, 16)
+    (result,) = execute(lowered("mlp_dynamic").pte, [inputs])
+    torch.testing.assert_close(result, module(inputs))
+
+
+def test_weights_outside_are_found_at_run_time(
+    model: Callable[[str], Any], lower: Callable[..., Any], execute: Callable[..., Any], tmp_path: Path
+) -> None:
+    made = model("multi")
+    lowered = lower(made.program, tmp_path / "made", external=True)
+    torch.testing.assert_close(execute(lowered.pte, made.inputs, lowered.ptd), list(made.module(*made.inputs)))
+    with pytest.raises(RuntimeError):
+        execute(lowered.pte, made.inputs)
