@@ -21,9 +21,11 @@ from executorch.exir.backend.utils import WhyNoPartition
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
 from modelbuild_rules.steps._compiled import Compiled
+from modelbuild_rules.steps.backends._xnnpack_patterns import needed_patterns
 
 IDS: tuple[str, ...] = (XnnpackBackend.__name__,)
 ANNOTATIONS: tuple[str, ...] = (IS_IMPLICIT_Q_DQ_TAG,)
+PASSES: tuple[Any, ...] = ()
 
 _PRECISIONS = {
     "fp32": ConfigPrecisionType.FP32,
@@ -131,7 +133,8 @@ def compile(program: Any, specs: Sequence[Any], attributes: Mapping[str, Any]) -
     nodes = [node for node in program.graph.nodes if node.op == "call_function"]
     for handle, node in enumerate(nodes, 1):
         node.meta["debug_handle"] = handle
-    result = XnnpackBackend.preprocess(program, list(specs))
+    with needed_patterns(program):
+        result = XnnpackBackend.preprocess(program, list(specs))
     store = result.data_store_output
     named = tuple((key, store.buffers[e.buffer_index], e.alignment, True, None) for key, e in store.pte_data.items())
     return Compiled(result.processed_bytes, named)
