@@ -24,6 +24,9 @@ def backend_stack(ctx: Context[BackendStackAttrs]) -> tuple[Provider, ...]:
     for index, table in enumerate(ctx.attrs.backends):
         if table.type == "portable" and index != last:
             raise ctx.error(("backends", index), "'portable' takes whatever is left; expected it as the last backend")
+        if table.type == "tensorrt" and table.require_full_compilation and table.fallback_data_dependent_ops:
+            message = "require_full_compilation leaves no node to fall back; expected one of the two"
+            raise ctx.error(("backends", index, "fallback_data_dependent_ops"), message)
     return (BackendStack(tuple(_backend(table) for table in ctx.attrs.backends)),)
 
 

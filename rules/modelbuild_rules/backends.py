@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Discriminator, Field
 
 from modelbuild.api import Attrs
+from modelbuild_rules.backend_kind import Kind, Operators, as_set
+from modelbuild_rules.tensorrt_backend import TENSORRT, Tensorrt
 
-_OPERATOR = re.compile(r"[A-Za-z_]\w*\.\w+\.\w+\Z")
-
-
-def _operator(text: str) -> str:
-    if not _OPERATOR.match(text):
-        raise ValueError(f"'{text}' is not an operator; expected namespace.name.overload, as in aten.add.Tensor")
-    return text
-
-
-def _as_set(values: tuple[str, ...]) -> tuple[str, ...]:
-    """One order, and each value once: two ways to write a set are one key."""
-    return tuple(sorted(set(values)))
-
-
-Operator = Annotated[str, AfterValidator(_operator)]
-"""An operator as delegation.json names it: `aten.add.Tensor`, `aten.linear.default`."""
-
-Operators = Annotated[tuple[Operator, ...], AfterValidator(_as_set)]
 Precision = Literal["fp32", "static_quant", "dynamic_quant"]
 
 
@@ -37,7 +19,7 @@ class Xnnpack(Attrs):
 
     type: Literal["xnnpack"]
 
-    precisions: Annotated[tuple[Precision, ...], AfterValidator(_as_set)] = Field(
+    precisions: Annotated[tuple[Precision, ...], AfterValidator(as_set)] = Field(
         default=("dynamic_quant", "fp32", "static_quant"), min_length=1
     )
     """What it takes: floating-point operators (fp16 too), statically quantized ones, dynamically quantized linears."""
@@ -61,23 +43,7 @@ class Portable(Attrs):
     """The only operators that may be left to them. The build fails for any other one; by default none is refused."""
 
 
-Backends = tuple[Annotated[Xnnpack | Portable, Discriminator("type")], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What deciding and compiling depend on. What stands in neither tuple is in no key.
-
-    partition  attributes that decide which nodes it takes
-    compile    attributes that decide what is made of a partition
-    device     facts of the device (fields of DeviceTarget) that decide what is made of a partition
-    tools      distributions whose versions decide what is made of a partition; the compile step is compile_<kind>
-    """
-
-    partition: tuple[str, ...] = ()
-    compile: tuple[str, ...] = ()
-    device: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()
+Backends = tuple[Annotated[Xnnpack | Tensorrt | Portable, Discriminator("type")], ...]
 
 
 KINDS: Mapping[str, Kind] = {
@@ -85,5 +51,6 @@ KINDS: Mapping[str, Kind] = {
         partition=("precisions", "per_op_mode", "exclude_ops", "force_non_static_weights_for_f32_linear"),
         tools=("executorch", "sympy", "torch", "torchao"),
     ),
+    "tensorrt": TENSORRT,
     "portable": Kind(partition=("ops",)),
 }

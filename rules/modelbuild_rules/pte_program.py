@@ -50,6 +50,11 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     stack = ctx.provider(ctx.attrs.stack, BackendStack).backends
     needs_device = any(KINDS[backend.kind].device for backend in stack)
     device = ctx.device(DeviceTarget) if needs_device or ctx.device_label is not None else None
+    facts = asdict(device) if device else {}
+    for backend in stack:
+        problem = KINDS[backend.kind].problem(backend.attributes, facts)
+        if problem:
+            raise ctx.error("stack", f"{problem} (device {ctx.device_label}, stack {ctx.attrs.stack})")
     external = ctx.attrs.external_weights
     lowered = ctx.action(
         "partition",
@@ -61,8 +66,8 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
             Output("plan", "plan.json"),
             Output("report", "report.json"),
         ],
-        params={"backends": [_offered(backend) for backend in stack], "external_weights": external},
-        tools=_LOWERING,
+        params={"backends": [_offered(backend, facts) for backend in stack], "external_weights": external},
+        tools=[*_LOWERING, *(tool for b in stack for tool in KINDS[b.kind].partition_tools(b.attributes))],
         preload=_WARM,
         resources=Resources(memory=2 << 30),
         description=f"lower {ctx.attrs.model} with {ctx.attrs.stack}",
@@ -70,7 +75,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     promised = ctx.expand(
         reads=lowered["plan"],
         promises=("pte", "ptd", "delegation") if external else ("pte", "delegation"),
-        then=partial(_compile_and_link, ctx.label.name, stack, device, lowered, external),
+        then=partial(_compile_and_link, ctx.label.name, stack, facts, lowered, external),
     )
     ptd = promised.get("ptd")
     program = Program(promised["pte"], ptd, promised["delegation"], model.signature)
@@ -78,16 +83,15 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     return program, Files(tuple(files))
 
 
-def _offered(backend: Backend) -> dict[str, Any]:
+def _offered(backend: Backend, facts: Mapping[str, Any]) -> dict[str, Any]:
     """A backend as the partition step sees it."""
-    names = KINDS[backend.kind].partition
-    return {"kind": backend.kind, "attributes": {name: backend.attributes[name] for name in names}}
+    return {"kind": backend.kind, "attributes": KINDS[backend.kind].offered(backend.attributes, facts)}
 
 
 def _compile_and_link(
     name: str,
     stack: tuple[Backend, ...],
-    device: DeviceTarget | None,
+    facts: Mapping[str, Any],
     lowered: Mapping[str, DerivedArtifact],
     external: bool,
     ctx: Expander,
@@ -95,7 +99,7 @@ def _compile_and_link(
 ) -> Mapping[str, Artifact]:
     """Declare an action for each partition, and the one that puts the program together."""
     partitions = json.loads(plan)
-    parts = [_compile(ctx, stack[each["entry"]], device, lowered["partitions"], each) for each in partitions]
+    parts = [_compile(ctx, stack[each["entry"]], facts, lowered["partitions"], each) for each in partitions]
     return ctx.action(
         "emit",
         step="emit",
@@ -112,11 +116,9 @@ def _compile_and_link(
 
 
 def _compile(
-    ctx: Expander, backend: Backend, device: DeviceTarget | None, partitions: DerivedArtifact, each: Mapping[str, Any]
+    ctx: Expander, backend: Backend, facts: Mapping[str, Any], partitions: DerivedArtifact, each: Mapping[str, Any]
 ) -> DerivedArtifact:
     kind = KINDS[backend.kind]
-    facts = asdict(device) if device else {}
-    attributes = {name: backend.attributes[name] for name in kind.compile} | {name: facts[name] for name in kind.device}
     operators = f"{each['nodes']} operator{'s' * (each['nodes'] != 1)}"
     return ctx.action(
         "compile",
@@ -124,8 +126,8 @@ def _compile(
         step=f"compile_{backend.kind}",
         inputs={"partition": DerivedArtifact(partitions.action, partitions.output, each["id"])},
         outputs=[Output("compiled", "compiled", "tree")],
-        params={"attributes": attributes},
-        tools=kind.tools,
+        params={"attributes": kind.compiled(backend.attributes, facts)},
+        tools=kind.compile_tools(backend.attributes),
         preload=_WARM,
         resources=Resources(memory=(1 << 30) + 4 * each["bytes"]),
         description=f"compile {each['id']} for {backend.kind} ({operators})",

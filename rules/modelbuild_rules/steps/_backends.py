@@ -14,10 +14,12 @@ class Partitioning(Protocol):
 
     IDS          names of the executorch backends (BackendDetails subclasses) that its partitions are for
     ANNOTATIONS  keys of nodes' meta by which its partitioner tells its compiler something
+    PASSES       passes on the edge program, before any backend is offered nodes
     """
 
     IDS: tuple[str, ...]
     ANNOTATIONS: tuple[str, ...]
+    PASSES: tuple[Any, ...]
 
     def prepare(self, program: Any) -> None:
         """Change an ATen program, without changing what it computes, into one that the partitioner can read."""
@@ -38,5 +40,8 @@ def partitioning(kind: str) -> Partitioning:
         from modelbuild_rules.steps.backends import xnnpack
 
         return xnnpack
-    raise StepError(f"no backend '{kind}'")
+    if kind == "tensorrt":
+        from modelbuild_rules.steps.backends import tensorrt
 
+        return tensorrt
+    raise StepError(f"no backend '{kind}'")

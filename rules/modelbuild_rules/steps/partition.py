@@ -42,7 +42,8 @@ def run(step: Step) -> None:
     with captured({id for backend in backends.values() for id in backend.IDS}, partitions.keep):
         # What each operator may be is checked below, for those that no backend takes.
         config = EdgeCompileConfig(_check_ir_validity=False)
-        edge = to_edge_transform_and_lower(program, partitioner=partitioners, compile_config=config)
+        passes = [each for backend in backends.values() for each in backend.PASSES]
+        edge = to_edge_transform_and_lower(program, passes or None, partitioners, compile_config=config)
     if not backends:
         delegation.see(edge.exported_program())
     portable = next((entry for entry in entries if entry["kind"] == "portable"), None)

@@ -1,0 +1,41 @@
+"""Gives each node the sizes that it computes with as nodes of its own.
+
+A size that stands once for all its users would be an input or an output of partitions. A delegate's arguments are
+tensors, so each user gets its own copy of the nodes that compute it, down to the tensors whose sizes are asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.passes.infra.pass_base import PassResult
+
+from modelbuild_rules.steps._trt_support import on_sizes
+
+
+def own_sizes(module: torch.fx.GraphModule) -> PassResult:
+    """Copy what computes sizes for each of its users, but for sizes that depend on values. A pass on edge graphs."""
+    graph = module.graph
+    sizes = {node for node in graph.nodes if on_sizes(node) and not free_unbacked_symbols(node.meta["val"])}
+    for node in list(graph.nodes):
+        if node not in sizes and node.op == "call_function":
+            with graph.inserting_before(node):
+                for source in node.all_input_nodes:
+                    if source in sizes:
+                        node.replace_input_with(source, _copied(graph, source, sizes, {}))
+    for node in reversed(list(graph.nodes)):
+        if node in sizes and not node.users:
+            graph.erase_node(node)
+    module.recompile()
+    return PassResult(module, bool(sizes))
+
+
+def _copied(graph: torch.fx.Graph, node: torch.fx.Node, sizes: set[Any], made: dict[Any, Any]) -> torch.fx.Node:
+    if node not in made:
+        for source in node.all_input_nodes:  # before the node itself, in the graph's order
+            if source in sizes:
+                _copied(graph, source, sizes, made)
+        made[node] = graph.node_copy(node, lambda source: made.get(source, source))
+    return made[node]

@@ -1,0 +1,51 @@
+"""TensorRT: partitions become engines, built for the compute capabilities of the device, with or without a GPU here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from modelbuild_rules.steps._compiled import PROCESSED
+from modelbuild_rules.steps._named import write_named
+from modelbuild_rules.steps._trt_blob import Metadata, write_blob
+from modelbuild_rules.steps._trt_engine import PROFILES, build
+from modelbuild_rules.steps._trt_import import import_torch_tensorrt
+from modelbuild_rules.steps._trt_partitioner import BACKEND, TensorrtPartitioner
+from modelbuild_rules.steps._trt_sizes import own_sizes
+
+IDS: tuple[str, ...] = (BACKEND,)
+ANNOTATIONS: tuple[str, ...] = (PROFILES,)
+PASSES: tuple[Any, ...] = (own_sizes,)
+
+
+def prepare(program: Any) -> None:
+    """Nothing: programs are taken as they are."""
+
+
+def partitioner(attributes: Mapping[str, Any]) -> TensorrtPartitioner:
+    """The partitioner that the attributes describe. Raises StepError for an operator that does not exist."""
+    import_torch_tensorrt(attributes["flavour"])
+    import torch_tensorrt.executorch.backend  # noqa: F401  (registers TensorRTBackend)
+
+    return TensorrtPartitioner(attributes)
+
+
+@contextmanager
+def refusals() -> Iterator[dict[str, str]]:
+    """Reasons are the partitioner's own."""
+    yield {}
+
+
+def refusal(partitioner: TensorrtPartitioner, node: Any) -> str:
+    """Why a node was left out."""
+    return partitioner.refused.get(node.name, "not offered")
+
+
+def compile(program: Any, attributes: Mapping[str, Any], folder: Path) -> None:
+    """Build a partition's engine and write its blob into an existing folder."""
+    engine = build(program, attributes)
+    metadata = Metadata(engine.inputs, engine.outputs, attributes["gpu"], platform=attributes["platform"])
+    write_blob(folder / PROCESSED, metadata, engine.plan)
+    write_named(folder, ())

@@ -1,0 +1,149 @@
+"""TensorRT as a backend: the table in a `backend_stack`, and what each of its attributes decides."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from modelbuild.api import Attrs
+from modelbuild_rules.backend_kind import Kind, Operators, Values
+from modelbuild_rules.device_target import Memory
+
+RTX_CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")
+"""Compute capabilities that tensorrt_rtx 1.6.1.120 builds engines for."""
+
+_TOOLS = {
+    "rtx": ("tensorrt_rtx", "tensorrt_rtx_cu13_bindings", "tensorrt_rtx_cu13_libs", "torch-tensorrt-rtx"),
+    "standard": ("tensorrt", "torch-tensorrt"),
+}
+_TORCH = ("executorch", "sympy", "torch", "torchao")
+
+
+class Profile(Attrs):
+    """The shapes of one input in an optimization profile: as many sizes as the input has dimensions."""
+
+    min: tuple[int, ...]
+    """The least shape."""
+
+    opt: tuple[int, ...]
+    """The shape that is served best."""
+
+    max: tuple[int, ...]
+    """The greatest shape."""
+
+
+class Tensorrt(Attrs):
+    """TensorRT: engines for NVIDIA GPUs, built for the device's compute capabilities without a GPU (flavour rtx)."""
+
+    type: Literal["tensorrt"]
+
+    flavour: Literal["rtx", "standard"] = "rtx"
+    """`rtx` (TensorRT-RTX) needs no GPU to build; `standard` builds on the GPU that the engine is for."""
+
+    precision: Literal["fp32", "tf32", "fp16", "bf16"] = "tf32"
+    """How float32 is computed: as it is, with TF32 products, or in fp16 or bf16 where torch_tensorrt's rules for
+    autocast allow it. A model's own fp16 and bf16 stay what they are: networks are strongly typed."""
+
+    min_block_size: int = Field(default=5, ge=1)
+    """The fewest operators for which an engine is made."""
+
+    torch_executed_ops: Operators = ()
+    """Operators that it leaves to the next backend."""
+
+    require_full_compilation: bool = False
+    """The build fails unless TensorRT takes every node, in one engine."""
+
+    fallback_data_dependent_ops: bool | None = None
+    """Leave operators whose converter needs an output allocator, such as nonzero, to the next backend. By default so
+    with `rtx`, which builds none of them, and not so with `standard`."""
+
+    optimization_profiles: tuple[dict[str, Profile], ...] = ()
+    """Shapes to build for, by input. By default one profile: each dynamic dimension's declared range."""
+
+    workspace_size: Memory = Field(default=1 << 30, validate_default=True)
+    """Memory that an engine may use beside its weights: bytes, or text such as "1GiB"."""
+
+    on_failure: Literal["error", "fallback"] = "error"
+    """When TensorRT can't build an engine of a partition: fail, or leave its nodes to the next backend. The latter
+    builds each engine twice, once to see whether it can be."""
+
+    gpu: int | None = Field(default=None, ge=0)
+    """Which of the device's GPUs runs the engines, when it is not the device's cuda_index."""
+
+    target_device: Annotated[str, Field(pattern=r"^[a-z]+(:\d+)?$")] | None = None
+    """What ExecuTorch is told about where inputs and outputs are, as "cuda:1". By default the engine's GPU."""
+
+
+class TensorrtKind(Kind):
+    """Derives what both steps see from the table and the device."""
+
+    __slots__ = ()
+
+    def problem(self, attributes: Values, facts: Values) -> str:
+        wanted = facts["compute_capabilities"]
+        if not wanted:
+            return 'TensorRT needs a device with compute_capability; expected one such as ["8.9"]'
+        unknown = [name for name in wanted if name not in RTX_CAPABILITIES]
+        if attributes["flavour"] == "rtx" and unknown:
+            return (
+                f"TensorRT-RTX does not support compute capability {unknown[0]}; expected one of"
+                f' {", ".join(RTX_CAPABILITIES)}, or flavour = "standard"'
+            )
+        if attributes["flavour"] == "standard" and len(wanted) > 1:
+            return (
+                'the standard flavour of TensorRT builds for one compute capability; expected one, or flavour = "rtx"'
+            )
+        return ""
+
+    def offered(self, attributes: Values, facts: Values) -> dict[str, Any]:
+        derived = {
+            "fallback_data_dependent_ops": _fallback(attributes),
+            "target_device": attributes["target_device"] or f"cuda:{_gpu(attributes, facts)}",
+        }
+        # Only where partitions are built to see whether they can be do the engine's own settings decide.
+        tried = {"engine": self.compiled(attributes, facts) if attributes["on_failure"] == "fallback" else None}
+        return {name: attributes[name] for name in self.partition} | derived | tried
+
+    def compiled(self, attributes: Values, facts: Values) -> dict[str, Any]:
+        derived = {
+            "fallback_data_dependent_ops": _fallback(attributes),
+            "compute_capabilities": sorted(facts["compute_capabilities"], key=_number),
+            "gpu": _gpu(attributes, facts),
+            "platform": f"{facts['os']}_{facts['arch']}",
+        }
+        return {name: attributes[name] for name in self.compile} | derived
+
+    def compile_tools(self, attributes: Values) -> tuple[str, ...]:
+        return _TORCH + _TOOLS[attributes["flavour"]]
+
+    def partition_tools(self, attributes: Values) -> tuple[str, ...]:
+        return _TOOLS[attributes["flavour"]]
+
+
+TENSORRT = TensorrtKind(
+    partition=(
+        "flavour",
+        "precision",
+        "min_block_size",
+        "torch_executed_ops",
+        "require_full_compilation",
+        "optimization_profiles",
+    ),
+    compile=("flavour", "precision", "workspace_size"),
+    device=("arch", "compute_capabilities", "cuda_index", "os"),
+    examples=True,
+)
+
+
+def _fallback(attributes: Values) -> bool:
+    given = attributes["fallback_data_dependent_ops"]
+    return attributes["flavour"] == "rtx" if given is None else bool(given)
+
+
+def _gpu(attributes: Values, facts: Values) -> int:
+    return int(facts["cuda_index"] if attributes["gpu"] is None else attributes["gpu"])
+
+
+def _number(capability: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in capability.split("."))
