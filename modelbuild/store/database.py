@@ -1,12 +1,11 @@
-"""One SQLite file that threads and processes share: opened when first needed, begun anew when broken."""
+"""One SQLite file that threads and processes share: opened when first needed, followed by another when broken."""
 
 from __future__ import annotations
 
 import os
+import re
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +19,7 @@ T = TypeVar("T")
 
 # Part of the file's name: builds with another schema have another file, and neither disturbs the other.
 SCHEMA = 1
-NAME = f"index-v{SCHEMA}.db"
+_NAME = re.compile(rf"index-v{SCHEMA}\.([0-9]+)\.db\Z")
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS actions (key TEXT PRIMARY KEY, result TEXT NOT NULL, checksum TEXT NOT NULL,"
@@ -43,12 +42,13 @@ class Database:
     and `warn` hears of it once. Only a full disk is an error, an EnvironmentProblem."""
 
     def __init__(self, directory: Path, writable: bool, warn: Warn) -> None:
-        self.path = directory / NAME
+        self.directory = directory
         self.writable = writable
         self._warn = warn
         self._warned = False
+        self._begun_anew = False
         self._connection: sqlite3.Connection | None = None
-        self._inode = 0
+        self._path = directory
         self._pid = os.getpid()
         self._lock = threading.RLock()
 
@@ -59,7 +59,7 @@ class Database:
     def write(self, *statements: tuple[str, Iterable[Sequence[Any]]]) -> bool:
         """Run each statement with each of its rows, all in one transaction. Whether that was done."""
         if not self.writable:
-            self._warn_once(f"{self.path.parent} is read-only: new results are not kept")
+            self._warn_once(f"{self.directory} is read-only: new results are not kept")
             return False
 
         def transaction(connection: sqlite3.Connection) -> bool:
@@ -95,26 +95,27 @@ class Database:
                 except sqlite3.Error as error:
                     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
                     if code & 0xFF == sqlite3.SQLITE_FULL:
-                        raise no_space(self.path.parent) from error
-                    if code & 0xFF in _broken() and self.writable and not last:
+                        raise no_space(self.directory) from error
+                    if code & 0xFF in _broken() and self.writable and not last and not self._begun_anew:
                         self._begin_anew(error)
                     else:
-                        self._warn_once(f"cannot use {self.path} ({error}): results are kept as far as they can be")
+                        self._warn_once(f"cannot use {self._path} ({error}): results are kept as far as they can be")
                         if code & 0xFF == sqlite3.SQLITE_BUSY and self._connection is not None:
                             self._connection.execute(f"PRAGMA busy_timeout={_NO_PATIENCE_MS}")
                         return None
         raise AssertionError("unreachable")
 
     def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._path = newest(self.directory)
+            self._connection = self._open_to_write() if self.writable else self._open_read_only()
+        return self._connection
+
+    def _open_to_write(self) -> sqlite3.Connection:
         import sqlite3
 
-        if self._connection is None:
-            if not self.writable:
-                self._connection = self._open_read_only()
-                return self._connection
-            self._inode = _inode(self.path)
-            connection = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
-            self._connection = connection
+        connection = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+        try:
             connection.execute("PRAGMA synchronous=NORMAL")
             if _version(connection) != SCHEMA:
                 with alone(self._mending):
@@ -124,41 +125,43 @@ class Database:
                     for table in _TABLES:
                         connection.execute(table)
                     connection.execute(f"PRAGMA user_version={SCHEMA}")
-                self._inode = _inode(self.path)
-        return self._connection
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _open_read_only(self) -> sqlite3.Connection:
         import sqlite3
 
         # Without its -shm file a database in WAL mode opens only as "immutable" where no file can be made.
         for mode in ("mode=ro", "immutable=1"):
-            uri = f"{self.path.absolute().as_uri()}?{mode}"
+            uri = f"{self._path.absolute().as_uri()}?{mode}"
             connection = sqlite3.connect(uri, _PATIENCE, isolation_level=None, check_same_thread=False, uri=True)
             try:
                 _version(connection)
                 return connection
             except sqlite3.OperationalError:
                 connection.close()
-                if mode != "mode=ro" or not self.path.exists():
+                if mode != "mode=ro" or not self._path.exists():
                     raise
         raise AssertionError("unreachable")
 
     def _begin_anew(self, error: sqlite3.Error) -> None:
-        """Move a broken file aside, unless another process has done so since we opened it."""
+        """Begin the next database, unless another process has done so. The broken one stays where it is: a database
+        may not be moved, nor another be put in its place, while somebody may have it open."""
+        self._begun_anew = True
         self._drop_connection()
         with alone(self._mending):
-            if _inode(self.path) != self._inode:
+            if newest(self.directory) != self._path:
                 return
-            aside = f"{self.path}.broken-{time.time_ns()}"
-            # The log first: left beside a new database it would be replayed into that.
-            for suffix in ("-wal", "-shm", ""):
-                with suppress(FileNotFoundError):
-                    os.rename(f"{self.path}{suffix}", f"{aside}{suffix}")
-        self._warn(f"{self.path} was broken ({error}); it is now {os.path.basename(aside)}, and a new one is begun")
+            number = int(self._path.suffixes[-2][1:]) + 1
+            fresh = self.directory / f"index-v{SCHEMA}.{number}.db"
+            fresh.touch()
+        self._warn(f"{self._path} is broken ({error}): a new one is begun, {fresh.name}")
 
     @property
     def _mending(self) -> Path:
-        return self.path.parent / "index.lock"
+        return self.directory / "index.lock"
 
     def _drop_connection(self) -> None:
         if self._connection is not None:
@@ -178,11 +181,13 @@ class Database:
             self._warn(message)
 
 
-def _inode(path: Path) -> int:
+def newest(directory: Path) -> Path:
+    """The database that counts in a cache's folder, whether or not it is there yet."""
     try:
-        return os.stat(path).st_ino
-    except FileNotFoundError:
-        return 0
+        numbers = [int(found[1]) for found in map(_NAME.match, os.listdir(directory)) if found]
+    except OSError:
+        numbers = []
+    return directory / f"index-v{SCHEMA}.{max(numbers, default=0)}.db"
 
 
 def _version(connection: sqlite3.Connection) -> int:

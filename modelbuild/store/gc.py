@@ -11,7 +11,7 @@ from pathlib import Path
 from modelbuild.store.action_cache import ActionCache
 from modelbuild.store.cas import Cas, hash_of
 from modelbuild.store.codec import blobs_of
-from modelbuild.store.database import NAME
+from modelbuild.store.database import newest
 from modelbuild.store.files import remove
 
 TRASH = "trash-"
@@ -82,10 +82,11 @@ def empty_trash(directory: Path) -> None:
 
 
 def _leftovers(directory: Path) -> Iterable[Path]:
-    """Temporary files, and databases that were broken or belong to other versions, whose blobs are gone now."""
+    """Temporary files, and databases that are broken or belong to other versions, whose blobs are gone now."""
     yield directory / "tmp"
-    for path in directory.glob("index-*"):
-        if path.name not in (NAME, f"{NAME}-wal", f"{NAME}-shm"):
+    current = newest(directory).name
+    for path in directory.glob("index-v*"):
+        if not path.name.startswith(current):
             yield path
 
 

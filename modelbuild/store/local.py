@@ -183,6 +183,7 @@ class LocalStore:
         """Ends with the lock let go."""
         if self._own != self.directory or not self._lock.try_alone():
             return Collected(busy=True)
+        self._database.close()  # Another build may have begun a new one.
         with explained(self.directory):
             collected = collect(self.directory, self._cas, self._actions, self.max_size)
             self.files.forget_missing()

@@ -15,7 +15,7 @@ from modelbuild.actions import ActionResult, Digest, FileEntry
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.store import database as database_module
 from modelbuild.store.action_cache import ActionCache
-from modelbuild.store.database import NAME, Database
+from modelbuild.store.database import Database, newest
 
 RESULT = ActionResult((("o", FileEntry(Digest("a" * 64, 1))),), seconds=1.5, max_rss=3)
 OTHER = ActionResult((("o", FileEntry(Digest("b" * 64, 2))),))
@@ -54,7 +54,7 @@ def open_cache(folder: Path, warnings: list[str], clock: Clock) -> Iterator[Call
 
 
 def sql(folder: Path, statement: str, *values: Any) -> list[Any]:
-    connection = sqlite3.connect(folder / NAME)
+    connection = sqlite3.connect(newest(folder))
     with connection:
         rows = connection.execute(statement, values).fetchall()
     connection.close()
@@ -179,7 +179,7 @@ def other_schema(path: Path) -> None:
 
 @pytest.mark.parametrize("spoil", [garbage, no_pages, other_tables, other_schema])
 @pytest.mark.parametrize("first", ["get", "put"])
-def test_a_broken_database_is_moved_aside_and_said_once(
+def test_after_a_broken_database_a_new_one_is_begun_and_said_once(
     open_cache: Callable[..., ActionCache],
     folder: Path,
     warnings: list[str],
@@ -189,7 +189,8 @@ def test_a_broken_database_is_moved_aside_and_said_once(
     before = open_cache()
     before.put("k", RESULT, {}, 0)
     before._database.close()
-    spoil(folder / NAME)
+    broken = newest(folder)
+    spoil(broken)
     cache = open_cache()
     if first == "get":
         assert cache.get("k") is None
@@ -197,8 +198,9 @@ def test_a_broken_database_is_moved_aside_and_said_once(
     assert cache.get("k2") == OTHER
     assert open_cache().get("k2") == OTHER
     assert len(warnings) == 1
-    assert warnings[0].startswith(f"{folder / NAME} was broken (")
-    assert [path.name in warnings[0] for path in folder.glob("*.broken-*")] == [True]
+    assert warnings[0].startswith(f"{broken} is broken (")
+    assert warnings[0].endswith(f": a new one is begun, {newest(folder).name}")
+    assert newest(folder) != broken
 
 
 def test_of_two_that_find_it_broken_one_begins_anew(
@@ -212,7 +214,7 @@ def test_of_two_that_find_it_broken_one_begins_anew(
     second.put("newer", RESULT, {}, 0)
     assert [first.get("new"), first.get("newer"), second.get("new")] == [RESULT] * 3
     assert len(warnings) == 1
-    assert len(list(folder.glob("*.broken-*[0-9]"))) == 1
+    assert len(list(folder.glob("index-v*.db"))) == 2
 
 
 def test_a_database_that_is_removed_meanwhile(open_cache: Callable[..., ActionCache], folder: Path) -> None:
@@ -236,14 +238,14 @@ def test_a_locked_database_stops_nothing_and_is_said_once(
     monkeypatch.setattr(database_module, "_PATIENCE", 0.05)
     monkeypatch.setattr(database_module, "_NO_PATIENCE_MS", 1)
     open_cache().put("k", RESULT, {}, 0)
-    other = sqlite3.connect(folder / NAME, isolation_level=None)
+    other = sqlite3.connect(newest(folder), isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     cache = open_cache()
     cache.put("k2", RESULT, {}, 0)
     cache.put("k3", RESULT, {}, 0)
     assert cache.get("k") == RESULT
     assert cache.get("k2") is None
-    assert warnings == [f"cannot use {folder / NAME} (database is locked): results are kept as far as they can be"]
+    assert warnings == [f"cannot use {newest(folder)} (database is locked): results are kept as far as they can be"]
     other.execute("ROLLBACK")
     other.close()
     cache.put("k4", RESULT, {}, 0)
@@ -257,13 +259,30 @@ def test_a_wholly_locked_database_is_a_miss(
     cache = open_cache()
     cache.put("k", RESULT, {}, 0)
     cache._database.close()
-    other = sqlite3.connect(folder / NAME, isolation_level=None)
+    other = sqlite3.connect(newest(folder), isolation_level=None)
     other.execute("PRAGMA locking_mode=EXCLUSIVE")
     other.execute("BEGIN EXCLUSIVE")
     assert open_cache().get("k") is None
     assert open_cache().rows() is None
     other.close()
     assert len(warnings) == 2
+
+
+def test_a_database_that_could_not_be_made_at_first(
+    open_cache: Callable[..., ActionCache], folder: Path, warnings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is locked while empty is not taken for one without tables."""
+    monkeypatch.setattr(database_module, "_PATIENCE", 0.05)
+    other = sqlite3.connect(newest(folder), isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    cache = open_cache()
+    assert cache.get("k") is None
+    other.execute("ROLLBACK")
+    other.close()
+    cache.put("k", RESULT, {}, 0)
+    assert cache.get("k") == RESULT
+    assert len(warnings) == 1
+    assert len(list(folder.glob("index-v*.db"))) == 1
 
 
 def test_a_full_disk_is_one_line(open_cache: Callable[..., ActionCache], folder: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from modelbuild.actions import ActionResult, FileEntry
-from modelbuild.store.database import NAME
+from modelbuild.store.database import newest
 from modelbuild.store.digests import digest_bytes
 from modelbuild.store.gc import Collected
 from modelbuild.store.local import LocalStore, open_store
@@ -24,7 +24,7 @@ def kb(letter: str, count: int = 1) -> bytes:
 
 def used_at(cache: Path, **times: int) -> None:
     """Say when actions were last used."""
-    connection = sqlite3.connect(cache / NAME)
+    connection = sqlite3.connect(newest(cache))
     with connection:
         for key, time in times.items():
             assert connection.execute("UPDATE actions SET last_used = ? WHERE key = ?", (time, key)).rowcount == 1
@@ -136,9 +136,8 @@ def test_what_nobody_can_find_goes_without_a_cap(full: Path, write: Callable[...
     write("cache/tmp/sandbox/deep/file", b"x")
     (full / "tmp/sandbox/deep").chmod(0o555)
     write("cache/trash-1/file", b"x")
-    write(f"cache/{NAME}.broken-1", b"x")
-    write(f"cache/{NAME}.broken-1-wal", b"x")
-    write("cache/index-v0.db", b"x")
+    write("cache/index-v0.0.db", b"x")
+    write("cache/index-v0.0.db-wal", b"x")
     write("cache/cas/00/strange", b"x")
     (full / "cas/00/folder").mkdir()
     with open_store(full) as store:
@@ -147,10 +146,29 @@ def test_what_nobody_can_find_goes_without_a_cap(full: Path, write: Callable[...
         assert (collected.actions, collected.left) == (0, 4000)
         assert store.missing([orphan]) == {orphan}
         assert keys(store, "abcd") == "abcd"
-        names = {path.name for path in full.iterdir()} - {f"{NAME}-wal", f"{NAME}-shm"}
-        assert names == {"CACHEDIR.TAG", "cas", NAME, "index.lock", "lock", "tmp"}
+        index = newest(full).name
+        names = {path.name for path in full.iterdir()} - {f"{index}-wal", f"{index}-shm"}
+        assert names == {"CACHEDIR.TAG", "cas", index, "index.lock", "lock", "tmp"}
         assert list((full / "tmp").iterdir()) == []
         assert blobs(full) == {digest_bytes(kb(key)).hash for key in "abcd"}
+
+
+def test_a_broken_database_goes_with_what_only_it_knew(full: Path, warnings: list[str], remember: Remember) -> None:
+    """Of two that were open when it broke, one may still use the old one when it comes to collect."""
+    broken = newest(full)
+    with open_store(full, warn=warnings.append) as store:
+        assert keys(store, "abcd") == "abcd"
+        other = open_store(full, warn=warnings.append)
+        broken.write_bytes(b"junk" * 10_000)
+        other._database.close()
+        remember(other, "e", kb("e"))
+        other.close()
+        assert len(warnings) == 1
+        store.collect()
+        assert keys(store, "abcde") == "e"
+        assert blobs(full) == {digest_bytes(kb("e")).hash}
+    assert [path.name for path in full.glob("index-v*")] == [newest(full).name]
+    assert newest(full) != broken
 
 
 def test_folders_that_a_step_closed_go_too(
@@ -265,7 +283,7 @@ def test_digests_of_files_that_are_gone_are_forgotten(full: Path, write: Callabl
         store.files.digest(path)
         path.unlink()
         store.collect()
-    connection = sqlite3.connect(full / NAME)
+    connection = sqlite3.connect(newest(full))
     assert connection.execute("SELECT count(*) FROM files").fetchall() == [(0,)]
     connection.close()
 
