@@ -16,12 +16,14 @@ class ExportedModel(Provider):
     program    tree: the graph and its signature (what `steps/_program.py` writes), without weights
     weights    tree: one file a tensor, named canonically
     signature  file: JSON of inputs (name, dtype, shape with named dynamic dimensions, range) and outputs
+    examples   file: example inputs as safetensors, named by their places "0", "1", ...
     debug      file: JSON of node -> where in the model's source it comes from; no later step may read it
     """
 
     program: Artifact
     weights: Artifact
     signature: Artifact
+    examples: Artifact
     debug: Artifact
 
 

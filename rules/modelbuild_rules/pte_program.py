@@ -55,11 +55,12 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         problem = KINDS[backend.kind].problem(backend.attributes, facts)
         if problem:
             raise ctx.error("stack", f"{problem} (device {ctx.device_label}, stack {ctx.attrs.stack})")
+    examples = {"examples": model.examples} if any(KINDS[backend.kind].examples for backend in stack) else {}
     external = ctx.attrs.external_weights
     lowered = ctx.action(
         "partition",
         step="partition",
-        inputs={"program": model.program, "weights": model.weights},
+        inputs={"program": model.program, "weights": model.weights, **examples},
         outputs=[
             Output("residual", "residual", "tree"),
             Output("partitions", "partitions", "tree"),

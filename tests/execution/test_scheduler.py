@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from modelbuild.actions import (
-    Action,
     ActionResult,
     Artifact,
     DerivedArtifact,

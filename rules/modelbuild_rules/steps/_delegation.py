@@ -96,13 +96,20 @@ class Delegation:
 class Recorded(Partitioner):
     """A backend's partitioner; what it takes and leaves is taken down."""
 
-    def __init__(self, number: int, entry: Mapping[str, Any], backend: Partitioning, delegation: Delegation) -> None:
-        """`entry` is the backend's in the stack, at the place `number`."""
+    def __init__(
+        self,
+        number: int,
+        entry: Mapping[str, Any],
+        backend: Partitioning,
+        delegation: Delegation,
+        left_out: Mapping[str, str],
+    ) -> None:
+        """`entry` is the backend's in the stack, at the place `number`; `left_out` says why by node not to be taken."""
         super().__init__()
         self._number = number
         self._kind = entry["kind"]
         self._backend = backend
-        self._partitioner = backend.partitioner(entry["attributes"])
+        self._partitioner = backend.partitioner(entry["attributes"], left_out)
         self._delegation = delegation
 
     def ops_to_not_decompose(self, ep: Any) -> Any:
@@ -126,9 +133,9 @@ def computing(graph_module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def op_name(node: Any) -> str:
-    """`aten.add.Tensor`; `operator.mul` and the like for arithmetic on sizes."""
+    """`aten.add.Tensor`; `operator.mul` for arithmetic on sizes, `higher_order.cond` for control flow."""
     name = str(node.target.__name__)
-    return name if "." in name else f"{node.target.__module__.strip('_')}.{name}"
+    return name if "." in name else f"{node.target.__module__.strip('_').removeprefix('torch.ops.')}.{name}"
 
 
 def _takes_apart(node: Any) -> bool:

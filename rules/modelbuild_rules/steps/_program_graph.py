@@ -152,7 +152,7 @@ class GraphReader:
 
 
 def canonical_names(graph: torch.fx.Graph, constants: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Names by order: c0, c1, ... for the placeholders among `constants`, x0, ... for the others, n0, ... for the rest."""
+    """Names by order: c0, c1, ... for placeholders in `constants`, x0, ... for the others, n0, ... for the rest."""
     names: dict[str, str] = {}
     count = {"x": 0, "c": 0, "n": 0}
     for node in graph.nodes:

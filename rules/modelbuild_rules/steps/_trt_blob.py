@@ -2,7 +2,7 @@
 
 The format is torch_tensorrt's (torch_tensorrt/executorch/serialization.py, magic TR01), so that programs of either are
 run by the other's runtime. All numbers are little-endian: magic, offset and size of the metadata (u32, u32), offset of
-the engine (u32, a multiple of 16), size of the engine (u64), a byte 1 and seven of zero; then JSON, padding, the engine.
+the engine (u32, a multiple of 16), size of the engine (u64), a byte 1, seven of zero; then JSON, padding, the engine.
 Its field serialized_metadata, a pickle of Python objects that no run time needs, is left empty.
 """
 

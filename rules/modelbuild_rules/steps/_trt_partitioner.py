@@ -28,8 +28,9 @@ CONSTANT = "computes with constants only"
 class TensorrtPartitioner(Partitioner):
     """Partitions are as large as they can be, and convex. `refused` says why a node was left out, by name."""
 
-    def __init__(self, attributes: Mapping[str, Any]) -> None:
+    def __init__(self, attributes: Mapping[str, Any], left_out: Mapping[str, str]) -> None:
         super().__init__()
+        self._left_out = left_out
         self._attributes = attributes
         self._settings = compilation_settings(attributes)
         self.refused: dict[str, str] = {}
@@ -40,6 +41,7 @@ class TensorrtPartitioner(Partitioner):
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         program = exported_program
         support = Support(program, self._settings)
+        support.refused.update(self._left_out)
         partitions = _proposed(program, support)
         partitions = self._large_enough(partitions, support)
         self.refused = support.refused

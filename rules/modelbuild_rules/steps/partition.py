@@ -1,6 +1,7 @@
 """Lowers an exported program with the backends of a stack; what they take is kept as partitions, not compiled.
 
 Inputs   program, weights   trees, as steps/_program.py writes them
+         examples           safetensors: example inputs by place, where a backend's compiler is to be checked on them
 Params   backends           [{kind, attributes}], in the order in which they are offered nodes
          external_weights   whether the program's own constants lie outside the .pte
 Outputs  residual           tree: program.pte, whose delegates are placeholders, and constants that lie outside it
@@ -12,17 +13,21 @@ Outputs  residual           tree: program.pte, whose delegates are placeholders,
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
+from safetensors.torch import load_file
 
 from modelbuild.step import Step
 from modelbuild_rules.steps import _executorch
-from modelbuild_rules.steps._backends import partitioning
+from modelbuild_rules.steps._agreement import check_agreement
+from modelbuild_rules.steps._backends import Partitioning, partitioning
 from modelbuild_rules.steps._capture import captured
 from modelbuild_rules.steps._constants import CONSTANTS, initialize_buffers, outside, write_constants
-from modelbuild_rules.steps._delegation import Delegation, Recorded
+from modelbuild_rules.steps._delegation import Delegation, Recorded, computing
 from modelbuild_rules.steps._nonzero import correct_nonzero
 from modelbuild_rules.steps._partitions import Partitions
 from modelbuild_rules.steps._portable import check_allowed, check_dtypes, to_executorch
@@ -31,21 +36,20 @@ from modelbuild_rules.steps._program import load_program
 
 def run(step: Step) -> None:
     _executorch.require()
-    program = correct_nonzero(load_program(step.input("program"), step.input("weights")))
+    program = load_program(step.input("program"), step.input("weights"))
     entries = step.params["backends"]
     backends = {i: partitioning(entry["kind"]) for i, entry in enumerate(entries) if entry["kind"] != "portable"}
-    delegation = Delegation()
-    partitions = Partitions(step.outputs["partitions"], delegation, {i: b.ANNOTATIONS for i, b in backends.items()})
-    for backend in backends.values():
-        backend.prepare(program)
-    partitioners = [Recorded(i, entries[i], backend, delegation) for i, backend in backends.items()]
-    with captured({id for backend in backends.values() for id in backend.IDS}, partitions.keep):
-        # What each operator may be is checked below, for those that no backend takes.
-        config = EdgeCompileConfig(_check_ir_validity=False)
-        passes = [each for backend in backends.values() for each in backend.PASSES]
-        edge = to_edge_transform_and_lower(program, passes or None, partitioners, compile_config=config)
-    if not backends:
-        delegation.see(edge.exported_program())
+    edge, delegation, partitions = _lower(correct_nonzero(program), entries, backends, step.outputs["partitions"])
+    plan = partitions.plan(entries)
+    if "examples" in step.inputs:
+        stored = load_file(step.input("examples"))
+        places = {each["id"]: each["entry"] for each in plan}
+
+        def compiled(id: str, part: Any) -> Any:
+            return backends[places[id]].eager(part, entries[places[id]]["attributes"])
+
+        examples = [stored[str(place)] for place in range(len(stored))]
+        check_agreement(program, edge.exported_program(), compiled, examples)
     portable = next((entry for entry in entries if entry["kind"] == "portable"), None)
     facts = delegation.finish("portable" if portable else None)
     check_allowed(facts, portable and portable["attributes"]["ops"], portable is not None)
@@ -54,8 +58,63 @@ def run(step: Step) -> None:
     external = bool(step.params["external_weights"])
     lowered = to_executorch(edge, ExecutorchBackendConfig(external_constants=outside if external else False), facts)
     _write_residual(lowered, step.outputs["residual"])
-    _write_json(step.outputs["plan"], partitions.plan(entries))
+    _write_json(step.outputs["plan"], plan)
     _write_json(step.outputs["report"], [fact.described() for fact in facts])
+
+
+def _lower(
+    program: Any, entries: Sequence[Any], backends: Mapping[int, Partitioning], folder: Path
+) -> tuple[Any, Delegation, Partitions]:
+    """The lowered edge program, what became of its nodes, and the partitions in `folder`."""
+    for backend in backends.values():
+        backend.prepare(program)
+    left_out: dict[int, dict[str, str]] = {i: {} for i in backends}
+    while True:
+        try:
+            return _lower_once(program, entries, backends, folder, left_out)
+        except _Failed as failed:
+            # Everything is lowered anew, without the failed partition's nodes for that backend.
+            left_out[failed.entry].update(failed.nodes)
+            for path in folder.iterdir():
+                shutil.rmtree(path)
+
+
+def _lower_once(
+    program: Any,
+    entries: Sequence[Any],
+    backends: Mapping[int, Partitioning],
+    folder: Path,
+    left_out: Mapping[int, Mapping[str, str]],
+) -> tuple[Any, Delegation, Partitions]:
+    """Raises _Failed for a partition that its backend tries out and can't compile."""
+    delegation = Delegation()
+    partitions = Partitions(folder, delegation, {i: b.ANNOTATIONS for i, b in backends.items()})
+
+    def keep(part: Any, specs: Any) -> str:
+        entry = delegation.entry
+        why = backends[entry].failure(part, entries[entry]["attributes"])
+        if why:
+            raise _Failed(entry, {name: why for name, _ in computing(part.graph_module)})
+        return partitions.keep(part, specs)
+
+    partitioners = [Recorded(i, entries[i], b, delegation, left_out[i]) for i, b in backends.items()]
+    passes = [each for backend in backends.values() for each in backend.PASSES]
+    # What each operator may be is checked later, for those that no backend takes.
+    config = EdgeCompileConfig(_check_ir_validity=False)
+    with captured({id for backend in backends.values() for id in backend.IDS}, keep):
+        edge = to_edge_transform_and_lower(program, passes or None, partitioners, compile_config=config)
+    if not backends:
+        delegation.see(edge.exported_program())
+    return edge, delegation, partitions
+
+
+class _Failed(Exception):
+    """A backend can't compile a partition: its number in the stack, and why by node."""
+
+    def __init__(self, entry: int, nodes: dict[str, str]) -> None:
+        super().__init__(entry, nodes)
+        self.entry = entry
+        self.nodes = nodes
 
 
 def _write_residual(lowered: Any, folder: Path) -> None:

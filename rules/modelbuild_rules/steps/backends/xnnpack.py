@@ -74,7 +74,7 @@ class _Partitioner(XnnpackPartitioner):
         return node.op == "call_function" and format_target_name(node.target.__name__) in self.excluded
 
 
-def partitioner(attributes: Mapping[str, Any]) -> XnnpackPartitioner:
+def partitioner(attributes: Mapping[str, Any], left_out: Mapping[str, str]) -> XnnpackPartitioner:
     """The partitioner that the attributes describe. Raises StepError for an operator that XNNPACK does not know."""
     known = {config.target_name for config in ALL_PARTITIONER_CONFIGS}
     excluded = frozenset(format_target_name(op) for op in attributes["exclude_ops"])
@@ -111,6 +111,15 @@ def refusals() -> Iterator[dict[str, str]]:
 
     with patch.object(WhyNoPartition, "__call__", record):
         yield reasons
+
+
+def failure(program: Any, attributes: Mapping[str, Any]) -> str:
+    """Partitions are not tried out."""
+    return ""
+
+
+def eager(program: Any, attributes: Mapping[str, Any]) -> None:
+    """The compiler takes a partition as it is."""
 
 
 def refusal(partitioner: _Partitioner, node: Any) -> str:

@@ -295,21 +295,32 @@ def run_steps(
     portable: bool = True,
     external: bool = False,
 ) -> Lowered:
-    from modelbuild_rules.steps import compile_xnnpack, emit, partition
+    """Save a program and run the steps on it. `xnnpack` stands in for default attributes, `ops` are portable's."""
     from modelbuild_rules.steps._program import save_program
+
+    for part in ("program", "weights"):
+        (folder / part).mkdir(parents=True)
+    save_program(program, folder / "program", folder / "weights")
+    stack: list[Mapping[str, Any]] = [{"kind": "xnnpack", "attributes": {**XNNPACK, **(xnnpack or {})}}]
+    stack += [{"kind": "portable", "attributes": {"ops": ops}}] if portable else []
+    return run_steps_on(folder / "program", folder / "weights", folder, stack, external)
+
+
+def run_steps_on(
+    program: Path, weights: Path, folder: Path, stack: Sequence[Mapping[str, Any]], external: bool = False
+) -> Lowered:
+    """Run the steps on a program that is saved already."""
+    from modelbuild_rules.steps import compile_xnnpack, emit, partition
 
     def made(name: str) -> Path:
         path = folder / name
         path.mkdir(parents=True)
         return path
 
-    stack = [{"kind": "xnnpack", "attributes": {**XNNPACK, **(xnnpack or {})}}]
-    stack += [{"kind": "portable", "attributes": {"ops": ops}}] if portable else []
-    save_program(program, made("program"), made("weights"))
     partition.run(
         Step(
             {"backends": stack, "external_weights": external},
-            {"program": (folder / "program",), "weights": (folder / "weights",)},
+            {"program": (program,), "weights": (weights,)},
             {
                 "residual": made("residual"),
                 "partitions": made("partitions"),

@@ -14,6 +14,7 @@ import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+
 from modelbuild_rules.steps._constants import initialize_buffers
 from modelbuild_rules.steps._nonzero import correct_nonzero
 from modelbuild_rules.steps._program import load_program

@@ -1,0 +1,76 @@
+"""Example inputs: from files, or drawn by a seeded generator.
+
+Floating-point values are uniform in [lowest, highest), integers uniform in [lowest, highest], booleans even; input
+number i draws from torch's CPU generator seeded with seed + i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from modelbuild.step import StepError
+
+DEFAULT_RANGE = (0.0, 1.0)
+
+
+def example_inputs(
+    declared: Sequence[Mapping[str, Any]],
+    dynamic: Mapping[str, Mapping[str, Any]],
+    seed: int,
+    files: Mapping[str, tuple[Path, ...]],
+) -> tuple[torch.Tensor, ...]:
+    """One tensor for each declared input. Raises StepError for a file that does not fit its declaration."""
+    sizes = {name: _example_size(bounds) for name, bounds in dynamic.items()}
+    return tuple(
+        _from_file(files[f"example.{index}"][0], each)
+        if f"example.{index}" in files
+        else _drawn(each, sizes, torch.Generator().manual_seed(seed + index))
+        for index, each in enumerate(declared)
+    )
+
+
+def _example_size(bounds: Mapping[str, Any]) -> int:
+    # Not 0 or 1 where it can be helped: torch.export takes those for constants.
+    return int(bounds["example"] if bounds["example"] is not None else min(max(2, bounds["min"]), bounds["max"]))
+
+
+def _drawn(each: Mapping[str, Any], sizes: Mapping[str, int], generator: torch.Generator) -> torch.Tensor:
+    shape = [sizes[size] if isinstance(size, str) else size for size in each["shape"]]
+    dtype = getattr(torch, each["dtype"])
+    low, high = each["range"] or DEFAULT_RANGE
+    if dtype == torch.bool:
+        return torch.randint(0, 2, shape, generator=generator).bool()
+    if not dtype.is_floating_point:
+        return torch.randint(int(low), int(high) + 1, shape, generator=generator).to(dtype)
+    return (torch.rand(shape, generator=generator, dtype=torch.float64) * (high - low) + low).to(dtype)
+
+
+def _from_file(path: Path, each: Mapping[str, Any]) -> torch.Tensor:
+    found = _read(path)
+    shape = each["shape"]
+    sizes = list(found.shape)
+    fits = shape is None or (
+        len(shape) == len(sizes) and all(isinstance(a, str) or a == b for a, b in zip(shape, sizes, strict=True))
+    )
+    if not fits:
+        raise StepError(f"input '{each['name']}': {path.name} has the shape {sizes}; expected {shape}")
+    return found
+
+
+def _read(path: Path) -> torch.Tensor:
+    if path.suffix == ".pt":
+        found = torch.load(path, map_location="cpu", weights_only=True)
+        if not isinstance(found, torch.Tensor):
+            raise StepError(f"{path.name}: expected a tensor")
+        return found
+    if path.suffix == ".png":
+        from PIL import Image
+
+        with Image.open(path) as picture:
+            return torch.from_numpy(np.array(picture.convert("RGB")))
+    return torch.from_numpy(np.load(path, allow_pickle=False))

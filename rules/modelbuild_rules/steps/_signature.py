@@ -1,0 +1,72 @@
+"""A program's inputs and outputs by name: signature.json, whose format modelbuild_runtime.signature describes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from modelbuild.step import StepError
+
+VERSION = 1
+
+
+def signature(program: Any, params: Mapping[str, Any], examples: Sequence[torch.Tensor]) -> dict[str, Any]:
+    """Describe an exported program. Raises StepError when `outputs` does not name as many outputs as there are."""
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    symbols: dict[str, str] = {}
+    inputs = []
+    for each, example, name in zip(params["inputs"], examples, program.graph_signature.user_inputs, strict=True):
+        declared = each["shape"] or list(example.shape)
+        for size, found in zip(declared, values[name].shape, strict=True):
+            if isinstance(size, str):
+                symbols[str(found)] = size
+        inputs.append(
+            {
+                "name": each["name"],
+                "dtype": _dtype(example.dtype),
+                "shape": declared,
+                "dynamic": {s: _bounds(params["dynamic"][s]) for s in declared if isinstance(s, str)},
+                "range": each["range"],
+            }
+        )
+    outputs = [values.get(name) for name in program.graph_signature.user_outputs]
+    names = params["outputs"] or _names(program, len(outputs))
+    if len(names) != len(outputs):
+        raise StepError(f"the module gives {len(outputs)} outputs; the attribute 'outputs' names {len(names)}")
+    return {
+        "version": VERSION,
+        "inputs": inputs,
+        "outputs": [_output(name, value, symbols) for name, value in zip(names, outputs, strict=True)],
+    }
+
+
+def _names(program: Any, count: int) -> list[str]:
+    """The keys of a dictionary that the module gives; else `output`, or output0, output1, ..."""
+    spec = program.call_spec.out_spec
+    if spec.type is dict and len(spec.context) == count:
+        return [str(key) for key in spec.context]
+    return ["output"] if count == 1 else [f"output{index}" for index in range(count)]
+
+
+def _output(name: str, value: Any, symbols: Mapping[str, str]) -> dict[str, Any]:
+    if not isinstance(value, torch.Tensor):
+        return {"name": name, "dtype": type(value).__name__, "shape": []}
+    shape = [size if isinstance(size, int) else _named(str(size), symbols) for size in value.shape]
+    return {"name": name, "dtype": _dtype(value.dtype), "shape": shape}
+
+
+def _named(size: str, symbols: Mapping[str, str]) -> str:
+    """A size in the names that the inputs' dimensions were declared with, where it is made of those."""
+    for symbol in sorted(symbols, key=len, reverse=True):
+        size = size.replace(symbol, symbols[symbol])
+    return size
+
+
+def _bounds(dynamic: Mapping[str, Any]) -> dict[str, int]:
+    return {"min": dynamic["min"], "max": dynamic["max"]}
+
+
+def _dtype(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

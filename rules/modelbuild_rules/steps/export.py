@@ -1,0 +1,76 @@
+"""Exports a PyTorch module: what comes out holds no Python, no file names and no line numbers, but for debug.
+
+Inputs   srcs, data         at their workspace paths
+         weights.<prefix>   state dicts; example.<index>   example inputs from files
+Params   as rules/torch_model.py declares them
+Outputs  program, weights   trees, as steps/_program.py writes them
+         signature          JSON: inputs and outputs by name, dtype, shape; dynamic dimensions; ranges
+         examples           safetensors: the example inputs by place, "0", "1", ...
+         debug              JSON: node -> module and place in the source. No later step reads it
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from modelbuild.step import Step, StepError
+from modelbuild_rules.steps._example_inputs import example_inputs
+from modelbuild_rules.steps._model import load_model, load_weights
+from modelbuild_rules.steps._program import save_program
+from modelbuild_rules.steps._signature import signature
+
+
+def run(step: Step) -> None:
+    params = step.params
+    torch.manual_seed(params["seed"])
+    module = load_model(step.root, params["entry"], params["kwargs"])
+    files = {prefix: step.input(f"weights.{prefix}") for prefix in params["weights"]}
+    load_weights(module, files, params["allow_missing"])
+    module.eval().requires_grad_(False)
+    examples = example_inputs(params["inputs"], params["dynamic"], params["seed"], step.inputs)
+    program = _export(module, examples, params)
+    save_program(program, step.outputs["program"], step.outputs["weights"])
+    _write(step.outputs["signature"], signature(program, params, examples))
+    save_file({str(i): each.contiguous() for i, each in enumerate(examples)}, step.outputs["examples"])
+    _write(step.outputs["debug"], _debug(program, step.root))
+
+
+def _export(module: torch.nn.Module, examples: tuple[torch.Tensor, ...], params: Mapping[str, Any]) -> Any:
+    sizes = {name: torch.export.Dim(name, min=d["min"], max=d["max"]) for name, d in params["dynamic"].items()}
+    dynamic = tuple(
+        {axis: sizes[size] for axis, size in enumerate(each["shape"] or ()) if isinstance(size, str)}
+        for each in params["inputs"]
+    )
+    try:
+        with torch.no_grad():
+            return torch.export.export(module, examples, dynamic_shapes=dynamic if sizes else None, strict=False)
+    except torch._dynamo.exc.UserError as error:
+        raise StepError(f"torch.export cannot export {params['entry']}: {error}") from error
+
+
+def _debug(program: Any, root: Path) -> dict[str, dict[str, str]]:
+    """Where nodes come from: the innermost module, and the innermost line of the user's source."""
+    found = {}
+    for node in program.graph.nodes:
+        modules = list((node.meta.get("nn_module_stack") or {}).values())
+        lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
+        places = [line.split('"', 2) for line in lines if line.startswith(f'File "{root}/')]
+        fact = {}
+        if modules:
+            fact["module"] = str(modules[-1][0])
+        if places:
+            number = places[-1][2].removeprefix(", line ").partition(",")[0]
+            fact["source"] = f"{Path(places[-1][1]).relative_to(root)}:{number}"
+        if fact and node.op == "call_function":
+            found[node.name] = fact
+    return found
+
+
+def _write(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=1) + "\n")

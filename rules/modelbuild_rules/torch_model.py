@@ -1,0 +1,213 @@
+"""torch_model: a PyTorch module, with its weights and the inputs it takes, exported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from modelbuild.api import (
+    Artifact,
+    Attrs,
+    Context,
+    Files,
+    LoadingError,
+    Output,
+    Provider,
+    Resources,
+    Source,
+    SourceArtifact,
+    Sources,
+    rule,
+)
+from modelbuild_rules.providers import ExportedModel
+
+DType = Literal["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
+
+_ENTRY = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)\Z")
+_NAME = re.compile(r"[A-Za-z_]\w*\Z")
+_WEIGHTS = (".safetensors", ".pt", ".pth", ".bin")
+_EXAMPLES = (".npy", ".pt", ".png")
+
+
+class Dynamic(Attrs):
+    """A dimension whose size is known when the program runs."""
+
+    min: int = Field(ge=0)
+    max: int
+    example: int | None = None
+    """The size while exporting; by default 2, or the nearest size to it that is allowed."""
+
+
+class ModelInput(Attrs):
+    """An input, in the order of the module's `forward`. Either `shape` and `dtype`, or `file`."""
+
+    name: str
+    shape: tuple[int | str, ...] | None = None
+    """Sizes; a name stands for a dimension of the table `dynamic`, the same name for the same size."""
+
+    dtype: DType | None = None
+    range: tuple[float, float] | None = None
+    """Lowest and highest value of examples, and what 0 and 255 of a picture become. By default 0 and 1."""
+
+    file: Source | None = None
+    """An example: `.npy`, `.pt` (a tensor), or `.png` (uint8, rows x columns x channels)."""
+
+
+class TorchModelAttrs(Attrs):
+    """A PyTorch module in evaluation mode, exported by `torch.export` without running it on data of consequence."""
+
+    entry: str
+    """`file.py:name` of a class or function that is called with `kwargs` and gives the module."""
+
+    srcs: Sources
+    """Python files that the module is made of. They import each other by workspace path, or by name in one folder."""
+
+    kwargs: dict[str, bool | int | float | str | list[bool | int | float | str]] = Field(default_factory=dict)
+    """Arguments of the entry."""
+
+    weights: Source | dict[str, Source] | None = None
+    """A state dict: `.safetensors`, or `.pt` (read with weights_only); or a table of them by submodule."""
+
+    allow_missing: bool = False
+    """Whether parameters that no weights file has may keep their initial values, which `seed` decides."""
+
+    data: Sources = ()
+    """Other files that the code reads, at their workspace paths."""
+
+    inputs: tuple[ModelInput, ...] = Field(min_length=1)
+    dynamic: dict[str, Dynamic] = Field(default_factory=dict)
+    """Dimensions without a fixed size, by name."""
+
+    outputs: tuple[str, ...] | None = None
+    """Names of the outputs, in order."""
+
+    seed: int = 0
+    """Decides initial values of parameters, and the example inputs."""
+
+    requires: tuple[str, ...] = ()
+    """Distributions that the code imports in a way that cannot be seen by reading it."""
+
+
+@rule(attrs=TorchModelAttrs)
+def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
+    attrs = ctx.attrs
+    srcs = ctx.files(attrs.srcs)
+    entry = _entry(ctx, srcs)
+    weights = _weights(ctx)
+    _check_inputs(ctx)
+    _check_names(ctx, "outputs", attrs.outputs or ())
+    made = ctx.action(
+        "export",
+        step="export",
+        inputs={
+            "srcs": srcs,
+            "data": ctx.files(attrs.data),
+            **{f"weights.{prefix}": artifact for prefix, artifact in weights.items()},
+            **{f"example.{i}": ctx.file(each.file) for i, each in enumerate(attrs.inputs) if each.file},
+        },
+        outputs=[
+            Output("program", "program", "tree"),
+            Output("weights", "weights", "tree"),
+            Output("signature", "signature.json"),
+            Output("examples", "examples.safetensors"),
+            Output("debug", "debug.json"),
+        ],
+        params={
+            "entry": entry,
+            "kwargs": attrs.kwargs,
+            "weights": sorted(weights),
+            "allow_missing": attrs.allow_missing,
+            "inputs": [each.model_dump(mode="json", exclude={"file"}) for each in attrs.inputs],
+            "dynamic": {name: each.model_dump() for name, each in attrs.dynamic.items()},
+            "outputs": attrs.outputs and list(attrs.outputs),
+            "seed": attrs.seed,
+        },
+        tools=("executorch", "numpy", "pillow", "safetensors", "sympy", "torch", *attrs.requires),
+        python=("srcs",),
+        preload=("torch", "executorch.exir"),
+        resources=Resources(memory=2 << 30),
+        description=f"export {attrs.entry}",
+    )
+    model = ExportedModel(**made)
+    return model, Files((model.signature, model.debug))
+
+
+def _entry(ctx: Context[TorchModelAttrs], srcs: tuple[Artifact, ...]) -> str:
+    """The entry with its file's path in the workspace."""
+    match = _ENTRY.match(ctx.attrs.entry)
+    if match is None:
+        raise ctx.error("entry", f"attribute 'entry': expected 'file.py:name', got '{ctx.attrs.entry}'")
+    path = f"{ctx.label.package}/{match['file']}".lstrip("/")
+    if SourceArtifact(path) not in srcs:
+        raise ctx.error("entry", f"attribute 'entry': '{match['file']}' is not among the srcs")
+    return f"{path}:{match['name']}"
+
+
+def _weights(ctx: Context[TorchModelAttrs]) -> Mapping[str, Artifact]:
+    """Weights files by prefix; '' for a file of the whole module."""
+    given = ctx.attrs.weights
+    if given is None:
+        return {}
+    table = given if isinstance(given, dict) else {"": given}
+    for prefix, source in table.items():
+        path: tuple[str | int, ...] = ("weights", prefix) if prefix else ("weights",)
+        _check_suffix(ctx, path, source, _WEIGHTS)
+        if not all(part.isidentifier() or part.isdecimal() for part in prefix.split(".") if prefix):
+            raise ctx.error(path, f"attribute 'weights': '{prefix}' is not a submodule's name")
+    return {prefix: ctx.file(source) for prefix, source in table.items()}
+
+
+def _check_suffix(
+    ctx: Context[TorchModelAttrs], path: tuple[str | int, ...], source: Source, allowed: tuple[str, ...]
+) -> None:
+    if not source.is_label and not source.endswith(allowed):
+        raise ctx.error(path, f"'{source}': expected a file ending in {', '.join(allowed)}")
+
+
+def _check_inputs(ctx: Context[TorchModelAttrs]) -> None:
+    attrs = ctx.attrs
+    _check_names(ctx, "inputs", tuple(each.name for each in attrs.inputs))
+    for name, size in attrs.dynamic.items():
+        if not size.min <= (size.min if size.example is None else size.example) <= size.max:
+            raise ctx.error(("dynamic", name), f"dimension '{name}': expected min <= example <= max")
+    used = set()
+    for index, each in enumerate(attrs.inputs):
+        if problem := _problem(each, attrs.dynamic):
+            key, message = problem
+            raise ctx.error(("inputs", index, key), f"input '{each.name}': {message}")
+        if each.file:
+            _check_suffix(ctx, ("inputs", index, "file"), each.file, _EXAMPLES)
+        used |= {size for size in each.shape or () if isinstance(size, str)}
+    for name in attrs.dynamic:
+        if name not in used:
+            raise ctx.error(("dynamic", name), f"no input has the dimension '{name}'")
+
+
+def _problem(each: ModelInput, dynamic: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What is wrong with an input: the attribute and why."""
+    for size in each.shape or ():
+        if isinstance(size, str) and size not in dynamic:
+            return "shape", f"dimension '{size}' is not in the table 'dynamic'"
+        if isinstance(size, int) and size < 0:
+            return "shape", f"expected sizes of 0 or more, got {size}"
+    if each.file is not None and (each.dtype or each.range):
+        return "file", "a file has its own dtype and values; expected no 'dtype' and no 'range'"
+    if each.file is None and (each.shape is None or each.dtype is None):
+        return "name", "expected 'shape' and 'dtype', or 'file'"
+    if each.range and not each.range[0] <= each.range[1]:
+        return "range", "expected [lowest, highest]"
+    return None
+
+
+def _check_names(ctx: Context[TorchModelAttrs], attribute: str, names: tuple[str, ...]) -> None:
+    for index, name in enumerate(names):
+        if not _NAME.match(name) or name in names[:index]:
+            raise _bad_name(ctx, attribute, index, name)
+
+
+def _bad_name(ctx: Context[TorchModelAttrs], attribute: str, index: int, name: str) -> LoadingError:
+    path: tuple[str | int, ...] = (attribute, index, "name") if attribute == "inputs" else (attribute, index)
+    return ctx.error(path, f"attribute '{attribute}': expected names, each once, got '{name}'")

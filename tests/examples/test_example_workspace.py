@@ -1,0 +1,142 @@
+"""The example workspace through the command line: built, run on real photos, compared with eager PyTorch."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+FACE = np.array([177.0, 60, 267, 174])
+"""x1, y1, x2, y2 of the astronaut's face on the photo."""
+
+
+class Workspace:
+    """A copy of examples/ with a cache of its own."""
+
+    def __init__(self, repository: Path, folder: Path) -> None:
+        self.root = folder / "examples"
+        self.cache = folder / "cache"
+        shutil.copytree(
+            repository / "examples", self.root, ignore=shutil.ignore_patterns("modelbuild-out", "__pycache__")
+        )
+
+    def command(self, *arguments: str) -> str:
+        """Run what has to succeed; its standard output."""
+        ended = subprocess.run(
+            [sys.executable, "-m", "modelbuild", *arguments],
+            cwd=self.root,
+            env={**os.environ, "MODELBUILD_CACHE_DIR": str(self.cache)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        assert ended.returncode == 0, ended.stderr + ended.stdout
+        return ended.stdout
+
+    def statuses(self, *arguments: str) -> dict[str, str]:
+        """Build, and each action's status by its id."""
+        return {a["id"]: a["status"] for a in json.loads(self.command("build", *arguments, "--json"))["actions"]}
+
+    def run(self, target: str, photo: str | Path, outputs: Path) -> dict[str, np.ndarray]:
+        """Run a program on a photo; its outputs by name."""
+        self.command("run", target, f"--input=image={photo}", f"--output-dir={outputs}", "--repeat=1", "--warmup=0")
+        return {path.stem: np.load(path) for path in outputs.glob("*.npy")}
+
+
+@pytest.fixture
+def workspace(repository: Path, tmp_path: Path) -> Workspace:
+    return Workspace(repository, tmp_path)
+
+
+def overlap(a: np.ndarray, b: np.ndarray) -> float:
+    """Intersection over union of two boxes (4,)."""
+    sides = np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2])
+    shared = float(np.prod(sides.clip(min=0)))
+    return shared / float(np.prod(a[2:] - a[:2]) + np.prod(b[2:] - b[:2]) - shared)
+
+
+def matches(boxes: np.ndarray, others: np.ndarray) -> list[int]:
+    """For each box, the row of the same one among the others; equally good faces may come in any order."""
+    found = [[row for row, other in enumerate(others) if overlap(box, other) > 0.99] for box in boxes]
+    assert sorted(found) == [[row] for row in range(len(others))]
+    return [row for (row,) in found]
+
+
+@torch.no_grad()
+def eager(detector: Any, photo: Path) -> dict[str, np.ndarray]:
+    with Image.open(photo) as image:
+        pixels = torch.from_numpy(np.asarray(image.convert("RGB"), dtype=np.float32))
+    names = ("boxes", "scores", "landmarks")
+    return {
+        name: output.numpy()
+        for name, output in zip(names, detector(pixels.permute(2, 0, 1)[None].contiguous()), strict=True)
+    }
+
+
+def edited(photo: Path, folder: Path) -> dict[str, Path]:
+    """The photo, and others made of it, by how many faces there are and what was done."""
+    with Image.open(photo) as opened:
+        image = opened.convert("RGB")
+    four = Image.new("RGB", image.size)
+    half = image.resize((256, 256))
+    for x, y in ((0, 0), (256, 0), (0, 256), (256, 256)):
+        four.paste(half.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if x else half, (x, y))
+    made = {
+        "flipped": image.transpose(Image.Transpose.FLIP_LEFT_RIGHT),
+        "shifted": Image.fromarray(np.roll(np.asarray(image), (-50, 37), axis=(0, 1))),
+        "four": four,
+        "black": Image.new("RGB", image.size),
+    }
+    for name, picture in made.items():
+        picture.save(folder / f"{name}.png")
+    return {"as it is": photo, **{name: folder / f"{name}.png" for name in made}}
+
+
+@pytest.mark.slow
+def test_the_detector_finds_what_it_finds_in_eager_pytorch(
+    workspace: Workspace, detector: Any, third_party: Mapping[str, Path], tmp_path: Path
+) -> None:
+    ran = workspace.statuses("//models:detector")
+    assert set(ran.values()) == {"ran"}
+    for name, photo in edited(third_party["astronaut"], tmp_path).items():
+        found = workspace.run("//models:detector", photo, tmp_path / name)
+        expected = eager(detector, photo)
+        assert found.keys() == expected.keys()
+        assert len(found["boxes"]) == len(expected["boxes"]) == {"black": 0, "four": 4}.get(name, 1), name
+        same = matches(found["boxes"], expected["boxes"])
+        np.testing.assert_allclose(found["scores"], expected["scores"][same], atol=1e-4)
+        np.testing.assert_allclose(found["landmarks"], expected["landmarks"][same], atol=0.1)
+    face = workspace.run("//models:detector", "//third_party:astronaut", tmp_path / "face")
+    assert face["scores"].tolist() == pytest.approx([1], abs=0.01)
+    assert overlap(face["boxes"][0], FACE) > 0.9
+    assert "ran" not in workspace.statuses("//models:detector").values()
+
+
+@pytest.mark.slow
+def test_a_stack_decides_who_computes_and_not_what(workspace: Workspace, tmp_path: Path) -> None:
+    """One matrix, two programs: the same probabilities, with XNNPACK and without."""
+    np.save(tmp_path / "image.npy", np.random.default_rng(0).uniform(0, 255, (1, 3, 64, 64)).astype(np.float32))
+    outputs = {
+        stack: workspace.run(f"//models:classifier_{stack}", tmp_path / "image.npy", tmp_path / stack)
+        for stack in ("xnnpack", "portable")
+    }
+    for output in outputs.values():
+        assert output["probabilities"].shape == (1, 10)
+        assert output["probabilities"].sum() == pytest.approx(1)
+    np.testing.assert_allclose(outputs["xnnpack"]["probabilities"], outputs["portable"]["probabilities"], atol=1e-6)
+    partitions = {
+        stack: sum(":compile" in action for action in workspace.statuses(f"//models:classifier_{stack}"))
+        for stack in outputs
+    }
+    assert partitions["xnnpack"] > 0
+    assert partitions["portable"] == 0
