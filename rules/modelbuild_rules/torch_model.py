@@ -78,6 +78,8 @@ class TorchModelAttrs(Attrs):
     """Other files that the code reads, at their workspace paths."""
 
     inputs: tuple[ModelInput, ...] = Field(min_length=1)
+    """What `forward` takes, in order."""
+
     dynamic: dict[str, Dynamic] = Field(default_factory=dict)
     """Dimensions without a fixed size, by name."""
 
