@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from modelbuild.actions import Artifact, SourceArtifact
@@ -40,13 +40,15 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredTarget:
-    """A target after analysis. `device` is the one it is configured for."""
+    """A target after analysis. `device` is the one it is configured for; `configured` says whether that decides
+    anything of it or of what it depends on."""
 
     node: Node
     rule: str
     device: Label | None
     attrs: Attrs
     providers: tuple[Provider, ...]
+    configured: bool
 
     def files(self) -> tuple[Artifact, ...]:
         return next((p.files for p in self.providers if isinstance(p, Files)), ())
@@ -62,6 +64,7 @@ class _Pending:
     attrs: Attrs
     device: Label | None
     references: dict[tuple[type, Source | Dep | Glob], Path]
+    configurable: bool
     dependencies: Iterator[tuple[Node, Path]]
     found: dict[str, Node] = field(default_factory=dict)
 
@@ -75,6 +78,7 @@ class Analyzer:
         self.default_device = default_device
         self.graph = ActionGraph()
         self.targets: dict[Node, ConfiguredTarget] = {}
+        self._unconfigured: dict[Label, ConfiguredTarget] = {}
 
     def analyze(self, label: Label, device: Label | None = None) -> ConfiguredTarget:
         """A target configured for a device. Raises LoadingError, located, for whatever is wrong in BUILD files."""
@@ -112,14 +116,15 @@ class Analyzer:
         rule = self.rules.by_name[target.rule]
         has_device = DEVICE in rule.attrs.model_fields
         device = (node.device or self._own_device(target) if has_device else node.device) or self.default_device
-        for label, path in select_labels(target):
+        selecting = list(select_labels(target))
+        for label, path in selecting:
             self.loader.target(label, partial(target.location, path))
         selected = resolve_selects(target, device)
         attrs = validate(target.rule, target.label.name, rule.attrs, selected.attributes, selected.location)
         found: dict[tuple[type, Source | Dep | Glob], Path] = {}
         for path, reference in references(attrs):
             found.setdefault((type(reference), reference), path)
-        pending = _Pending(node, selected, rule, attrs, device, found, iter(()))
+        pending = _Pending(node, selected, rule, attrs, device, found, has_device or bool(selecting), iter(()))
         pending.dependencies = iter(list(self._dependencies(pending, device if has_device else node.device)))
         return pending
 
@@ -146,7 +151,17 @@ class Analyzer:
             yield node, path
 
     def _close(self, pending: _Pending) -> ConfiguredTarget:
-        node, locate = pending.node, pending.selected.location
+        configured = pending.configurable or any(self.targets[n].configured for n in pending.found.values())
+        if configured:
+            return self._apply_rule(pending, pending.node, configured=True)
+        # The same for every device, and so analysed, and its actions declared, once.
+        label = pending.node.label
+        if label not in self._unconfigured:
+            self._unconfigured[label] = self._apply_rule(pending, Node(label, None), configured=False)
+        return replace(self._unconfigured[label], node=pending.node, device=pending.device)
+
+    def _apply_rule(self, pending: _Pending, node: Node, configured: bool) -> ConfiguredTarget:
+        locate = pending.selected.location
         files: dict[Source | Glob, tuple[Artifact, ...]] = {}
         for (_, reference), path in pending.references.items():
             if isinstance(reference, Glob):
@@ -166,12 +181,12 @@ class Analyzer:
             node.label,
             pending.attrs,
             resolved,
-            pending.device,
+            pending.device if configured else None,
             partial(self._platform, at=partial(locate, (DEVICE,))),
             locate,
         )
         providers = tuple(pending.rule.implementation(context))
-        return ConfiguredTarget(node, pending.rule.name, pending.device, pending.attrs, providers)
+        return ConfiguredTarget(node, pending.rule.name, pending.device, pending.attrs, providers, configured)
 
     def _glob(self, package: str, glob: Glob, at: Where) -> tuple[Artifact, ...]:
         found = self.loader.glob(package, glob.glob, glob.exclude, glob.allow_empty, at)

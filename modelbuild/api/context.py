@@ -146,7 +146,7 @@ class Context(Expander, Generic[A]):
         self.label = label
         self.attrs = attrs
         self.device_label = device_label
-        """The device this target is configured for."""
+        """The device this target is configured for; None where no device decides anything of it."""
         self._resolved = resolved
         self._platform = platform
         self._locate = locate

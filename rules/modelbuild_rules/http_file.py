@@ -53,6 +53,6 @@ def http_file(ctx: Context[HttpFileAttrs]) -> tuple[Provider, ...]:
         unkeyed={"urls": list(attrs.urls)},
         network=True,
         resources=Resources(memory=128 << 20),
-        description=f"Downloading {filename}",
+        description=f"download {filename}",
     )
     return (Files((made["file"],)),)

@@ -71,7 +71,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         tools=[*_LOWERING, *(tool for b in stack for tool in KINDS[b.kind].partition_tools(b.attributes))],
         preload=_WARM,
         resources=Resources(memory=2 << 30),
-        description=f"lower {ctx.attrs.model} with {ctx.attrs.stack}",
+        description=f"partition {ctx.attrs.model} with {ctx.attrs.stack}",
     )
     promised = ctx.expand(
         reads=lowered["plan"],
@@ -112,7 +112,7 @@ def _compile_and_link(
         ],
         params={"partitions": [each["id"] for each in partitions]},
         tools=("executorch", "flatbuffers"),
-        description=f"link {name}.pte",
+        description=f"emit {name}.pte",
     )
 
 

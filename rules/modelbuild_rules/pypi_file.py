@@ -60,6 +60,6 @@ def pypi_file(ctx: Context[PypiFileAttrs]) -> tuple[Provider, ...]:
         params=attrs.model_dump(exclude={"filename"}),
         network=True,
         resources=Resources(memory=256 << 20),
-        description=f"Downloading {filename} from {attrs.package} {attrs.version}",
+        description=f"download {filename} of {attrs.package} {attrs.version}",
     )
     return (Files((made["file"],)),)
