@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from modelbuild.step import StepError
+from modelbuild_rules.steps._model import first_line
 
 DEFAULT_RANGE = (0.0, 1.0)
 
@@ -25,18 +26,35 @@ def example_inputs(
     files: Mapping[str, tuple[Path, ...]],
 ) -> tuple[torch.Tensor, ...]:
     """One tensor for each declared input. Raises StepError for a file that does not fit its declaration."""
-    sizes = {name: _example_size(bounds) for name, bounds in dynamic.items()}
-    return tuple(
-        _from_file(files[f"example.{index}"][0], each)
+    read = {
+        index: _from_file(files[f"example.{index}"][0], each)
+        for index, each in enumerate(declared)
         if f"example.{index}" in files
-        else _drawn(each, sizes, torch.Generator().manual_seed(seed + index))
+    }
+    sizes = _sizes(declared, dynamic, read)
+    return tuple(
+        read[index] if index in read else _drawn(each, sizes, torch.Generator().manual_seed(seed + index))
         for index, each in enumerate(declared)
     )
 
 
-def _example_size(bounds: Mapping[str, Any]) -> int:
+def _sizes(
+    declared: Sequence[Mapping[str, Any]], dynamic: Mapping[str, Mapping[str, Any]], read: Mapping[int, torch.Tensor]
+) -> dict[str, int]:
+    """The size of each named dimension while exporting: as declared, else as files have it, else 2 or near it."""
+    sizes = {name: int(bounds["example"]) for name, bounds in dynamic.items() if bounds["example"] is not None}
+    for index, tensor in read.items():
+        name = declared[index]["name"]
+        for dimension, size in zip(declared[index]["shape"] or (), tensor.shape, strict=False):
+            if not isinstance(dimension, str):
+                continue
+            low, high = dynamic[dimension]["min"], dynamic[dimension]["max"]
+            if not low <= size <= high:
+                raise StepError(f"input '{name}': '{dimension}' is {size} in its file; expected {low} to {high}")
+            if sizes.setdefault(dimension, size) != size:
+                raise StepError(f"input '{name}': '{dimension}' is {size} in its file, {sizes[dimension]} elsewhere")
     # Not 0 or 1 where it can be helped: torch.export takes those for constants.
-    return int(bounds["example"] if bounds["example"] is not None else min(max(2, bounds["min"]), bounds["max"]))
+    return {name: min(max(2, bounds["min"]), bounds["max"]) for name, bounds in dynamic.items()} | sizes
 
 
 def _drawn(each: Mapping[str, Any], sizes: Mapping[str, int], generator: torch.Generator) -> torch.Tensor:
@@ -63,14 +81,18 @@ def _from_file(path: Path, each: Mapping[str, Any]) -> torch.Tensor:
 
 
 def _read(path: Path) -> torch.Tensor:
-    if path.suffix == ".pt":
-        found = torch.load(path, map_location="cpu", weights_only=True)
-        if not isinstance(found, torch.Tensor):
-            raise StepError(f"{path.name}: expected a tensor")
-        return found
-    if path.suffix == ".png":
-        from PIL import Image
+    try:
+        if path.suffix == ".pt":
+            found = torch.load(path, map_location="cpu", weights_only=True)
+        elif path.suffix == ".png":
+            from PIL import Image
 
-        with Image.open(path) as picture:
-            return torch.from_numpy(np.array(picture.convert("RGB")))
-    return torch.from_numpy(np.load(path, allow_pickle=False))
+            with Image.open(path) as picture:
+                found = torch.from_numpy(np.array(picture.convert("RGB")))
+        else:
+            found = torch.from_numpy(np.load(path, allow_pickle=False))
+    except Exception as error:
+        raise StepError(f"{path.name}: cannot be read as a tensor: {first_line(error)}") from error
+    if not isinstance(found, torch.Tensor):
+        raise StepError(f"{path.name}: expected a tensor, got a {type(found).__name__}")
+    return found

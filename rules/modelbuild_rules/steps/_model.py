@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,9 @@ import torch
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
+
+# What torch.load says of a pickle that names a function or a class.
+_REFUSED = re.compile(r"Unsupported (?:global|class|operand): (?:GLOBAL )?([\w.]+)")
 
 
 def load_model(root: Path, entry: str, kwargs: Mapping[str, Any]) -> torch.nn.Module:
@@ -39,7 +43,11 @@ def load_weights(module: torch.nn.Module, files: Mapping[str, Path], allow_missi
         return
     state: dict[str, torch.Tensor] = {}
     for prefix, path in files.items():
-        state.update({f"{prefix}.{key}" if prefix else key: value for key, value in _read(path).items()})
+        for key, value in _read(path).items():
+            name = f"{prefix}.{key}" if prefix else key
+            if name in state:
+                raise StepError(f"two files have weights for '{name}'; {path.name} is the second")
+            state[name] = value
     expected = module.state_dict()
     for key in state:
         if key not in expected:
@@ -50,21 +58,26 @@ def load_weights(module: torch.nn.Module, files: Mapping[str, Path], allow_missi
     missing = [key for key in expected if key not in state]
     if missing and not allow_missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        hint = did_you_mean(missing[0], list(state))
-        raise StepError(f"no weights for '{missing[0]}'{more}{hint}; allow_missing = true keeps initial values")
+        raise StepError(f"no weights for '{missing[0]}'{more}; allow_missing = true keeps initial values")
     module.load_state_dict(state, strict=False)
 
 
-def _read(path: Path) -> Mapping[str, torch.Tensor]:
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
+def first_line(error: BaseException) -> str:
+    """What an exception of a library says, without the advice that follows."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
-        return dict(load_file(path))
+
+def _read(path: Path) -> Mapping[str, torch.Tensor]:
     try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return dict(load_file(path))
         # What torch wrote before 1.6 is no zip archive and can't be mapped.
         found = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zipfile(path))
     except Exception as error:
-        reason = str(error).strip().splitlines()[0]
+        refused = _REFUSED.search(str(error))
+        reason = f"it holds {refused[1]}, which is code" if refused else first_line(error)
         raise StepError(f"{path.name}: cannot be read as weights alone: {reason}") from error
     if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
         found = found["state_dict"]

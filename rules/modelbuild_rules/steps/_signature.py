@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.export.graph_signature import ConstantArgument, OutputKind
 
 from modelbuild.step import StepError
 
 VERSION = 1
+_SCALARS = {torch.SymInt: "int", torch.SymFloat: "float", torch.SymBool: "bool"}
 
 
 def signature(program: Any, params: Mapping[str, Any], examples: Sequence[torch.Tensor]) -> dict[str, Any]:
@@ -31,7 +34,8 @@ def signature(program: Any, params: Mapping[str, Any], examples: Sequence[torch.
                 "range": each["range"],
             }
         )
-    outputs = [values.get(name) for name in program.graph_signature.user_outputs]
+    specs = [spec for spec in program.graph_signature.output_specs if spec.kind == OutputKind.USER_OUTPUT]
+    outputs = [s.arg.value if isinstance(s.arg, ConstantArgument) else values[s.arg.name] for s in specs]
     names = params["outputs"] or _names(program, len(outputs))
     if len(names) != len(outputs):
         raise StepError(f"the module gives {len(outputs)} outputs; the attribute 'outputs' names {len(names)}")
@@ -52,16 +56,14 @@ def _names(program: Any, count: int) -> list[str]:
 
 def _output(name: str, value: Any, symbols: Mapping[str, str]) -> dict[str, Any]:
     if not isinstance(value, torch.Tensor):
-        return {"name": name, "dtype": type(value).__name__, "shape": []}
+        return {"name": name, "dtype": _SCALARS.get(type(value), type(value).__name__), "shape": []}
     shape = [size if isinstance(size, int) else _named(str(size), symbols) for size in value.shape]
     return {"name": name, "dtype": _dtype(value.dtype), "shape": shape}
 
 
 def _named(size: str, symbols: Mapping[str, str]) -> str:
     """A size in the names that the inputs' dimensions were declared with, where it is made of those."""
-    for symbol in sorted(symbols, key=len, reverse=True):
-        size = size.replace(symbol, symbols[symbol])
-    return size
+    return re.sub(r"\w+", lambda word: symbols.get(word[0], word[0]), size)
 
 
 def _bounds(dynamic: Mapping[str, Any]) -> dict[str, int]:

@@ -11,17 +11,20 @@ Outputs  program, weights   trees, as steps/_program.py writes them
 
 from __future__ import annotations
 
+import inspect
 import json
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.steps._example_inputs import example_inputs
-from modelbuild_rules.steps._model import load_model, load_weights
+from modelbuild_rules.steps._model import first_line, load_model, load_weights
 from modelbuild_rules.steps._program import save_program
 from modelbuild_rules.steps._signature import signature
 
@@ -34,14 +37,29 @@ def run(step: Step) -> None:
     load_weights(module, files, params["allow_missing"])
     module.eval().requires_grad_(False)
     examples = example_inputs(params["inputs"], params["dynamic"], params["seed"], step.inputs)
-    program = _export(module, examples, params)
-    save_program(program, step.outputs["program"], step.outputs["weights"])
+    _check_call(module, examples, params)
+    program = _export(module, examples, params, step.root)
+    try:
+        save_program(program, step.outputs["program"], step.outputs["weights"])
+    except ValueError as error:
+        raise StepError(f"{params['entry']}: {error}") from error
     _write(step.outputs["signature"], signature(program, params, examples))
     save_file({str(i): each.contiguous() for i, each in enumerate(examples)}, step.outputs["examples"])
     _write(step.outputs["debug"], _debug(program, step.root))
 
 
-def _export(module: torch.nn.Module, examples: tuple[torch.Tensor, ...], params: Mapping[str, Any]) -> Any:
+def _check_call(module: torch.nn.Module, examples: tuple[torch.Tensor, ...], params: Mapping[str, Any]) -> None:
+    try:
+        inspect.signature(module.forward).bind(*examples)
+    except TypeError as error:
+        names = ", ".join(each["name"] for each in params["inputs"])
+        raise StepError(f"forward of {params['entry']}, called with the inputs {names}: {error}") from error
+
+
+def _export(
+    module: torch.nn.Module, examples: tuple[torch.Tensor, ...], params: Mapping[str, Any], root: Path
+) -> torch.export.ExportedProgram:
+    """Raises StepError for what torch.export refuses; exceptions of the module's own code go through."""
     sizes = {name: torch.export.Dim(name, min=d["min"], max=d["max"]) for name, d in params["dynamic"].items()}
     dynamic = tuple(
         {axis: sizes[size] for axis, size in enumerate(each["shape"] or ()) if isinstance(size, str)}
@@ -50,8 +68,35 @@ def _export(module: torch.nn.Module, examples: tuple[torch.Tensor, ...], params:
     try:
         with torch.no_grad():
             return torch.export.export(module, examples, dynamic_shapes=dynamic if sizes else None, strict=False)
+    except GuardOnDataDependentSymNode as error:
+        raise StepError(
+            f"{_place(error, root, params['entry'])} depends on values that are known only when the program runs"
+            f" ({error.cond}); expected torch.where, torch.cond, or sizes from shapes"
+        ) from error
     except torch._dynamo.exc.UserError as error:
-        raise StepError(f"torch.export cannot export {params['entry']}: {error}") from error
+        _, _, fixes = str(error).partition("Suggested fixes:\n")
+        if "Constraints violated" not in str(error) or not fixes:
+            raise StepError(f"torch.export cannot export {params['entry']}: {first_line(error)}") from error
+        wanted = ", ".join(line.strip() for line in fixes.partition("\n\n")[0].splitlines())
+        raise StepError(
+            f"{params['entry']} does not take every size that 'dynamic' allows; torch.export suggests {wanted}"
+        ) from error
+    except Exception as error:
+        if _frames(error, root):
+            raise
+        raise StepError(f"torch.export cannot export {params['entry']}: {first_line(error)}") from error
+
+
+def _frames(error: BaseException, root: Path) -> list[traceback.FrameSummary]:
+    """Where in the user's source an exception passed by, the innermost place last."""
+    return [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(root)]
+
+
+def _place(error: BaseException, root: Path, entry: str) -> str:
+    frames = _frames(error, root)
+    if not frames:
+        return f"something in {entry}"
+    return f"{Path(frames[-1].filename).relative_to(root)}:{frames[-1].lineno}: '{frames[-1].line}'"
 
 
 def _debug(program: Any, root: Path) -> dict[str, dict[str, str]]:

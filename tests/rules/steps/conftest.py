@@ -1,0 +1,91 @@
+"""The export step, run on sources that a test writes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from modelbuild.step import Step
+
+FOLDERS = ("program", "weights")
+FILES = {"signature": "signature.json", "examples": "examples.safetensors", "debug": "debug.json"}
+INPUT = {"name": "x", "shape": [2, 3], "dtype": "float32", "range": None}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What the step wrote."""
+
+    folder: Path
+
+    def json(self, output: str) -> Any:
+        return json.loads((self.folder / FILES[output]).read_text())
+
+    def bytes(self, *but: str) -> dict[str, bytes]:
+        """Every file by its path, without those of some outputs."""
+        out = {FILES.get(name, name) for name in but}
+        paths = [p.relative_to(self.folder) for p in sorted(self.folder.rglob("*")) if p.is_file()]
+        return {str(p): (self.folder / p).read_bytes() for p in paths if p.parts[0] not in out}
+
+    def program(self) -> Any:
+        from modelbuild_rules.steps._program import load_program
+
+        return load_program(self.folder / "program", self.folder / "weights")
+
+    def examples(self) -> list[Any]:
+        from safetensors.torch import load_file
+
+        found = load_file(self.folder / "examples.safetensors")
+        return [found[str(place)] for place in range(len(found))]
+
+
+def run_export(
+    root: Path, source: str, inputs: Any = (INPUT,), files: Mapping[str, tuple[Path, ...]] | None = None, **params: Any
+) -> Exported:
+    """Export m/net.py:Net of a workspace, whose source begins with the usual imports."""
+    from modelbuild_rules.steps import export
+
+    (root / "m").mkdir(parents=True, exist_ok=True)
+    text = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n" + dedent(source)
+    (root / "m" / "net.py").write_text(text)
+    folder = root / f"out{sum(1 for _ in root.glob('out*'))}"
+    for name in FOLDERS:
+        (folder / name).mkdir(parents=True)
+    files = dict(files or {})
+    defaults = {
+        "entry": "m/net.py:Net",
+        "kwargs": {},
+        "weights": sorted(n.removeprefix("weights.") for n in files if n.startswith("weights.")),
+        "allow_missing": not files,
+        "inputs": list(inputs),
+        "dynamic": {},
+        "outputs": None,
+        "seed": 0,
+    }
+    outputs = {name: folder / name for name in FOLDERS} | {name: folder / path for name, path in FILES.items()}
+    path, modules = list(sys.path), set(sys.modules)
+    try:
+        export.run(Step(defaults | params, {"srcs": (root / "m" / "net.py",), **files}, outputs, root))
+    finally:
+        sys.path[:] = path
+        for name in set(sys.modules) - modules:
+            if str(getattr(sys.modules[name], "__file__", None) or root).startswith(str(root)):
+                del sys.modules[name]
+    return Exported(folder)
+
+
+@pytest.fixture
+def export(tmp_path: Path) -> Callable[..., Exported]:
+    """run_export in a folder of the test's own, or in the one that is given as `root`."""
+
+    def run(source: str, *args: Any, root: Path = tmp_path / "workspace", **kwargs: Any) -> Exported:
+        return run_export(root, source, *args, **kwargs)
+
+    return run
