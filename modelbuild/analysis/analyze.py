@@ -78,6 +78,7 @@ class Analyzer:
         self.default_device = default_device
         self.graph = ActionGraph()
         self.targets: dict[Node, ConfiguredTarget] = {}
+        self.dependencies: dict[Node, tuple[Node, ...]] = {}
         self._unconfigured: dict[Label, ConfiguredTarget] = {}
 
     def analyze(self, label: Label, device: Label | None = None) -> ConfiguredTarget:
@@ -151,6 +152,7 @@ class Analyzer:
             yield node, path
 
     def _close(self, pending: _Pending) -> ConfiguredTarget:
+        self.dependencies[pending.node] = tuple(dict.fromkeys(pending.found.values()))
         configured = pending.configurable or any(self.targets[n].configured for n in pending.found.values())
         if configured:
             return self._apply_rule(pending, pending.node, configured=True)

@@ -10,10 +10,13 @@ import click
 
 # name -> what `modelbuild --help` says of it; the command lives in modelbuild.cli.<name>, as `command`.
 COMMANDS = {
+    "aquery": "Show the actions of targets: keys, inputs, outputs, tools.",
     "build": "Build targets and lay out their outputs.",
     "cache": "Look after the local cache.",
     "clean": "Remove the output tree.",
+    "cquery": "Ask about targets as they are built for a device.",
     "info": "Tell what this workspace and this machine are set to.",
+    "query": "Ask about targets as BUILD files declare them.",
     "run": "Build a program and run it on inputs.",
     "schema": "Print a JSON Schema of BUILD.toml for editors.",
     "version": "Print the version.",

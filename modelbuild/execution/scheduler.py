@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from modelbuild.actions import Action, ActionResult, Artifact, DerivedArtifact, Digest, FileEntry, SourceArtifact, Value
 from modelbuild.analysis.graph import ActionGraph, reads
@@ -41,9 +41,13 @@ class _Prepared:
 
 @dataclass(slots=True)
 class Report:
-    """What became of each action: keys by id, and for those that failed (or could not run) the id that is to blame."""
+    """What became of each action, by id: its key and what that was made of, its result and whether it ran for it, and
+    for those that failed (or could not run) the id that is to blame."""
 
     keys: dict[str, str] = field(default_factory=dict)
+    materials: dict[str, dict[str, Any]] = field(default_factory=dict)
+    results: dict[str, ActionResult] = field(default_factory=dict)
+    statuses: dict[str, Literal["ran", "cached"]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
 
@@ -243,6 +247,7 @@ class Scheduler:
 
     def _prepared(self, action: Action, found: _Prepared) -> None:
         self.report.keys[action.id] = found.key
+        self.report.materials[action.id] = found.material
         if found.result is not None:
             self._succeeded(action, found, found.result, "cached")
         elif found.key in self._same_key:
@@ -289,6 +294,8 @@ class Scheduler:
 
     def _succeeded(self, action: Action, found: _Prepared, result: ActionResult, status: Any, slot: int = 0) -> None:
         self._values.update({(action.id, name): value for name, value in result.outputs})
+        self.report.results[action.id] = result
+        self.report.statuses[action.id] = status
         self._reporter.emit(
             ActionFinished(
                 action.id,

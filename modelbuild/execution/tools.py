@@ -27,6 +27,11 @@ def version(distribution: str, needed_by: str) -> str:
     return found
 
 
+def installed(distribution: str) -> str | None:
+    """The installed version, if it is installed."""
+    return _version(distribution)
+
+
 @cache
 def _version(distribution: str) -> str | None:
     try:

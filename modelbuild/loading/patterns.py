@@ -59,8 +59,11 @@ def parse_pattern(text: str, current: str) -> Pattern:
     return pattern
 
 
-def expand_patterns(loader: Loader, texts: Sequence[str], current: str = "") -> tuple[Target, ...]:
-    """The targets that patterns mean together, each once, in order: `-pattern` takes out what came before it.
+def expand_patterns(
+    loader: Loader, texts: Sequence[str], current: str = "", manual: bool = False
+) -> tuple[Target, ...]:
+    """The targets that patterns mean together, each once, in order: `-pattern` takes out what came before it. Those
+    tagged manual are left out of what means several, unless `manual`.
 
     Raises UsageError for what is no pattern, and for a package, folder or target that does not exist.
     """
@@ -72,7 +75,7 @@ def expand_patterns(loader: Loader, texts: Sequence[str], current: str = "") -> 
         for target in _targets(loader, pattern):
             if pattern.subtract:
                 chosen.pop(target.label, None)
-            elif pattern.name is not None or MANUAL not in target.tags:
+            elif manual or pattern.name is not None or MANUAL not in target.tags:
                 chosen[target.label] = target
     return tuple(chosen.values())
 

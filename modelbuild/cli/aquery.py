@@ -1,0 +1,38 @@
+"""`modelbuild aquery`."""
+
+from __future__ import annotations
+
+import click
+
+from modelbuild.cli.group import COMMANDS, Settings
+from modelbuild.cli.query import FORMATS
+
+
+@click.command("aquery", short_help=COMMANDS["aquery"])
+@click.argument("expression")
+@click.option("--device", "devices", multiple=True, metavar="LABEL", help="Ask about targets built for this device.")
+@click.option("--output", "form", type=click.Choice(("text", *FORMATS)), default="text", help="How to show the answer.")
+@click.pass_obj
+def command(settings: Settings, expression: str, devices: tuple[str, ...], form: str) -> None:
+    """Show the actions of targets: keys, inputs, outputs, steps, tools.
+
+    Nothing is built. A key is known when what the action reads is in the cache, and so are actions that others add.
+    """
+    from modelbuild.labels import Label
+    from modelbuild.query.actions import Actions, as_lines
+    from modelbuild.query.configured_world import ConfiguredWorld
+    from modelbuild.query.evaluate import evaluate
+    from modelbuild.query.opened import open_analyzer
+    from modelbuild.query.output import render
+    from modelbuild.workspace import find_root, load_workspace
+
+    workspace = load_workspace(find_root(settings.directory))
+    current = workspace.package_of(settings.directory)
+    world = ConfiguredWorld(open_analyzer(workspace), current, [Label.parse(text, current) for text in devices])
+    actions = Actions(world, evaluate(world, expression))
+    if form == "text":
+        lines = [line for action in sorted(actions.by_id) for line in as_lines(actions.describe(action))]
+    else:
+        lines = render(actions.by_id, form, actions.needs, actions.describe)
+    for line in lines:
+        click.echo(line)

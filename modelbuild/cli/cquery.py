@@ -1,0 +1,34 @@
+"""`modelbuild cquery`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import click
+
+from modelbuild.cli.group import COMMANDS, Settings
+from modelbuild.cli.query import FORMATS
+
+
+@click.command("cquery", short_help=COMMANDS["cquery"])
+@click.argument("expression")
+@click.option("--device", "devices", multiple=True, metavar="LABEL", help="Ask about targets built for this device.")
+@click.option("--output", "form", type=click.Choice(FORMATS), default="label", help="How to show the answer.")
+@click.pass_obj
+def command(settings: Settings, expression: str, devices: tuple[str, ...], form: str) -> None:
+    """Ask about targets as they are built: for a device, with selects resolved. Nothing is built."""
+    from modelbuild.labels import Label
+    from modelbuild.query.configured_world import ConfiguredWorld
+    from modelbuild.query.describe import describe_configured
+    from modelbuild.query.evaluate import evaluate
+    from modelbuild.query.opened import open_analyzer
+    from modelbuild.query.output import render
+    from modelbuild.workspace import find_root, load_workspace
+
+    workspace = load_workspace(find_root(settings.directory))
+    current = workspace.package_of(settings.directory)
+    asked = [Label.parse(text, current) for text in devices]
+    world = ConfiguredWorld(open_analyzer(workspace), current, asked)
+    found = evaluate(world, expression)
+    for line in render(found, form, world.needs, partial(describe_configured, world)):
+        click.echo(line)

@@ -1,0 +1,36 @@
+"""`modelbuild query`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import click
+
+from modelbuild.cli.group import COMMANDS, Settings
+
+# See modelbuild.query.output.
+FORMATS = ("label", "json", "graph", "dot")
+
+
+@click.command("query", short_help=COMMANDS["query"])
+@click.argument("expression")
+@click.option("--output", "form", type=click.Choice(FORMATS), default="label", help="How to show the answer.")
+@click.pass_obj
+def command(settings: Settings, expression: str, form: str) -> None:
+    """Ask about targets as BUILD files declare them, for example `deps(//models:detector)`.
+
+    Nothing is built. Edges of every branch of a select count.
+    """
+    from modelbuild.query.describe import describe_declared
+    from modelbuild.query.evaluate import evaluate
+    from modelbuild.query.opened import open_analyzer
+    from modelbuild.query.output import render
+    from modelbuild.query.target_world import TargetWorld
+    from modelbuild.workspace import find_root, load_workspace
+
+    workspace = load_workspace(find_root(settings.directory))
+    analyzer = open_analyzer(workspace)
+    world = TargetWorld(analyzer.loader, analyzer.rules, workspace.package_of(settings.directory))
+    found = evaluate(world, expression)
+    for line in render(found, form, world.needs, partial(describe_declared, world)):
+        click.echo(line)

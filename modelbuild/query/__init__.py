@@ -1,0 +1,1 @@
+"""Questions about a workspace, in Bazel's query language. One file a question."""

@@ -1,0 +1,34 @@
+"""What JSON says of a target or file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modelbuild.query.configured_world import ConfiguredWorld
+from modelbuild.query.target_world import TargetWorld, engine_attributes
+from modelbuild.query.world import SOURCE
+
+
+def describe_declared(world: TargetWorld, node: str) -> dict[str, Any]:
+    """A target with its attributes as written, selects included."""
+    facts = _common(world, node)
+    target = world.packages.target(node)
+    return facts if target is None else {**facts, "attributes": {**target.attributes, **engine_attributes(target)}}
+
+
+def describe_configured(world: ConfiguredWorld, node: str) -> dict[str, Any]:
+    """A target with its attributes as they are for its device, defaults included."""
+    facts = _common(world, node)
+    target = world.configured(node)
+    if target is None:
+        return facts
+    device = str(target.device) if target.device else None
+    return {**facts, "device": device, "attributes": world.attributes(node)[0]}
+
+
+def _common(world: TargetWorld | ConfiguredWorld, node: str) -> dict[str, Any]:
+    kind = world.kind(node)
+    facts: dict[str, Any] = {"label": world.label(node), "location": world.location(node)}
+    if kind == SOURCE:
+        return {**facts, "kind": "source"}
+    return {**facts, "kind": "rule", "rule": kind.partition(" ")[0], "needs": sorted(world.needs(node))}

@@ -1,0 +1,73 @@
+"""What a build would find: every action's key that can be told without running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import modelbuild
+from modelbuild.actions import Action, Artifact
+from modelbuild.analysis.analyze import Analyzer
+from modelbuild.building.full import Sources
+from modelbuild.execution.interface import Outcome, Request
+from modelbuild.execution.keys import Keys
+from modelbuild.execution.resources import ResourcePool, machine
+from modelbuild.execution.scheduler import Report, Scheduler
+from modelbuild.execution.step_code import StepCode
+from modelbuild.report.events import Event
+from modelbuild.store.local import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """`needed` are the ids of the actions that artifacts stand on, as far as they are known: what an action that has
+    not run will add is not. `report` has the keys that are known."""
+
+    needed: tuple[str, ...]
+    report: Report
+    scheduler: Scheduler
+
+
+class _Refuses:
+    """An executor that runs nothing: what no cache has ends there."""
+
+    def run(self, request: Request) -> Outcome:
+        return Outcome(None, "not built")
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+class _Silent:
+    def emit(self, event: Event) -> None:
+        """Nobody watches."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def dry_run(analyzer: Analyzer, wanted: Iterable[Artifact]) -> DryRun:
+    """Look up what artifacts stand on. Afterwards the analyzer's graph holds what cached actions added to it."""
+    workspace = analyzer.loader.workspace
+    roots = {"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages}
+    artifacts = list(wanted)
+    with open_store(workspace.config.cache_dir) as store:
+        code = StepCode(roots)
+        scheduler = Scheduler(
+            analyzer.graph,
+            store,
+            _Refuses(),
+            Keys(code, store),
+            lambda step: tuple(name for name, _ in code.closure(step)),
+            Sources(workspace.root, store).entry,
+            _Silent(),
+            ResourcePool(machine(1)),
+            1,
+            keep_going=True,
+        )
+        report = scheduler.build(artifacts)
+    needed = analyzer.graph.needed_for(scheduler.resolve(artifact) for artifact in artifacts)
+    needed |= analyzer.graph.needed_for(artifacts)
+    actions = [i for i in needed if isinstance(analyzer.graph.nodes[i], Action)]
+    return DryRun(tuple(sorted(actions)), report, scheduler)

@@ -1,0 +1,93 @@
+"""Answer an expression: functions by name, and what each takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from modelbuild.errors import UsageError, did_you_mean
+from modelbuild.query.allpaths import allpaths
+from modelbuild.query.attr import attr
+from modelbuild.query.buildfiles import buildfiles
+from modelbuild.query.deps import deps
+from modelbuild.query.expression import Binary, Call, Expression, Let, Word, Words, parse_expression
+from modelbuild.query.filter import filter_labels
+from modelbuild.query.kind import kind
+from modelbuild.query.labels import labels
+from modelbuild.query.rdeps import rdeps
+from modelbuild.query.siblings import siblings
+from modelbuild.query.somepath import somepath
+from modelbuild.query.tests import tests
+from modelbuild.query.world import World
+
+Argument = Literal["expression", "text", "number"]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of the language: what it takes, and how many of those may be left out at the end."""
+
+    answer: Callable[..., set[str]]
+    takes: tuple[Argument, ...]
+    optional: int = 0
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    "allpaths": Function(allpaths, ("expression", "expression")),
+    "attr": Function(attr, ("text", "text", "expression")),
+    "buildfiles": Function(buildfiles, ("expression",)),
+    "deps": Function(deps, ("expression", "number"), 1),
+    "filter": Function(filter_labels, ("text", "expression")),
+    "kind": Function(kind, ("text", "expression")),
+    "labels": Function(labels, ("text", "expression")),
+    "rdeps": Function(rdeps, ("expression", "expression", "number"), 1),
+    "siblings": Function(siblings, ("expression",)),
+    "somepath": Function(somepath, ("expression", "expression")),
+    "tests": Function(tests, ("expression",)),
+}
+
+
+def evaluate(world: World, text: str) -> set[str]:
+    """The nodes that an expression means. Raises UsageError for what is wrong in it."""
+    return _evaluate(world, parse_expression(text), {})
+
+
+def _evaluate(world: World, expression: Expression, variables: Mapping[str, set[str]]) -> set[str]:
+    match expression:
+        case Word(text=text, column=column) if text.startswith("$"):
+            if text[1:] not in variables:
+                raise UsageError(f"query, column {column}: no variable '{text}'{did_you_mean(text[1:], variables)}")
+            return variables[text[1:]]
+        case Word():
+            return set(world.find(expression.text))
+        case Words(words=words):
+            return {node for word in words for node in _evaluate(world, word, variables)}
+        case Let(name=name, value=value, body=body):
+            return _evaluate(world, body, {**variables, name: _evaluate(world, value, variables)})
+        case Binary(operator=operator):
+            left = _evaluate(world, expression.left, variables)
+            right = _evaluate(world, expression.right, variables)
+            return {"union": left | right, "except": left - right, "intersect": left & right}[operator]
+        case Call():
+            return _call(world, expression, variables)
+
+
+def _call(world: World, call: Call, variables: Mapping[str, set[str]]) -> set[str]:
+    function = FUNCTIONS.get(call.function)
+    where = f"query, column {call.column}"
+    if function is None:
+        raise UsageError(f"{where}: no function '{call.function}'{did_you_mean(call.function, FUNCTIONS)}")
+    most = len(function.takes)
+    if not most - function.optional <= len(call.arguments) <= most:
+        shown = ", ".join(function.takes)
+        raise UsageError(f"{where}: expected {call.function}({shown}), got {len(call.arguments)} arguments")
+    values: list[Any] = []
+    for kind_, argument in zip(function.takes, call.arguments, strict=False):
+        if kind_ == "expression":
+            values.append(_evaluate(world, argument, variables))
+        elif not isinstance(argument, Word) or (kind_ == "number" and not argument.text.isdecimal()):
+            raise UsageError(f"{where}: {call.function} takes a {kind_} as argument {len(values) + 1}")
+        else:
+            values.append(int(argument.text) if kind_ == "number" else argument.text)
+    return function.answer(world, *values)

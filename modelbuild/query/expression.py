@@ -1,0 +1,166 @@
+"""Bazel's query language: text to an expression. Binary operators have one precedence and are read from the left."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NoReturn, TypeAlias
+
+from modelbuild.errors import UsageError
+
+_TOKEN = re.compile(r"""\s+|(?P<text>"[^"]*"|'[^']*')|(?P<sign>[()+^=,])|(?P<word>[A-Za-z0-9_/:.@$*~\[\]-]+)""")
+_OPERATORS = {
+    "+": "union",
+    "union": "union",
+    "-": "except",
+    "except": "except",
+    "^": "intersect",
+    "intersect": "intersect",
+}
+_RESERVED = frozenset((*_OPERATORS, "let", "in", "set", "=", "(", ")", ","))
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A target pattern, a text or number as an argument, or `$name`; `column` counts from 1."""
+
+    text: str
+    column: int
+    quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`deps(//models:detector, 2)`."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """`left union right`; also `intersect` and `except`."""
+
+    operator: str
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """`let name = value in body`."""
+
+    name: str
+    value: Expression
+    body: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """`set(//a //b:c)`."""
+
+    words: tuple[Word, ...]
+
+
+Expression: TypeAlias = Word | Call | Binary | Let | Words
+
+
+def parse_expression(text: str) -> Expression:
+    """Read an expression. Raises UsageError that tells the column, what was expected and what is there."""
+    parser = _Parser(text)
+    found = parser.expression()
+    if parser.next is not None:
+        parser.fail("an operator or the end")
+    return found
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = list(_tokens(text))
+        self._position = 0
+
+    @property
+    def next(self) -> Word | None:
+        return self._tokens[self._position] if self._position < len(self._tokens) else None
+
+    def fail(self, expected: str) -> NoReturn:
+        found = self.next
+        column = found.column if found else len(self._text) + 1
+        got = f"'{found.text}'" if found else "the end"
+        raise UsageError(f"query, column {column}: expected {expected}, got {got}")
+
+    def expression(self) -> Expression:
+        left = self._operand()
+        while (operator := self._operator()) is not None:
+            left = Binary(operator, left, self._operand())
+        return left
+
+    def _operator(self) -> str | None:
+        found = self.next
+        if found is None or found.quoted or found.text not in _OPERATORS:
+            return None
+        self._position += 1
+        return _OPERATORS[found.text]
+
+    def _operand(self) -> Expression:
+        if self._accept("("):
+            inner = self.expression()
+            self._expect(")")
+            return inner
+        if self._accept("let"):
+            name = self._word("a variable's name").text
+            self._expect("=")
+            value = self.expression()
+            self._expect("in")
+            return Let(name, value, self.expression())
+        if self._accept("set"):
+            self._expect("(")
+            words = []
+            while not self._accept(")"):
+                words.append(self._word("a target pattern or ')'"))
+            return Words(tuple(words))
+        word = self._word("a target pattern, a function or '('")
+        if word.quoted or not self._accept("("):
+            return word
+        arguments = [self.expression()]
+        while not self._accept(")"):
+            self._expect(",")
+            arguments.append(self.expression())
+        return Call(word.text, tuple(arguments), word.column)
+
+    def _word(self, expected: str) -> Word:
+        found = self.next
+        if found is None or (not found.quoted and found.text in _RESERVED):
+            self.fail(expected)
+        self._position += 1
+        return found
+
+    def _accept(self, sign: str) -> bool:
+        found = self.next
+        if found is None or found.quoted or found.text != sign:
+            return False
+        self._position += 1
+        return True
+
+    def _expect(self, sign: str) -> None:
+        if not self._accept(sign):
+            self.fail(f"'{sign}'")
+
+
+def _tokens(text: str) -> list[Word]:
+    found = []
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            open_quote = text[position] in "\"'"
+            what = "expected a closing quote, got" if open_quote else "no such character outside quotes:"
+            raise UsageError(f"query, column {position + 1}: {what} '{text[position]}'")
+        if match["text"] is not None:
+            found.append(Word(match["text"][1:-1], position + 1, quoted=True))
+        elif match.lastgroup is not None:
+            found.append(Word(match[0], position + 1))
+        position = match.end()
+    return found
