@@ -1,0 +1,219 @@
+"""torch_model and what stands around it: the actions that are declared, and what each attribute changes in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modelbuild.actions import Action, DerivedArtifact, SourceArtifact
+from modelbuild.analysis.analyze import Analyzer
+from modelbuild.analysis.rules import load_rules
+from modelbuild.api import Files
+from modelbuild.labels import Label
+from modelbuild.loading.loader import Loader
+from modelbuild.workspace import load_workspace
+from modelbuild_rules.providers import BackendStack, DeviceTarget, ExportedModel
+
+FILES = ("net.py", "util.py", "other.py", "w.safetensors", "w.pt", "table.json", "a.npy", "b.png")
+LABELLED = '[[filegroup]]\nname = "weights"\nsrcs = ["w.pt"]\n'
+BASE = {
+    "entry": '"net.py:Net"',
+    "srcs": '["net.py", "util.py"]',
+    "inputs": '[{ name = "x", shape = ["n", 3], dtype = "float32", range = [0, 255] }]',
+    "dynamic": "{ n = { min = 1, max = 8 } }",
+}
+
+
+@pytest.fixture
+def analyzer(tmp_path: Path) -> Any:
+    """Analyse a BUILD.toml of package `pkg`, which has FILES."""
+    (tmp_path / "pkg").mkdir()
+    for name in FILES:
+        (tmp_path / "pkg" / name).touch()
+    (tmp_path / "MODELBUILD.toml").write_text("")
+    rules = load_rules(tmp_path, ())
+
+    def make(build: str) -> Analyzer:
+        (tmp_path / "pkg" / "BUILD.toml").write_text(build)
+        return Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules)
+
+    return make
+
+
+@pytest.fixture
+def export(analyzer: Any) -> Any:
+    """The action of a torch_model that is BASE with other attributes."""
+
+    def make(**changed: str) -> Action:
+        attributes = BASE | changed
+        build = LABELLED + '[[torch_model]]\nname = "net"\n' + "".join(f"{k} = {v}\n" for k, v in attributes.items())
+        analysis = analyzer(build)
+        analysis.analyze(Label("pkg", "net"))
+        (action,) = (node for node in analysis.graph.nodes.values() if node.owner == "//pkg:net")
+        return action
+
+    return make
+
+
+def decided(action: Action) -> dict[str, Any]:
+    """What of an action is in its key, content apart."""
+    return {
+        "params": dict(action.params),
+        "inputs": [(i.name, i.path, i.artifact) for i in action.inputs],
+        "tools": action.tools,
+        "outputs": action.outputs,
+    }
+
+
+def test_the_action(export: Any) -> None:
+    action = export()
+    assert action.step == "modelbuild_rules.steps.export"
+    assert action.params == {
+        "entry": "pkg/net.py:Net",
+        "kwargs": {},
+        "weights": [],
+        "allow_missing": False,
+        "inputs": [{"name": "x", "shape": ["n", 3], "dtype": "float32", "range": [0, 255]}],
+        "dynamic": {"n": {"min": 1, "max": 8, "example": None}},
+        "outputs": None,
+        "seed": 0,
+    }
+    assert [(i.name, i.path) for i in action.inputs] == [("srcs", "pkg/net.py"), ("srcs", "pkg/util.py")]
+    assert action.python == ("srcs",)
+    assert not action.network
+    assert action.unkeyed == {}
+
+
+def test_what_it_provides(analyzer: Any) -> None:
+    build = '[[torch_model]]\nname = "net"\n' + "".join(f"{k} = {v}\n" for k, v in BASE.items())
+    model, files = analyzer(build).analyze(Label("pkg", "net")).providers
+    outputs = {name: DerivedArtifact("//pkg:net#export", name) for name in ExportedModel.__dataclass_fields__}
+    assert model == ExportedModel(**outputs)
+    assert files == Files((outputs["signature"], outputs["debug"]))
+
+
+@pytest.mark.parametrize(
+    ("changed", "where"),
+    [
+        ({"entry": '"net.py:Other"'}, "params"),
+        ({"entry": '"util.py:Net"'}, "params"),
+        ({"srcs": '["net.py", "util.py", "other.py"]'}, "inputs"),
+        ({"seed": "1"}, "params"),
+        ({"kwargs": "{ width = 3 }"}, "params"),
+        ({"kwargs": '{ act = ["relu", 2, true] }'}, "params"),
+        ({"outputs": '["y"]'}, "params"),
+        ({"allow_missing": "true"}, "params"),
+        ({"inputs": BASE["inputs"].replace('"x"', '"y"')}, "params"),
+        ({"inputs": BASE["inputs"].replace("255", "1")}, "params"),
+        ({"inputs": BASE["inputs"].replace("32", "64")}, "params"),
+        ({"inputs": BASE["inputs"].replace('"n", 3', '3, "n"')}, "params"),
+        ({"dynamic": "{ n = { min = 2, max = 8 } }"}, "params"),
+        ({"dynamic": "{ n = { min = 1, max = 9 } }"}, "params"),
+        ({"dynamic": "{ n = { min = 1, max = 8, example = 5 } }"}, "params"),
+        ({"requires": '["torchvision"]'}, "tools"),
+        ({"data": '["table.json"]'}, "inputs"),
+        ({"weights": '"w.safetensors"'}, "inputs"),
+        ({"inputs": '[{ name = "x", shape = ["n", 3], file = "a.npy" }]'}, "inputs"),
+    ],
+)
+def test_each_attribute_changes_the_key(export: Any, changed: dict[str, str], where: str) -> None:
+    one, other = decided(export()), decided(export(**changed))
+    assert one[where] != other[where]
+    assert one["outputs"] == other["outputs"]
+
+
+def test_another_file_for_the_same_weights(export: Any) -> None:
+    one, other = decided(export(weights='"w.pt"')), decided(export(weights='"w.safetensors"'))
+    assert {part for part in one if one[part] != other[part]} == {"inputs"}
+
+
+def test_the_submodule_that_weights_are_for(export: Any) -> None:
+    one, other = (export(weights=f'{{ {prefix} = "w.pt" }}') for prefix in ("body", "head"))
+    assert [one.params["weights"], other.params["weights"]] == [["body"], ["head"]]
+    assert [i.name for i in one.inputs] == ["srcs", "srcs", "weights.body"]
+    nested = export(weights='{ "body.0.conv" = "w.pt" }')
+    assert nested.params["weights"] == ["body.0.conv"]
+
+
+def test_the_order_of_tables_does_not_matter(export: Any) -> None:
+    def written(*names: str) -> dict[str, Any]:
+        files = {"a": "w.pt", "b": "w.safetensors"}
+        found = decided(export(weights="{ " + ", ".join(f'{n} = "{files[n]}"' for n in names) + " }"))
+        return found["params"]
+
+    assert written("a", "b") == written("b", "a")
+
+
+def test_weights_that_another_target_gives(export: Any) -> None:
+    (given,) = (i for i in export(weights='":weights"').inputs if i.name == "weights.")
+    assert given.artifact == SourceArtifact("pkg/w.pt")
+
+
+def test_example_files_are_inputs_by_place(export: Any) -> None:
+    inputs = '[{ name = "x", shape = ["n", 3], file = "a.npy" }, { name = "y", file = "b.png" }]'
+    action = export(inputs=inputs)
+    assert [(i.name, i.path) for i in action.inputs[2:]] == [("example.0", "pkg/a.npy"), ("example.1", "pkg/b.png")]
+    assert action.params["inputs"][1] == {"name": "y", "shape": None, "dtype": None, "range": None}
+
+
+PROGRAM = """
+[[torch_model]]
+name = "net"
+entry = "net.py:Net"
+srcs = ["net.py"]
+inputs = [{ name = "x", shape = [1], dtype = "float32" }]
+
+[[backend_stack]]
+name = "stack"
+backends = [{ type = "xnnpack", per_op_mode = true }, { type = "portable" }]
+
+[[device_target]]
+name = "orin"
+arch = "aarch64"
+compute_capability = ["8.7"]
+memory = "8GiB"
+min_glibc = "2.31"
+
+[[pte_program]]
+name = "program"
+model = ":net"
+stack = ":stack"
+"""
+
+
+class TestProgram:
+    def test_a_device_is_in_no_key_of_a_stack_that_does_not_ask_for_it(self, analyzer: Any) -> None:
+        def partition(build: str) -> dict[str, Any]:
+            analysis = analyzer(build)
+            analysis.analyze(Label("pkg", "program"))
+            return decided(next(n for n in analysis.graph.nodes.values() if n.id.endswith("#partition")))
+
+        without = partition(PROGRAM)
+        assert without == partition(PROGRAM + 'device = ":orin"\n')
+        assert "examples" not in [name for name, _, _ in without["inputs"]]
+        assert without["params"]["backends"][0]["attributes"]["per_op_mode"] is True
+
+    def test_outputs(self, analyzer: Any) -> None:
+        def outputs(build: str) -> list[str]:
+            _, files = analyzer(build).analyze(Label("pkg", "program")).providers
+            return [artifact.output for artifact in files.files]
+
+        assert outputs(PROGRAM) == ["pte", "delegation", "signature"]
+        assert outputs(PROGRAM + "external_weights = true\n") == ["pte", "ptd", "delegation", "signature"]
+
+    def test_a_device_and_its_units(self, analyzer: Any) -> None:
+        assert analyzer(PROGRAM).analyze(Label("pkg", "orin")).providers == (
+            DeviceTarget("aarch64", "linux", ("8.7",), 0, 8 << 30, "2.31"),
+        )
+
+    def test_a_set_of_a_backend_has_one_order(self, analyzer: Any) -> None:
+        def stack(precisions: str) -> Any:
+            build = f'[[backend_stack]]\nname = "s"\nbackends = [{{ type = "xnnpack", precisions = {precisions} }}]\n'
+            (provider,) = analyzer(build).analyze(Label("pkg", "s")).providers
+            assert isinstance(provider, BackendStack)
+            return provider
+
+        assert stack('["fp32", "dynamic_quant"]') == stack('["dynamic_quant", "fp32", "fp32"]')
+        assert stack('["fp32"]') != stack('["dynamic_quant"]')
