@@ -13,17 +13,20 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from modelbuild.actions import Action, ActionResult, Artifact, DerivedArtifact, Digest, FileEntry, SourceArtifact, Value
 from modelbuild.analysis.graph import ActionGraph, reads
 from modelbuild.api.context import Expander, Expansion
-from modelbuild.errors import EnvironmentProblem, ModelbuildError
+from modelbuild.errors import ModelbuildError
 from modelbuild.execution.interface import Executor, Outcome, Request, StagedInput
 from modelbuild.execution.keys import Keys, key_of
+from modelbuild.execution.remake import Found, Remaker
 from modelbuild.execution.resources import ResourcePool
 from modelbuild.report.events import ActionFinished, ActionStarted, GraphGrew, Reporter
-from modelbuild.store.interface import MissingBlob, Store
+from modelbuild.store.interface import Store
+
+T = TypeVar("T")
 
 # Looking a key up is reading and hashing; two threads keep the disk busy while actions run.
 _LOOKUPS = 2
@@ -76,6 +79,8 @@ class Scheduler:
         self._reporter = reporter
         self._pool = pool
         self._keep_going = keep_going
+        self._remaker = Remaker(store, self._run_alone)
+        self._stopped = False
         self._values: dict[tuple[str, str], Value] = {}
         self._promised: dict[tuple[str, str], Artifact] = {}
         self._waiting: dict[str, int] = {}
@@ -124,6 +129,10 @@ class Scheduler:
             if isinstance(made, DerivedArtifact) and (made.action, made.output) not in self._values:
                 return self.report.failed.get(made.action, next(iter(self.report.failed.values()), ""))
         return None
+
+    def keeping(self, work: Callable[[], T]) -> T:
+        """Do something with outputs of actions, after build(); it is done again when blobs had to be made again."""
+        return self._remaker.keeping(work)
 
     def value(self, artifact: Artifact) -> Value:
         """The content of an artifact that was built, or of a file of the workspace."""
@@ -195,7 +204,7 @@ class Scheduler:
             if not future.cancelled():
                 self._events.put(settle)
 
-        pool.submit(work).add_done_callback(ended)
+        pool.submit(self._remaker.keeping, work).add_done_callback(ended)
 
     # -- expansions --------------------------------------------------------------------------------------------------
 
@@ -234,7 +243,10 @@ class Scheduler:
         material = self._keys.material(action, inputs)
         key = key_of(material)
         request = Request(action, inputs, tuple(material["tools"]), self._modules(action.step))
-        return _Prepared(request, key, material, self._store.get_action(key))
+        result = self._store.get_action(key, material)
+        if result is not None:
+            self._remaker.know(Found(request, key, material, result))
+        return _Prepared(request, key, material, result)
 
     def _stage(self, action: Action) -> Iterable[StagedInput]:
         for item in action.inputs:
@@ -256,25 +268,35 @@ class Scheduler:
             self._same_key[found.key] = []
             self._submit(self._runs, lambda: self._run(action, found), lambda ended: self._ran(action, found, ended))
 
-    def _run(self, action: Action, found: _Prepared) -> tuple[Outcome, int]:
+    def _run(self, action: Action, found: _Prepared) -> tuple[Outcome, int] | None:
+        """How it ended, and where it ran; None when another action's failure stopped the build before."""
         slot = self._slots.get()
         try:
             with self._pool.acquire(action.resources):
+                if self._stopped:
+                    return None
                 self._reporter.emit(
                     ActionStarted(action.id, action.owner, action.mnemonic, action.description or action.mnemonic, slot)
                 )
                 outcome = self._executor.run(found.request)
+                # Said here, and not where the end is dealt with, so that this thread takes up nothing else.
+                self._stopped |= outcome.result is None and not self._keep_going
             if outcome.result is not None:
                 self._store.put_action(found.key, outcome.result, found.material)
             return outcome, slot
-        except MissingBlob as error:
-            raise EnvironmentProblem(f"the cache lost {error.digest} during the build; build again") from error
         finally:
             self._slots.put(slot)
 
-    def _ran(self, action: Action, found: _Prepared, ended: tuple[Outcome, int]) -> None:
-        outcome, slot = ended
+    def _run_alone(self, request: Request) -> Outcome:
+        """Run an action whose result was thought to be known."""
+        with self._pool.acquire(request.action.resources):
+            return self._executor.run(request)
+
+    def _ran(self, action: Action, found: _Prepared, ended: tuple[Outcome, int] | None) -> None:
         twins = self._same_key.pop(found.key)
+        if ended is None:
+            return
+        outcome, slot = ended
         if outcome.result is not None:
             self._succeeded(action, found, outcome.result, "ran", slot)
             for twin, prepared in twins:

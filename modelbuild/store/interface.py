@@ -48,8 +48,9 @@ class Store(Protocol):
         """Lay a value out as a file or folder at a path that does not exist, in a folder that does: hardlinks where
         the file system allows (read-only), else copies. Raises MissingBlob, before anything is made."""
 
-    def get_action(self, key: str) -> ActionResult | None:
-        """The result under a key, if all its blobs are here; marks it used."""
+    def get_action(self, key: str, material: Mapping[str, Any] | None = None) -> ActionResult | None:
+        """The result under a key, if all its blobs are here or can be expected to come; marks it used. `material`, as
+        for put_action, lets a store look elsewhere and remember what it finds."""
 
     def put_action(self, key: str, result: ActionResult, material: Mapping[str, Any]) -> None:
         """Remember a result, with what its key was made of (for explanations)."""

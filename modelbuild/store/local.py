@@ -114,7 +114,7 @@ class LocalStore:
                     made.add(folder)
                 self._cas.link(entry, f"{target}/{path}")
 
-    def get_action(self, key: str) -> ActionResult | None:
+    def get_action(self, key: str, material: Mapping[str, Any] | None = None) -> ActionResult | None:
         result = self._actions.get(key)
         if result is None or not all(self._cas.has(digest) for digest in blobs_of(result)):
             return None
@@ -126,6 +126,10 @@ class LocalStore:
     def material(self, key: str) -> dict[str, Any] | None:
         """What a key was made of, if its result is remembered."""
         return self._actions.material(key)
+
+    def materials(self, prefix: str) -> dict[str, dict[str, Any]]:
+        """What keys that begin so were made of, by key."""
+        return self._actions.materials(prefix)
 
     def mark_used(self, keys: Iterable[str]) -> None:
         """For a build that knew without asking that these results are still right: keeps them from eviction."""

@@ -52,7 +52,7 @@ class Memory:
     def read_bytes(self, which: Digest) -> bytes:
         return self.blobs[which]
 
-    def get_action(self, key: str) -> ActionResult | None:
+    def get_action(self, key: str, material: Mapping[str, Any] | None = None) -> ActionResult | None:
         return self.results.get(key)
 
     def put_action(self, key: str, result: ActionResult, material: Mapping[str, Any]) -> None:
