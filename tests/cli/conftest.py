@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,12 @@ class World:
         assert old in text
         path.write_text(text.replace(old, new))
 
+    def copy(self, folder: Path) -> World:
+        """The same workspace and what is in its cache, as new ones below a folder; nothing is laid out."""
+        shutil.copytree(self.root, folder / "workspace", ignore=shutil.ignore_patterns("modelbuild-out"))
+        shutil.copytree(self.cache, folder / "cache")
+        return World(folder / "workspace", folder / "cache")
+
     def environment(self, **more: str) -> dict[str, str]:
         return {**os.environ, "MODELBUILD_CACHE_DIR": str(self.cache), "COLUMNS": "200", **more}
 
@@ -74,6 +83,84 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path / "workspace", tmp_path / "cache")
+
+
+# The classifier of examples/ with weights from a file, for XNNPACK (two partitions) and for TensorRT.
+CLASSIFIER = """
+[[torch_model]]
+name = "model"
+entry = "classifier.py:Classifier"
+srcs = ["classifier.py"]
+weights = "classifier.safetensors"
+inputs = [{ name = "image", shape = [1, 3, 64, 64], dtype = "float32", range = [0, 255] }]
+
+[[pte_program]]
+name = "xnnpack"
+model = ":model"
+stack = ":xnnpack_stack"
+device = ":cpu"
+
+[[pte_program]]
+name = "tensorrt"
+model = ":model"
+stack = ":tensorrt_stack"
+device = ":gpu"
+
+[[backend_stack]]
+name = "xnnpack_stack"
+backends = [{ type = "xnnpack" }, { type = "portable" }]
+
+[[backend_stack]]
+name = "tensorrt_stack"
+backends = [{ type = "tensorrt", workspace_size = "64MiB" }, { type = "portable" }]
+
+[[device_target]]
+name = "cpu"
+arch = "x86_64"
+
+[[device_target]]
+name = "other"
+arch = "aarch64"
+
+[[device_target]]
+name = "gpu"
+arch = "x86_64"
+compute_capability = ["8.6"]
+"""
+
+
+def classifier_weights() -> dict[str, np.ndarray]:
+    """Weights of the classifier, the same at each call."""
+    draw = np.random.default_rng(0).standard_normal
+    shapes = {"features.0": (16, 3, 3, 3), "features.2": (32, 16, 3, 3), "head": (10, 32)}
+    weights = {f"{layer}.weight": draw(shape, dtype=np.float32) for layer, shape in shapes.items()}
+    return weights | {f"{layer}.bias": draw(shape[0], dtype=np.float32) for layer, shape in shapes.items()}
+
+
+def classifier_workspace(examples: Path, world: World) -> World:
+    """Copy examples/ to a world, with the package //classifier added to it."""
+    shutil.copytree(
+        examples, world.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("modelbuild-out", "__pycache__")
+    )
+    world.write({"classifier/BUILD.toml": CLASSIFIER})
+    shutil.copy(examples / "models/classifier.py", world.root / "classifier")
+    save_file(classifier_weights(), world.root / "classifier/classifier.safetensors")
+    return world
+
+
+@pytest.fixture(scope="session")
+def built_classifier(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A world in which //classifier:xnnpack was built with two jobs. Tests change copies of it."""
+    folder = tmp_path_factory.mktemp("classifier")
+    world = classifier_workspace(repository / "examples", World(folder / "workspace", folder / "cache"))
+    assert set(world.build("//classifier:xnnpack", "--jobs=2").values()) == {"ran"}
+    return world
+
+
+@pytest.fixture
+def classifier(built_classifier: World, tmp_path: Path) -> World:
+    """A copy of the world in which //classifier:xnnpack was built."""
+    return built_classifier.copy(tmp_path)
 
 
 @pytest.fixture

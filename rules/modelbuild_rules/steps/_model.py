@@ -24,7 +24,12 @@ def load_model(root: Path, entry: str, kwargs: Mapping[str, Any]) -> torch.nn.Mo
     path, _, name = entry.partition(":")
     sys.dont_write_bytecode = True
     # By workspace path first; then by plain name for sources that import their neighbours so.
-    sys.path[:0] = [str(root), str((root / path).parent)]
+    sys.path.insert(0, str(root))
+    top = path.partition("/")[0]
+    if (root / top).is_dir() and not (root / top / "__init__.py").exists():
+        # A module called as its folder would go first: Python prefers it to a folder without __init__.py.
+        importlib.import_module(top)
+    sys.path.insert(1, str((root / path).parent))
     source = importlib.import_module(path.removesuffix(".py").replace("/", "."))
     if Path(str(source.__file__)) != root / path:
         raise StepError(f"'{path}' cannot be imported: an installed package is called '{path.partition('/')[0]}' too")

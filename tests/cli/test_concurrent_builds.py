@@ -1,0 +1,291 @@
+"""Builds that run at once, that are killed, and whose workers die. Steps wait for the test, never for a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RULE = '''
+from modelbuild.api import Attrs, Context, Files, Output, Sources, rule
+
+class StageAttrs(Attrs):
+    """Does something odd, and writes what it was given with its own name added."""
+
+    srcs: Sources = ()
+    signals: str = ""
+    """Folder where it says its process id, and waits while there is a file `hold`."""
+    does: str = ""
+
+@rule(attrs=StageAttrs)
+def stage(ctx: Context[StageAttrs]) -> tuple[Files]:
+    made = ctx.action(
+        "stage",
+        step="stage",
+        inputs={"srcs": ctx.files(ctx.attrs.srcs)},
+        outputs=[Output("out", f"{ctx.label.name}.txt")],
+        params={"name": ctx.label.name, "signals": ctx.attrs.signals, "does": ctx.attrs.does},
+    )
+    return (Files((made["out"],)),)
+'''
+STEP = """
+import os, signal, sys, time
+
+def run(step):
+    name, signals = step.params["name"], step.params["signals"]
+    if signals:
+        with open(f"{signals}/{name}.{os.getpid()}", "w"):
+            pass
+        while os.path.exists(f"{signals}/hold"):
+            time.sleep(0.01)
+    print("printed by", name)
+    print("complained by", name, file=sys.stderr)
+    exec(step.params["does"])
+    text = "".join(path.read_text() for path in step.inputs.get("srcs", ()))
+    step.outputs["out"].write_text(text + name + "\\n")
+"""
+
+
+def wait_for(condition: Callable[[], Any]) -> Any:
+    """What the condition gives, once that is something."""
+    for _ in range(12000):
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.01)
+    raise AssertionError("waited for two minutes in vain")
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+class Bench:
+    """A workspace whose package //a has stages."""
+
+    def __init__(self, world: Any, signals: Path) -> None:
+        self.world = world
+        self.signals = signals
+        self.hold = signals / "hold"
+        world.write(
+            {
+                "MODELBUILD.toml": 'rules = ["//rules"]\n',
+                "rules/__init__.py": "",
+                "rules/stage.py": RULE,
+                "rules/steps/__init__.py": "",
+                "rules/steps/stage.py": STEP,
+            }
+        )
+
+    def stages(self, **stages: dict[str, Any]) -> None:
+        text = ""
+        for name, attributes in stages.items():
+            given = {"srcs": [], **attributes}
+            lines = "".join(f"{key} = {value!r}\n" for key, value in given.items())
+            text += f'[[stage]]\nname = "{name}"\n{lines}\n'
+        self.world.write({"a/BUILD.toml": text})
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "modelbuild", "build", *arguments],
+            cwd=self.world.root,
+            env=self.world.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def waiting(self, name: str, count: int = 1) -> list[int]:
+        """The processes of a stage, when there are as many."""
+
+        def begun() -> list[int]:
+            found = [int(path.suffix[1:]) for path in self.signals.glob(f"{name}.[0-9]*")]
+            return found if len(found) == count else []
+
+        pids: list[int] = wait_for(begun)
+        return pids
+
+    def output(self, name: str) -> str:
+        return (self.world.root / f"modelbuild-out/default/a/{name}/{name}.txt").read_text()
+
+    def processes(self) -> list[int]:
+        """All that run for this workspace's builds: their command lines or folders name it."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                told = (folder / "cmdline").read_bytes().decode(errors="replace") + os.readlink(folder / "cwd")
+            except OSError:
+                continue
+            if str(self.world.root.parent) in told and int(folder.name) != os.getpid() and running(int(folder.name)):
+                found.append(int(folder.name))
+        return found
+
+    def verify_cache(self) -> None:
+        ended = self.world.run("cache", "verify", "--json")
+        assert (ended.code, ended.json["bad"]) == (0, [])
+
+
+@pytest.fixture
+def bench(world: Any) -> Iterator[Bench]:
+    # Where steps may write too, for signals.
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Bench(world, Path(folder))
+
+
+def chain(bench: Bench) -> None:
+    """first -> middle, which waits -> last"""
+    bench.stages(
+        first={}, middle={"srcs": [":first"], "signals": str(bench.signals)}, last={"srcs": [":middle"]}, other={}
+    )
+
+
+def test_two_builds_at_once_are_both_right_and_neither_waits_for_the_other(bench: Bench) -> None:
+    many = {f"after{number}": {"srcs": [":middle"]} for number in range(6)}
+    bench.stages(first={}, middle={"srcs": [":first"], "signals": str(bench.signals)}, **many)
+    bench.hold.touch()
+    builds = [bench.start("//a/...", "--json", f"--jobs={jobs}") for jobs in (1, 2)]
+    bench.waiting("middle", 2)  # both are in the midst of the same action
+    bench.hold.unlink()
+    for build in builds:
+        out, err = build.communicate(timeout=300)
+        assert (build.returncode, err) == (0, ""), err
+        assert json.loads(out)["ok"]
+    for name in many:
+        assert bench.output(name) == f"first\nmiddle\n{name}\n"
+    bench.verify_cache()
+    assert bench.world.ran("//a/...") == set()
+
+
+def test_a_build_is_done_while_another_one_is_stuck(bench: Bench) -> None:
+    chain(bench)
+    bench.hold.touch()
+    stuck = bench.start("//a:last")
+    (worker,) = bench.waiting("middle")
+    assert bench.world.ran("//a:other") == {"//a:other#stage"}
+    bench.world.run("clean")
+    assert stuck.poll() is None
+    assert running(worker)
+    bench.hold.unlink()
+    stuck.communicate(timeout=300)
+    assert stuck.returncode == 0
+    assert bench.output("last") == "first\nmiddle\nlast\n"
+
+
+def test_a_killed_build_leaves_nothing_running_and_the_next_one_goes_on(bench: Bench) -> None:
+    chain(bench)
+    bench.hold.touch()
+    build = bench.start("//a:last")
+    bench.waiting("middle")
+    build.kill()
+    build.communicate(timeout=300)
+    wait_for(lambda: not bench.processes())
+    bench.hold.unlink()
+    statuses = bench.world.build("//a:last")
+    assert statuses == {"//a:first#stage": "cached", "//a:middle#stage": "ran", "//a:last#stage": "ran"}
+    assert bench.output("last") == "first\nmiddle\nlast\n"
+    bench.verify_cache()
+    assert [path for path in (bench.world.cache / "tmp").rglob("*") if path.is_file()] == []
+
+
+def test_ctrl_c(bench: Bench) -> None:
+    chain(bench)
+    bench.hold.touch()
+    build = bench.start("//a:last")
+    bench.waiting("middle")
+    build.send_signal(signal.SIGINT)
+    out, err = build.communicate(timeout=300)
+    assert (build.returncode, out) == (8, "")
+    assert [line for line in err.splitlines() if line][1:] == [
+        "Interrupted: 3 actions, 1 ran, 0 cached, 2 not run",
+        "interrupted",
+    ]
+    assert bench.processes() == []
+    bench.hold.unlink()
+    assert bench.world.ran("//a:last") == {"//a:middle#stage", "//a:last#stage"}
+
+
+def test_ctrl_c_as_json(bench: Bench) -> None:
+    chain(bench)
+    bench.hold.touch()
+    build = bench.start("//a:last", "--json")
+    bench.waiting("middle")
+    build.send_signal(signal.SIGINT)
+    out, err = build.communicate(timeout=300)
+    assert (build.returncode, err.strip()) == (8, "interrupted")
+    assert json.loads(out)["interrupted"]
+
+
+FAILS = "raise ValueError('no good')"
+
+
+def test_keep_going_builds_what_no_failure_touches(bench: Bench) -> None:
+    bench.stages(bad={"does": FAILS}, worse={"srcs": [":bad"]}, one={}, two={"srcs": [":one"]})
+    ended = bench.world.run("build", "//a/...", "--keep-going", "--jobs=1", "--json")
+    assert ended.code == 1
+    targets = {target["label"]: target.get("because") for target in ended.json["targets"]}
+    assert targets == {"//a:bad": "//a:bad#stage", "//a:worse": "//a:bad#stage", "//a:one": None, "//a:two": None}
+    assert [failure["id"] for failure in ended.json["failures"]] == ["//a:bad#stage"]
+    assert ended.json["counts"] == {"actions": 4, "ran": 2, "cached": 0, "failed": 1}
+    assert bench.output("two") == "one\ntwo\n"
+    assert not (bench.world.root / "modelbuild-out/default/a/bad").exists()
+
+
+def test_otherwise_nothing_starts_after_a_failure(bench: Bench) -> None:
+    """Two run at once and fail; what is ready behind them does not begin."""
+    bench.stages(**{f"s{number}": {"signals": str(bench.signals), "does": FAILS} for number in range(6)})
+    bench.hold.touch()
+    build = bench.start("//a/...", "--jobs=2", "--json")
+    bench.waiting("*", 2)
+    bench.hold.unlink()
+    out, _ = build.communicate(timeout=300)
+    assert build.returncode == 1
+    assert json.loads(out)["counts"] == {"actions": 6, "ran": 0, "cached": 0, "failed": 2}
+
+
+def test_a_failure_shows_what_was_printed_and_why(bench: Bench) -> None:
+    bench.stages(bad={"does": "open('nothing.txt')"}, after={"srcs": [":bad"]})
+    ended = bench.world.run("build", "//a:after")
+    assert (ended.code, ended.out) == (1, "")
+    lines = ended.err.splitlines()
+    assert lines[:5] == [
+        "[1/2] stage //a:bad  FAILED",
+        "--- stdout of stage //a:bad",
+        "printed by bad",
+        "--- stderr of stage //a:bad",
+        "complained by bad",
+    ]
+    assert "error: stage //a:bad: internal error in step rules.steps.stage: FileNotFoundError" in ended.err
+    assert lines[-2] == "//a:after was not built: //a:bad#stage failed"
+    assert lines[-1].startswith("Failed in ")
+    assert lines[-1].endswith(": 0 targets built, 1 not: 2 actions, 0 ran, 0 cached, 1 failed, 1 not run")
+
+
+@pytest.mark.parametrize(
+    ("does", "why"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "killed by SIGSEGV"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "killed by SIGKILL (out of memory? peak "),
+        ("os._exit(3)", "the process ended with exit status 3 before step rules.steps.stage returned"),
+    ],
+)
+def test_a_worker_that_dies(bench: Bench, does: str, why: str) -> None:
+    bench.stages(bad={"does": does}, good={})
+    ended = bench.world.run("build", "//a/...", "--keep-going", "--jobs=1")
+    assert ended.code == 1
+    assert f"error: stage //a:bad: {why}" in ended.err
+    assert "--- stdout of stage //a:bad\nprinted by bad\n" in ended.err
+    assert "internal error" not in ended.err
+    assert bench.output("good") == "good\n"

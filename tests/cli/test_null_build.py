@@ -1,0 +1,82 @@
+"""A build that has nothing to do: what it imports and what it opens, in the command's own process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+# The command line as the installed program runs it; then what was imported and opened, on stderr.
+PROGRAM = """
+import json, sys
+opened = []
+sys.addaudithook(lambda event, given: opened.append(str(given[0])) if event == "open" else None)
+from modelbuild.cli import invoke
+code = invoke(sys.argv[1:])
+print(json.dumps({"code": code, "modules": sorted(sys.modules), "opened": opened}), file=sys.stderr)
+"""
+
+
+def traced(world: Any, *arguments: str) -> dict[str, Any]:
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        cwd=world.root,
+        env=world.environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    told: dict[str, Any] = json.loads(ended.stderr.splitlines()[-1])
+    return {**told, "out": ended.stdout, "tops": {name.partition(".")[0] for name in told["modules"]}}
+
+
+HEAVY = {"torch", "executorch", "networkx", "pydantic", "pydantic_core", "rich", "numpy", "modelbuild_rules"}
+# A label, and patterns for which folders are listed.
+REQUESTS = [("//classifier:xnnpack",), ("//classifier/...", "-//classifier:tensorrt")]
+
+
+@pytest.mark.xdist_group("classifier")
+@pytest.mark.parametrize("targets", REQUESTS, ids=" ".join)
+def test_it_imports_nothing_heavy_and_reads_no_build_file(classifier: Any, targets: tuple[str, ...]) -> None:
+    first = traced(classifier, "build", *targets)
+    assert (first["code"], first["out"].splitlines()[-1][:5]) == (0, "Built")
+    assert {"networkx", "pydantic", "modelbuild_rules"} <= first["tops"]  # that is, what is looked for can be seen
+    assert any(path.endswith("/BUILD.toml") for path in first["opened"])
+
+    second = traced(classifier, "build", *targets)
+    assert (second["code"], second["out"].splitlines()[-1][:13]) == (0, "Nothing to do")
+    assert second["tops"] & HEAVY == set()
+    assert "torch" not in first["tops"]  # nor does a build that has something to do, in this process
+    below = [path for path in second["opened"] if path.startswith(str(classifier.root))]
+    assert [path.rpartition("/")[2] for path in below if ".modelbuild/snapshots/" not in path] == ["MODELBUILD.toml"]
+    assert len(below) == 2
+    assert not any(path.startswith(str(classifier.cache)) for path in second["opened"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"a/one.txt": "1\n"},
+        {"a/BUILD.toml": ""},
+        {"a/new/BUILD.toml": "["},
+        {"tools/rules/steps/checksums.py": ""},
+        {"MODELBUILD.toml": "["},
+        {"modelbuild-out/default/a/sums/sums.sha256": ""},
+    ],
+    ids=lambda files: "-".join(files).replace("/", "."),
+)
+def test_it_is_none_after_a_change(world: Any, example_rules: dict[str, str], change: dict[str, str]) -> None:
+    """Even where what was written is what was there."""
+    build = '[[checksums]]\nname = "sums"\nsrcs = ["one.txt"]\n'
+    world.write({**example_rules, "a/BUILD.toml": build, "a/one.txt": "1\n"})
+    world.build("//a/...")
+    assert (
+        world.run("build", "//a/...").out.splitlines()[-1].startswith("Nothing to do: 1 target up to date (1 action)")
+    )
+    for name in change:
+        (world.root / name).unlink(missing_ok=True)
+    world.write(change)
+    assert "Nothing to do" not in world.run("build", "//a/...").out

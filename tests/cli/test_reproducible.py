@@ -1,0 +1,73 @@
+"""Building again from nothing gives the same bytes, whatever surrounds the build."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import World, classifier_workspace
+
+
+def outputs(world: Any) -> dict[str, str]:
+    """SHA-256 of everything that was laid out, by path."""
+    folder = world.root / "modelbuild-out"
+    files = [path for path in folder.glob("[!.]*/**/*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def blobs(world: Any) -> set[str]:
+    """The digests of all that actions made, intermediate results and what they printed among it."""
+    return {path.name for path in (world.cache / "cas").rglob("*") if path.is_file()}
+
+
+def elsewhere(tmp_path: Path) -> World:
+    """An empty workspace and cache whose paths are others and longer."""
+    folder = tmp_path / "some where else" / ("deep" * 20)
+    return World(folder / "w", folder / "c")
+
+
+def surroundings(tmp_path: Path) -> dict[str, str]:
+    home, temporary = tmp_path / "home", tmp_path / "temporary"
+    home.mkdir()
+    temporary.mkdir()
+    return {
+        "HOME": str(home),
+        "TMPDIR": str(temporary),
+        "PYTHONHASHSEED": "4242",
+        "TZ": "Pacific/Apia",
+        "LC_ALL": "C",
+        "USER": "somebody",
+        "HOSTNAME": "elsewhere",
+    }
+
+
+@pytest.mark.xdist_group("classifier")
+def test_the_classifier(built_classifier: Any, repository: Path, tmp_path: Path) -> None:
+    """Two partitions. Not only the program: each intermediate result too."""
+    other = classifier_workspace(repository / "examples", elsewhere(tmp_path))
+    built = other.build("//classifier:xnnpack", "--jobs=1", **surroundings(tmp_path))
+    assert set(built.values()) == {"ran"}
+    assert sum("#compile" in action for action in built) == 2
+    assert len(outputs(other)) == 3
+    assert outputs(other) == outputs(built_classifier)
+    assert blobs(other) == blobs(built_classifier)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+def test_the_detector(repository: Path, tmp_path: Path) -> None:
+    made = []
+    for world, jobs, environment in (
+        (World(tmp_path / "w", tmp_path / "c"), "2", {"PYTHONHASHSEED": "1"}),
+        (elsewhere(tmp_path), "1", surroundings(tmp_path)),
+    ):
+        shutil.copytree(
+            repository / "examples", world.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("modelbuild-out")
+        )
+        assert set(world.build("//models:detector", f"--jobs={jobs}", **environment).values()) == {"ran"}
+        made.append((outputs(world), blobs(world)))
+    assert made[0] == made[1]

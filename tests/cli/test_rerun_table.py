@@ -1,0 +1,137 @@
+"""Change one thing, and exactly the actions that it can touch run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from safetensors.numpy import load_file, save_file
+
+# One worker builds what all these tests copy.
+pytestmark = pytest.mark.xdist_group("classifier")
+
+BUILD = "classifier/BUILD.toml"
+SOURCE = "classifier/classifier.py"
+MODEL, PROGRAM = "//classifier:model", "//classifier:xnnpack"
+EXPORT, PARTITION, EMIT = f"{MODEL}#export", f"{PROGRAM}#partition", f"{PROGRAM}#emit"
+# p0 holds the features up to the mean, which XNNPACK leaves to the portable kernels; p1 the head.
+P0, P1 = f"{PROGRAM}#compile:p0", f"{PROGRAM}#compile:p1"
+ALL = {EXPORT, PARTITION, P0, P1, EMIT}
+
+
+def edited(name: str, old: str, new: str) -> Callable[[Any], None]:
+    return lambda world: world.edit(name, old, new)
+
+
+def reweighted(name: str) -> Callable[[Any], None]:
+    """Make one number of one tensor another one."""
+
+    def change(world: Any) -> None:
+        path = world.root / "classifier/classifier.safetensors"
+        weights = load_file(path)
+        weights[name].flat[-1] += 1
+        save_file(weights, path)
+
+    return change
+
+
+def touched(world: Any) -> None:
+    """New times and inodes for the same contents."""
+    for name in (BUILD, SOURCE, "classifier/classifier.safetensors"):
+        path = world.root / name
+        content = path.read_bytes()
+        path.unlink()
+        path.write_bytes(content)
+
+
+def unrelated(world: Any) -> None:
+    world.edit("models/nets.py", "nn.PReLU", "nn.ReLU")
+    path = world.root / BUILD
+    path.write_text(path.read_text() + '[[filegroup]]\nname = "sources"\nsrcs = { glob = ["*.py"] }\n')
+
+
+class Row(NamedTuple):
+    change: Callable[[Any], None]
+    ran: set[str]
+    arguments: tuple[str, ...] = ()
+
+
+TABLE = {
+    "nothing": Row(lambda world: None, set()),
+    "times, not contents": Row(touched, set()),
+    "comment in the source": Row(
+        edited(SOURCE, "    def forward", "    # Normalized here.\n\n    def forward"), {EXPORT}
+    ),
+    "comment in BUILD.toml": Row(edited(BUILD, "[[pte_program]]", "# A comment.\n[[pte_program]]"), set()),
+    "unrelated target": Row(unrelated, set()),
+    "weight of the first partition": Row(reweighted("features.2.weight"), {EXPORT, PARTITION, P0, EMIT}),
+    "weight of the second partition": Row(reweighted("head.bias"), {EXPORT, PARTITION, P1, EMIT}),
+    "layer of the first partition": Row(
+        edited(SOURCE, "nn.ReLU(),\n        )", "nn.Sigmoid(),\n        )"), {EXPORT, PARTITION, P0, EMIT}
+    ),
+    "layer of the second partition": Row(
+        edited(SOURCE, "self.head(features)", "self.head(features).sigmoid()"), {EXPORT, PARTITION, P1, EMIT}
+    ),
+    "layer between partitions": Row(edited(SOURCE, "mean(dim=(2, 3))", "amax(dim=(2, 3))"), {EXPORT, PARTITION, EMIT}),
+    "input shape": Row(edited(BUILD, "[1, 3, 64, 64]", "[1, 3, 32, 32]"), {EXPORT, PARTITION, P0, EMIT}),
+    "input range": Row(edited(BUILD, "[0, 255]", "[0, 1]"), {EXPORT}),
+    "stack attribute that changes partitions": Row(
+        edited(BUILD, '{ type = "xnnpack" }', '{ type = "xnnpack", exclude_ops = ["aten._softmax.default"] }'),
+        {PARTITION, P1, EMIT},
+    ),
+    "stack attribute that changes none here": Row(
+        edited(BUILD, '{ type = "xnnpack" }', '{ type = "xnnpack", precisions = ["fp32"] }'), {PARTITION}
+    ),
+    "device attribute that nothing here depends on": Row(
+        edited(BUILD, 'name = "cpu"', 'name = "cpu"\nmemory = "8GiB"\nmin_glibc = "2.31"'), set()
+    ),
+    "another device": Row(lambda world: None, set(), ("--device=//classifier:other",)),
+}
+
+
+# What the others cover in part.
+REST = {"layer between partitions", "input range"}
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, marks=pytest.mark.exhaustive if c in REST else ()) for c in TABLE])
+def test_what_runs_again_after(classifier: Any, case: str) -> None:
+    row = TABLE[case]
+    row.change(classifier)
+    statuses = classifier.build(PROGRAM, *row.arguments)
+    assert {id.replace(" (//classifier:other)", "") for id in statuses} == ALL
+    assert {id for id, status in statuses.items() if status == "ran"} == row.ran
+
+
+@pytest.mark.parametrize(
+    ("tool", "ran"),
+    [
+        ("flatbuffers", {PARTITION, EMIT}),
+        ("numpy", {EXPORT}),
+        pytest.param("torchao", {PARTITION, P0, P1}, marks=pytest.mark.exhaustive),
+    ],
+)
+def test_another_version_of_a_tool_reruns_the_steps_that_name_it(
+    classifier: Any, tmp_path: Path, tool: str, ran: set[str]
+) -> None:
+    """The version that a package's metadata states is another one; its code is the same, and so is what comes out."""
+    info = tmp_path / "shadow" / f"{tool}-99.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {tool}\nVersion: 99.0\n")
+    path = [str(info.parent), *classifier.environment().get("PYTHONPATH", "").split(":")]
+    assert classifier.ran(PROGRAM, PYTHONPATH=":".join(filter(None, path))) == ran
+    assert classifier.ran(PROGRAM) == set()
+
+
+def test_what_only_compiling_depends_on_reruns_only_that(classifier: Any) -> None:
+    """TensorRT's workspace and the device's compute capability decide engines, and not who computes what."""
+    program = "//classifier:tensorrt"
+    first = classifier.build(program)
+    assert first == {
+        EXPORT: "cached",
+        **dict.fromkeys((f"{program}#partition", f"{program}#compile:p0", f"{program}#emit"), "ran"),
+    }
+    classifier.edit(BUILD, '"64MiB"', '"128MiB"')
+    classifier.edit(BUILD, '["8.6"]', '["8.9"]')
+    assert classifier.ran(program) == {f"{program}#compile:p0", f"{program}#emit"}
