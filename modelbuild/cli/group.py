@@ -15,6 +15,8 @@ COMMANDS = {
     "cache": "Look after the local cache.",
     "clean": "Remove the output tree.",
     "cquery": "Ask about targets as they are built for a device.",
+    "diff": "Tell what differs between two action keys.",
+    "explain": "Tell why actions ran, or why they did not have to.",
     "info": "Tell what this workspace and this machine are set to.",
     "query": "Ask about targets as BUILD files declare them.",
     "run": "Build a program and run it on inputs.",

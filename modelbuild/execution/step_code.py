@@ -45,6 +45,10 @@ class StepCode:
             self._digests[module] = whole.hexdigest()
         return self._digests[module]
 
+    def modules(self, module: str) -> dict[str, str]:
+        """SHA-256 (hex) of each module of the closure, by import name."""
+        return {name: _file_sha256(file) for name, file in self.closure(module)}
+
     def _file(self, module: str) -> Path | None:
         top, *rest = module.split(".")
         if top not in self._roots:

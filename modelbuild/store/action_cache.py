@@ -67,6 +67,12 @@ class ActionCache:
         rows = self._database.read("SELECT material FROM actions WHERE key = ?", (key,))
         return _unpack(rows[0][0]) if rows else None
 
+    def materials(self, prefix: str) -> dict[str, dict[str, Any]]:
+        """What keys that begin with some hexadecimal digits were made of, by key."""
+        sql = "SELECT key, material FROM actions WHERE key >= ? AND key < ?"
+        rows = self._database.read(sql, (prefix, prefix + "g")) or ()
+        return {key: material for key, packed in rows if (material := _unpack(packed)) is not None}
+
     def mark_used(self, keys: Iterable[str]) -> None:
         """Note that these results were used now; written by flush()."""
         self._used.update(keys)

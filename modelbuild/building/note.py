@@ -1,0 +1,50 @@
+"""Note down a build that had something to do: for `explain`, for estimates, and to see sizes grow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from modelbuild.analysis.analyze import Analyzer
+from modelbuild.building.request import Result
+from modelbuild.errors import ExitCode
+from modelbuild.execution.scheduler import Scheduler
+from modelbuild.execution.step_code import StepCode
+from modelbuild.explain.facts import attributes_of, gather
+from modelbuild.history.remember import remember
+from modelbuild.workspace import Workspace
+
+
+def note(
+    workspace: Workspace, analyzer: Analyzer, scheduler: Scheduler, code: StepCode, result: Result, seconds: float
+) -> None:
+    """Write to the history in the cache's folder."""
+    remember(
+        workspace.config.cache_dir,
+        workspace.root,
+        seconds,
+        result.code == ExitCode.OK,
+        gather(analyzer, scheduler, code),
+        attributes_of(analyzer),
+        dict(_measures(workspace, scheduler, result)),
+    )
+
+
+def _measures(workspace: Workspace, scheduler: Scheduler, result: Result) -> Iterator[tuple[tuple[str, str], float]]:
+    for name, status in scheduler.report.statuses.items():
+        if status == "ran":
+            made = scheduler.report.results[name]
+            yield (name, "seconds"), made.seconds
+            yield (name, "max_rss"), made.max_rss
+    for target in result.targets:
+        sizes = [size for path in target.outputs for size in _sizes(str(workspace.root / path))]
+        yield (f"{target.label} ({target.config})", "bytes"), sum(sizes)
+
+
+def _sizes(path: str) -> Iterator[int]:
+    """Of a file, or of all files in a folder."""
+    if not os.path.isdir(path):
+        yield os.stat(path).st_size
+        return
+    for folder, _, files in os.walk(path):
+        yield from (os.stat(f"{folder}/{name}").st_size for name in files)

@@ -1,0 +1,34 @@
+"""`modelbuild diff`."""
+
+from __future__ import annotations
+
+import click
+
+from modelbuild.cli.group import COMMANDS, Settings
+
+
+@click.command("diff", short_help=COMMANDS["diff"])
+@click.argument("key1")
+@click.argument("key2")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_obj
+def command(settings: Settings, key1: str, key2: str, as_json: bool) -> None:
+    """Tell what differs between what two action keys were made of. The first digits of a key are enough."""
+    import dataclasses
+    import json
+
+    from modelbuild.explain.differences import materials
+    from modelbuild.explain.lookup import material_of
+    from modelbuild.explain.text import difference_line
+    from modelbuild.workspace import find_root, load_workspace
+
+    workspace = load_workspace(find_root(settings.directory))
+    old, new = (material_of(workspace, key) for key in (key1, key2))
+    found = list(materials(old, new))
+    if as_json:
+        click.echo(json.dumps({"version": 1, "differences": [dataclasses.asdict(each) for each in found]}))
+        return
+    for each in found:
+        click.echo(difference_line(each))
+    if not found:
+        click.echo("no difference")

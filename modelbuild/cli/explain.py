@@ -1,0 +1,60 @@
+"""`modelbuild explain`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from modelbuild.cli.group import COMMANDS, Settings
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command("explain", short_help=COMMANDS["explain"])
+@click.argument("target", metavar="TARGET")
+@click.option("--device", "devices", multiple=True, metavar="LABEL", help="The device that it was built for.")
+@click.option("--against", type=_FILE, metavar="FILE", help="Compare with what --dump wrote, here or elsewhere.")
+@click.option("--dump", type=_FILE, metavar="FILE", help="Write down what the keys of the last build were made of.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_obj
+def command(
+    settings: Settings, target: str, devices: tuple[str, ...], against: Path | None, dump: Path | None, as_json: bool
+) -> None:
+    """Tell why each action of TARGET ran in its last build, or why it did not have to.
+
+    The first lines tell what has changed since that build. Nothing is built.
+    """
+    import json
+
+    from modelbuild.errors import UsageError
+    from modelbuild.explain.compare import compare, write_dump
+    from modelbuild.explain.pending import pending
+    from modelbuild.explain.records import Records
+    from modelbuild.explain.text import explanation_json, explanation_lines
+    from modelbuild.explain.verdicts import explain
+    from modelbuild.labels import Label
+    from modelbuild.loading.patterns import parse_pattern
+    from modelbuild.workspace import find_root, load_workspace
+
+    workspace = load_workspace(find_root(settings.directory))
+    current = workspace.package_of(settings.directory)
+    pattern = parse_pattern(target, current)
+    if pattern.name is None or pattern.subtract:
+        raise UsageError(f"'{target}' means several targets; expected the label of one, such as //package:name")
+    label = Label(pattern.package, pattern.name)
+    records = Records(workspace.config.cache_dir, workspace.root)
+    verdicts = explain(records, str(label))
+    if not verdicts:
+        raise UsageError(f"{label}: no build in this workspace ran an action of it; build it first")
+    if dump is not None:
+        write_dump(records, verdicts, settings.directory / dump)
+    if against is not None:
+        verdicts = compare(records, verdicts, settings.directory / against)
+    since = pending(workspace, records, label, [Label.parse(text, current) for text in devices])
+    built = records.built_at(records.rows(verdicts[-1].facts.id)[0].last)
+    if as_json:
+        click.echo(json.dumps(explanation_json(str(label), built, since, verdicts, against)))
+        return
+    for line in explanation_lines(str(label), built, since, verdicts, against):
+        click.echo(line)

@@ -1,0 +1,48 @@
+"""Compare a target's last build with one of another machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from modelbuild.errors import UsageError
+from modelbuild.explain.causes import Times, causes
+from modelbuild.explain.facts import dump, load
+from modelbuild.explain.records import Records
+from modelbuild.explain.verdicts import Verdict
+
+
+def write_dump(records: Records, verdicts: Sequence[Verdict], path: Path) -> None:
+    """Write the facts of the actions explained, and of the targets that own them, for `compare` elsewhere."""
+    targets = {}
+    for verdict in verdicts:
+        last = records.rows(verdict.facts.id)[0].last
+        waiting = [verdict.facts.owner]
+        while waiting:
+            node = waiting.pop()
+            found = records.target(node, last)
+            if node not in targets and found is not None:
+                targets[node] = found
+                waiting += found["needs"]
+    path.write_text(dump([verdict.facts for verdict in verdicts], targets) + "\n")
+
+
+def compare(records: Records, verdicts: Sequence[Verdict], path: Path) -> list[Verdict]:
+    """The same actions, each compared with the one in a file. Raises UsageError when the file is none of ours."""
+    try:
+        actions, targets = load(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: {error}") from None
+    mine = {verdict.facts.id: verdict.facts for verdict in verdicts}
+    last = max(records.rows(name)[0].last for name in mine)
+    times = Times(actions.get, mine.get, targets.get, lambda node: records.target(node, last))
+    found = []
+    for name, facts in mine.items():
+        other = actions.get(name)
+        if other is None:
+            found.append(Verdict(facts, "first"))
+        elif other.key == facts.key:
+            found.append(Verdict(facts, "unchanged"))
+        else:
+            found.append(Verdict(facts, "changed", tuple(causes(name, times))))
+    return found

@@ -1,0 +1,97 @@
+"""What differs between two actions, part by part of their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from modelbuild.explain.facts import Facts
+
+Kind: TypeAlias = Literal[
+    "input", "parameter", "step", "module", "tool", "output", "environment", "threads", "python", "machine", "format"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One part of a key: what it was and what it is; None where it was, or is, not there.
+
+    name    an input's path (its name, where an action made it), a parameter such as `inputs[0].shape[2]`, a module,
+            a distribution
+    maker   the action that makes the input
+    """
+
+    kind: Kind
+    name: str
+    old: Any
+    new: Any
+    maker: str = ""
+
+
+def differences(old: Facts, new: Facts) -> list[Difference]:
+    """In the order of consequence: what the user wrote before what surrounds it."""
+    found = list(materials(old.material, new.material, old.makers, new.makers))
+    modules = [
+        Difference("module", name, old.modules.get(name), new.modules.get(name))
+        for name in sorted(old.modules.keys() | new.modules.keys())
+        if old.modules.get(name) != new.modules.get(name)
+    ]
+    return [each for each in found if each.name != "code" or not modules] + modules
+
+
+def materials(
+    old: Mapping[str, Any], new: Mapping[str, Any], old_makers: tuple[str, ...] = (), new_makers: tuple[str, ...] = ()
+) -> Iterator[Difference]:
+    """What differs between what two keys were made of."""
+    before = _inputs(old, old_makers)
+    after = _inputs(new, new_makers)
+    for place in before.keys() | after.keys():
+        was, maker = before.get(place, (None, ""))
+        now, maker = after.get(place, (None, maker))
+        if was != now:
+            yield Difference("input", place, was, now, maker)
+    if before == after and old["inputs"] != new["inputs"]:
+        yield Difference("input", "order", [i[1] for i in old["inputs"]], [i[1] for i in new["inputs"]])
+    yield from _values("parameter", "", old["params"], new["params"])
+    if old["step"] != new["step"]:
+        yield Difference("step", "step", old["step"], new["step"])
+    elif old["code"] != new["code"]:
+        yield Difference("module", "code", old["code"], new["code"])
+    for kind, part in _TABLES.items():
+        yield from _values(kind, "", old[part], new[part])
+    for kind, part in _SCALARS.items():
+        if old[part] != new[part]:
+            yield Difference(kind, part, old[part], new[part])
+
+
+_TABLES: Mapping[Kind, str] = {"tool": "tools", "environment": "env", "output": "outputs"}
+_SCALARS: Mapping[Kind, str] = {"threads": "cpu", "python": "python", "machine": "machine", "format": "format"}
+
+
+def _inputs(material: Mapping[str, Any], makers: tuple[str, ...]) -> dict[str, tuple[str, str]]:
+    """Digest and maker by path, or by name (and number) of what an action makes."""
+    found = {}
+    inputs: list[tuple[str, str, str]] = material["inputs"]
+    for (name, path, digest), maker in zip(inputs, makers or [""] * len(inputs), strict=True):
+        derived = path.startswith(".inputs/")
+        place = f"{name} {path.removeprefix(f'.inputs/{name}/').partition('/')[0]}" if derived else path
+        found[place.removesuffix(" 0") if derived else place] = (digest, maker)
+    return found
+
+
+def _values(kind: Kind, name: str, old: Any, new: Any) -> Iterator[Difference]:
+    """The smallest parts of two JSON values that differ."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted(old.keys() | new.keys()):
+            yield from _values(kind, f"{name}.{key}" if name else key, old.get(key), new.get(key))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, (was, now) in enumerate(zip(old, new, strict=True)):
+            yield from _values(kind, f"{name}[{index}]", was, now)
+    elif old != new:
+        yield Difference(kind, name, old, new)
+
+
+def attribute_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
+    """What differs between two targets, or one at two times (see facts.attributes_of)."""
+    return list(_values("parameter", "", old["attributes"], new["attributes"]))

@@ -1,0 +1,99 @@
+"""What is remembered of an action: all that its key was made of, where its inputs came from, what came out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from modelbuild.actions import Action, DerivedArtifact
+from modelbuild.analysis.analyze import Analyzer
+from modelbuild.execution.scheduler import Scheduler
+from modelbuild.execution.step_code import StepCode
+from modelbuild.store.digests import value_digest
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One action in one build: JSON values only.
+
+    status    ran, cached, failed; `absent` when it was only looked up and is in no cache
+    material  see modelbuild.execution.keys
+    modules   SHA-256 of each module that the step is made of, by import name
+    makers    who makes each input, in the order of `material["inputs"]`: an action's id, '' for a file of the workspace
+    outputs   digest of each output by name
+    """
+
+    id: str
+    owner: str
+    mnemonic: str
+    key: str
+    status: str
+    seconds: float
+    material: Mapping[str, Any]
+    modules: Mapping[str, str]
+    makers: tuple[str, ...]
+    outputs: Mapping[str, str] = field(default_factory=dict)
+
+
+def gather(analyzer: Analyzer, scheduler: Scheduler, code: StepCode, missing: str = "failed") -> dict[str, Facts]:
+    """The facts of every action whose key is known; `missing` is the status of those that have no result."""
+    report = scheduler.report
+    found = {}
+    for name, key in report.keys.items():
+        action = analyzer.graph.nodes[name]
+        assert isinstance(action, Action)
+        result = report.results.get(name)
+        status = report.statuses.get(name, missing)
+        found[name] = Facts(
+            id=name,
+            owner=action.owner,
+            mnemonic=action.mnemonic,
+            key=key,
+            status=status,
+            seconds=round(result.seconds, 3) if result and status == "ran" else 0.0,
+            material=report.materials[name],
+            modules=code.modules(action.step),
+            makers=tuple(_maker(scheduler, action)),
+            outputs={output: value_digest(value) for output, value in result.outputs} if result else {},
+        )
+    return found
+
+
+def _maker(scheduler: Scheduler, action: Action) -> Iterable[str]:
+    for item in action.inputs:
+        artifact = scheduler.resolve(item.artifact)
+        yield artifact.action if isinstance(artifact, DerivedArtifact) else ""
+
+
+def dump(facts: Iterable[Facts], attributes: Mapping[str, Mapping[str, Any]]) -> str:
+    """Facts and targets' attributes as a file that `explain --against` reads elsewhere."""
+    return json.dumps(
+        {"version": VERSION, "actions": [asdict(each) for each in facts], "targets": attributes}, sort_keys=True
+    )
+
+
+def load(text: str) -> tuple[dict[str, Facts], dict[str, dict[str, Any]]]:
+    """What `dump` wrote. Raises ValueError for anything else."""
+    try:
+        data = json.loads(text)
+        if data["version"] != VERSION:
+            raise ValueError(f"version {data['version']}, expected {VERSION}")
+        actions = [Facts(**{**each, "makers": tuple(each["makers"])}) for each in data["actions"]]
+        return {each.id: each for each in actions}, data["targets"]
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"not written by explain --dump: {error}") from error
+
+
+def attributes_of(analyzer: Analyzer) -> dict[str, dict[str, Any]]:
+    """What each analysed target is: `rule`, `attributes` with defaults, and the targets that it `needs`."""
+    found = {}
+    for target in analyzer.targets.values():
+        node = str(target.node if target.configured else target.node.label)
+        needs = [str(n if analyzer.targets[n].configured else n.label) for n in analyzer.dependencies[target.node]]
+        attributes = target.attrs.model_dump(mode="json", by_alias=True)
+        found[node] = {"rule": target.rule, "attributes": attributes, "needs": sorted(set(needs))}
+    return found

@@ -1,0 +1,28 @@
+"""Find what a key was made of by its first digits: in the cache, or in the history."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from modelbuild.errors import UsageError
+from modelbuild.explain.records import Records
+from modelbuild.store.local import open_store
+from modelbuild.workspace import Workspace
+
+_KEY = re.compile(r"[0-9a-f]{4,64}\Z")
+
+
+def material_of(workspace: Workspace, prefix: str) -> Mapping[str, Any]:
+    """Raises UsageError when no known key begins so, or several do."""
+    if not _KEY.match(prefix):
+        raise UsageError(f"'{prefix}' is not a key; expected at least its first 4 digits, 0-9 and a-f")
+    config = workspace.config
+    found = Records(config.cache_dir, workspace.root).material(prefix)
+    with open_store(config.cache_dir) as store:
+        found.update(store.materials(prefix))
+    if len(found) != 1:
+        known = f"{len(found)} known keys begin with" if found else "no known key begins with"
+        raise UsageError(f"{known} '{prefix}'")
+    return next(iter(found.values()))

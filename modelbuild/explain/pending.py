@@ -1,0 +1,54 @@
+"""What has changed since a target was built last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import modelbuild
+from modelbuild.actions import Action
+from modelbuild.errors import ModelbuildError
+from modelbuild.execution.step_code import StepCode
+from modelbuild.explain.causes import Cause, Times, causes
+from modelbuild.explain.facts import Facts, attributes_of, gather
+from modelbuild.explain.records import Records
+from modelbuild.labels import Label
+from modelbuild.query.dry_run import dry_run
+from modelbuild.query.opened import open_analyzer
+from modelbuild.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Why actions of a target would have other keys now than in its last build. `problem`: it cannot be told."""
+
+    causes: tuple[Cause, ...] = ()
+    problem: str = ""
+
+
+def pending(workspace: Workspace, records: Records, label: Label, devices: Sequence[Label]) -> Pending:
+    """Analyse and look keys up; nothing is built. What stands behind an action that would run is not known."""
+    try:
+        analyzer = open_analyzer(workspace)
+        targets = [analyzer.analyze(label, device) for device in devices or (None,)]
+        dry = dry_run(analyzer, [artifact for target in targets for artifact in target.files()])
+    except ModelbuildError as error:
+        return Pending(problem=str(error))
+    code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages})
+    now = gather(analyzer, dry.scheduler, code, missing="absent")
+    attributes = attributes_of(analyzer)
+
+    def before(name: str) -> Facts | None:
+        rows = records.rows(name)
+        return rows[0].facts if rows else None
+
+    newest = max((row.last for name in now for row in records.rows(name)[:1]), default=0)
+    times = Times(before, now.get, lambda node: records.target(node, newest), attributes.get)
+    found = {
+        (each.difference.kind, each.difference.name, each.action, each.target): each
+        for name in dry.needed
+        if isinstance(analyzer.graph.nodes[name], Action)
+        for each in causes(name, times)
+    }
+    return Pending(tuple(found.values()))

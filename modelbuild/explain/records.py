@@ -1,0 +1,100 @@
+"""Read what builds of a workspace left in the history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from modelbuild.explain.facts import Facts
+from modelbuild.history.database import HistoryFile, unpack
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An action with one key: the first and the last build in which it had it."""
+
+    facts: Facts
+    first: int
+    last: int
+
+
+class Records:
+    """The history of one workspace."""
+
+    def __init__(self, directory: Path, workspace: Path) -> None:
+        self._file = HistoryFile(directory)
+        self._workspace = str(workspace)
+
+    def rows(self, action: str) -> list[Row]:
+        """All that is known of an action, the newest first."""
+        return list(self._rows("id = ?", action))
+
+    def actions_of(self, label: str) -> list[str]:
+        """The actions of a target, in every configuration, that were part of the last build that had any of them."""
+        found = self._file.read(
+            f"SELECT id, max(last) FROM actions WHERE workspace = ? AND {_OWNED} GROUP BY id",
+            (self._workspace, *_owned(label)),
+        )
+        newest = max((last for _, last in found), default=0)
+        return sorted(name for name, last in found if last == newest)
+
+    def elsewhere(self, action: str) -> list[Row]:
+        """The same action of the same target in other configurations, the newest first."""
+        owner, _, name = action.partition("#")
+        rows = self._rows(_OWNED, *_owned(owner.partition(" (")[0]))
+        return [row for row in rows if row.facts.id != action and row.facts.id.partition("#")[2] == name]
+
+    def built_at(self, build: int) -> float:
+        """When a build was, in seconds since 1970."""
+        rows = self._file.read("SELECT at FROM builds WHERE build = ?", (build,))
+        return float(rows[0][0]) if rows else 0.0
+
+    def target(self, node: str, build: int) -> dict[str, Any] | None:
+        """What a target was in the last build up to `build` that had it."""
+        rows = self._file.read(
+            "SELECT data FROM targets JOIN parts ON hash = parts WHERE workspace = ? AND node = ? AND first <= ?"
+            " ORDER BY first DESC LIMIT 1",
+            (self._workspace, node, build),
+        )
+        return json.loads(unpack(rows[0][0])) if rows else None
+
+    def material(self, prefix: str) -> dict[str, Any]:
+        """Keys that begin so, of any workspace, and what they were made of."""
+        rows = self._file.read(
+            "SELECT DISTINCT key, data FROM actions JOIN parts ON hash = parts WHERE key >= ? AND key < ?",
+            (prefix, prefix + "g"),
+        )
+        return {key: json.loads(unpack(data))["material"] for key, data in rows}
+
+    def _rows(self, condition: str, *values: str) -> Iterator[Row]:
+        for name, owner, key, status, seconds, first, last, parts, code in self._file.read(
+            "SELECT id, owner, key, status, seconds, first, last, p.data, c.data FROM actions"
+            " JOIN parts AS p ON p.hash = parts JOIN parts AS c ON c.hash = code"
+            f" WHERE workspace = ? AND {condition} ORDER BY last DESC, first DESC",
+            (self._workspace, *values),
+        ):
+            packed = json.loads(unpack(parts))
+            facts = Facts(
+                id=name,
+                owner=owner,
+                mnemonic=packed["mnemonic"],
+                key=key,
+                status=status,
+                seconds=seconds,
+                material=packed["material"],
+                modules=json.loads(unpack(code)),
+                makers=tuple(packed["makers"]),
+                outputs=packed["outputs"],
+            )
+            yield Row(facts, first, last)
+
+
+# A target's actions are owned by its label, or by that with a configuration behind it.
+_OWNED = "(owner = ? OR substr(owner, 1, length(?)) = ?)"
+
+
+def _owned(label: str) -> tuple[str, str, str]:
+    return label, f"{label} (", f"{label} ("

@@ -1,0 +1,137 @@
+"""Differences and verdicts in words."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from modelbuild.explain.causes import Cause
+from modelbuild.explain.differences import Difference
+from modelbuild.explain.pending import Pending
+from modelbuild.explain.verdicts import Verdict
+from modelbuild.report.text import count, duration
+
+_LONGEST = 60
+_DIGESTS = frozenset(("input", "module"))
+
+
+def difference_line(each: Difference) -> str:
+    """`models/nets.py changed (3f2a1b -> 99ab01)`, `torch: 2.13.0 -> 2.14.0`."""
+    if each.kind == "input" and each.name == "order":
+        return "the order of the inputs changed"
+    bare = each.kind == "tool" or (each.kind == "input" and not each.maker)
+    what = "" if bare else f"{each.kind} "
+    if each.kind in _DIGESTS:
+        if each.old is None:
+            return f"{what}{each.name} is new"
+        if each.new is None:
+            return f"{what}{each.name} is gone"
+        return f"{what}{each.name} changed ({_short(each.old)} -> {_short(each.new)})"
+    what = "" if what.strip() == each.name else what
+    return f"{what}{each.name}: {_shown(each.old)} -> {_shown(each.new)}"
+
+
+def cause_line(cause: Cause) -> str:
+    """A difference, where it stands, and the way from there."""
+    each = cause.difference
+    if cause.target:
+        line = f"attribute {each.name} of {cause.target}: {_shown(each.old)} -> {_shown(each.new)}"
+    else:
+        line = difference_line(each)
+    if cause.through:
+        line += f" (through {' <- '.join(cause.through)})"
+    return line
+
+
+def verdict_lines(verdict: Verdict) -> Iterator[str]:
+    """The action and how it ended, and below it why."""
+    facts = verdict.facts
+    how = f"ran ({duration(facts.seconds)})" if facts.status == "ran" else facts.status
+    yield f"{facts.id}  {how}"
+    cached = facts.status == "cached"
+    match verdict.reason:
+        case "first":
+            yield "  no earlier build here had it" + ("; its result was in the cache already" if cached else "")
+        case "unchanged":
+            yield "  nothing that it reads has changed"
+        case "cutoff":
+            yield f"  early cutoff: what it reads of {', '.join(verdict.because)} came out as before"
+        case "lost":
+            yield "  nothing that it reads has changed, but its result was not in the cache any more"
+        case "failed":
+            yield "  nothing that it reads has changed, but its last run failed"
+        case "changed" | "elsewhere":
+            if verdict.compared:
+                yield f"  no earlier build had it for this device; compared with {verdict.compared}"
+            yield from (f"  {cause_line(cause)}" for cause in verdict.causes)
+            if cached:
+                yield "  its result for that was in the cache already"
+
+
+def verdict_json(verdict: Verdict) -> dict[str, Any]:
+    facts = verdict.facts
+    return {
+        "action": facts.id,
+        "status": facts.status,
+        "seconds": facts.seconds,
+        "key": facts.key,
+        "reason": verdict.reason,
+        "compared": verdict.compared or None,
+        "because": list(verdict.because),
+        "causes": [_cause(cause) for cause in verdict.causes],
+    }
+
+
+def _cause(cause: Cause) -> dict[str, Any]:
+    difference = {**asdict(cause.difference), "maker": cause.difference.maker or None}
+    return {**difference, "action": cause.action, "through": list(cause.through), "target": cause.target or None}
+
+
+def _short(digest: Any) -> str:
+    return str(digest)[:8]
+
+
+def _shown(value: Any) -> str:
+    text = "nothing" if value is None else value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def explanation_lines(
+    label: str, built: float, since: Pending, verdicts: Sequence[Verdict], against: Path | None
+) -> Iterator[str]:
+    """The whole answer: what has changed since, the target's own actions, and those upstream that were not idle."""
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(built))
+    if since.problem:
+        yield f"{label}, built {when}; what has changed since cannot be told: {since.problem}"
+    elif since.causes:
+        yield f"{label}, built {when}; changed since:"
+        yield from (f"  {cause_line(cause)}" for cause in since.causes)
+    else:
+        yield f"{label}, built {when}; nothing has changed since"
+    if against is not None:
+        yield f"compared with {against}:"
+    idle = 0
+    for verdict in verdicts:
+        if verdict.reason == "unchanged" and verdict.facts.owner.partition(" (")[0] != label:
+            idle += 1
+            continue
+        yield from verdict_lines(verdict)
+    if idle:
+        yield f"and {count(idle, 'action')} of other targets, unchanged"
+
+
+def explanation_json(
+    label: str, built: float, since: Pending, verdicts: Sequence[Verdict], against: Path | None
+) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "label": label,
+        "built": built,
+        "against": None if against is None else str(against),
+        "since": {"problem": since.problem or None, "causes": [_cause(cause) for cause in since.causes]},
+        "actions": [verdict_json(verdict) for verdict in verdicts],
+    }

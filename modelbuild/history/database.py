@@ -1,0 +1,92 @@
+"""The history's SQLite file, beside the cache. An aid, never a condition: what cannot be read is empty, what cannot be
+written is left out."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+# Part of the file's name: a version with other tables has another file.
+SCHEMA = 1
+_PATIENCE = 10.0  # seconds to wait for another process's transaction
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS builds (
+    build INTEGER PRIMARY KEY, workspace TEXT NOT NULL, at REAL NOT NULL, seconds REAL NOT NULL, ok INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS parts (hash TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS actions (
+    workspace TEXT NOT NULL, id TEXT NOT NULL, owner TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+    key TEXT NOT NULL, status TEXT NOT NULL, seconds REAL NOT NULL, parts TEXT NOT NULL, code TEXT NOT NULL,
+    PRIMARY KEY (workspace, id, first)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS targets (
+    workspace TEXT NOT NULL, node TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, parts TEXT NOT NULL,
+    PRIMARY KEY (workspace, node, first)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS measures (
+    subject TEXT NOT NULL, name TEXT NOT NULL, at REAL NOT NULL, value REAL NOT NULL, key TEXT NOT NULL,
+    PRIMARY KEY (subject, name, at)) WITHOUT ROWID;
+"""
+
+
+class HistoryFile:
+    """A connection that is opened when first needed. For one thread."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / f"history-v{SCHEMA}.db"
+        self._connection: sqlite3.Connection | None = None
+
+    def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Rows; none when there is no history, or it cannot be read."""
+        if self._connection is None and not self.path.exists():
+            return []
+        try:
+            return self._open().execute(sql, values).fetchall()
+        except sqlite3.Error:
+            return []
+
+    def begin(self) -> bool:
+        """Begin to write. False when that is not possible."""
+        if not os.access(self.path.parent, os.W_OK):
+            return False
+        try:
+            self._open().execute("BEGIN IMMEDIATE")
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):  # busy, or the disk is full
+                return False
+            self.close()
+            self.path.unlink(missing_ok=True)  # no database: begin a new one
+            return self.begin()
+        return True
+
+    def write(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Inside begin() and commit()."""
+        self._open().executemany(sql, rows)
+
+    def commit(self) -> None:
+        self._open().execute("COMMIT")
+
+    def close(self) -> None:
+        """What was not committed is dropped."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            connection = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.executescript(_TABLES)
+            self._connection = connection
+        return self._connection
+
+
+def pack(text: str) -> bytes:
+    return zlib.compress(text.encode())
+
+
+def unpack(data: bytes) -> str:
+    return zlib.decompress(data).decode()

@@ -1,0 +1,185 @@
+"""explain names what was changed, in every case of a table: first as pending, then as the cause of the rebuild."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+EXPORT = "//:net#export"
+COMPILE = "//:app#compile"
+
+
+class Case(NamedTuple):
+    """change     what is done between two builds
+    ran        the actions that run because of it
+    cause      kind, name, old, new (digests are not compared), of the one cause
+    target     whose attribute it is
+    cutoff     the compile action is cached because export came out as before
+    """
+
+    change: Callable[[Any], None]
+    ran: set[str]
+    cause: tuple[str, str, Any, Any] | None
+    target: str | None = None
+    cutoff: bool = False
+
+
+TABLE = {
+    "nothing": Case(lambda m: None, set(), None),
+    "comment": Case(
+        lambda m: m.edit("net.py", "# layers", "# my layers"), {EXPORT}, ("input", "net.py", 0, 0), None, True
+    ),
+    "one weight": Case(lambda m: m.write("b.w", "3"), {EXPORT, COMPILE}, ("input", "b.w", 0, 0)),
+    "one layer": Case(lambda m: m.edit("layers.py", "1", "2"), {EXPORT, COMPILE}, ("input", "layers.py", 0, 0)),
+    "stack attribute": Case(
+        lambda m: m.edit("BUILD.toml", "level = 1", "level = 2"), {COMPILE}, ("parameter", "level", 1, 2), "//:fast"
+    ),
+    "device": Case(
+        lambda m: m.edit("BUILD.toml", '"8.6"', '"8.9"'),
+        {COMPILE},
+        ("parameter", "compute_capability[0]", "8.6", "8.9"),
+        "//:gpu",
+    ),
+    "input shape": Case(
+        lambda m: m.edit("BUILD.toml", "[1, 3]", "[1, 4]"),
+        {EXPORT, COMPILE},
+        ("parameter", "shape[1]", 3, 4),
+        "//:net",
+    ),
+    "unrelated target": Case(lambda m: m.write("other.py", "another\n"), set(), None),
+    "comment in BUILD.toml": Case(lambda m: m.edit("BUILD.toml", "[[stack]]", "# here\n[[stack]]"), set(), None),
+    "tool version": Case(lambda m: m.tool("1.1"), {EXPORT}, ("tool", "fakedist", "1.0", "1.1"), None, True),
+    "step's module": Case(
+        lambda m: m.edit("tools/rules/steps/_strip.py", "def", "\ndef"),
+        {EXPORT},
+        ("module", "tools_rules.steps._strip", 0, 0),
+        None,
+        True,
+    ),
+    "source gone": Case(
+        lambda m: m.edit("BUILD.toml", '["a.w", "b.w"]', '["a.w"]'),
+        {EXPORT, COMPILE},
+        ("parameter", "weights", ["a.w", "b.w"], ["a.w"]),
+        "//:net",
+    ),
+}
+
+
+def first(causes: list[dict[str, Any]], case: Case) -> None:
+    assert case.cause is not None
+    kind, name, old, new = case.cause
+    found = causes[0]
+    assert (found["kind"], found["name"], found["target"]) == (kind, name, case.target)
+    if kind not in ("input", "module"):
+        assert (found["old"], found["new"]) == (old, new)
+    else:
+        assert found["old"] != found["new"]
+    if case.target is None:
+        assert len(causes) == 1
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_cause_is_named(models: Any, name: str) -> None:
+    case = TABLE[name]
+    models.build()
+    case.change(models)
+    pending = models.explain()["since"]
+    assert pending["problem"] is None
+    if case.cause is None:
+        assert pending["causes"] == []
+    else:
+        first(pending["causes"], case)
+    # //:other is asked for as well, so that this is no null build.
+    models.build("//:other")
+    answer = models.explain()
+    assert answer["since"] == {"problem": None, "causes": []}
+    actions = {each["action"]: each for each in answer["actions"]}
+    assert set(actions) == {EXPORT, COMPILE}
+    assert {n for n, each in actions.items() if each["status"] == "ran"} == case.ran
+    for each in actions.values():
+        if each["action"] in case.ran:
+            assert each["reason"] == "changed"
+            first(each["causes"], case)
+        elif case.cutoff:
+            assert (each["reason"], each["because"]) == ("cutoff", [EXPORT])
+        else:
+            assert (each["reason"], each["causes"]) == ("unchanged", [])
+    if EXPORT in case.ran and COMPILE in case.ran:
+        assert actions[COMPILE]["causes"][0]["through"] == [EXPORT]
+
+
+def test_a_first_build_and_one_from_a_cache(models: Any, tmp_path: Any) -> None:
+    models.build()
+    assert {(each["reason"], each["status"]) for each in models.explain()["actions"]} == {("first", "ran")}
+    elsewhere = type(models)(tmp_path / "elsewhere")
+    elsewhere.build()
+    assert {(each["reason"], each["status"]) for each in elsewhere.explain()["actions"]} == {("first", "cached")}
+
+
+def test_a_change_put_back_comes_from_the_cache(models: Any) -> None:
+    models.build()
+    models.write("a.w", "9")
+    models.build()
+    models.write("a.w", "1")
+    models.build()
+    for each in models.explain()["actions"]:
+        assert (each["reason"], each["status"]) == ("changed", "cached")
+        assert each["causes"][0]["name"] == "a.w"
+
+
+def test_a_result_that_was_lost_and_a_run_that_failed(models: Any) -> None:
+    models.build()
+    models.run("clean", "--expunge")
+    models.build()
+    assert {each["reason"] for each in models.explain()["actions"]} == {"lost"}
+    models.write("layers.py", "broken\n")
+    models.build(code=1)
+    (export,) = [each for each in models.explain()["actions"] if each["action"] == EXPORT]
+    assert (export["status"], export["reason"], export["causes"][0]["name"]) == ("failed", "changed", "layers.py")
+    models.build(code=1)
+    models.edit("tools/rules/steps/export.py", '"broken" in', '"broken " in')
+    models.build()
+    (export,) = [each for each in models.explain()["actions"] if each["action"] == EXPORT]
+    assert [cause["kind"] for cause in export["causes"]] == ["module"]
+
+
+def test_another_device_is_compared_with_the_last_one(models: Any) -> None:
+    models.build("--device", "//:gpu")
+    models.build("--device", "//:cpu")
+    actions = {each["action"]: each for each in models.explain("--device", "//:cpu")["actions"]}
+    compiled = actions["//:app (//:cpu)#compile"]
+    assert (compiled["reason"], compiled["compared"]) == ("elsewhere", "//:app (//:gpu)#compile")
+    assert ("parameter", "capabilities") in [(each["kind"], each["name"]) for each in compiled["causes"]]
+    assert actions[EXPORT]["reason"] == "unchanged"
+
+
+def test_text(models: Any) -> None:
+    models.build()
+    models.edit("layers.py", "1", "2")
+    assert models.run("explain", "//:app").splitlines()[1].startswith("  layers.py changed (")
+    models.build()
+    lines = models.run("explain", "//:app").splitlines()
+    assert lines[0].endswith("; nothing has changed since")
+    assert lines[1].startswith(f"{EXPORT}  ran (")
+    assert lines[2].startswith("  layers.py changed (")
+    assert lines[4].endswith(f"(through {EXPORT})")
+
+
+def test_a_null_build_writes_nothing(models: Any, tmp_path: Any) -> None:
+    for path in models.root.rglob("*"):
+        os.utime(path, (1, 1))  # long ago, so that the first build can be relied on
+    models.build()
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").glob("history*")}
+    assert before
+    models.build()
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").glob("history*")} == before
+
+
+def test_what_was_never_built(models: Any) -> None:
+    from modelbuild.errors import UsageError
+
+    with pytest.raises(UsageError, match="//:app: no build in this workspace ran an action of it"):
+        models.explain()
