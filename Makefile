@@ -1,5 +1,5 @@
-# make demo: build the example detector, run it on a photo. make test: every check. Both make .venv from requirements.lock
-# when it is not there or the lock is another one.
+# make demo: build the example detector, run it on a photo. make runtime: the C++ runtime. make test: every check. All make
+# .venv from requirements.lock when it is not there or the lock is another one.
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -10,7 +10,9 @@ BIN := $(VENV)/bin
 LOCKED := $(VENV)/locked-$(firstword $(shell sha256sum requirements.lock))
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-all lint format venv lock clean
+NATIVE = $(shell find runtime tests/runtime -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
+
+.PHONY: demo runtime test test-all lint format venv lock clean
 .DELETE_ON_ERROR:
 
 demo: venv
@@ -18,7 +20,10 @@ demo: venv
 	$(BIN)/modelbuild -C examples run //models:detector --input image=//third_party:astronaut --output-dir $(CURDIR)/build/demo
 	$(BIN)/python examples/demo.py $(CURDIR)/build/demo
 
-test: lint
+runtime: venv
+	$(BIN)/python runtime/build.py --tests
+
+test: lint runtime
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
 
 test-all:
@@ -28,10 +33,12 @@ lint: venv
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $(NATIVE)
 
 format: venv
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+	$(BIN)/clang-format -i $(NATIVE)
 
 venv: $(BIN)/modelbuild
 
@@ -55,7 +62,7 @@ $(LOCKED):
 
 lock:
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
-		--custom-compile-command "make lock" --extra models --extra tensorrt-rtx --extra dev $(LOCK_ARGS) \
+		--custom-compile-command "make lock" --extra models --extra tensorrt-rtx --extra runtime --extra dev $(LOCK_ARGS) \
 		--output-file requirements.lock pyproject.toml
 
 clean:

@@ -1,0 +1,131 @@
+"""Builds the C++ runtime: `python runtime/build.py --out build/runtime`. Prints the folder that has bin/ and lib/.
+
+Fetches the SDK that sdk.lock pins (by pip, and so from where pip is configured to look), then configures and compiles.
+Everything else comes from this Python's environment: cmake, ninja, nlohmann-json and the headers of the CUDA runtime.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from importlib import metadata
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+# One wheel of each for every Python: what is used of them has no Python in it.
+PLATFORM = ("--python-version=3.11", "--implementation=cp", "--abi=cp311", "--platform=manylinux_2_28_x86_64")
+
+
+class BuildError(Exception):
+    """One line: what is missing or failed."""
+
+
+def build(out: Path, sanitize: str = "", tests: bool = False, tensorrt: Path | None = None) -> Path:
+    """Build into a folder, or bring it up to date. One build at a time; others wait."""
+    compiler = os.environ.get("CXX", "c++")
+    if shutil.which(compiler) is None:
+        raise BuildError(f"no C++ compiler ({compiler}); on Debian and Ubuntu: apt-get install g++")
+    out.mkdir(parents=True, exist_ok=True)
+    with _locked(out / ".lock"):
+        sdk = fetch_sdk(out.parent / "sdk")
+        options = {
+            "CMAKE_BUILD_TYPE": "Release",
+            "CMAKE_MAKE_PROGRAM": _program("ninja"),
+            "executorch_DIR": sdk / "executorch/share/cmake",
+            "AOTI_SHIMS_DIR": sdk / "torch_tensorrt_executorch_runtime",
+            "NLOHMANN_JSON_INCLUDE": _folder_of("nlohmann-json", "nlohmann/json.hpp"),
+            "CUDART_ROOT": _folder_of("nvidia-cuda-runtime", "include/cuda_runtime_api.h"),
+            "MODELBUILD_SANITIZE": sanitize,
+            "MODELBUILD_TESTS": "ON" if tests else "OFF",
+            "TensorRT_ROOT": tensorrt or "",
+        }
+        flags = [f"-D{name}={value}" for name, value in options.items()]
+        _run(_program("cmake"), "-G", "Ninja", "-S", HERE, "-B", out, *flags, log=out / "configure.log")
+        _run(_program("cmake"), "--build", out, "--parallel", os.environ.get("JOBS", "2"), log=out / "build.log")
+    return out
+
+
+def fetch_sdk(folder: Path) -> Path:
+    """The unpacked wheels of sdk.lock, fetched once for each content of that file."""
+    lock = HERE / "sdk.lock"
+    target = folder / sha256(lock.read_bytes()).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder / ".lock"):
+        if target.is_dir():
+            return target
+        wheels, unpacked = folder / "wheels", folder / "unpacked"
+        for old in (wheels, unpacked):
+            shutil.rmtree(old, ignore_errors=True)
+        pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet")
+        exact = ("--no-deps", "--only-binary=:all:", "--require-hashes", *PLATFORM)
+        _run(*pip, *exact, f"--requirement={lock}", f"--dest={wheels}", log=folder / "download.log")
+        for wheel in sorted(wheels.glob("*.whl")):
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(unpacked)
+        shutil.rmtree(wheels)
+        unpacked.rename(target)
+    return target
+
+
+def _folder_of(distribution: str, header: str) -> Path:
+    """The folder in a distribution from which a header is included."""
+    try:
+        files = metadata.files(distribution) or []
+    except metadata.PackageNotFoundError:
+        raise BuildError(f"{distribution} is not installed; pip install 'modelbuild[runtime]' brings it") from None
+    found = next((file for file in files if file.as_posix().endswith("/" + header)), None)
+    if found is None:
+        raise BuildError(f"{distribution} has no {header}")
+    return Path(str(Path(found.locate()).resolve()).removesuffix("/" + header))
+
+
+def _program(name: str) -> str:
+    """A program of this Python's environment, or else of the machine."""
+    own = Path(sys.executable).parent / name
+    found = str(own) if own.exists() else shutil.which(name)
+    if found is None:
+        raise BuildError(f"{name} is not installed; pip install 'modelbuild[runtime]' brings it")
+    return found
+
+
+def _run(*command: str | Path, log: Path) -> None:
+    with log.open("w") as file:
+        done = subprocess.run([*map(str, command)], stdout=file, stderr=subprocess.STDOUT, check=False)
+    if done.returncode:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-40:])
+        raise BuildError(f"{Path(str(command[0])).name} failed ({log}):\n{tail}")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--out", type=Path, default=HERE.parent / "build/runtime")
+    parser.add_argument("--sanitize", default="", help="address,undefined or thread")
+    parser.add_argument("--tests", action="store_true", help="build what only tests use, too")
+    parser.add_argument("--tensorrt", type=Path, help="folder with TensorRT's headers")
+    options = parser.parse_args(arguments)
+    try:
+        print(build(options.out.resolve(), options.sanitize, options.tests, options.tensorrt))
+    except BuildError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+// modelbuild-run PROGRAM.pte --input name=file.npy: runs a program on files.
+//
+// Exit codes: 0 it ran, 1 it could not be loaded or failed, 2 the inputs or the command line are wrong.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+#include "describe.hpp"
+#include "npy.hpp"
+#include "options.hpp"
+#include "report.hpp"
+
+namespace modelbuild {
+namespace {
+
+[[noreturn]] void fail(const std::string& message) { throw Error(Error::Kind::kInput, message); }
+
+std::string names_of(const MethodDescription& method) {
+  std::string names;
+  for (const Port& port : method.inputs) names += (names.empty() ? "" : ", ") + port.name;
+  return names.empty() ? "none" : names;
+}
+
+void check_names(const Options& options, const MethodDescription& method) {
+  for (const auto& [name, file] : options.inputs) {
+    const auto port = std::find_if(method.inputs.begin(), method.inputs.end(),
+                                   [&name = name](const Port& each) { return each.name == name; });
+    if (port == method.inputs.end()) fail("no input '" + name + "'; inputs: " + names_of(method));
+    if (port->kind != Kind::kTensor) {
+      fail("input " + to_string(*port) + " is fixed in the program; it takes no file");
+    }
+  }
+}
+
+std::vector<Array> read_inputs(const Options& options, const MethodDescription& method) {
+  check_names(options, method);
+  std::vector<Array> arrays;
+  for (const Port& port : method.inputs) {
+    if (port.kind != Kind::kTensor) continue;
+    const auto given = std::find_if(options.inputs.begin(), options.inputs.end(),
+                                    [&](const auto& each) { return each.first == port.name; });
+    if (given == options.inputs.end()) fail("missing input " + to_string(port));
+    Array array = read_npy(given->second);
+    const bool converts = port.dtype == DType::kBfloat16 && array.dtype == DType::kFloat32;
+    arrays.push_back(converts ? to_bfloat16(array) : std::move(array));
+  }
+  return arrays;
+}
+
+Array on_host(const Value& value) {
+  const auto plain = [](DType type, const void* data) {
+    Array array{type, {}, std::vector<char>(dtype_size(type))};
+    std::memcpy(array.data.data(), data, array.data.size());
+    return array;
+  };
+  if (const auto* number = std::get_if<std::int64_t>(&value.scalar)) return plain(DType::kInt64, number);
+  if (const auto* real = std::get_if<double>(&value.scalar)) return plain(DType::kFloat64, real);
+  if (const auto* flag = std::get_if<bool>(&value.scalar)) return plain(DType::kBool, flag);
+  if (value.kind != Kind::kTensor) fail("output '" + value.name + "' is no tensor or number");
+  Array array{value.tensor.dtype, value.tensor.shape, std::vector<char>(value.tensor.nbytes())};
+  copy_to_host(value.tensor, array.data.data());
+  return array;
+}
+
+std::string file_name(std::string name) {
+  const auto plain = [](unsigned char c) { return std::isalnum(c) != 0 || std::strchr("_.+-", c) != nullptr; };
+  std::replace_if(name.begin(), name.end(), [&](unsigned char c) { return !plain(c); }, '_');
+  return name + ".npy";
+}
+
+// Device copies of the inputs; they live as long as the runs.
+std::vector<DeviceBuffer> to_device(std::vector<Tensor>* tensors, int device) {
+  std::vector<DeviceBuffer> buffers;
+  for (Tensor& tensor : *tensors) {
+    buffers.emplace_back(device, std::max<std::size_t>(tensor.nbytes(), 1));
+    buffers.back().write(tensor.data, tensor.nbytes());
+    tensor.data = buffers.back().data();
+    tensor.device = {true, device};
+  }
+  return buffers;
+}
+
+Latency measure(Program* program, const Options& options, const std::vector<Tensor>& tensors) {
+  std::vector<double> times;
+  for (int i = 0; i < options.warmup + options.repeat; ++i) {
+    const auto began = std::chrono::steady_clock::now();
+    program->run(options.method, tensors);
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - began;
+    if (i >= options.warmup) times.push_back(took.count());
+  }
+  return latency_of(std::move(times), options.warmup);
+}
+
+Report run(const Options& options) {
+  const std::unique_ptr<Program> program = Program::load(options.program, options.load);
+  const MethodDescription& method = program->describe().method(options.method);
+  std::vector<Array> arrays = read_inputs(options, method);
+  std::vector<Tensor> tensors;
+  for (Array& array : arrays) tensors.push_back(array.tensor());
+  std::vector<DeviceBuffer> buffers;
+  if (options.device_io) buffers = to_device(&tensors, *options.device_io);
+
+  Report report;
+  report.program = options.program.string();
+  report.method = options.method;
+  std::size_t next = 0;
+  for (const Port& port : method.inputs) {
+    if (port.kind != Kind::kTensor) continue;
+    const Array& array = arrays[next++];
+    report.inputs.push_back({port.name, dtype_name(array.dtype), array.shape, ""});
+  }
+  if (options.output_dir) std::filesystem::create_directories(*options.output_dir);
+  for (const Value& value : program->run(options.method, tensors)) {
+    Array array = on_host(value);
+    report.outputs.push_back({value.name, dtype_name(array.dtype), array.shape, ""});
+    if (!options.output_dir) continue;
+    if (array.dtype == DType::kBfloat16) array = from_bfloat16(array);
+    const auto path = *options.output_dir / file_name(value.name);
+    write_npy(path, array);
+    report.outputs.back().path = path.string();
+  }
+  report.transfers = program->transfers();
+  if (options.repeat > 0) report.latency = measure(program.get(), options, tensors);
+  return report;
+}
+
+int main_of(int count, char** arguments) {
+  try {
+    const Options options = parse_options(count, arguments);
+    if (options.help) {
+      std::fputs(kUsage, stdout);
+      return 0;
+    }
+    set_log(options.log);
+    if (options.describe) {
+      const Description description = describe(options.program, options.load.data);
+      std::puts((options.json ? description.json() : description.text()).c_str());
+      return 0;
+    }
+    const Report report = run(options);
+    std::fputs((options.json ? json(report) : text(report)).c_str(), stdout);
+    return 0;
+  } catch (const Error& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return error.kind() == Error::Kind::kInput ? 2 : 1;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace modelbuild
+
+int main(int count, char** arguments) { return modelbuild::main_of(count, arguments); }

@@ -1,0 +1,28 @@
+// .npy files: the arrays that numpy.save writes.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "modelbuild/runtime.hpp"
+
+namespace modelbuild {
+
+struct Array {
+  DType dtype = DType::kFloat32;
+  std::vector<std::int64_t> shape;
+  std::vector<char> data;  // row-major
+
+  Tensor tensor() { return {data.data(), dtype, shape, {}}; }
+};
+
+// Throws Error of kind kInput when the file is no .npy of numbers.
+Array read_npy(const std::filesystem::path& path);
+void write_npy(const std::filesystem::path& path, const Array& array);
+
+// numpy has no bfloat16: such values travel as float32, which holds each of them exactly. Rounds to nearest, ties to
+// even.
+Array to_bfloat16(const Array& floats);
+Array from_bfloat16(const Array& array);
+
+}  // namespace modelbuild

@@ -1,0 +1,149 @@
+#include "options.hpp"
+
+#include <getopt.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+
+namespace modelbuild {
+
+const char kUsage[] =
+    "usage: modelbuild-run PROGRAM.pte [options]\n"
+    "\n"
+    "Runs a program on files.\n"
+    "\n"
+    "  --input NAME=FILE.npy  a file for an input\n"
+    "  --data FILE.ptd        external data; by default the .ptd beside the program\n"
+    "  --method NAME          default: forward\n"
+    "  --output-dir DIR       write each output there as NAME.npy\n"
+    "  --repeat N             measure N runs\n"
+    "  --warmup N             runs before those measured (default: 3)\n"
+    "  --device-io[=GPU]      keep inputs and outputs in device memory (default: 0)\n"
+    "  --plugin FILE.so       load a delegate or kernels\n"
+    "  --plugin-dir DIR       where to look for what the program's backends need\n"
+    "  --describe             tell what the program takes and gives, run nothing\n"
+    "  --json                 print one JSON object\n"
+    "  --log LEVEL            debug, info, error (default), fatal, off\n";
+
+namespace {
+
+enum Flag : int {
+  kInput = 256,
+  kData,
+  kMethod,
+  kOutputDir,
+  kRepeat,
+  kWarmup,
+  kDeviceIo,
+  kPlugin,
+  kPluginDir,
+  kDescribe,
+  kJson,
+  kLog,
+  kHelp
+};
+
+constexpr std::array<option, 14> kFlags = {{{"input", required_argument, nullptr, kInput},
+                                            {"data", required_argument, nullptr, kData},
+                                            {"method", required_argument, nullptr, kMethod},
+                                            {"output-dir", required_argument, nullptr, kOutputDir},
+                                            {"repeat", required_argument, nullptr, kRepeat},
+                                            {"warmup", required_argument, nullptr, kWarmup},
+                                            {"device-io", optional_argument, nullptr, kDeviceIo},
+                                            {"plugin", required_argument, nullptr, kPlugin},
+                                            {"plugin-dir", required_argument, nullptr, kPluginDir},
+                                            {"describe", no_argument, nullptr, kDescribe},
+                                            {"json", no_argument, nullptr, kJson},
+                                            {"log", required_argument, nullptr, kLog},
+                                            {"help", no_argument, nullptr, kHelp},
+                                            {nullptr, 0, nullptr, 0}}};
+
+constexpr std::array<std::string_view, 5> kLevels = {"debug", "info", "error", "fatal", "off"};
+
+[[noreturn]] void fail(const std::string& message) { throw Error(Error::Kind::kInput, message); }
+
+int number(const std::string& flag, std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) {
+    fail("--" + flag + " " + std::string(text) + ": expected a number that is not negative");
+  }
+  return value;
+}
+
+void add_input(const std::string& item, Options* options) {
+  const std::size_t equals = item.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == item.size()) {
+    fail("--input " + item + ": expected name=file");
+  }
+  const std::string name = item.substr(0, equals);
+  for (const auto& [known, file] : options->inputs) {
+    if (known == name) fail("--input " + item + ": '" + name + "' is given twice");
+  }
+  options->inputs.emplace_back(name, item.substr(equals + 1));
+}
+
+LogLevel level(std::string_view text) {
+  const auto found = std::find(kLevels.begin(), kLevels.end(), text);
+  if (found == kLevels.end()) fail("--log " + std::string(text) + ": expected debug, info, error, fatal or off");
+  return static_cast<LogLevel>(found - kLevels.begin());
+}
+
+void apply(int flag, Options* options) {
+  const char* value = ::optarg;
+  switch (flag) {
+    case kInput:
+      return add_input(value, options);
+    case kData:
+      return options->load.data.emplace_back(value), void();
+    case kMethod:
+      options->method = value;
+      return;
+    case kOutputDir:
+      options->output_dir = value;
+      return;
+    case kRepeat:
+      options->repeat = number("repeat", value);
+      return;
+    case kWarmup:
+      options->warmup = number("warmup", value);
+      return;
+    case kDeviceIo:
+      options->device_io = value == nullptr ? 0 : number("device-io", value);
+      return;
+    case kPlugin:
+      return options->load.plugins.emplace_back(value), void();
+    case kPluginDir:
+      return options->load.plugin_dirs.emplace_back(value), void();
+    case kDescribe:
+      options->describe = true;
+      return;
+    case kJson:
+      options->json = true;
+      return;
+    case kLog:
+      options->log = level(value);
+      return;
+    case kHelp:
+      options->help = true;
+      return;
+    default:
+      fail("unknown option or an option without its value; modelbuild-run --help tells what there is");
+  }
+}
+
+}  // namespace
+
+Options parse_options(int count, char** arguments) {
+  Options options;
+  ::opterr = 0;
+  for (int flag = 0; (flag = ::getopt_long(count, arguments, "", kFlags.data(), nullptr)) != -1;) apply(flag, &options);
+  if (options.help) return options;
+  if (::optind + 1 != count) fail("expected one program; modelbuild-run --help tells what there is");
+  options.program = arguments[::optind];
+  return options;
+}
+
+}  // namespace modelbuild

@@ -1,0 +1,42 @@
+// What modelbuild-run prints of a run: lines, or one JSON object, as `python -m modelbuild_runtime` prints them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "modelbuild/runtime.hpp"
+
+namespace modelbuild {
+
+struct Latency {  // milliseconds of run(), inputs already in place
+  int runs = 0;
+  int warmup = 0;
+  double min_ms = 0;
+  double median_ms = 0;
+  double p95_ms = 0;
+  double max_ms = 0;
+};
+
+// From the times of all runs, of which there is at least one.
+Latency latency_of(std::vector<double> times_ms, int warmup);
+
+struct ReportedPort {
+  std::string name;
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+  std::string path;  // of an output that was written
+};
+
+struct Report {
+  std::string program;
+  std::string method;
+  std::vector<ReportedPort> inputs;
+  std::vector<ReportedPort> outputs;
+  std::optional<Latency> latency;
+  Transfers transfers;
+};
+
+std::string text(const Report& report);
+std::string json(const Report& report);
+
+}  // namespace modelbuild

@@ -1,0 +1,30 @@
+// The memory that a method planned for its tensors: host memory, and memory of whichever GPU its metadata names.
+#pragma once
+
+#include <executorch/runtime/core/hierarchical_allocator.h>
+#include <executorch/runtime/executor/method_meta.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "modelbuild/runtime.hpp"
+
+namespace modelbuild {
+
+class Arenas {
+ public:
+  // Throws Error where the program names a GPU that is not there or has too little memory. (ExecuTorch's own way of
+  // making these aborts the process.)
+  Arenas(const executorch::runtime::MethodMeta& meta, const std::string& program);
+  executorch::runtime::HierarchicalAllocator* allocator() { return allocator_.get(); }
+
+ private:
+  std::vector<std::unique_ptr<std::uint8_t[]>> host_;
+  std::vector<DeviceBuffer> device_;
+  std::vector<executorch::runtime::Span<std::uint8_t>> spans_;
+  std::vector<executorch::runtime::etensor::Device> devices_;
+  std::unique_ptr<executorch::runtime::HierarchicalAllocator> allocator_;
+};
+
+}  // namespace modelbuild

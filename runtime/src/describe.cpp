@@ -1,0 +1,173 @@
+// Descriptions: put together from the files, and as text and JSON.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "flatbuffer.hpp"
+#include "mapped_file.hpp"
+#include "pte.hpp"
+#include "signature.hpp"
+
+namespace modelbuild {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+// The .ptd that belongs to a program: the one of its name, or the only one where the program may need one. Only
+// delegates know whether they keep data in one.
+std::vector<fs::path> beside(const fs::path& pte, const Description& program) {
+  if (const fs::path own = fs::path(pte).replace_extension(".ptd"); fs::is_regular_file(own)) return {own};
+  const auto delegates = [](const MethodDescription& method) { return !method.delegates.empty(); };
+  if (program.external.empty() && std::none_of(program.methods.begin(), program.methods.end(), delegates)) return {};
+  std::vector<fs::path> found;
+  const fs::path folder = pte.has_parent_path() ? pte.parent_path() : fs::path(".");
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".ptd") found.push_back(pte.parent_path() / entry.path().filename());
+  }
+  return found.size() == 1 ? found : std::vector<fs::path>{};
+}
+
+std::string kind_name(Kind kind) {
+  static constexpr const char* kNames[] = {"tensor", "none", "int", "bool", "float", "string", "list"};
+  return kNames[static_cast<int>(kind)];
+}
+
+Json json(const Constant& constant) {
+  return std::visit(
+      [](const auto& value) -> Json {
+        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::monostate>) {
+          return nullptr;
+        } else {
+          return value;
+        }
+      },
+      constant);
+}
+
+Json json(const Port& port) {
+  if (port.kind != Kind::kTensor) {
+    return {{"name", port.name}, {"kind", kind_name(port.kind)}, {"constant", json(port.constant)}};
+  }
+  Json shape = Json::array();
+  for (const Dim& dim : port.shape) {
+    shape.push_back(dim.dynamic() ? Json{{"name", dim.name}, {"min", dim.min}, {"max", dim.max}} : Json(dim.max));
+  }
+  Json found = {{"name", port.name},
+                {"kind", "tensor"},
+                {"dtype", dtype_name(port.dtype)},
+                {"shape", shape},
+                {"device", to_string(port.device)}};
+  if (port.range) found["range"] = {port.range->first, port.range->second};
+  return found;
+}
+
+Json json(const std::vector<Port>& ports) {
+  Json found = Json::array();
+  for (const Port& port : ports) found.push_back(json(port));
+  return found;
+}
+
+Json json(const MethodDescription& method) {
+  Json delegates = Json::array();
+  for (const DelegateInfo& each : method.delegates) {
+    delegates.push_back({{"backend", each.backend}, {"parts", each.parts}, {"bytes", each.bytes}});
+  }
+  Json operators = Json::object();
+  for (const auto& [name, calls] : method.operators) operators[name] = calls;
+  return {{"name", method.name},    {"inputs", json(method.inputs)}, {"outputs", json(method.outputs)},
+          {"delegates", delegates}, {"operators", operators},        {"planned_bytes", method.planned_bytes}};
+}
+
+std::string grouped(std::uint64_t number) {
+  std::string text = std::to_string(number);
+  for (int at = static_cast<int>(text.size()) - 3; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), 1, ',');
+  return text;
+}
+
+std::string times(int number, const std::string& noun) {
+  return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::string to_string(const Port& port) {
+  if (port.kind != Kind::kTensor) {
+    const bool fixed = !std::holds_alternative<std::monostate>(port.constant);
+    return port.name + ": " + kind_name(port.kind) + (fixed ? " = " + json(port.constant).dump() : "");
+  }
+  std::string shape;
+  for (const Dim& dim : port.shape) {
+    shape += shape.empty() ? "" : ", ";
+    if (dim.dynamic() && !dim.name.empty()) shape += dim.name + "=";
+    if (dim.dynamic()) shape += std::to_string(dim.min) + "..";
+    shape += std::to_string(dim.max);
+  }
+  const std::string where = port.device.cuda ? " on " + to_string(port.device) : "";
+  return port.name + ": " + dtype_name(port.dtype) + "[" + shape + "]" + where;
+}
+
+const MethodDescription& Description::method(std::string_view name) const {
+  std::string known;
+  for (const MethodDescription& each : methods) {
+    if (each.name == name) return each;
+    known += (known.empty() ? "" : ", ") + each.name;
+  }
+  throw Error(Error::Kind::kProgram, path + ": no method '" + std::string(name) + "'; it has: " + known);
+}
+
+std::string Description::json() const {
+  Json files = Json::array();
+  for (const auto& [file, size] : data) files.push_back({{"path", file}, {"bytes", size}});
+  Json found = {{"path", path}, {"bytes", bytes}, {"data", files}, {"methods", Json::array()}};
+  for (const MethodDescription& each : methods) found["methods"].push_back(modelbuild::json(each));
+  return found.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string Description::text() const {
+  std::string text = path + ": " + grouped(bytes) + " bytes";
+  for (const auto& [file, size] : data) text += "\n  with " + file + ": " + grouped(size) + " bytes";
+  for (const MethodDescription& each : methods) {
+    text += "\n  method " + each.name + ", " + grouped(each.planned_bytes) + " bytes of activations";
+    for (const Port& port : each.inputs) text += "\n    input  " + to_string(port);
+    for (const Port& port : each.outputs) text += "\n    output " + to_string(port);
+    for (const DelegateInfo& d : each.delegates) {
+      text += "\n    " + d.backend + ": " + times(d.parts, "part") + ", " + grouped(d.bytes) + " bytes";
+    }
+    int calls = 0;
+    for (const auto& [name, number] : each.operators) calls += number;
+    if (calls != 0) {
+      text += "\n    portable kernels: " + times(calls, "call") + " of " +
+              times(static_cast<int>(each.operators.size()), "operator");
+    }
+  }
+  return text;
+}
+
+Description describe(const fs::path& path, std::vector<fs::path> data) {
+  const MappedFile file(path);
+  Description found;
+  try {
+    found = read_pte(file.bytes());
+  } catch (const flatbuffer::Malformed& problem) {
+    throw Error(Error::Kind::kProgram, path.string() + ": not an ExecuTorch program: " + problem.what());
+  }
+  found.path = path.string();
+  if (data.empty()) data = beside(path, found);
+  for (const fs::path& each : data) {
+    if (!fs::is_regular_file(each)) throw Error(Error::Kind::kProgram, each.string() + ": no such file");
+    found.data.emplace_back(each.string(), fs::file_size(each));
+  }
+  if (!found.external.empty() && data.empty()) {
+    throw Error(Error::Kind::kProgram, path.string() + ": " + std::to_string(found.external.size()) +
+                                           " of its tensors lie in a .ptd, and there is none beside it");
+  }
+  // The signature is that of the method `forward`, or of the only one.
+  MethodDescription* signed_method = nullptr;
+  for (MethodDescription& method : found.methods) {
+    if (found.methods.size() == 1 || method.name == "forward") signed_method = &method;
+  }
+  apply_signature(path, signed_method, &found);
+  return found;
+}
+
+}  // namespace modelbuild

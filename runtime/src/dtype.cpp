@@ -1,0 +1,50 @@
+// Names and sizes of element types.
+#include <array>
+#include <functional>
+#include <numeric>
+
+#include "modelbuild/runtime.hpp"
+
+namespace modelbuild {
+namespace {
+
+struct Known {
+  DType type;
+  const char* name;
+  std::size_t size;
+};
+
+constexpr std::array<Known, 13> kKnown = {{
+    {DType::kUint8, "uint8", 1},
+    {DType::kInt8, "int8", 1},
+    {DType::kInt16, "int16", 2},
+    {DType::kInt32, "int32", 4},
+    {DType::kInt64, "int64", 8},
+    {DType::kFloat16, "float16", 2},
+    {DType::kFloat32, "float32", 4},
+    {DType::kFloat64, "float64", 8},
+    {DType::kBool, "bool", 1},
+    {DType::kBfloat16, "bfloat16", 2},
+    {DType::kUint16, "uint16", 2},
+    {DType::kUint32, "uint32", 4},
+    {DType::kUint64, "uint64", 8},
+}};
+
+const Known& known(DType type) {
+  for (const Known& each : kKnown) {
+    if (each.type == type) return each;
+  }
+  throw Error(Error::Kind::kProgram, "element type " + std::to_string(static_cast<int>(type)) + " is not supported");
+}
+
+}  // namespace
+
+std::string dtype_name(DType type) { return known(type).name; }
+std::size_t dtype_size(DType type) { return known(type).size; }
+std::string to_string(Device device) { return device.cuda ? "cuda:" + std::to_string(device.index) : "cpu"; }
+
+std::size_t Tensor::numel() const {
+  return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<std::size_t>());
+}
+
+}  // namespace modelbuild

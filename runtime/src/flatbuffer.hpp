@@ -1,0 +1,110 @@
+// Reads flatbuffers, with every offset checked, without generated code: tables, vectors and strings by field number.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace modelbuild::flatbuffer {
+
+using Bytes = std::span<const std::uint8_t>;
+
+// The bytes are no flatbuffer of the expected kind.
+struct Malformed : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+template <typename T>
+T read(Bytes data, std::uint64_t at) {
+  if (at > data.size() || data.size() - at < sizeof(T)) {
+    throw Malformed("an offset points to byte " + std::to_string(at) + " of " + std::to_string(data.size()));
+  }
+  T value;
+  std::memcpy(&value, data.data() + at, sizeof(T));
+  return value;
+}
+
+// One table. Field numbers are positions in the schema, counted from 0.
+class Table {
+ public:
+  static Table root(Bytes data) { return Table(data, read<std::uint32_t>(data, 0)); }
+
+  // A field's value, or zero where it is absent.
+  template <typename T>
+  T scalar(int number) const {
+    const std::uint64_t at = field(number);
+    return at != 0 ? read<T>(data_, at) : T{};
+  }
+
+  bool has(int number) const { return field(number) != 0; }
+
+  Table table(int number) const {
+    const std::uint64_t at = field(number);
+    if (at == 0) throw Malformed("a table lacks its field " + std::to_string(number));
+    return follow(at);
+  }
+
+  std::string_view string(int number) const {
+    const auto [start, count] = vector(number, 1);
+    return {reinterpret_cast<const char*>(data_.data()) + start, count};
+  }
+
+  std::uint32_t length(int number) const { return vector(number, 1).second; }
+
+  template <typename T>
+  std::vector<T> scalars(int number) const {
+    const auto [start, count] = vector(number, sizeof(T));
+    std::vector<T> values(count);
+    if (count != 0) std::memcpy(values.data(), data_.data() + start, count * sizeof(T));
+    return values;
+  }
+
+  std::vector<Table> tables(int number) const {
+    const auto [start, count] = vector(number, 4);
+    std::vector<Table> found;
+    found.reserve(count);
+    for (std::uint32_t i = 0; i < count; ++i) found.push_back(follow(start + 4ULL * i));
+    return found;
+  }
+
+ private:
+  Table(Bytes data, std::uint64_t at) : data_(data), at_(at) {
+    const auto vtable = static_cast<std::int64_t>(at) - read<std::int32_t>(data, at);
+    if (vtable < 0) throw Malformed("a table at byte " + std::to_string(at) + " has its vtable before the data");
+    vtable_ = static_cast<std::uint64_t>(vtable);
+    const auto size = read<std::uint16_t>(data, vtable_);
+    fields_ = size < 4 ? 0 : (size - 4) / 2;
+  }
+
+  Table follow(std::uint64_t at) const { return Table(data_, at + read<std::uint32_t>(data_, at)); }
+
+  // Where a field lies, or 0 where it is absent.
+  std::uint64_t field(int number) const {
+    if (number >= fields_) return 0;
+    const auto offset = read<std::uint16_t>(data_, vtable_ + 4 + 2 * static_cast<std::uint64_t>(number));
+    return offset == 0 ? 0 : at_ + offset;
+  }
+
+  // Where the elements of a vector or string start, and how many there are.
+  std::pair<std::uint64_t, std::uint32_t> vector(int number, std::uint64_t size) const {
+    std::uint64_t at = field(number);
+    if (at == 0) return {0, 0};
+    at += read<std::uint32_t>(data_, at);
+    const auto count = read<std::uint32_t>(data_, at);
+    if (count * size > data_.size() - at - 4) {
+      throw Malformed("a vector at byte " + std::to_string(at) + " claims " + std::to_string(count) + " elements");
+    }
+    return {at + 4, count};
+  }
+
+  Bytes data_;
+  std::uint64_t at_;
+  std::uint64_t vtable_ = 0;
+  int fields_ = 0;
+};
+
+}  // namespace modelbuild::flatbuffer

@@ -1,0 +1,171 @@
+// The format is executorch/schema/program.fbs (identifier ET12) behind an optional extended header ("eh00") at byte 8,
+// as executorch 1.4.1 and 1.5.1 write it; field numbers are positions in that schema.
+#include "pte.hpp"
+
+#include <cstring>
+#include <set>
+
+#include "flatbuffer.hpp"
+
+namespace modelbuild {
+namespace {
+
+using flatbuffer::Malformed;
+using flatbuffer::Table;
+
+template <typename Items>
+const auto& item(const Items& items, std::int64_t index) {
+  if (index < 0 || index >= static_cast<std::int64_t>(items.size())) {
+    throw Malformed("index " + std::to_string(index) + " of " + std::to_string(items.size()));
+  }
+  return items[static_cast<std::size_t>(index)];
+}
+
+DType dtype(std::int8_t number) {
+  const auto type = static_cast<DType>(number);
+  try {
+    dtype_size(type);
+  } catch (const Error&) {
+    throw Malformed("element type " + std::to_string(number) + ", which this runtime does not know");
+  }
+  return type;
+}
+
+Port tensor(const Table& table) {
+  Port port;
+  port.dtype = dtype(table.scalar<std::int8_t>(0));
+  const bool bounded = table.scalar<std::int8_t>(8) != 0;
+  for (const std::int32_t size : table.scalars<std::int32_t>(2)) {
+    if (size < 0) throw Malformed("a tensor has a dimension of " + std::to_string(size));
+    port.shape.push_back({bounded ? 0 : size, size, ""});
+  }
+  port.dim_order = table.scalars<std::uint8_t>(3);
+  std::vector<bool> seen(port.shape.size(), false);
+  for (const std::uint8_t axis : port.dim_order) {
+    if (axis >= seen.size() || seen[axis]) throw Malformed("a tensor's order of dimensions is no permutation");
+    seen[axis] = true;
+  }
+  if (port.dim_order.size() != port.shape.size()) throw Malformed("a tensor's order of dimensions has another rank");
+  if (table.has(9)) {
+    const Table extra = table.table(9);
+    port.device = {extra.scalar<std::int8_t>(3) != 0, extra.scalar<std::int8_t>(4)};
+  }
+  return port;
+}
+
+Port value(const Table& table) {
+  static constexpr Kind kKinds[] = {Kind::kNone, Kind::kInt, Kind::kBool, Kind::kFloat, Kind::kTensor, Kind::kString};
+  const auto number = table.scalar<std::uint8_t>(0);
+  Port port;
+  port.kind = number >= 1 && number <= 6 ? kKinds[number - 1] : Kind::kList;
+  if (!table.has(1)) {
+    port.kind = Kind::kNone;
+    return port;
+  }
+  const Table inner = table.table(1);
+  switch (port.kind) {
+    case Kind::kTensor:
+      return tensor(inner);
+    case Kind::kInt:
+      port.constant = inner.scalar<std::int64_t>(0);
+      break;
+    case Kind::kBool:
+      port.constant = inner.scalar<std::uint8_t>(0) != 0;
+      break;
+    case Kind::kFloat:
+      port.constant = inner.scalar<double>(0);
+      break;
+    case Kind::kString:
+      port.constant = std::string(inner.string(0));
+      break;
+    default:
+      break;
+  }
+  return port;
+}
+
+MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& segments,
+                         const std::vector<std::uint64_t>& inline_blobs) {
+  MethodDescription found;
+  found.name = plan.string(0);
+  const std::vector<Table> values = plan.tables(2);
+  for (const std::int32_t index : plan.scalars<std::int32_t>(3)) found.inputs.push_back(value(item(values, index)));
+  for (const std::int32_t index : plan.scalars<std::int32_t>(4)) found.outputs.push_back(value(item(values, index)));
+
+  std::map<std::string, DelegateInfo> delegates;
+  for (const Table& delegate : plan.tables(7)) {
+    DelegateInfo& info = delegates[std::string(delegate.string(0))];
+    ++info.parts;
+    if (delegate.has(1)) {
+      const Table where = delegate.table(1);
+      info.bytes += item(where.scalar<std::int8_t>(0) == 1 ? segments : inline_blobs, where.scalar<std::uint32_t>(1));
+    }
+  }
+  for (auto& [backend, info] : delegates) {
+    info.backend = backend;
+    found.delegates.push_back(info);
+  }
+
+  std::vector<std::string> names;
+  for (const Table& op : plan.tables(6)) {
+    std::string name(op.string(0));
+    if (const std::string_view overload = op.string(1); !overload.empty()) name += "." + std::string(overload);
+    names.push_back(std::move(name));
+  }
+  std::map<std::int32_t, std::string> readers;
+  for (const Table& chain : plan.tables(5)) {
+    for (const Table& instruction : chain.tables(2)) {
+      if (instruction.scalar<std::uint8_t>(0) != 1 || !instruction.has(1)) continue;
+      const Table call = instruction.table(1);
+      const std::string& name = item(names, call.scalar<std::int32_t>(0));
+      ++found.operators[name];
+      if (name.rfind("et_copy::", 0) == 0) continue;
+      for (const std::int32_t argument : call.scalars<std::int32_t>(1)) readers.emplace(argument, name);
+    }
+  }
+  const std::vector<std::int32_t> inputs = plan.scalars<std::int32_t>(3);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (const auto reader = readers.find(inputs[i]); reader != readers.end()) {
+      found.inputs[i].host_kernel = reader->second;
+    }
+  }
+  for (const std::int64_t bytes : plan.scalars<std::int64_t>(8)) found.planned_bytes += bytes;
+  return found;
+}
+
+}  // namespace
+
+Description read_pte(std::span<const std::uint8_t> data) {
+  if (data.empty()) throw Malformed("the file is empty");
+  if (data.size() < 8 || std::memcmp(data.data() + 4, "ET", 2) != 0)
+    throw Malformed("it does not start as a .pte does");
+  std::uint64_t size = data.size();
+  if (data.size() >= 32 && std::memcmp(data.data() + 8, "eh00", 4) == 0) {
+    size = flatbuffer::read<std::uint64_t>(data, 16);
+    if (size < 8 || size > data.size()) {
+      throw Malformed("its header claims " + std::to_string(size) + " bytes of program in a file of " +
+                      std::to_string(data.size()));
+    }
+  }
+  const Table program = Table::root(data.first(size));
+  std::vector<std::uint64_t> segments;
+  std::vector<std::uint64_t> inline_blobs;
+  for (const Table& segment : program.tables(4)) segments.push_back(segment.scalar<std::uint64_t>(1));
+  for (const Table& blob : program.tables(3)) inline_blobs.push_back(blob.length(0));
+
+  Description found;
+  found.bytes = data.size();
+  std::set<std::string> external;
+  for (const Table& plan : program.tables(1)) {
+    found.methods.push_back(method(plan, segments, inline_blobs));
+    for (const Table& each : plan.tables(2)) {
+      if (each.scalar<std::uint8_t>(0) != 5 || !each.has(1) || !each.table(1).has(9)) continue;
+      const Table extra = each.table(1).table(9);
+      if (extra.scalar<std::int8_t>(2) == 1) external.insert(std::string(extra.string(1)));
+    }
+  }
+  found.external.assign(external.begin(), external.end());
+  return found;
+}
+
+}  // namespace modelbuild
