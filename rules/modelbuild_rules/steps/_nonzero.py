@@ -4,11 +4,14 @@ The kernel writes its rows one after the other, but the program is planned with 
 column by column; most kernels then refuse such a result as their input. For inputs of one dimension the two are the
 same bytes, so nonzero is asked for the flat input, its one column is copied into the usual layout, and the coordinates
 are computed from it. Seen in executorch 1.4.1 and 1.5.1.
+
+Indexing by a mask that lies channels last gives wrong elements too, or an error when it runs. So masks of four or more
+dimensions, and what they are for, are copied into the usual layout first. Seen in executorch 1.4.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,9 +28,24 @@ def correct_nonzero(ep: ExportedProgram) -> ExportedProgram:
     """
     decompositions = _decompositions()
     graphs = (module.graph for module in ep.graph_module.modules() if isinstance(module, torch.fx.GraphModule))
-    if not any(node.target in decompositions for graph in graphs for node in graph.nodes):
+    if not any(_concerned(node, decompositions) for graph in graphs for node in graph.nodes):
         return ep
     return ep.run_decompositions(decompositions)
+
+
+def _concerned(node: torch.fx.Node, decompositions: Mapping[Any, Any]) -> bool:
+    if node.target == aten.index.Tensor:
+        return _has_mask([None if index is None else index.meta["val"] for index in node.args[1]])
+    return node.target in decompositions
+
+
+def _has_mask(indices: Sequence[torch.Tensor | None]) -> bool:
+    """Whether one of them is a mask that may lie channels last."""
+    return any(i is not None and i.dtype in (torch.bool, torch.uint8) and i.dim() >= 4 for i in indices)
+
+
+def _row_by_row(x: torch.Tensor) -> torch.Tensor:
+    return x.clone(memory_format=torch.contiguous_format)
 
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:
@@ -38,7 +56,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
         nonlocal inside
         inside = True
         try:
-            return aten.nonzero.default(x.reshape(-1)).clone(memory_format=torch.contiguous_format)
+            return _row_by_row(aten.nonzero.default(x.reshape(-1)))
         finally:
             inside = False
 
@@ -60,7 +78,18 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
     def where(condition: torch.Tensor) -> list[torch.Tensor]:
         return list(nonzero(condition.reshape(-1) if condition.dim() == 0 else condition).unbind(1))
 
+    def index(x: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> Any:
+        nonlocal inside
+        if inside or not _has_mask(indices):
+            return NotImplemented
+        inside = True
+        try:
+            return aten.index.Tensor(_row_by_row(x), [None if i is None else _row_by_row(i) for i in indices])
+        finally:
+            inside = False
+
     return {
+        aten.index.Tensor: index,
         aten.nonzero.default: nonzero,
         aten.argwhere.default: nonzero,
         aten.where.default: where,
