@@ -71,7 +71,7 @@ def test_the_stamp_is_of_the_file_that_was_read(tmp_path: Path) -> None:
     file = tmp_path / "MODELBUILD.toml"
     file.write_text(FULL)
     status = file.stat()
-    assert load_workspace(tmp_path, {}).stamp == (status.st_size, status.st_mtime_ns, status.st_ino)
+    assert load_workspace(tmp_path, {}).stamp == (status.st_size, status.st_ctime_ns, status.st_ino)
 
 
 def test_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

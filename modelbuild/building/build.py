@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from modelbuild.building.request import Request, Result
+from modelbuild.building.request import BuiltTarget, Request, Result
 from modelbuild.building.snapshot import Snapshots
 from modelbuild.report.events import BuildFinished, Reporter, TargetBuilt
 from modelbuild.workspace import OUTPUT_FOLDER, Workspace
@@ -16,11 +16,11 @@ def build(workspace: Workspace, request: Request, reporter: Reporter) -> Result:
     snapshots = Snapshots(workspace.root, workspace.root / OUTPUT_FOLDER, workspace.config.cache_dir)
     known = snapshots.up_to_date(request)
     if known is not None:
-        targets, actions = known
+        targets = tuple(BuiltTarget(*target) for target in known.targets)
         for target in targets:
             reporter.emit(TargetBuilt(target.label, target.config, target.outputs))
-        reporter.emit(BuildFinished(time.monotonic() - started, up_to_date=True, actions=actions))
-        return Result(targets, actions=actions, up_to_date=True)
+        reporter.emit(BuildFinished(time.monotonic() - started, up_to_date=True, actions=known.actions))
+        return Result(targets, actions=known.actions, up_to_date=True)
 
     from modelbuild.building.full import full_build
 

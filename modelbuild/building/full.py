@@ -150,7 +150,7 @@ class Sources:
         if known is None:
             absolute = self._root / path
             state = self._store.files.digest(absolute)
-            self.stamps[path] = (state.stamp.size, state.stamp.mtime_ns, state.stamp.inode)
+            self.stamps[path] = (state.stamp.size, state.stamp.ctime_ns, state.stamp.inode)
             known = self._known[path] = (absolute, state.entry)
         return known
 
@@ -167,7 +167,7 @@ class Sources:
 
 def _look_back(rules: Rules, loader: Loader, sources: Sources, seen: Seen) -> None:
     """Collect everything that decided the build: what was read, listed, or relied on not to be there."""
-    seen.files.update({path: (s.size, s.mtime_ns, s.inode) for path, s in loader.files_read().items()})
+    seen.files.update({path: (s.size, s.ctime_ns, s.inode) for path, s in loader.files_read().items()})
     seen.files.update(sources.stamps)
     for folder in (Path(modelbuild.__file__).parent, *rules.packages.values()):
         for path in folder.rglob("*.py"):

@@ -20,15 +20,16 @@ Where: TypeAlias = Callable[[], Location]
 
 
 class Stamp(NamedTuple):
-    """What tells, without reading it, that a file is still the one that was read."""
+    """What tells, without reading it, that a file is still the one that was read. The ctime moves with every change of
+    content or mode, and no program can set it back."""
 
     size: int
-    mtime_ns: int
+    ctime_ns: int
     inode: int
 
     @classmethod
     def of(cls, status: os.stat_result) -> Stamp:
-        return cls(status.st_size, status.st_mtime_ns, status.st_ino)
+        return cls(status.st_size, status.st_ctime_ns, status.st_ino)
 
 
 class Document:

@@ -118,7 +118,7 @@ def test_what_was_looked_at_is_noted(make_loader: MakeLoader, tmp_path: Path) ->
     status = os.stat(tmp_path / "a/b/BUILD.toml")
     loader.package("a/b")
     assert set(loader.files_read()) == {"MODELBUILD.toml", "a/b/BUILD.toml"}
-    assert loader.files_read()["a/b/BUILD.toml"] == (status.st_size, status.st_mtime_ns, status.st_ino)
+    assert loader.files_read()["a/b/BUILD.toml"] == (status.st_size, status.st_ctime_ns, status.st_ino)
     assert loader.files_absent() == {"a/MODELBUILD.toml", "a/b/MODELBUILD.toml"}
     assert set(loader.folders_listed()) == set()
     assert loader.source("a/b", "d/f.txt", lambda: AT) == "a/b/d/f.txt"

@@ -1,0 +1,189 @@
+"""What a finished build looked at and left behind, so that the next one can tell that nothing is to be done.
+
+The null path: this imports nothing that Python has not imported at its start. A record is one file: integers as the
+machine has them, then texts, each ended by a NUL byte.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import islice
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import TypeVar
+
+    _T = TypeVar("_T")
+
+_MAGIC = b"modelbuild record 1\n"
+
+# A target that was built: its label, its configuration's name and its outputs, relative to the workspace.
+BuiltOutputs = tuple[str, str, tuple[str, ...]]
+
+
+class Stamps:
+    """Paths, absolute or relative to the workspace, and for each what tells that it is as it was. Columns, because that
+    is the quickest to read."""
+
+    __slots__ = ("inodes", "paths", "sizes", "times")
+
+    def __init__(self, paths: Sequence[str], sizes: Sequence[int], times: Sequence[int], inodes: Sequence[int]) -> None:
+        self.paths = paths
+        self.sizes = sizes
+        self.times = times
+        self.inodes = inodes
+
+
+class Record:
+    """One build.
+
+    files    what was read: size, ctime (which a change of the executable bit moves as well), inode
+    outputs  what was laid out: size, mtime (a new hard link elsewhere moves the ctime), inode
+    imports  folders that Python imports from, which installing or upgrading a package changes: 0, mtime, inode
+    folders  what was listed: path, mtime (0: compare the names), a digest of the names
+    absent   files whose absence was relied on
+    """
+
+    __slots__ = ("absent", "actions", "files", "folders", "imports", "outputs", "targets")
+
+    def __init__(
+        self,
+        files: Stamps,
+        outputs: Stamps,
+        imports: Stamps,
+        folders: Sequence[tuple[str, int, str]],
+        absent: Sequence[str],
+        targets: Sequence[BuiltOutputs],
+        actions: int,
+    ) -> None:
+        self.files = files
+        self.outputs = outputs
+        self.imports = imports
+        self.folders = folders
+        self.absent = absent
+        self.targets = targets
+        self.actions = actions
+
+    def holds(self, root: str) -> bool:
+        """Whether all of it is as it was."""
+        folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            return self._files_hold(folder) and self._folders_hold(root, folder)
+        except OSError:  # what was there is not
+            return False
+        finally:
+            os.close(folder)
+
+    def _files_hold(self, folder: int) -> bool:
+        # The one place where a microsecond counts: it is done for every file.
+        stat = os.stat
+        known = self.files
+        for path, size, time, inode in zip(known.paths, known.sizes, known.times, known.inodes, strict=True):
+            now = stat(path, dir_fd=folder)
+            if now.st_ctime_ns != time or now.st_size != size or now.st_ino != inode:
+                return False
+        known = self.outputs
+        for path, size, time, inode in zip(known.paths, known.sizes, known.times, known.inodes, strict=True):
+            now = stat(path, dir_fd=folder)
+            if now.st_mtime_ns != time or now.st_size != size or now.st_ino != inode:
+                return False
+        return True
+
+    def _folders_hold(self, root: str, folder: int) -> bool:
+        known = self.imports
+        for path, time, inode in zip(known.paths, known.times, known.inodes, strict=True):
+            now = os.stat(path, dir_fd=folder)
+            if now.st_mtime_ns != time or now.st_ino != inode:
+                return False
+        for path, time, names in self.folders:
+            if os.stat(path or ".", dir_fd=folder).st_mtime_ns != time and _names(root, path) != names:
+                return False
+        return not any(os.path.isfile(f"{root}/{path}") for path in self.absent)
+
+
+def _names(root: str, folder: str) -> str | None:
+    from modelbuild.errors import EnvironmentProblem
+    from modelbuild.loading.tree import list_folder
+
+    try:
+        return list_folder(root, folder).stamp().names
+    except EnvironmentProblem:
+        return None
+
+
+def read_record(path: str) -> Record | None:
+    """None when there is none, or one that another version wrote."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        return None
+    return _decode(data) if data.startswith(_MAGIC) else None
+
+
+def write_record(path: str, record: Record) -> None:
+    """Raises OSError. The file appears whole or not at all."""
+    temporary = f"{path}.{os.getpid()}"
+    with open(temporary, "wb") as file:
+        file.write(_encode(record))
+    os.replace(temporary, path)
+
+
+def _encode(record: Record) -> bytes:
+    from array import array
+
+    groups = (record.files, record.outputs, record.imports)
+    numbers = array("q")
+    for group in groups:
+        for column in (group.sizes, group.times, group.inodes):
+            numbers.extend(column)
+    numbers.extend(time for _, time, _ in record.folders)
+    numbers.extend(len(outputs) for _, _, outputs in record.targets)
+    texts: list[str] = []
+    for group in groups:
+        texts.extend(group.paths)
+    texts.extend(path for path, _, _ in record.folders)
+    texts.extend(names for _, _, names in record.folders)
+    texts.extend(record.absent)
+    texts.extend(label for label, _, _ in record.targets)
+    texts.extend(config for _, config, _ in record.targets)
+    counts = array("q", [len(group.paths) for group in groups])
+    counts.extend((len(record.folders), len(record.absent), len(record.targets), record.actions, len(numbers)))
+    return _MAGIC + counts.tobytes() + numbers.tobytes() + os.fsencode("".join(f"{text}\0" for text in texts))
+
+
+def _decode(data: bytes) -> Record | None:
+    try:
+        files, outputs, imports, folders, absent, targets, actions, size = _integers(data, len(_MAGIC), 8)
+        start = len(_MAGIC) + 8 * 8
+        numbers = iter(_integers(data, start, size))
+        texts = iter(os.fsdecode(data[start + 8 * size :]).split("\0"))
+        read, laid_out, imported = (
+            Stamps(_take(texts, count), *(_take(numbers, count) for _ in range(3)))
+            for count in (files, outputs, imports)
+        )
+        times, lengths = _take(numbers, folders), _take(numbers, targets)
+        listed = list(zip(_take(texts, folders), times, _take(texts, folders), strict=True))
+        missing, labels, configs = _take(texts, absent), _take(texts, targets), _take(texts, targets)
+        paths = iter(laid_out.paths)
+        built = [
+            (label, config, tuple(_take(paths, n))) for label, config, n in zip(labels, configs, lengths, strict=True)
+        ]
+        return Record(read, laid_out, imported, listed, missing, built, actions)
+    except ValueError:  # cut short
+        return None
+
+
+def _integers(data: bytes, start: int, count: int) -> list[int]:
+    numbers: list[int] = memoryview(data)[start : start + 8 * count].cast("q").tolist()
+    if len(numbers) != count:
+        raise ValueError("cut short")
+    return numbers
+
+
+def _take(values: Iterator[_T], count: int) -> list[_T]:
+    taken = list(islice(values, count))
+    if len(taken) != count:
+        raise ValueError("cut short")
+    return taken
