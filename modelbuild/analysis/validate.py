@@ -27,11 +27,19 @@ def validate(
     try:
         return schema.model_validate_json(text)
     except ValidationError as error:
-        # What is written wrongly before what is missing: the one often explains the other.
-        found = error.errors(include_url=False)
-        details = min(found, key=lambda e: (e["type"] == "missing", locate(_path(raw, e["loc"]))))
-        path = _path(raw, details["loc"])
+        details, path = _telling([(each, _path(raw, each)) for each in error.errors(include_url=False)], locate)
         raise LoadingError(_line(rule, name, schema, raw, details, path), locate(path)) from None
+
+
+def _telling(found: list[tuple[ErrorDetails, Path]], locate: Callable[[Path], Location]) -> tuple[ErrorDetails, Path]:
+    """The error to tell: one inside a value before one of the whole, which may only follow from it, and what is written
+    wrongly before what is missing. Where branches of a union expected different things, it says all."""
+    inner = [(e, path) for e, path in found if not any(other[: len(path)] == path != other for _, other in found)]
+    details, path = min(inner, key=lambda item: (item[0]["type"] == "missing", locate(item[1])))
+    if _is_plain(details):
+        others = [_expected(e) for e, other in inner if other == path and _is_plain(e)]
+        details["msg"] = " or ".join(dict.fromkeys(others))
+    return details, path
 
 
 def _not_json(value: object, path: Path = ()) -> Path:
@@ -49,17 +57,27 @@ def _not_json(value: object, path: Path = ()) -> Path:
     return path
 
 
-def _path(raw: object, loc: tuple[str | int, ...]) -> Path:
+def _is_plain(details: ErrorDetails) -> bool:
+    return details["msg"].startswith("Input should ")
+
+
+def _expected(details: ErrorDetails) -> str:
+    text = details["msg"].removeprefix("Input should be ").removeprefix("Input should ").partition(", got ")[0]
+    return text[0].lower() + text[1:]
+
+
+def _path(raw: object, details: ErrorDetails) -> Path:
     """pydantic's location without the names of union branches, which stand in no file."""
     path: list[str | int] = []
     here = raw
+    loc = details["loc"]
     for position, part in enumerate(loc):
         if isinstance(here, Mapping) and part in here:
             here = here[str(part)]
         elif isinstance(here, list) and isinstance(part, int) and part < len(here):
             here = here[part]
-        elif position == len(loc) - 1 and isinstance(part, str) and isinstance(here, Mapping):
-            here = None  # a missing attribute: the last name is told although it is not there
+        elif details["type"] == "missing" and position == len(loc) - 1:
+            here = None  # its name is told although it is not there
         else:
             continue
         path.append(part)
@@ -73,6 +91,10 @@ def _line(rule: str, name: str, schema: type[Attrs], raw: Mapping[str, Any], det
     if kind == "extra_forbidden":
         owner = f"{rule} '{name}'" if len(path) == 1 else f"'{_dotted(path[:-1])}'"
         return f"unknown attribute '{last}' of {owner}{did_you_mean(last, _fields(schema, raw, details['loc']))}"
+    if kind == "missing" and isinstance(path[-1], int):
+        return (
+            f"attribute '{_dotted(path[:-1])}': expected more than {_items(path[-1])}, got {_shown(details['input'])}"
+        )
     if kind == "missing":
         owner = f"{rule} '{name}'" if len(path) == 1 else f"'{_dotted(path[:-1])}' of {rule} '{name}'"
         return f"{owner} lacks the attribute '{last}'"
@@ -88,8 +110,11 @@ def _line(rule: str, name: str, schema: type[Attrs], raw: Mapping[str, Any], det
         return f"attribute '{what}': expected a table with {context['discriminator']}"
     if kind == "value_error":
         return f"attribute '{what}': {message.removeprefix('Value error, ')}"
-    expected = message.removeprefix("Input should be ").removeprefix("Input should ")
-    return f"attribute '{what}': expected {expected[0].lower()}{expected[1:]}, got {_shown(details['input'])}"
+    if kind == "too_short":
+        message = f"at least {_items(context['min_length'])}"
+    if kind == "too_long":
+        message = f"at most {_items(context['max_length'])}"
+    return f"attribute '{what}': expected {message}, got {_shown(details['input'])}"
 
 
 def _fields(schema: type[BaseModel], raw: object, loc: tuple[str | int, ...]) -> list[str]:
@@ -119,6 +144,10 @@ def _dotted(path: Path) -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
+
+
+def _items(count: int) -> str:
+    return f"{count} item{'s' * (count != 1)}"
 
 
 def _shown(value: object) -> str:

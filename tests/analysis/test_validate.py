@@ -38,6 +38,9 @@ class Example(Attrs):
     modes: tuple[Annotated[Fast | Small, Field(discriminator="type")], ...] = ()
     weights: Source | dict[str, Source] | None = None
     even: int = 0
+    span: tuple[float, float] = (0, 1)
+    names: Annotated[tuple[Literal["a", "b"], ...], Field(min_length=1)] = ("a",)
+    numbers: dict[str, int | bool] | None = None
 
     @field_validator("even")
     @classmethod
@@ -76,6 +79,14 @@ def check(**raw: Any) -> Example:
         ({"modes": [{"level": 2}]}, "BUILD.toml:3:1: attribute 'modes[0]': expected a table with 'type'"),
         ({"modes": [{"type": "small", "bit": 2}]},
          "BUILD.toml:4:1: unknown attribute 'bit' of 'modes[0]'; did you mean 'bits'?"),
+        ({"span": [1, 2, 3]}, "BUILD.toml:2:1: attribute 'span': expected at most 2 items, got [1, 2, 3]"),
+        ({"span": [1]}, "BUILD.toml:3:1: attribute 'span': expected more than 1 item, got [1]"),
+        ({"names": []}, "BUILD.toml:2:1: attribute 'names': expected at least 1 item, got []"),
+        ({"names": ["c"]}, "BUILD.toml:3:1: attribute 'names[0]': expected 'a' or 'b', got 'c'"),
+        ({"numbers": {"x": "1"}},
+         "BUILD.toml:3:1: attribute 'numbers.x': expected a valid integer or a valid boolean, got '1'"),
+        ({"numbers": {"x": {"y": 1}}},
+         "BUILD.toml:3:1: attribute 'numbers.x': expected a valid integer or a valid boolean, got {\"y\": 1}"),
         ({"srcs": {"glob": ["*.py"], "exclud": []}},
          "BUILD.toml:3:1: unknown attribute 'exclud' of 'srcs'; did you mean 'exclude'?"),
         ({"srcs": "a.py"}, "BUILD.toml:2:1: attribute 'srcs': expected a valid array, got 'a.py'"),
