@@ -7,13 +7,13 @@ import time
 from modelbuild.building.request import BuiltTarget, Request, Result
 from modelbuild.building.snapshot import Snapshots
 from modelbuild.report.events import BuildFinished, Reporter, TargetBuilt
-from modelbuild.workspace import OUTPUT_FOLDER, Workspace
+from modelbuild.workspace import Workspace
 
 
 def build(workspace: Workspace, request: Request, reporter: Reporter) -> Result:
     """Raises ModelbuildError for what is wrong before any action runs; failures of actions are in the result."""
     started = time.monotonic()
-    snapshots = Snapshots(workspace.root, workspace.root / OUTPUT_FOLDER, workspace.config.cache_dir)
+    snapshots = Snapshots.of(workspace)
     known = snapshots.up_to_date(request)
     if known is not None:
         targets = tuple(BuiltTarget(*target) for target in known.targets)

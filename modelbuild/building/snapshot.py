@@ -15,6 +15,7 @@ from pathlib import Path
 from modelbuild import __version__
 from modelbuild.building.record import Record, Stamps, read_record, write_record
 from modelbuild.building.request import BuiltTarget, Request
+from modelbuild.workspace import OUTPUT_FOLDER, Workspace
 
 # size, ctime_ns, inode of a file; 0, mtime_ns, inode of a folder.
 Stamp = tuple[int, int, int]
@@ -69,6 +70,10 @@ class Snapshots:
         self._root = str(root)
         self._folder = output / ".modelbuild" / "snapshots"
         self._cache = str(cache)
+
+    @classmethod
+    def of(cls, workspace: Workspace) -> Snapshots:
+        return cls(workspace.root, workspace.root / OUTPUT_FOLDER, workspace.config.cache_dir)
 
     def up_to_date(self, request: Request) -> Record | None:
         """The last such build, if nothing that it looked at has changed since."""

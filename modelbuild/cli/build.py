@@ -22,7 +22,9 @@ def command(settings: Settings, patterns: tuple[str, ...], flags: Flags) -> int:
     no_options(patterns)
     from modelbuild.building.build import build
     from modelbuild.building.request import make_request
-    from modelbuild.errors import ModelbuildError
+    from modelbuild.building.snapshot import Snapshots
+    from modelbuild.cli.again import remember
+    from modelbuild.errors import ExitCode, ModelbuildError
     from modelbuild.report import make_reporter
     from modelbuild.report.events import BuildAborted
     from modelbuild.workspace import find_root, load_workspace
@@ -31,10 +33,13 @@ def command(settings: Settings, patterns: tuple[str, ...], flags: Flags) -> int:
     request = make_request(workspace, settings.directory, patterns, flags)
     reporter = make_reporter(quiet=request.quiet, as_json=request.json)
     try:
-        return build(workspace, request, reporter).code
+        result = build(workspace, request, reporter)
     except (ModelbuildError, KeyboardInterrupt) as error:
         interrupted = isinstance(error, KeyboardInterrupt)
         reporter.emit(BuildAborted("interrupted" if interrupted else str(error), interrupted))
         raise
     finally:
         reporter.close()
+    if result.code == ExitCode.OK and not request.json:
+        remember(settings.arguments, Snapshots.of(workspace).path(request), request.quiet)
+    return result.code

@@ -27,10 +27,12 @@ COMMANDS = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What was said before the command's name. `directory` is where the command runs."""
+    """What was said before the command's name, and all `arguments` as they were given. `directory` is where the
+    command runs."""
 
     directory: Path
     verbose_failures: bool = False
+    arguments: tuple[str, ...] = ()
 
 
 class _Commands(click.Group):
@@ -85,4 +87,4 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.pass_context
 def cli(ctx: click.Context, directory: Path, verbose_failures: bool) -> None:
     """A build system for models: BUILD.toml in, ExecuTorch programs out."""
-    ctx.obj = Settings(directory.resolve(), verbose_failures)
+    ctx.obj = Settings(directory.resolve(), verbose_failures, ctx.obj or ())

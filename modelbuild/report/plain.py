@@ -48,6 +48,6 @@ def show_end(tally: Tally, out: TextIO, err: TextIO, quiet: bool) -> None:
     for target in tally.unbuilt:
         write(err, f"{target.label} was not built: {target.because} failed")
     if not quiet:
-        for line in target_lines(tally.built):
+        for line in target_lines([(t.label, t.config, t.outputs) for t in tally.built]):
             write(out, line)
         write(out if tally.ok else err, summary(tally))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TextIO
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # a build that has nothing to do imports nothing to say so
+    from collections.abc import Iterator, Sequence
+    from typing import TextIO
 
-from modelbuild.report.events import ActionFinished, ActionStarted, TargetBuilt
-from modelbuild.report.tally import Tally
+    from modelbuild.report.events import ActionFinished, ActionStarted
+    from modelbuild.report.tally import Tally
 
 # With more targets than this, only as many are listed.
 SHOWN_TARGETS = 20
@@ -67,12 +69,12 @@ def failure_lines(event: ActionFinished) -> Iterator[str]:
     yield f"error: {action_line(event)}: {last}"
 
 
-def target_lines(built: list[TargetBuilt]) -> Iterator[str]:
-    """Each target that was built, its outputs below it."""
-    several = len({target.label for target in built}) < len(built)
-    for target in built[:SHOWN_TARGETS]:
-        yield f"{target.label} ({target.config})" if several else target.label
-        for output in target.outputs:
+def target_lines(built: Sequence[tuple[str, str, tuple[str, ...]]]) -> Iterator[str]:
+    """Each target that was built (label, configuration, outputs), its outputs below it."""
+    several = len({label for label, _, _ in built}) < len(built)
+    for label, config, outputs in built[:SHOWN_TARGETS]:
+        yield f"{label} ({config})" if several else label
+        for output in outputs:
             yield f"  {output}"
     if len(built) > SHOWN_TARGETS:
         yield f"and {count(len(built) - SHOWN_TARGETS, 'target')} more"
@@ -81,13 +83,18 @@ def target_lines(built: list[TargetBuilt]) -> Iterator[str]:
 def summary(tally: Tally) -> str:
     """The last line of a build that came to an end."""
     assert tally.finished is not None
+    if tally.finished.up_to_date:
+        return nothing_to_do(len(tally.built), tally.finished.actions, tally.finished.seconds)
     took = duration(tally.finished.seconds)
     targets = count(len(tally.built), "target")
-    if tally.finished.up_to_date:
-        return f"Nothing to do: {targets} up to date ({count(tally.finished.actions, 'action')}) in {took}"
     if tally.ok:
         return f"Built {targets} in {took}: {counts(tally)}"
     return f"Failed in {took}: {targets} built, {len(tally.unbuilt)} not: {counts(tally)}"
+
+
+def nothing_to_do(targets: int, actions: int, seconds: float) -> str:
+    """The last line of a build for which nothing had changed."""
+    return f"Nothing to do: {count(targets, 'target')} up to date ({count(actions, 'action')}) in {duration(seconds)}"
 
 
 def counts(tally: Tally) -> str:

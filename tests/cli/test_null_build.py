@@ -50,9 +50,11 @@ def test_it_imports_nothing_heavy_and_reads_no_build_file(classifier: Any, targe
     assert (second["code"], second["out"].splitlines()[-1][:13]) == (0, "Nothing to do")
     assert second["tops"] & HEAVY == set()
     assert "torch" not in first["tops"]  # nor does a build that has something to do, in this process
-    below = [path for path in second["opened"] if path.startswith(f"{classifier.root}/")]
-    assert [path.rpartition("/")[2] for path in below if ".modelbuild/snapshots/" not in path] == ["MODELBUILD.toml"]
-    assert len(below) == 2
+    below = [
+        path.removeprefix(f"{classifier.root}/") for path in second["opened"] if path.startswith(f"{classifier.root}/")
+    ]
+    records = "modelbuild-out/.modelbuild"
+    assert [path.rpartition("/")[0] for path in below] == [f"{records}/commands", f"{records}/snapshots"]
     assert not any(path.startswith(str(classifier.cache)) for path in second["opened"])
 
 

@@ -1,0 +1,108 @@
+"""The same command line again: when nothing has changed since it last built something, say so and be done.
+
+The null path: this imports little beyond what Python has imported at its start, no click among it. Whatever is not
+plainly the same is left to the commands proper.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from binascii import crc32
+
+from modelbuild import __version__
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+_WORKSPACE_FILE = "MODELBUILD.toml"
+_FOLDER = "modelbuild-out/.modelbuild/commands"
+
+# What decides, besides files and arguments, what a build is: where its cache and its configuration are.
+_VARIABLES = ("MODELBUILD_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
+
+
+def again(arguments: Sequence[str]) -> int | None:
+    """Do what the command line asks for if that is quickly done: the exit code. None: not so."""
+    started = time.monotonic()
+    if list(arguments) == ["--version"]:
+        sys.stdout.write(f"modelbuild {__version__}\n")
+        return 0
+    where = _where(arguments)
+    if where is None:
+        return None
+    root, given = where
+    remembered = _read(_file(root, given), given)
+    if remembered is None:
+        return None
+
+    from modelbuild.building.record import read_record
+
+    quiet, path = remembered
+    record = read_record(path)
+    if record is None or not record.holds(root):
+        return None
+    if not quiet:
+        from modelbuild.report.text import nothing_to_do, target_lines, write
+
+        last = nothing_to_do(len(record.targets), record.actions, time.monotonic() - started)
+        write(sys.stdout, "\n".join((*target_lines(record.targets), last)))
+    return 0
+
+
+def remember(arguments: Sequence[str], record: Path, quiet: bool) -> None:
+    """Have the next command line of these arguments look at a record first. Raises OSError."""
+    where = _where(arguments)
+    if where is None:
+        return
+    root, given = where
+    file = _file(root, given)
+    os.makedirs(os.path.dirname(file), exist_ok=True)
+    temporary = f"{file}.{os.getpid()}"
+    with open(temporary, "wb") as written:
+        written.write(_line(given) + os.fsencode(f"{'quiet' if quiet else ''}\0{record}"))
+    os.replace(temporary, file)
+
+
+def _where(arguments: Sequence[str]) -> tuple[str, list[str]] | None:
+    """The workspace's root, and all that makes the command line what it is. None when it builds nothing."""
+    folder = os.getcwd()
+    if len(arguments) > 2 and arguments[0] in ("-C", "--workspace"):
+        folder = os.path.join(folder, arguments[1])
+        arguments = arguments[2:]
+    if not arguments or arguments[0] != "build":
+        return None
+    root = folder = os.path.abspath(folder)
+    while not os.path.isfile(f"{root}/{_WORKSPACE_FILE}"):
+        above = os.path.dirname(root)
+        if above == root:
+            return None
+        root = above
+    variables = [os.environ.get(name, "") for name in _VARIABLES]
+    python = [__version__, sys.version, sys.prefix, *sys.path]
+    return root, [*python, *variables, os.path.realpath(root), os.path.realpath(folder), "", *arguments]
+
+
+def _file(root: str, given: Sequence[str]) -> str:
+    return f"{root}/{_FOLDER}/{crc32(_line(given)):08x}"
+
+
+def _line(given: Sequence[str]) -> bytes:
+    return os.fsencode("".join(f"{text}\0" for text in given) + "\n")
+
+
+def _read(file: str, given: Sequence[str]) -> tuple[bool, str] | None:
+    """Whether nothing is to be said, and the path of the record. None when another command line is remembered there."""
+    try:
+        with open(file, "rb") as opened:
+            data = opened.read()
+    except OSError:
+        return None
+    line = _line(given)
+    if not data.startswith(line):
+        return None
+    quiet, _, path = os.fsdecode(data[len(line) :]).partition("\0")
+    return quiet == "quiet", path
