@@ -14,6 +14,8 @@ from torch._export.verifier import load_verifier
 from torch.export import ExportedProgram
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
+from modelbuild_rules.steps._trt_pooling import WITH_INDICES, plain_arguments
+
 aten = torch.ops.aten
 
 _OTHERWISE = {
@@ -58,6 +60,8 @@ def aten_program(program: ExportedProgram) -> ExportedProgram:
             copy.meta["tensor_meta"] = _extract_tensor_metadata(node.meta["val"])  # what some validators look at
         if node.op == "call_function":
             copy.target = aten_operator(node.target)
+            if copy.target in WITH_INDICES:
+                copy.args = plain_arguments(copy)
             if getattr(getattr(node.target, "_op", None), "namespace", "") == "dim_order_ops":
                 copy.kwargs = {key: value for key, value in node.kwargs.items() if key != "dim_order"}
     return ExportedProgram(

@@ -50,7 +50,11 @@ def build(program: ExportedProgram, attributes: Mapping[str, Any]) -> Engine:
         interpreter = TRTInterpreter(
             module, specs, output_dtypes=infer_module_output_dtypes(module), compilation_settings=settings
         )
-        interpreter._construct_trt_network_def()
+        try:
+            interpreter._construct_trt_network_def()
+        except Exception as error:  # a converter raises whatever it comes upon
+            why = said.text or str(error).partition("\n")[0]
+            raise StepError(f"TensorRT can't take {interpreter._cur_node.target} of the partition: {why}") from error
         config = interpreter._populate_trt_builder_config()
         config.num_compute_capabilities = len(wanted)
         for index, capability in enumerate(wanted):
@@ -109,7 +113,9 @@ class _Said(logging.Handler):
         self._logger.propagate = True
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._lines.append(record.getMessage())
+        line = record.getMessage()
+        if "catchCudaError" not in line:  # said of the GPU that is not there
+            self._lines.append(line)
 
     @property
     def text(self) -> str:

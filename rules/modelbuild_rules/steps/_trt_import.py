@@ -44,8 +44,11 @@ PRIVATE = (
     "torch_tensorrt.executorch.backend:TensorRTBackend",
 )
 
-INSTANCE = ("builder", "ctx", "_input_names", "_output_names", "_aliased_io")
+INSTANCE = ("builder", "ctx", "_aliased_io", "_cur_node", "_input_names", "_output_names")
 """Attributes of a TRTInterpreter that are read."""
+
+PENDING = "pending_fresh_unbacked_symbols"
+"""The attribute of torch's ShapeEnv that is emptied."""
 
 
 def import_torch_tensorrt(flavour: str) -> Any:

@@ -10,6 +10,8 @@ from torch.export import ExportedProgram
 
 from modelbuild_rules.steps._trt_aten import aten_program
 
+aten = torch.ops.aten
+
 
 def decompositions(settings: Any) -> dict[Any, Any]:
     """torch_tensorrt's table of decompositions."""
@@ -17,8 +19,23 @@ def decompositions(settings: Any) -> dict[Any, Any]:
 
     table = get_decompositions(settings.enable_experimental_decompositions, settings.decompose_attention)
     # Views have converters; their decompositions give copies that the registry knows less of.
-    table.pop(torch.ops.aten.view.default, None)
-    return dict(table)
+    table.pop(aten.view.default, None)
+    return {**table, aten.topk.default: _topk, aten.sort.default: _sort}
+
+
+def _topk(x: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """TensorRT's layer wants two dimensions, and the converter does not see to it."""
+    if x.dim() != 1:
+        return NotImplemented
+    values, indices = aten.topk.default(x.unsqueeze(0), k, 1, largest, sorted)
+    return values.squeeze(0), indices.squeeze(0)
+
+
+def _sort(x: torch.Tensor, dim: int = -1, descending: bool = False) -> Any:
+    if x.dim() != 1:
+        return NotImplemented
+    values, indices = aten.sort.default(x.unsqueeze(0), 1, descending)
+    return values.squeeze(0), indices.squeeze(0)
 
 
 def lowered(program: ExportedProgram, settings: Any) -> torch.fx.GraphModule:

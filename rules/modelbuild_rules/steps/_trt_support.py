@@ -20,7 +20,9 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils import _pytree as pytree
 
 from modelbuild_rules.steps._trt_aten import aten_program
+from modelbuild_rules.steps._trt_import import PENDING
 from modelbuild_rules.steps._trt_lowering import decompositions
+from modelbuild_rules.steps._trt_pooling import WITH_INDICES
 
 NO_CONVERTER = "no converter"
 REJECTED = "the converter's validator said no"
@@ -30,13 +32,6 @@ EXCLUDED = "listed in torch_executed_ops"
 COMPLEX = "complex numbers"
 DOUBLE = "TensorRT has no float64"
 SCALAR = "computes with numbers that are no sizes"
-
-
-_WITH_INDICES = {
-    torch.ops.aten.max_pool2d_with_indices.default: torch.ops.aten.max_pool2d.default,
-    torch.ops.aten.max_pool3d_with_indices.default: torch.ops.aten.max_pool3d.default,
-}
-"""What torch_tensorrt's pass replace_max_pool_with_indices makes of a pooling whose indices nothing uses."""
 
 
 class Support(OperatorSupportBase):
@@ -53,8 +48,8 @@ class Support(OperatorSupportBase):
         self._aten = {node.name: node for node in aten_program(program).graph.nodes}
         self.refused: dict[str, str] = {}
         for node in self._aten.values():
-            if node.target in _WITH_INDICES and all(user.args[1:] == (0,) for user in node.users):
-                node.target = _WITH_INDICES[node.target]
+            if node.target in WITH_INDICES and [user.args[1:] for user in node.users] == [(0,)]:
+                node.target = WITH_INDICES[node.target]
                 node.meta["val"] = node.meta["val"][0]
         for node in program.graph.nodes:
             if node.op == "call_function":
@@ -101,7 +96,7 @@ class Support(OperatorSupportBase):
 
     def _decomposed(self, node: torch.fx.Node) -> list[torch.fx.Node]:
         """The ATen nodes that torch_tensorrt's lowering makes of a node: itself where it does not decompose it."""
-        if node.target not in self._table:
+        if node.target not in self._table or node.target in WITH_INDICES.values():
             return [node]
         leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
         places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.fx.Node)]
@@ -114,7 +109,10 @@ class Support(OperatorSupportBase):
             args, kwargs = pytree.tree_unflatten(filled, spec)
             return node.target(*args, **kwargs)
 
-        with torch._guards.detect_fake_mode(_values(node)) or torch.no_grad():
+        with torch._guards.detect_fake_mode(_values(node)) or torch.no_grad() as mode:
+            if mode is not None and mode.shape_env is not None:
+                # Sizes that earlier passes came upon and bound to no node; make_fx would look for them in this one.
+                getattr(mode.shape_env, PENDING).clear()
             made = make_fx(call, decomposition_table=self._table, _allow_non_fake_inputs=True)(*values)
         return [each for each in made.graph.nodes if each.op == "call_function"]
 

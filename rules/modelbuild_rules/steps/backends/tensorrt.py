@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from modelbuild.step import StepError
 from modelbuild_rules.steps._compiled import PROCESSED
 from modelbuild_rules.steps._named import write_named
@@ -15,6 +17,7 @@ from modelbuild_rules.steps._trt_engine import PROFILES, build
 from modelbuild_rules.steps._trt_import import import_torch_tensorrt
 from modelbuild_rules.steps._trt_lowering import lowered
 from modelbuild_rules.steps._trt_partitioner import BACKEND, TensorrtPartitioner
+from modelbuild_rules.steps._trt_pooling import round_down
 from modelbuild_rules.steps._trt_settings import compilation_settings
 from modelbuild_rules.steps._trt_sizes import own_sizes
 
@@ -26,7 +29,10 @@ TOLERANCES = {"fp16": 2e-2, "bf16": 1e-1}
 
 
 def prepare(program: Any) -> None:
-    """Nothing: programs are taken as they are."""
+    """Write max poolings as the converter wants them."""
+    for module in program.graph_module.modules():
+        if isinstance(module, torch.fx.GraphModule):
+            round_down(module)
 
 
 def partitioner(attributes: Mapping[str, Any], left_out: Mapping[str, str]) -> TensorrtPartitioner:

@@ -1,0 +1,66 @@
+"""Writes max poolings in the one form for which torch_tensorrt has a converter: rounded down, not dilated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+
+_POOLING = {aten.max_pool1d.default: 1, aten.max_pool2d.default: 2, aten.max_pool3d.default: 3}
+WITH_INDICES = {
+    aten.max_pool2d_with_indices.default: aten.max_pool2d.default,
+    aten.max_pool3d_with_indices.default: aten.max_pool3d.default,
+}
+"""What torch_tensorrt's pass replace_max_pool_with_indices makes of a pooling whose indices nothing uses."""
+
+
+def round_down(module: torch.fx.GraphModule) -> None:
+    """Pad what a max pooling with ceil_mode reads beyond its input with -inf, so that rounding down gives as much.
+
+    Inputs of unknown size are left as they are.
+    """
+    for node in list(module.graph.nodes):
+        if node.target in _POOLING and node.args[5:] == (True,):
+            missing = _missing(node, _POOLING[node.target])
+            if missing is None:
+                continue
+            node.args = node.args[:5]
+            if any(missing):
+                _pad(module.graph, node, missing)
+    module.recompile()
+
+
+def _missing(node: torch.fx.Node, dimensions: int) -> list[int] | None:
+    """How many elements windows read beyond the end of each dimension and its padding; None when it isn't known."""
+    value = node.args[0].meta["val"]
+    sizes, results = value.shape[-dimensions:], node.meta["val"].shape[-dimensions:]
+    if not value.dtype.is_floating_point or not all(isinstance(size, int) for size in (*sizes, *results)):
+        return None
+    kernel, stride, padding, dilation = (_each(node.args[i], dimensions) for i in range(1, 5))
+    spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
+    return [
+        max(0, (result - 1) * step + span - size - 2 * border)
+        for result, step, span, size, border in zip(results, stride or kernel, spans, sizes, padding, strict=True)
+    ]
+
+
+def _each(value: Any, dimensions: int) -> list[int]:
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    return values * dimensions if len(values) == 1 else values
+
+
+def _pad(graph: torch.fx.Graph, node: torch.fx.Node, missing: list[int]) -> None:
+    source = node.args[0]
+    widths = [width for size in reversed(missing) for width in (0, size)]
+    with graph.inserting_before(node):
+        padded = graph.call_function(aten.constant_pad_nd.default, (source, widths, float("-inf")))
+    padded.meta = {**node.meta, "val": aten.constant_pad_nd.default(source.meta["val"], widths, float("-inf"))}
+    node.replace_input_with(source, padded)
+
+
+def plain_arguments(node: torch.fx.Node) -> tuple[Any, ...]:
+    """A pooling's arguments without a dilation of 1 in each dimension, which the converter's validator mistakes."""
+    dilation, *mode = node.args[4:] or (1,)
+    return tuple(node.args) if any(mode) or set(_each(dilation, 3)) != {1} else tuple(node.args[:4])
