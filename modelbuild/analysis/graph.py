@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import networkx as nx
-
 from modelbuild.actions import Action, Artifact, DerivedArtifact, SourceArtifact
 from modelbuild.api.context import Expansion
 
 
 class ActionGraph:
-    """A directed acyclic graph whose nodes are actions and expansions by id; an edge runs from what makes an
-    artifact to what reads it. It grows while it is executed."""
+    """A directed acyclic graph whose nodes are actions and expansions by id; each knows what makes the artifacts that
+    it reads. It grows while it is executed."""
 
     def __init__(self) -> None:
-        self.graph: nx.DiGraph[str] = nx.DiGraph()
         self.nodes: dict[str, Action | Expansion] = {}
 
     def add_action(self, action: Action) -> None:
@@ -27,11 +24,13 @@ class ActionGraph:
     def _add(self, node: Action | Expansion) -> None:
         if self.nodes.setdefault(node.id, node) is not node:
             raise ValueError(f"{node.id} is declared twice; give one of them another name")
-        self.graph.add_node(node.id)
         for artifact in reads(node):
             if artifact.action not in self.nodes:
                 raise ValueError(f"{node.id} reads '{artifact.output}' of {artifact.action}, which is not declared")
-            self.graph.add_edge(artifact.action, node.id)
+
+    def makers(self, node: str) -> set[str]:
+        """The ids of what makes the artifacts that a node reads."""
+        return {artifact.action for artifact in reads(self.nodes[node])}
 
     def basename(self, artifact: Artifact) -> str:
         """The last part of an artifact's path, as its maker declared it; a promise is called by its own name."""
@@ -46,11 +45,12 @@ class ActionGraph:
 
     def needed_for(self, artifacts: Iterable[Artifact]) -> set[str]:
         """The ids of everything that has to run for these artifacts to exist."""
-        roots = {a.action for a in artifacts if isinstance(a, DerivedArtifact)}
-        found = set(roots)
-        for root in roots:
-            if root in found:
-                found |= nx.ancestors(self.graph, root)
+        found = {a.action for a in artifacts if isinstance(a, DerivedArtifact)}
+        waiting = list(found)
+        while waiting:
+            makers = self.makers(waiting.pop()) - found
+            found |= makers
+            waiting += makers
         return found
 
 
