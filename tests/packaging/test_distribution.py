@@ -14,6 +14,7 @@ import venv
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import modelbuild
@@ -129,7 +130,7 @@ def test_a_filegroup_builds_with_the_core_dependencies_alone(dist: Path, tmp_pat
 
 
 @pytest.mark.slow
-def test_the_example_builds_in_a_copied_workspace(installed: Path, repository: Path, tmp_path: Path) -> None:
+def test_the_example_builds_and_runs_in_a_copied_workspace(installed: Path, repository: Path, tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     shutil.copytree(
         repository / "examples",
@@ -137,8 +138,12 @@ def test_the_example_builds_in_a_copied_workspace(installed: Path, repository: P
         ignore=shutil.ignore_patterns("__pycache__", "modelbuild-out"),
         symlinks=True,
     )
-    program = installed / "modelbuild"
-    cache = str(tmp_path / "cache")
-    run(program, "build", "//models:detector", cwd=workspace, MODELBUILD_CACHE_DIR=cache)
-    (program_file,) = (workspace / "modelbuild-out").rglob("detector.pte")
-    assert program_file.stat().st_size > 100_000
+    program, cache = installed / "modelbuild", str(tmp_path / "cache")
+    target = "//models:classifier_portable"
+    run(program, "build", target, cwd=workspace, MODELBUILD_CACHE_DIR=cache)
+    (built,) = (workspace / "modelbuild-out").rglob("classifier_portable.pte")
+    assert built.stat().st_size > 10_000
+    np.save(tmp_path / "image.npy", np.zeros((1, 3, 64, 64), np.float32))
+    given = (f"--input=image={tmp_path / 'image.npy'}", f"--output-dir={tmp_path}", "--repeat=1", "--warmup=0")
+    assert "latency" in run(program, "run", target, *given, cwd=workspace, MODELBUILD_CACHE_DIR=cache)
+    assert np.load(tmp_path / "probabilities.npy").sum() == pytest.approx(1)
