@@ -10,6 +10,7 @@ import click
 
 # name -> what `modelbuild --help` says of it; the command lives in modelbuild.cli.<name>, as `command`.
 COMMANDS = {
+    "affected": "Tell which targets a change touches.",
     "aquery": "Show the actions of targets: keys, inputs, outputs, tools.",
     "build": "Build targets and lay out their outputs.",
     "cache": "Look after the local cache.",

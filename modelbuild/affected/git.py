@@ -1,0 +1,107 @@
+"""What git knows: the revision to compare with, the files that differ from it, and its files laid out elsewhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from modelbuild.errors import EnvironmentProblem, UsageError
+
+# Files of the old revision whose content is read even where it is the same as now; the content of others stays in git.
+_READ = (".py", ".toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What lies between a revision and the working tree. Paths are relative to the top of the repository.
+
+    prefix   the workspace in the repository, '' or ending in '/'
+    base     the commit compared with
+    files    modes of the files of that commit, by path
+    changed  files that were changed, added or removed since, committed or not; untracked ones that are not ignored too
+    """
+
+    top: Path
+    prefix: str
+    base: str
+    files: dict[str, str]
+    changed: frozenset[str]
+
+    def same(self, path: str) -> bool:
+        """Whether a file, by its path in the workspace, is what it was."""
+        return self.prefix + path in self.files and self.prefix + path not in self.changed
+
+
+def find_change(root: Path, since: str, exact: bool = False) -> Change:
+    """Compare the working tree with the merge base of `since` and HEAD, or with `since` itself.
+
+    Raises UsageError when there is no repository, no such revision, or no common ancestor.
+    """
+    top = Path(_git(root, "rev-parse", "--show-toplevel").rstrip("\n"))
+    prefix = _git(root, "rev-parse", "--show-prefix").rstrip("\n")
+    commit = _git(root, "rev-parse", "--verify", "--quiet", f"{since}^{{commit}}", problem=f"no revision '{since}'")
+    base = commit.strip()
+    if not exact:
+        problem = f"'{since}' and HEAD have no common ancestor here; a shallow clone needs more history"
+        base = _git(root, "merge-base", base, "HEAD", problem=problem).strip()
+    flags = ("--no-ext-diff", "--no-renames", "--no-relative", "--ignore-submodules=none", "--name-only", "-z")
+    diff = _git(top, "diff", *flags, base, "--")
+    untracked = _git(top, "ls-files", "--others", "--exclude-standard", "-z")
+    files = {}
+    for line in _git(top, "ls-tree", "-r", "-z", "--full-tree", base).split("\0")[:-1]:
+        mode, _, path = line.partition(" ")[0], *line.partition("\t")[1:]
+        files[path] = mode
+    return Change(top, prefix, base, files, frozenset([*diff.split("\0"), *untracked.split("\0")]) - {""})
+
+
+def lay_out(change: Change, folder: Path) -> Path:
+    """Lay the workspace's files of the old revision out in an empty folder; returns the workspace's root there.
+
+    Files that are the same now and that loading and analysis do not read are there by name only.
+    """
+    tree = folder / "tree"
+    read = []
+    for path, mode in change.files.items():
+        if not path.startswith(change.prefix):
+            continue
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        if mode == "160000":  # a submodule: its files are not in this repository
+            (tree / path).mkdir(exist_ok=True)
+        elif mode == "120000" or path in change.changed or path.endswith(_READ):
+            read.append(path)
+        else:
+            (tree / path).touch()
+    environ = {**os.environ, "GIT_INDEX_FILE": str(folder / "index")}
+    _git(change.top, "read-tree", change.base, environ=environ)
+    _git(change.top, "checkout-index", "-z", "--stdin", f"--prefix={tree}/", environ=environ, stdin=read)
+    root = tree / change.prefix
+    root.mkdir(parents=True, exist_ok=True)
+    return root
+
+
+def show(change: Change, path: str) -> str | None:
+    """A file's text in the old revision; None when it is not there."""
+    return _git(change.top, "show", f"{change.base}:{path}") if path in change.files else None
+
+
+def _git(
+    folder: Path,
+    *arguments: str,
+    problem: str = "",
+    environ: dict[str, str] | None = None,
+    stdin: Collection[str] = (),
+) -> str:
+    command: Sequence[str] = ("git", "-C", str(folder), *arguments)
+    try:
+        ended = subprocess.run(
+            command, capture_output=True, env=environ, input="".join(f"{path}\0" for path in stdin).encode()
+        )
+    except FileNotFoundError:
+        raise EnvironmentProblem("git is not installed") from None
+    if ended.returncode != 0:
+        said = ended.stderr.decode(errors="replace").strip().partition("\n")[0]
+        raise UsageError(problem or f"git {arguments[0]}: {said}")
+    return ended.stdout.decode(errors="surrogateescape")

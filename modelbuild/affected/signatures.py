@@ -1,0 +1,157 @@
+"""A signature for each target, made without building: two revisions that have the same one build the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import modelbuild
+from modelbuild.actions import Action, Artifact, FileEntry, SourceArtifact
+from modelbuild.affected.versions import Versions
+from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
+from modelbuild.api.context import Expansion
+from modelbuild.execution.keys import Keys, key_of
+from modelbuild.execution.step_code import StepCode
+from modelbuild.query.actions import owner_of
+from modelbuild.query.package_world import Packages, file_location
+from modelbuild.store.digests import digest_file
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Of one target; two with the same text have the same actions with the same keys."""
+
+    rule: str
+    text: str
+
+
+class Signatures:
+    """Signatures of one revision.
+
+    same  whether a file of the workspace is known to be the same at the other revision: then it is not read
+    """
+
+    def __init__(self, analyzer: Analyzer, same: Callable[[str], bool], versions: Versions) -> None:
+        self._analyzer = analyzer
+        self._root = Path(os.path.realpath(analyzer.loader.workspace.root))
+        self._same = same
+        self._versions = versions
+        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages})
+        self._keys = Keys(code, _NoStore())  # type: ignore[arg-type]
+        self._sources = Packages(analyzer.loader, analyzer.rules, "")
+        self._nodes: dict[str, str] = {}
+        self._closures: dict[str, str] = {}
+        self._packages: dict[str, str] = {}
+
+    def target(self, target: ConfiguredTarget) -> Signature:
+        """Raises KeyError when a step's module is not there."""
+        owner = owner_of(target)
+        own = sorted(node.id for node in self._analyzer.graph.nodes.values() if node.owner == owner)
+        parts = [[name, self._node(name)] for name in own] + [[self._artifact(a)] for a in target.files()]
+        return Signature(target.rule, _digest(parts or [self._declared(target)]))
+
+    def _artifact(self, artifact: Artifact) -> str:
+        if isinstance(artifact, SourceArtifact):
+            return f"{artifact.path} {self._content(artifact.path)}"
+        return f"{self._node(artifact.action)} {artifact.output} {artifact.subpath}"
+
+    def _content(self, path: str) -> str:
+        """A file's content: that it is the same as at the other revision, or its digest and executable bit."""
+        real = Path(os.path.realpath(self._root / path))
+        if real != self._root / path and real.is_relative_to(self._root):
+            return self._content(real.relative_to(self._root).as_posix())
+        if self._same(path):
+            return f"same {path}"
+        executable = os.stat(real).st_mode & 0o100 != 0
+        return str(FileEntry(digest_file(real), executable))
+
+    def _node(self, name: str) -> str:
+        """Like an action's key, with signatures in place of digests of what is not built."""
+        waiting = [name]
+        while waiting:
+            node = self._analyzer.graph.nodes[waiting[-1]]
+            missing = [made for made in self._analyzer.graph.makers(node.id) if made not in self._nodes]
+            if missing:
+                waiting += missing
+                continue
+            waiting.pop()
+            self._nodes[node.id] = self._action(node) if isinstance(node, Action) else self._expansion(node)
+        return self._nodes[name]
+
+    def _action(self, action: Action) -> str:
+        material = self._keys.material(replace(action, inputs=(), tools=(), python=()), ())
+        python = [i for i in action.inputs if i.name in action.python and i.path.endswith(".py")]
+        written = [(i.path, i.artifact.path) for i in python if isinstance(i.artifact, SourceArtifact)]
+        sources = {path: (self._root / file).read_bytes() for path, file in written}
+        made = len(written) < len(python)
+        return key_of(
+            {
+                **material,
+                "inputs": [[i.name, i.path, self._artifact(i.artifact)] for i in action.inputs],
+                "tools": self._versions.of(action.tools, sources, unknown=made),
+            }
+        )
+
+    def _expansion(self, expansion: Expansion) -> str:
+        """What an expansion declares can depend on all that its rule saw: attributes and files of all that the target
+        needs; and the steps that it will name are some of its rule package."""
+        owners = {owner_of(t): t for t in self._analyzer.targets.values()}
+        return _digest([self._artifact(expansion.reads), expansion.promises, self._closure(owners, expansion.owner)])
+
+    def _closure(self, owners: Mapping[str, ConfiguredTarget], owner: str) -> str:
+        if owner not in self._closures:
+            found: dict[str, ConfiguredTarget] = {}
+            waiting = [owners[owner]]
+            while waiting:
+                target = waiting.pop()
+                if owner_of(target) not in found:
+                    found[owner_of(target)] = target
+                    waiting += [self._analyzer.targets[n] for n in self._analyzer.dependencies[target.node]]
+            parts = [[name, self._declared(found[name]), self._files(found[name])] for name in sorted(found)]
+            self._closures[owner] = _digest(parts)
+        return self._closures[owner]
+
+    def _files(self, target: ConfiguredTarget) -> list[str]:
+        """The files of the workspace that a target names itself, with their contents."""
+        declared = self._analyzer.loader.target(target.node.label)
+        nodes = [node for _, node in self._sources.files(declared.label, target.attrs, declared.location)]
+        return [f"{node} {self._content(file_location(node))}" for node in nodes]
+
+    def _declared(self, target: ConfiguredTarget) -> list[Any]:
+        """A target itself: attributes, and all source of its rule's package."""
+        package = self._analyzer.rules.by_name[target.rule].package
+        return [target.rule, target.attrs.model_dump(mode="json", by_alias=True), self._package(package)]
+
+    def _package(self, name: str) -> str:
+        if name not in self._packages:
+            folder = self._analyzer.rules.packages[name]
+            files = sorted(folder.rglob("*.py"))
+            self._packages[name] = _digest([[str(f.relative_to(folder)), digest_file(f).hash] for f in files])
+        return self._packages[name]
+
+
+class _NoStore:
+    """Keys read inputs from a store; here there are none to read."""
+
+
+def signatures(
+    analyzer: Analyzer, targets: Iterable[ConfiguredTarget], same: Callable[[str], bool], versions: Versions
+) -> dict[str, Signature]:
+    """Signatures by node, of those targets that have one: a target whose step is not there has none."""
+    maker = Signatures(analyzer, same, versions)
+    found = {}
+    for target in targets:
+        try:
+            found[str(target.node)] = maker.target(target)
+        except (KeyError, OSError):
+            continue
+    return found
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,62 @@
+"""`modelbuild affected`."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from modelbuild.cli.group import COMMANDS, Settings
+
+
+@click.command("affected", short_help=COMMANDS["affected"])
+@click.argument("patterns", nargs=-1, metavar="[TARGET]...")
+@click.option("--since", required=True, metavar="REF", help="Compare with the merge base of REF and HEAD.")
+@click.option("--exact", is_flag=True, help="Compare with REF itself.")
+@click.option("--device", "devices", multiple=True, metavar="LABEL", help="For targets built for this device.")
+@click.option("--kind", metavar="REGEX", help="Only targets whose rule matches.")
+@click.option("--tests", is_flag=True, help="Only tests.")
+@click.option("--format", "form", type=click.Choice(("label", "json", "github-matrix")), default="label")
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option("--shards", type=click.IntRange(min=1), default=8, show_default=True, help="Most jobs of a matrix.")
+@click.pass_obj
+def command(
+    settings: Settings,
+    patterns: tuple[str, ...],
+    since: str,
+    exact: bool,
+    devices: tuple[str, ...],
+    kind: str | None,
+    tests: bool,
+    form: str,
+    as_json: bool,
+    shards: int,
+) -> None:
+    """Tell which targets the working tree touches that REF does not have so; of TARGET, or of all. Nothing is built."""
+    import dataclasses
+    import json
+
+    from modelbuild.affected.affected import affected
+    from modelbuild.affected.shards import github_matrix
+    from modelbuild.affected.shards import shards as share_out
+    from modelbuild.history.estimates import target_estimates
+    from modelbuild.labels import Label
+    from modelbuild.query.pattern import compiled
+    from modelbuild.workspace import find_root, load_workspace
+
+    workspace = load_workspace(find_root(settings.directory))
+    current = workspace.package_of(settings.directory)
+    labels = [Label.parse(text, current) for text in devices]
+    found = affected(workspace, patterns or ("//...",), current, since, labels, exact)
+    regex = compiled(kind) if kind else re.compile("")
+    targets = [t for t in found.targets if regex.search(t.rule) and (not tests or t.rule.endswith("_test"))]
+    estimates = target_estimates(workspace.config.cache_dir, [target.label for target in targets])
+    if form == "github-matrix":
+        click.echo(json.dumps(github_matrix(share_out([target.label for target in targets], estimates, shards))))
+    elif as_json or form == "json":
+        rows = [{**dataclasses.asdict(t), "seconds": estimates.get(t.label)} for t in targets]
+        answer = {"version": 1, "since": since, "base": found.base, "everything": found.everything or None}
+        click.echo(json.dumps({**answer, "targets": rows, "deleted": list(found.deleted)}))
+    else:
+        for target in targets:
+            click.echo(target.label)

@@ -1,0 +1,34 @@
+"""How long targets are likely to take, by what they took before."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import median
+
+from modelbuild.history.database import HistoryFile
+
+_RUNS = 5  # the last ones
+
+
+def action_estimates(directory: Path) -> dict[str, float]:
+    """Seconds by action id: the median of its last runs, in any workspace that uses the cache."""
+    file = HistoryFile(directory)
+    runs: dict[str, list[float]] = defaultdict(list)
+    for subject, value in file.read("SELECT subject, value FROM measures WHERE name = 'seconds' ORDER BY at DESC"):
+        if len(runs[subject]) < _RUNS:
+            runs[subject].append(value)
+    file.close()
+    return {subject: median(values) for subject, values in runs.items()}
+
+
+def target_estimates(directory: Path, labels: Iterable[str]) -> dict[str, float]:
+    """Seconds by label, of those that ran before: all of a target's own actions, one after the other."""
+    wanted = set(labels)
+    found: dict[str, float] = defaultdict(float)
+    for action, seconds in action_estimates(directory).items():
+        label = action.partition("#")[0].partition(" (")[0]
+        if label in wanted:
+            found[label] += seconds
+    return dict(found)
