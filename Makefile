@@ -8,6 +8,7 @@ PYTEST_ARGS ?= -m "not exhaustive"
 VENV := .venv
 BIN := $(VENV)/bin
 LOCKED := $(VENV)/locked-$(firstword $(shell sha256sum requirements.lock))
+SERVERS := $(VENV)/servers-$(firstword $(shell sha256sum tests/remote/servers.lock))
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 NATIVE = $(shell find runtime tests/runtime -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
@@ -23,7 +24,7 @@ demo: venv
 runtime: venv
 	$(BIN)/python runtime/build.py --tests
 
-test: lint runtime
+test: lint runtime $(SERVERS)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
 
 test-all:
@@ -42,7 +43,7 @@ format: venv
 
 venv: $(BIN)/modelbuild
 
-$(BIN)/modelbuild: $(LOCKED) pyproject.toml
+$(BIN)/modelbuild: $(LOCKED) pyproject.toml setup.py $(shell find protos -name '*.proto')
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -60,9 +61,15 @@ $(LOCKED):
 	$(PIP) check
 	@touch $@
 
+# Programs that tests start as servers; nothing is imported from there.
+$(SERVERS): $(LOCKED) tests/remote/servers.lock
+	rm -rf $(VENV)/servers
+	$(PIP) install --quiet --no-deps --require-hashes --target $(VENV)/servers --requirement tests/remote/servers.lock
+	@touch $@
+
 lock:
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
-		--custom-compile-command "make lock" --extra models --extra tensorrt-rtx --extra runtime --extra dev $(LOCK_ARGS) \
+		--custom-compile-command "make lock" --extra models --extra tensorrt-rtx --extra runtime --extra remote --extra dev $(LOCK_ARGS) \
 		--output-file requirements.lock pyproject.toml
 
 clean:

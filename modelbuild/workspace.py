@@ -13,6 +13,9 @@ from modelbuild.errors import EnvironmentProblem, Location, UsageError
 from modelbuild.labels import Label
 from modelbuild.loading.document import Document, Stamp, read_document, show
 from modelbuild.loading.table import Table
+from modelbuild.remote.address import Address
+from modelbuild.remote.configure import read_address, read_choice, read_settings
+from modelbuild.remote.settings import DOWNLOADS, UPLOADS, RemoteSettings
 
 WORKSPACE_FILE = "MODELBUILD.toml"
 OUTPUT_FOLDER = "modelbuild-out"
@@ -21,11 +24,12 @@ DEFAULT_CACHE_SIZE = 20 << 30
 
 # Flags that a profile may set besides `jobs` and `device`.
 PROFILE_SWITCHES = ("keep_going", "sandbox_debug", "quiet", "json")
+PROFILE_REMOTE = ("remote_cache", "remote_upload", "remote_download")
 
 _RULE_PACKAGE = re.compile(r"//[\w+@-][\w.+@-]*(/[\w+@-][\w.+@-]*)*\Z|[^\W\d]\w*(\.[^\W\d]\w*)*\Z", re.ASCII)
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kKMGT]i?)?B?\Z")
 
-FlagValue: TypeAlias = bool | int | tuple[Label, ...]
+FlagValue: TypeAlias = bool | int | str | Address | tuple[Label, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,7 @@ class Config:
     jobs            how many actions may run at once; None leaves it to the machine
     cache_dir       absolute; MODELBUILD_CACHE_DIR goes before the file, which goes before ~/.cache/modelbuild
     cache_size      bytes above which the least recently used results are dropped
+    remote          the remote cache, and how it is used
     profiles        flags by profile, named as on the command line with `_` for `-`
     """
 
@@ -46,6 +51,7 @@ class Config:
     keep_going: bool
     cache_dir: Path
     cache_size: int
+    remote: RemoteSettings
     profiles: Mapping[str, Mapping[str, FlagValue]]
 
 
@@ -86,6 +92,7 @@ def load_workspace(root: Path, environ: Mapping[str, str] = os.environ) -> Works
     rules = _rules(top)
     build = top.table("build") or Table(document, ("build",), {})
     cache = top.table("cache") or Table(document, ("cache",), {})
+    remote = top.table("remote") or Table(document, ("remote",), {})
     profiles = top.table("profile")
     config = Config(
         rules=rules,
@@ -94,6 +101,7 @@ def load_workspace(root: Path, environ: Mapping[str, str] = os.environ) -> Works
         keep_going=build.boolean("keep_going") or False,
         cache_dir=_cache_dir(root, cache, environ),
         cache_size=_size(cache, "max_size", DEFAULT_CACHE_SIZE),
+        remote=read_settings(remote, root),
         profiles={name: _profile(profiles, name) for name in profiles.values} if profiles else {},
     )
     for table in (top, build, cache):
@@ -129,6 +137,9 @@ def _profile(profiles: Table, name: str) -> Mapping[str, FlagValue]:
     flags = {
         "jobs": profile.count("jobs"),
         "device": _devices(profile),
+        PROFILE_REMOTE[0]: read_address(profile, PROFILE_REMOTE[0]),
+        PROFILE_REMOTE[1]: read_choice(profile, PROFILE_REMOTE[1], UPLOADS),
+        PROFILE_REMOTE[2]: read_choice(profile, PROFILE_REMOTE[2], DOWNLOADS),
         **{flag: profile.boolean(flag) for flag in PROFILE_SWITCHES},
     }
     profile.finish()

@@ -6,13 +6,13 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 import modelbuild
 from modelbuild.actions import Artifact, FileEntry, SourceArtifact, Value
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.analysis.rules import Rules, load_rules
-from modelbuild.building.note import note
 from modelbuild.building.request import BuiltTarget, Request, Result
 from modelbuild.building.snapshot import Seen, Snapshots, python_folders, stamp
 from modelbuild.errors import BuildError, ExitCode, LoadingError
@@ -24,7 +24,9 @@ from modelbuild.execution.step_code import StepCode
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.loading.patterns import expand_patterns
+from modelbuild.remote.open import shared
 from modelbuild.report.events import BuildFinished, BuildStarted, Reporter, TargetBuilt, TargetFailed
+from modelbuild.store.interface import Store
 from modelbuild.store.local import LocalStore, open_store
 from modelbuild.store.output_tree import lay_out
 from modelbuild.workspace import OUTPUT_FOLDER, Workspace
@@ -42,10 +44,13 @@ def full_build(
     analyzer = Analyzer(loader, rules, workspace.config.default_device)
     targets = analyze(loader, analyzer, request)
     config = workspace.config
-    with open_store(config.cache_dir, config.cache_size) as store:
-        sources = Sources(workspace.root, store)
+    with (
+        open_store(config.cache_dir, config.cache_size) as local,
+        shared(local, request.remote, reporter) as store,
+    ):
+        sources = Sources(workspace.root, local)
         executor = LocalExecutor(
-            workspace.root, store, store.scratch, rules.packages, keep_sandboxes=request.sandbox_debug
+            workspace.root, store, local.scratch, rules.packages, keep_sandboxes=request.sandbox_debug
         )
         code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **rules.packages})
         scheduler = Scheduler(
@@ -64,7 +69,6 @@ def full_build(
             result = _build(workspace, request, reporter, analyzer, targets, scheduler, sources, store)
         finally:
             executor.close()
-        note(workspace, analyzer, scheduler, code, result, time.monotonic() - started)
     reporter.emit(BuildFinished(time.monotonic() - started, actions=result.actions))
     if result.code == ExitCode.OK:
         _look_back(rules, loader, sources, seen)
@@ -89,7 +93,7 @@ def _build(
     targets: list[ConfiguredTarget],
     scheduler: Scheduler,
     sources: Sources,
-    store: LocalStore,
+    store: Store,
 ) -> Result:
     wanted = [artifact for target in targets for artifact in target.files()]
     needed = scheduler.actions(analyzer.graph.needed_for(wanted))
@@ -104,7 +108,10 @@ def _build(
             continue
         folder = "/".join(part for part in (config, target.node.label.package, target.node.label.name) if part)
         outputs = _outputs(analyzer, scheduler, sources, target)
-        lay_out(store, workspace.root / OUTPUT_FOLDER, folder, outputs)
+        if request.remote.leaves_outputs:
+            outputs = {}
+        lay = partial(lay_out, store, workspace.root / OUTPUT_FOLDER, folder, outputs)
+        scheduler.keeping(lay)
         made = BuiltTarget(label, config, tuple(f"{OUTPUT_FOLDER}/{folder}/{name}" for name in outputs))
         built.append(made)
         reporter.emit(TargetBuilt(label, config, made.outputs))

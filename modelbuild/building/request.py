@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from modelbuild.errors import ExitCode, UsageError, did_you_mean
 from modelbuild.labels import Label
-from modelbuild.workspace import Workspace
+from modelbuild.remote.address import parse_address
+from modelbuild.remote.settings import NO_REMOTE, RemoteSettings
+from modelbuild.workspace import FlagValue, Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,9 @@ class Flags:
     quiet: bool | None = None
     json: bool | None = None
     profile: str | None = None
+    remote_cache: str | None = None
+    remote_upload: str | None = None
+    remote_download: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,7 @@ class Request:
     package   the package that relative patterns start from
     patterns  target patterns as typed
     devices   device targets to build for, each on its own; none leaves it to the targets and the workspace
+    remote    the remote cache, and how it is used
     """
 
     package: str
@@ -41,10 +49,12 @@ class Request:
     sandbox_debug: bool = False
     quiet: bool = False
     json: bool = False
+    remote: RemoteSettings = NO_REMOTE
 
 
 def make_request(workspace: Workspace, directory: Path, patterns: tuple[str, ...], flags: Flags) -> Request:
-    """Raises UsageError for a profile that MODELBUILD.toml does not have, and for a device that is no label."""
+    """Raises UsageError for a profile that MODELBUILD.toml does not have, for a device that is no label and a cache
+    that is no address."""
     config = workspace.config
     if flags.profile is not None and flags.profile not in config.profiles:
         hint = did_you_mean(flags.profile, config.profiles)
@@ -63,12 +73,25 @@ def make_request(workspace: Workspace, directory: Path, patterns: tuple[str, ...
         package,
         patterns,
         tuple(dict.fromkeys(devices)),
-        int(jobs) if not isinstance(jobs, tuple) else 1,
+        jobs if isinstance(jobs, int) else 1,
         flag("keep_going", config.keep_going),
         flag("sandbox_debug"),
         flag("quiet"),
         flag("json"),
+        remote_settings(config.remote, profile, flags),
     )
+
+
+def remote_settings(file: RemoteSettings, profile: Mapping[str, FlagValue], flags: Flags) -> RemoteSettings:
+    """What MODELBUILD.toml, a profile and the command line together say of remotes."""
+    changes: dict[str, Any] = {key: profile.get(f"remote_{key}") for key in ("cache", "upload", "download")}
+    if flags.remote_cache is not None:
+        changes["cache"] = parse_address(flags.remote_cache) if flags.remote_cache else None
+    elif changes["cache"] is None:
+        del changes["cache"]
+    changes |= {"upload": flags.remote_upload or changes["upload"] or file.upload}
+    changes |= {"download": flags.remote_download or changes["download"] or file.download}
+    return replace(file, **changes)
 
 
 @dataclass(frozen=True, slots=True)

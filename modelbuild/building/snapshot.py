@@ -116,6 +116,7 @@ class Snapshots:
             request.package,
             request.patterns,
             [str(device) for device in request.devices],
+            request.remote.leaves_outputs,
         ]
         digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
         return self._folder / digest[:32]

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from modelbuild.building.request import Flags
+from modelbuild.remote.settings import DOWNLOADS, UPLOADS
 
 _OPTIONS = [
     click.option(
@@ -22,14 +23,23 @@ _OPTIONS = [
     click.option("-k", "--keep-going/--no-keep-going", default=None, help="Go on with what no failure touches."),
     click.option("--config", "profile", metavar="NAME", help="Take flags from [profile.NAME] of MODELBUILD.toml."),
     click.option("--sandbox-debug", is_flag=True, default=None, help="Keep the folders of actions that failed."),
+    click.option(
+        "--remote-cache",
+        metavar="ADDRESS",
+        help="Share results over grpc[s]://, http[s]://, s3://, gs://, az:// or file://.",
+    ),
+    click.option("--remote-upload", type=click.Choice(UPLOADS), help="Who brings results to the remote cache."),
+    click.option("--remote-download", type=click.Choice(DOWNLOADS), help="What is fetched from the remote cache."),
     click.option("-q", "--quiet", is_flag=True, default=None, help="Say nothing but what fails."),
     click.option("--json", is_flag=True, default=None, help="Print one JSON object; messages go to stderr."),
 ]
 
+_REMOTE = ("remote_cache", "remote_upload", "remote_download")
+
 
 def building(function: Callable[..., Any]) -> Callable[..., Any]:
     """What every command that builds takes; the function gets it as one argument, `flags`."""
-    names = ("devices", "jobs", "keep_going", "profile", "sandbox_debug", "quiet", "json")
+    names = ("devices", "jobs", "keep_going", "profile", "sandbox_debug", "quiet", "json", *_REMOTE)
 
     @wraps(function)
     def gathered(*args: Any, **options: Any) -> Any:

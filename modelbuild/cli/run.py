@@ -53,6 +53,7 @@ def command(
     the folder the command runs in.
     """
     import sys
+    from dataclasses import replace
 
     from modelbuild.building.build import build
     from modelbuild.building.request import make_request
@@ -67,6 +68,8 @@ def command(
     labels = {name: _label(file, package) for name, file in files.items() if file.startswith(("//", ":"))}
     patterns = tuple(dict.fromkeys(str(one) for one in (label, *labels.values())))
     request = make_request(workspace, settings.directory, patterns, flags)
+    if request.remote.leaves_outputs:
+        request = replace(request, remote=replace(request.remote, download="toplevel"))
     if len(request.devices) > 1:
         raise UsageError(f"a program runs for one device at a time, got {len(request.devices)}")
     reporter = make_reporter(quiet=request.quiet or request.json, results=sys.stderr)

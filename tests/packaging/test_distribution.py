@@ -45,8 +45,9 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
 def dist(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the source archive, and the wheel that was built out of it."""
     copy = tmp_path_factory.mktemp("checkout")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(repository / name, copy)
+    shutil.copytree(repository / "protos", copy / "protos")
     for folder in PACKAGES.values():
         shutil.copytree(repository / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", copy / "dist", copy, cwd=copy)
@@ -62,7 +63,7 @@ def test_the_wheel_has_the_three_packages_and_nothing_else(repository: Path, dis
         for file in (repository / folder).rglob("*")
         if file.is_file() and "__pycache__" not in file.parts
     }
-    assert names == expected
+    assert names == expected | {"modelbuild/remote/reapi.binpb"}
     assert {f"{package}/py.typed" for package in PACKAGES} <= names
 
 
@@ -82,7 +83,13 @@ def test_the_wheel_says_what_it_needs(repository: Path, dist: Path) -> None:
 def test_the_source_archive_has_what_the_wheel_is_built_from(dist: Path) -> None:
     with tarfile.open(dist / SDIST) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"pyproject.toml", "README.md", "LICENSE", *(f"{f}/__init__.py" for f in PACKAGES.values())} <= names
+    assert {
+        "pyproject.toml",
+        "protos/NOTICE",
+        "README.md",
+        "LICENSE",
+        *(f"{f}/__init__.py" for f in PACKAGES.values()),
+    } <= names
 
 
 @pytest.fixture(scope="session")

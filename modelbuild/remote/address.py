@@ -1,0 +1,67 @@
+"""Addresses of remote caches and executors, such as grpcs://host:port/instance and s3://bucket/prefix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modelbuild.errors import UsageError, did_you_mean
+
+GRPC = ("grpc", "grpcs")
+HTTP = ("http", "https")
+STORES = ("file", "s3", "gs", "az")
+_EXPECTED = "expected grpc[s]://host:port[/instance], http[s]://host/path, s3://, gs:// or az://bucket/prefix, or file:///folder"
+_LOCAL = ("localhost", "127.0.0.1", "[::1]")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server is.
+
+    host   host:port; the bucket or container of an object store; '' for file
+    path   without slashes at its ends: the instance's name, the path below the host or in the bucket; of file the
+           absolute path of the folder
+    """
+
+    scheme: str
+    host: str
+    path: str = ""
+
+    @property
+    def private(self) -> bool:
+        """Whether nobody on the way can read what goes there."""
+        return self.scheme in ("grpcs", "https", *STORES) or self.host.rpartition(":")[0] in _LOCAL
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.host}" + (f"/{self.path.lstrip('/')}" if self.path else "")
+
+
+def parse_address(text: str, schemes: tuple[str, ...] = (*GRPC, *HTTP, *STORES)) -> Address:
+    """Raises UsageError for what is no such address, and for one with a password in it."""
+    scheme, separator, rest = text.partition("://")
+    if not separator or scheme not in schemes:
+        hint = did_you_mean(scheme, schemes) if separator else ""
+        expected = _EXPECTED if schemes != GRPC else "expected grpc[s]://host:port[/instance]"
+        raise UsageError(f"'{_hidden(text)}' is not the address of a remote; {expected}{hint}")
+    host, _, path = rest.partition("/")
+    if "@" in host:
+        raise UsageError(
+            f"'{_hidden(text)}': a password in an address ends up in logs; use token_file, _command or _env"
+        )
+    if scheme == "file":
+        if host or not path.strip("/"):
+            raise UsageError(f"'{text}': expected the absolute path of a folder, as in file:///srv/cache")
+        return Address(scheme, "", f"/{path.strip('/')}")
+    if not host or (scheme in GRPC and not _port(host)):
+        raise UsageError(f"'{text}': expected {scheme}://host:port" if scheme in GRPC else f"'{text}': expected a host")
+    return Address(scheme, host, path.strip("/"))
+
+
+def _port(host: str) -> bool:
+    return host.rpartition(":")[2].isdecimal() and bool(host.rpartition(":")[0])
+
+
+def _hidden(text: str) -> str:
+    """An address as it may be shown: without user and password."""
+    scheme, separator, rest = text.rpartition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"

@@ -1,0 +1,138 @@
+"""A remote cache as the store uses it: results by key, blobs to and from the local store."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from modelbuild.actions import ActionResult, Digest
+from modelbuild.remote.guard import Guard
+from modelbuild.remote.interface import Cache
+from modelbuild.remote.problems import RemoteProblem
+from modelbuild.remote.results import action_of, decode, encode
+from modelbuild.store.codec import blobs_of
+from modelbuild.store.digests import digest_bytes
+from modelbuild.store.interface import MissingBlob
+from modelbuild.store.local import LocalStore
+
+# Blobs up to this size go in batches.
+_SMALL = 256 << 10
+
+
+class Client:
+    """Reads are compared with their digests before anybody sees them. Safe for many threads.
+
+    say   told once for reading and once for writing what goes wrong
+    """
+
+    def __init__(self, cache: Cache, local: LocalStore, say: Callable[[str], None]) -> None:
+        self._cache = cache
+        self._local = local
+        self.say = say
+        self.reading = Guard(lambda why: say(f"remote cache {cache.name}: {why}; going on without what is in it"))
+        self.writing = Guard(lambda why: say(f"remote cache {cache.name}: {why}; results of this build stay here"))
+
+    def lookup(self, key: str, declared: Iterable[tuple[str, str]]) -> ActionResult | None:
+        """The result under a key; None when there is none, or none that can be used."""
+        action, _ = action_of(key)
+        try:
+            found = self.reading.call(lambda: self._cache.get_action(action))
+            if found is None:
+                return None
+            return decode(found, tuple(declared), self._read_all)
+        except RemoteProblem as problem:
+            if problem.kind == "wrong":
+                self.reading.failed(problem)
+            return None
+
+    def fetch(self, digests: Collection[Digest]) -> None:
+        """Bring blobs into the local store. Raises MissingBlob for the first that cannot be had."""
+        wanted = self._local.missing(digests)
+        try:
+            for batch in self._batches(d for d in wanted if self._is_small(d)):
+                for data in self._read_batch(batch).values():
+                    self._local.put_bytes(data)
+            for digest in wanted:
+                if not self._is_small(digest):
+                    self._download(digest)
+        except RemoteProblem:
+            pass
+        for digest in self._local.missing(wanted):
+            raise MissingBlob(digest)
+
+    def publish(self, key: str, result: ActionResult) -> None:
+        """Bring a result of the local store there: first its blobs, then itself. Says so when that fails, once."""
+        with suppress(RemoteProblem, MissingBlob):
+            action, described = action_of(key)
+            made, trees = encode(result)
+            described |= trees
+            wanted = [*described, *blobs_of(result)]
+            absent = self.writing.call(lambda: self._cache.missing(wanted))
+            self.upload(absent, described)
+            self.writing.call(lambda: self._cache.put_action(action, made))
+
+    def upload(self, digests: Collection[Digest], known: Mapping[Digest, bytes]) -> None:
+        """Bring blobs there, out of `known` or the local store. Raises RemoteProblem, MissingBlob."""
+        small = [d for d in digests if self._is_small(d)]
+        for batch in self._batches(small):
+            blobs = {d: known[d] if d in known else self._local.read_bytes(d) for d in batch}
+            self.writing.call(partial(self._cache.write_small, blobs))
+        for digest in set(digests).difference(small):
+            if digest in known:
+                self._local.put_bytes(known[digest])
+            self.writing.call(partial(self._cache.write, digest, self._local.blob_path(digest)))
+
+    def close(self) -> None:
+        self._cache.close()
+
+    def _read_all(self, digests: Collection[Digest]) -> dict[Digest, bytes]:
+        found: dict[Digest, bytes] = {}
+        for batch in self._batches(d for d in set(digests) if self._is_small(d)):
+            found |= self._read_batch(batch)
+        for digest in set(digests) - found.keys():
+            self._download(digest)
+            found[digest] = self._local.read_bytes(digest)
+        return found
+
+    def _read_batch(self, batch: list[Digest]) -> dict[Digest, bytes]:
+        """Blobs, checked; those that are not there are left out."""
+        found = self.reading.call(lambda: self._cache.read_small(batch))
+        for digest, data in found.items():
+            if digest_bytes(data) != digest:
+                raise self._lie(digest)
+        return {digest: found[digest] for digest in batch if digest in found}
+
+    def _download(self, digest: Digest) -> None:
+        descriptor, name = tempfile.mkstemp(prefix="fetched-", dir=self._local.scratch)
+        path = Path(name)
+        try:
+            # Unbuffered, so that after a failure the file's position says what arrived.
+            with open(descriptor, "wb", buffering=0) as sink:
+                self.reading.call(lambda: self._cache.read(digest, sink))
+            if self._local.put_file(path) != digest:
+                raise self._lie(digest)
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _lie(self, digest: Digest) -> RemoteProblem:
+        problem = RemoteProblem("wrong", f"it sent wrong bytes for {digest}")
+        self.reading.failed(problem)
+        return problem
+
+    def _is_small(self, digest: Digest) -> bool:
+        return digest.size <= min(_SMALL, self._cache.batch_size)
+
+    def _batches(self, digests: Iterable[Digest]) -> Iterable[list[Digest]]:
+        batch: list[Digest] = []
+        total = 0
+        for digest in digests:
+            if batch and total + digest.size > self._cache.batch_size:
+                yield batch
+                batch, total = [], 0
+            batch.append(digest)
+            total += digest.size
+        if batch:
+            yield batch

@@ -1,0 +1,66 @@
+"""The table [remote] of MODELBUILD.toml."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from modelbuild.errors import UsageError, did_you_mean
+from modelbuild.loading.table import Table
+from modelbuild.remote.address import Address, parse_address
+from modelbuild.remote.settings import DOWNLOADS, UPLOADS, RemoteSettings, Security
+
+
+def read_settings(table: Table, root: Path) -> RemoteSettings:
+    """Raises LoadingError, located. Paths are relative to the workspace."""
+    default = RemoteSettings()
+    security = _security(table, root)
+    cache = read_address(table, "cache")
+    settings = RemoteSettings(
+        cache=cache,
+        upload=read_choice(table, "upload", UPLOADS) or default.upload,  # type: ignore[arg-type]
+        download=read_choice(table, "download", DOWNLOADS) or default.download,  # type: ignore[arg-type]
+        timeout=table.count("timeout") or default.timeout,
+        security=security,
+    )
+    table.finish()
+    return settings
+
+
+def read_address(table: Table, key: str) -> Address | None:
+    text = table.string(key, "an address")
+    try:
+        return None if text is None else parse_address(text)
+    except UsageError as error:
+        raise table.error(f"'{key}': {error}", key) from None
+
+
+def read_choice(table: Table, key: str, choices: tuple[str, ...]) -> str | None:
+    """One of some words. Raises LoadingError, located."""
+    text = table.string(key)
+    if text is not None and text not in choices:
+        expected = ", ".join(f'"{choice}"' for choice in choices)
+        raise table.error(f"'{key}': expected one of {expected}, got \"{text}\"{did_you_mean(text, choices)}", key)
+    return text
+
+
+def _security(table: Table, root: Path) -> Security:
+    tokens = [key for key in ("token_file", "token_command", "token_env") if key in table.values]
+    if len(tokens) > 1:
+        raise table.error(f"'{tokens[1]}': '{tokens[0]}' is there already; expected one of them", tokens[1])
+    if ("tls_cert" in table.values) != ("tls_key" in table.values):
+        key = "tls_cert" if "tls_cert" in table.values else "tls_key"
+        raise table.error(f"'{key}': expected 'tls_cert' and 'tls_key' together", key)
+    return Security(
+        ca=_path(table, "tls_ca", root),
+        cert=_path(table, "tls_cert", root),
+        key=_path(table, "tls_key", root),
+        token_file=_path(table, "token_file", root),
+        token_command=table.strings("token_command") or (),
+        token_env=table.string("token_env", "the name of an environment variable") or "",
+    )
+
+
+def _path(table: Table, key: str, root: Path) -> Path | None:
+    text = table.string(key, "a path")
+    return None if text is None else Path(os.path.abspath(os.path.join(root, os.path.expanduser(text))))

@@ -1,0 +1,169 @@
+"""A remote cache that speaks the Remote Execution API: CAS, ByteStream, ActionCache, Capabilities."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from modelbuild.actions import Digest
+from modelbuild.remote import streams
+from modelbuild.remote.address import Address
+from modelbuild.remote.capabilities import Offer, read_offer
+from modelbuild.remote.grpc_call import Watched, open_channel, translated
+from modelbuild.remote.messages import BYTESTREAM, REAPI, Stub, message
+from modelbuild.remote.problems import RemoteProblem
+from modelbuild.remote.results import from_message, to_message
+from modelbuild.remote.settings import RemoteSettings
+from modelbuild.remote.token import Token
+
+# What a server that names no limit takes in one message: grpc's own default is 4 MiB, headers included.
+_BATCH = 3 << 20
+# One FindMissingBlobs or batch call names at most this many digests (about 80 bytes each).
+_DIGESTS = 4096
+
+
+class GrpcCache:
+    """Implements Cache; see there."""
+
+    def __init__(self, address: Address, settings: RemoteSettings) -> None:
+        self.name = str(address)
+        self.batch_size = _BATCH
+        self._instance = address.path
+        self._timeout = settings.timeout
+        self._token = Token(settings.security)
+        self._channel = open_channel(address, settings.security)
+        self._capabilities = Stub(self._channel, REAPI + "Capabilities")
+        self._actions = Stub(self._channel, REAPI + "ActionCache")
+        self._cas = Stub(self._channel, REAPI + "ContentAddressableStorage")
+        self._bytes = Stub(self._channel, BYTESTREAM + "ByteStream")
+        self._lock = threading.Lock()
+        self._offer: Offer | None = None
+        self._broken_off: dict[Digest, streams.Upload] = {}
+
+    def get_action(self, action: Digest) -> Any | None:
+        self._greet()
+        try:
+            return self._call(self._actions.GetActionResult, "GetActionResultRequest", action_digest=to_message(action))
+        except RemoteProblem as problem:
+            if problem.kind == "missing":
+                return None
+            raise
+
+    def put_action(self, action: Digest, result: Any) -> None:
+        if not self._greet().updates:
+            raise RemoteProblem("refused", "it takes no results")
+        self._call(
+            self._actions.UpdateActionResult,
+            "UpdateActionResultRequest",
+            action_digest=to_message(action),
+            action_result=result,
+        )
+
+    def missing(self, digests: Collection[Digest]) -> set[Digest]:
+        self._greet()
+        found: set[Digest] = set()
+        for some in _chunks(digests, _DIGESTS):
+            answer = self._call(
+                self._cas.FindMissingBlobs, "FindMissingBlobsRequest", blob_digests=[to_message(d) for d in some]
+            )
+            found |= {_digest(d) for d in answer.missing_blob_digests}
+        return found & set(digests)
+
+    def read_small(self, digests: Collection[Digest]) -> dict[Digest, bytes]:
+        offer = self._greet()
+        found: dict[Digest, bytes] = {}
+        for some in _chunks(digests, _DIGESTS):
+            answer = self._call(
+                self._cas.BatchReadBlobs,
+                "BatchReadBlobsRequest",
+                digests=[to_message(d) for d in some],
+                acceptable_compressors=[streams.ZSTD] if offer.batch_zstd else [],
+            )
+            for one in answer.responses:
+                if one.status.code == 0:
+                    digest = _digest(one.digest)
+                    data = streams.unpack(one.data, digest.size) if one.compressor == streams.ZSTD else one.data
+                    found[digest] = data
+        return found
+
+    def read(self, digest: Digest, sink: BinaryIO) -> None:
+        packed = self._greet().zstd and digest.size >= streams.WORTH
+        name = f"{self._prefix()}{streams.KIND[packed]}/{digest.hash}/{digest.size}"
+        request = message("google.bytestream.ReadRequest")(resource_name=name, read_offset=sink.tell())
+        with translated(), Watched(self._timeout) as watched:
+            call = watched.start(self._bytes.Read(request, metadata=self._token.headers()))
+            for data in streams.received(call, watched, packed, digest.size - sink.tell()):
+                sink.write(data)
+
+    def write_small(self, blobs: Mapping[Digest, bytes]) -> None:
+        packed = self._greet().batch_zstd
+        for some in _chunks(blobs, _DIGESTS):
+            requests = []
+            for digest in some:
+                data = streams.pack(blobs[digest]) if packed else blobs[digest]
+                requests.append(
+                    message("BatchUpdateBlobsRequest.Request")(
+                        digest=to_message(digest), data=data, compressor=streams.ZSTD if packed else 0
+                    )
+                )
+            answer = self._call(self._cas.BatchUpdateBlobs, "BatchUpdateBlobsRequest", requests=requests)
+            for one in answer.responses:
+                if one.status.code != 0:
+                    raise streams.refusal(one.status)
+
+    def write(self, digest: Digest, source: Path) -> None:
+        packed = self._greet().zstd and digest.size >= streams.WORTH
+        # Taken out while it is in use: another thread with the same blob begins one of its own.
+        with self._lock:
+            upload = self._broken_off.pop(digest, None) or streams.Upload(self._prefix(), digest, packed)
+        try:
+            self._write(upload, source)
+        except RemoteProblem:
+            with self._lock:
+                self._broken_off[digest] = upload
+            raise
+
+    def _write(self, upload: streams.Upload, source: Path) -> None:
+        with source.open("rb") as file, translated(), Watched(self._timeout) as watched:
+            offset = upload.resume(self._bytes, self._token.headers(), self._timeout)
+            pieces = upload.pieces(file, offset, watched)
+            # The answer may come before all was sent: then the blob is there already.
+            answer = watched.start(self._bytes.Write.future(pieces, metadata=self._token.headers())).result()
+        upload.check(answer.committed_size)
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _greet(self) -> Offer:
+        """Ask once what the server offers."""
+        with self._lock:
+            if self._offer is None:
+                answer = self._call(self._capabilities.GetCapabilities, "GetCapabilitiesRequest")
+                self._offer = read_offer(answer.cache_capabilities)
+                if self._offer.batch:
+                    self.batch_size = min(self._offer.batch, _BATCH)
+            return self._offer
+
+    def _call(self, method: Any, request: str, **fields: Any) -> Any:
+        with translated():
+            made = message(request)(instance_name=self._instance, **fields)
+            return method(made, timeout=self._timeout, metadata=self._token.headers())
+
+    def _prefix(self) -> str:
+        return f"{self._instance}/" if self._instance else ""
+
+
+def _digest(found: Any) -> Digest:
+    try:
+        return from_message(found)
+    except ValueError as error:
+        raise RemoteProblem("wrong", str(error)) from None
+
+
+def _chunks(items: Iterable[Digest], size: int) -> Iterator[list[Digest]]:
+    rest = iter(items)
+    while some := list(islice(rest, size)):
+        yield some

@@ -1,0 +1,122 @@
+"""gRPC channels with our security, calls that end when nothing moves, and gRPC's errors in our words."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from modelbuild.errors import EnvironmentProblem
+from modelbuild.remote.address import Address
+from modelbuild.remote.messages import missing_extra
+from modelbuild.remote.problems import Kind, RemoteProblem
+from modelbuild.remote.settings import Security
+
+# A message is at most a batch and a little more; whatever announces more is not taken.
+MAX_MESSAGE = 16 << 20
+
+_KINDS: dict[str, Kind] = {
+    "UNAVAILABLE": "down",
+    "ABORTED": "down",
+    "INTERNAL": "down",
+    "UNKNOWN": "down",
+    "CANCELLED": "down",
+    "DATA_LOSS": "down",
+    "DEADLINE_EXCEEDED": "slow",
+    "RESOURCE_EXHAUSTED": "full",
+    "PERMISSION_DENIED": "refused",
+    "UNAUTHENTICATED": "refused",
+    "UNIMPLEMENTED": "refused",
+    "INVALID_ARGUMENT": "wrong",
+    "NOT_FOUND": "missing",
+    "FAILED_PRECONDITION": "missing",
+}
+
+
+def open_channel(address: Address, security: Security) -> Any:
+    """A channel; nothing is connected before the first call. Raises EnvironmentProblem for files that are missing."""
+    try:
+        import grpc
+    except ImportError:
+        raise missing_extra("grpcio") from None
+
+    options = [
+        ("grpc.max_receive_message_length", MAX_MESSAGE),
+        ("grpc.max_send_message_length", MAX_MESSAGE),
+        ("grpc.initial_reconnect_backoff_ms", 200),
+        ("grpc.max_reconnect_backoff_ms", 5000),
+        # A private pool of connections: closing one client must not end another's.
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.primary_user_agent", "modelbuild"),
+    ]
+    if address.scheme == "grpc":
+        return grpc.insecure_channel(address.host, options)
+    ca, cert, key = (_pem(path) for path in (security.ca, security.cert, security.key))
+    return grpc.secure_channel(address.host, grpc.ssl_channel_credentials(ca, key, cert), options)
+
+
+def _pem(path: Path | None) -> bytes | None:
+    try:
+        return None if path is None else path.read_bytes()
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot read {path}: {error.strerror}") from None
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raises RemoteProblem for grpc's errors."""
+    import grpc
+
+    try:
+        yield
+    except grpc.FutureCancelledError:
+        raise RemoteProblem("down", "CANCELLED") from None
+    except grpc.RpcError as error:
+        code = error.code().name if hasattr(error, "code") else "UNKNOWN"
+        details = " ".join(str(error.details() or "").split()) if hasattr(error, "details") else ""
+        raise RemoteProblem(_KINDS.get(code, "wrong"), f"{code}: {details[:200]}".rstrip(": ")) from None
+
+
+class Watched:
+    """A streaming call that is cancelled when nothing moves for some seconds: a deadline for the whole would have to
+    know how fast the line is."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._last = time.monotonic()
+        self._over = threading.Event()
+        self._call: Any = None
+        self._thread = threading.Thread(target=self._watch, name="watch", daemon=True)
+        self.stalled = False
+
+    def start(self, call: Any) -> Any:
+        """Watch a call from now on."""
+        self._call = call
+        self._thread.start()
+        return call
+
+    def moved(self) -> None:
+        self._last = time.monotonic()
+
+    def __enter__(self) -> Watched:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        if self._call is not None:
+            self._call.cancel()
+        if self.stalled:
+            raise RemoteProblem("slow", f"nothing moved for {self._timeout:g} s") from None
+
+    def _watch(self) -> None:
+        while not self._over.wait(max(0.01, self._last + self._timeout - time.monotonic())):
+            if time.monotonic() - self._last >= self._timeout:
+                self.stalled = True
+                self._call.cancel()
+                return

@@ -1,0 +1,61 @@
+"""The store of a build: the local one, with a remote cache behind it when there is one to be used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from modelbuild.errors import UsageError
+from modelbuild.remote.address import GRPC, HTTP, Address
+from modelbuild.remote.settings import RemoteSettings
+from modelbuild.report.events import Notice, Reporter
+from modelbuild.store.interface import Store
+from modelbuild.store.local import LocalStore
+
+if TYPE_CHECKING:
+    from modelbuild.remote.interface import Cache
+
+
+@contextmanager
+def shared(
+    local: LocalStore, settings: RemoteSettings, reporter: Reporter, environ: Mapping[str, str] = os.environ
+) -> Iterator[Store]:
+    """A store to build with. At the end uploads are waited for, or dropped after an exception.
+
+    Raises EnvironmentProblem for a package or a file of certificates that is missing, UsageError for a token that would
+    travel in clear. What goes wrong with the remote itself is a Notice.
+    """
+    if settings.cache is None:
+        yield local
+        return
+    from modelbuild.remote.client import Client
+    from modelbuild.remote.store import RemoteStore
+
+    cache = open_cache(settings.cache, settings)
+    client = Client(cache, local, lambda text: reporter.emit(Notice(text)))
+    store = RemoteStore(local, client, settings.download, settings.uploads(environ))
+    finish = False
+    try:
+        yield store
+        finish = True
+    finally:
+        store.close(finish)
+
+
+def open_cache(address: Address, settings: RemoteSettings) -> Cache:
+    """A client for the protocol of an address."""
+    if settings.security.has_token and not address.private:
+        raise UsageError(f"{address}: a token would travel in clear; expected {address.scheme}s://")
+    if address.scheme in GRPC:
+        from modelbuild.remote.grpc_cache import GrpcCache
+
+        return GrpcCache(address, settings)
+    if address.scheme in HTTP:
+        from modelbuild.remote.http_cache import HttpCache
+
+        return HttpCache(address, settings)
+    from modelbuild.remote.object_cache import ObjectCache
+
+    return ObjectCache(address, settings)

@@ -1,0 +1,178 @@
+"""Our action results as messages of the Remote Execution API, and back, strictly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from modelbuild.actions import ActionResult, Digest, FileEntry, Tree, Value
+from modelbuild.remote.messages import message
+from modelbuild.remote.problems import RemoteProblem
+from modelbuild.store.codec import check_path
+from modelbuild.store.digests import digest_bytes
+
+# Goes into each Action, so that no other client of the same cache makes one with our digest, nor we one with theirs.
+SALT = b"modelbuild/1"
+
+# A folder's description bigger than this, or with more files, is not one of ours.
+MAX_TREE = 64 << 20
+MAX_FILES = 1_000_000
+_MAX_DEPTH = 200
+
+Blobs = dict[Digest, bytes]
+
+
+def action_of(key: str) -> tuple[Digest, Blobs]:
+    """The digest of the Action that stands for a key, and the blobs that servers expect to know of an Action.
+
+    What an action is made of is in the key already, so neither a command line nor an input tree is made for a lookup.
+    """
+    blobs: Blobs = {}
+    command = keep(message("Command")(arguments=["modelbuild", key]), blobs)
+    root = keep(message("Directory")(), blobs)
+    action = message("Action")(
+        command_digest=to_message(command), input_root_digest=to_message(root), salt=SALT + b"\0" + key.encode()
+    )
+    return keep(action, blobs), blobs
+
+
+def encode(result: ActionResult) -> tuple[Any, Blobs]:
+    """An ActionResult message, and the descriptions of folders that it names. Outputs go by their names."""
+    blobs: Blobs = {}
+    made = message("ActionResult")()
+    for name, value in result.outputs:
+        if isinstance(value, FileEntry):
+            made.output_files.add(path=name, digest=to_message(value.digest), is_executable=value.executable)
+        else:
+            made.output_directories.add(path=name, tree_digest=to_message(keep(tree_message(value, blobs), blobs)))
+    for field, digest in (("stdout_digest", result.stdout), ("stderr_digest", result.stderr)):
+        if digest is not None:
+            getattr(made, field).CopyFrom(to_message(digest))
+    made.execution_metadata.virtual_execution_duration.FromNanoseconds(round(result.seconds * 1e9))
+    made.execution_metadata.auxiliary_metadata.add().Pack(message("google.protobuf.UInt64Value")(value=result.max_rss))
+    return made, blobs
+
+
+def decode(
+    found: Any, declared: Iterable[tuple[str, str]], read: Callable[[list[Digest]], Mapping[Digest, bytes]]
+) -> ActionResult:
+    """What encode() was given. `declared`: name and kind ('file', 'tree') of each output of the action, in order.
+    `read` gets checked blobs. Raises RemoteProblem 'wrong' for a message that cannot be the answer."""
+    try:
+        if found.exit_code != 0:
+            raise ValueError(f"exit code {found.exit_code}")
+        trees = {d.path: from_message(d.tree_digest) for d in found.output_directories}
+        if any(digest.size > MAX_TREE for digest in trees.values()):
+            raise ValueError("the description of a folder is too big")
+        blobs = read(list(trees.values()))
+        values: dict[str, Value] = {name: tree_value(blobs[digest]) for name, digest in trees.items()}
+        values |= {f.path: FileEntry(from_message(f.digest), f.is_executable) for f in found.output_files}
+        kinds = [(name, "file" if isinstance(values.get(name), FileEntry) else "tree") for name in values]
+        if sorted(kinds) != sorted(declared):
+            raise ValueError(f"outputs {sorted(kinds)} where the action has {sorted(declared)}")
+        metadata = found.execution_metadata
+        return ActionResult(
+            tuple((name, values[name]) for name, _ in declared),
+            _optional(found, "stdout_digest"),
+            _optional(found, "stderr_digest"),
+            max(0.0, metadata.virtual_execution_duration.ToNanoseconds() / 1e9),
+            _max_rss(metadata.auxiliary_metadata),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise RemoteProblem("wrong", f"an action result that cannot be right: {error}") from None
+
+
+def tree_message(tree: Tree, blobs: Blobs) -> Any:
+    """A folder as a Tree message: directories sorted by name, each different one once. Each directory is put into
+    `blobs` as well: some servers take a result for incomplete without them."""
+    made = message("Tree")()
+    children: Blobs = {}
+    made.root.CopyFrom(directory(tree, children))
+    for data in children.values():
+        made.children.add().ParseFromString(data)
+    blobs |= children
+    keep(made.root, blobs)
+    return made
+
+
+def directory(tree: Tree, blobs: Blobs) -> Any:
+    """A folder as a Directory message; those below it are put into `blobs`."""
+    made = message("Directory")()
+    below: dict[str, list[tuple[str, FileEntry]]] = {}
+    for path, entry in tree.files:
+        name, slash, rest = path.partition("/")
+        if slash:
+            below.setdefault(name, []).append((rest, entry))
+        else:
+            made.files.add(name=name, digest=to_message(entry.digest), is_executable=entry.executable)
+    made.files.sort(key=lambda node: node.name.encode())
+    for name in sorted(below, key=str.encode):
+        digest = keep(directory(Tree(tuple(below[name])), blobs), blobs)
+        made.directories.add(name=name, digest=to_message(digest))
+    return made
+
+
+def tree_value(data: bytes) -> Tree:
+    """A folder out of a serialized Tree message. Raises ValueError."""
+    from google.protobuf.message import DecodeError
+
+    try:
+        tree = message("Tree").FromString(data)
+    except DecodeError:
+        raise ValueError("the description of a folder is not a Tree") from None
+    known = {digest_bytes(child.SerializeToString(deterministic=True)): child for child in tree.children}
+    files: dict[str, FileEntry] = {}
+    left = iter(range(MAX_FILES))
+    for path, entry in _files(tree.root, known, "", left):
+        if path in files:
+            raise ValueError(f"a folder with {path!r} twice")
+        files[path] = entry
+    return Tree(tuple(sorted(files.items())))
+
+
+def _files(
+    folder: Any, known: Mapping[Digest, Any], prefix: str, left: Iterator[int]
+) -> Iterator[tuple[str, FileEntry]]:
+    """`left` has one item for each file and folder that may yet come: a small message can stand for a huge folder."""
+    if folder.symlinks:
+        raise ValueError("a folder with a symbolic link")
+    if prefix.count("/") == _MAX_DEPTH:
+        raise ValueError("a folder that is too deep")
+    for node in (*folder.files, *folder.directories):
+        if "/" in node.name or next(left, None) is None:
+            raise ValueError(f"too many files, or one called {node.name!r}")
+    for node in folder.files:
+        yield check_path(prefix + node.name), FileEntry(from_message(node.digest), node.is_executable)
+    for node in folder.directories:
+        child = known.get(from_message(node.digest))
+        if child is None:
+            raise ValueError(f"a folder without its part {node.name!r}")
+        yield from _files(child, known, check_path(prefix + node.name) + "/", left)
+
+
+def keep(made: Any, blobs: Blobs) -> Digest:
+    """Serialize a message into `blobs`."""
+    data = made.SerializeToString(deterministic=True)
+    digest = digest_bytes(data)
+    blobs[digest] = data
+    return digest
+
+
+def to_message(digest: Digest) -> Any:
+    return message("Digest")(hash=digest.hash, size_bytes=digest.size)
+
+
+def from_message(found: Any) -> Digest:
+    """Raises ValueError for anything but a SHA-256 and a size."""
+    if len(found.hash) != 64 or not set(found.hash) <= set("0123456789abcdef") or found.size_bytes < 0:
+        raise ValueError(f"{found.hash[:80]!r} is not a SHA-256")
+    return Digest(found.hash, found.size_bytes)
+
+
+def _optional(found: Any, field: str) -> Digest | None:
+    return from_message(getattr(found, field)) if found.HasField(field) else None
+
+
+def _max_rss(notes: Iterable[Any]) -> int:
+    number = message("google.protobuf.UInt64Value")()
+    return next((number.value for note in notes if note.Unpack(number)), 0)

@@ -1,0 +1,85 @@
+"""A remote cache behind the local store: what is not here is looked for there, what is made here is brought there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from modelbuild.actions import ActionResult, Digest, FileEntry, Value
+from modelbuild.remote.client import Client
+from modelbuild.remote.settings import Download
+from modelbuild.remote.uploads import Uploads
+from modelbuild.store.codec import blobs_of
+from modelbuild.store.interface import MissingBlob
+from modelbuild.store.local import LocalStore
+
+
+class RemoteStore:
+    """Implements Store; see there.
+
+    A result that was found remotely names blobs that are not here: they come when somebody reads them, or at once with
+    download 'all'. Those that cannot be had by then are a MissingBlob, as when the local cache loses one.
+    """
+
+    def __init__(self, local: LocalStore, client: Client, download: Download, upload: bool) -> None:
+        self._local = local
+        self._client = client
+        self._download = download
+        self._uploads = Uploads(client.publish, client.say) if upload else None
+
+    def put_bytes(self, data: bytes) -> Digest:
+        return self._local.put_bytes(data)
+
+    def put_file(self, path: Path) -> Digest:
+        return self._local.put_file(path)
+
+    def put_output(self, path: Path) -> Value:
+        return self._local.put_output(path)
+
+    def read_bytes(self, digest: Digest) -> bytes:
+        self._bring({digest})
+        return self._local.read_bytes(digest)
+
+    def blob_path(self, digest: Digest, executable: bool = False) -> Path:
+        self._bring({digest})
+        return self._local.blob_path(digest, executable)
+
+    def missing(self, digests: Iterable[Digest]) -> set[Digest]:
+        return self._local.missing(digests)
+
+    def place(self, value: Value, destination: Path) -> None:
+        files = (value,) if isinstance(value, FileEntry) else (entry for _, entry in value.files)
+        self._bring({entry.digest for entry in files})
+        self._local.place(value, destination)
+
+    def get_action(self, key: str, material: Mapping[str, Any] | None = None) -> ActionResult | None:
+        known = self._local.get_action(key, material)
+        if known is not None or material is None:
+            return known
+        found = self._client.lookup(key, [(name, kind) for name, _, kind in material["outputs"]])
+        if found is None:
+            return None
+        if self._download == "all":
+            try:
+                self._bring(blobs_of(found))
+            except MissingBlob:
+                return None
+        self._local.put_action(key, found, material)
+        return found
+
+    def put_action(self, key: str, result: ActionResult, material: Mapping[str, Any]) -> None:
+        self._local.put_action(key, result, material)
+        if self._uploads is not None:
+            self._uploads.add(key, result)
+
+    def close(self, finish: bool) -> None:
+        """Wait for uploads (unless `finish` is false) and let go of the remote. The local store stays open."""
+        if self._uploads is not None:
+            self._uploads.close(finish)
+        self._client.close()
+
+    def _bring(self, digests: set[Digest]) -> None:
+        absent = self._local.missing(digests)
+        if absent:
+            self._client.fetch(absent)

@@ -1,0 +1,168 @@
+"""ByteStream: blobs in pieces, compressed where both sides know how, and uploads that go on where they broke off."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO
+
+from modelbuild.actions import Digest
+from modelbuild.remote.grpc_call import Watched
+from modelbuild.remote.messages import message
+from modelbuild.remote.problems import Kind, RemoteProblem
+
+# Compressor.Value.ZSTD
+ZSTD = 1
+# Blobs below this many bytes are not worth a compressed stream.
+WORTH = 4 << 10
+# How blobs are named: as they are, compressed.
+KIND = {False: "blobs", True: "compressed-blobs/zstd"}
+_LEVEL = 1
+_PIECE = 256 << 10
+_CODES: dict[int, Kind] = {7: "refused", 8: "full", 12: "refused", 16: "refused", 3: "wrong"}
+
+
+def received(call: Iterable[Any], watched: Watched, packed: bool, size: int) -> Iterator[bytes]:
+    """The bytes of a read, unpacked; raises RemoteProblem 'wrong' as soon as there are more than `size`."""
+    left = size
+    pieces = _moving(call, watched)
+    for data in _unpacked(pieces) if packed else pieces:
+        left -= len(data)
+        if left < 0:
+            raise RemoteProblem("wrong", "it sent more bytes than the blob has")
+        yield data
+    if left:
+        raise RemoteProblem("down", f"it sent {size - left} of {size} bytes")
+
+
+def _moving(call: Iterable[Any], watched: Watched) -> Iterator[bytes]:
+    for answer in call:
+        watched.moved()
+        yield answer.data
+
+
+class _Source:
+    """What has arrived, for a reader that asks for bytes: it unpacks no more than it is asked for, so that a small
+    message cannot fill the memory."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        while not self._rest:
+            try:
+                self._rest = next(self._pieces)
+            except StopIteration:
+                return b""
+        data, self._rest = self._rest[:size], self._rest[size:]
+        return data
+
+
+def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    import zstandard
+
+    source: Any = _Source(pieces)
+    reader = zstandard.ZstdDecompressor().stream_reader(source, read_across_frames=True)
+    try:
+        while data := reader.read(_PIECE):
+            yield bytes(data)
+    except zstandard.ZstdError as error:
+        raise RemoteProblem("wrong", f"it sent no zstd stream: {error}") from None
+
+
+def pack(data: bytes) -> bytes:
+    import zstandard
+
+    return bytes(zstandard.ZstdCompressor(level=_LEVEL).compress(data))
+
+
+def unpack(data: bytes, size: int) -> bytes:
+    """A compressed blob of a known size. Raises RemoteProblem 'wrong'."""
+    import zstandard
+
+    try:
+        stream = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
+        found = stream.read(size + 1)
+    except zstandard.ZstdError as error:
+        raise RemoteProblem("wrong", f"it sent no zstd data: {error}") from None
+    return bytes(found)
+
+
+class Upload:
+    """One blob on its way up. The same object is used for each attempt, so that a later one can go on."""
+
+    def __init__(self, prefix: str, digest: Digest, packed: bool) -> None:
+        self._name = f"{prefix}uploads/{uuid.uuid4()}/{KIND[packed]}/{digest.hash}/{digest.size}"
+        self._size = digest.size
+        self._packed = packed
+        self._begun = False
+        self._sent = 0
+
+    def resume(self, stub: Any, metadata: Any, timeout: float) -> int:
+        """Where to go on: how many bytes the server has of an earlier attempt. A compressed stream begins anew."""
+        if not self._begun or self._packed:
+            self._name = self._renamed() if self._begun else self._name
+            self._begun = True
+            return 0
+        from grpc import RpcError
+
+        try:
+            status = stub.QueryWriteStatus(
+                message("google.bytestream.QueryWriteStatusRequest")(resource_name=self._name),
+                timeout=timeout,
+                metadata=metadata,
+            )
+        except RpcError:
+            # It forgot, or does not keep what broke off.
+            self._name = self._renamed()
+            return 0
+        return int(status.committed_size) if 0 <= status.committed_size <= self._size else 0
+
+    def pieces(self, file: BinaryIO, offset: int, watched: Watched) -> Iterator[Any]:
+        """Requests with the file's bytes from `offset` on."""
+        make = message("google.bytestream.WriteRequest")
+        file.seek(offset)
+        self._sent = offset
+        for data, last in _ahead(self._packed_pieces(file) if self._packed else _blocks(file)):
+            watched.moved()
+            yield make(resource_name=self._name, write_offset=self._sent, data=data, finish_write=last)
+            self._sent += len(data)
+        watched.moved()
+
+    def check(self, committed: int) -> None:
+        """Raises RemoteProblem unless the server has it all (-1: a compressed blob that was there before)."""
+        if committed not in ((self._sent, self._size, -1) if self._packed else (self._size,)):
+            raise RemoteProblem("down", f"it took {committed} of {self._size} bytes")
+
+    def _packed_pieces(self, file: BinaryIO) -> Iterator[bytes]:
+        import zstandard
+
+        packer: Any = zstandard.ZstdCompressor(level=_LEVEL).chunker(chunk_size=_PIECE)
+        for data in _blocks(file):
+            yield from map(bytes, packer.compress(data))
+        yield from map(bytes, packer.finish())
+
+    def _renamed(self) -> str:
+        head, _, tail = self._name.partition("uploads/")
+        return f"{head}uploads/{uuid.uuid4()}/{tail.partition('/')[2]}"
+
+
+def refusal(status: Any) -> RemoteProblem:
+    """A google.rpc.Status as a problem."""
+    return RemoteProblem(_CODES.get(status.code, "down"), f"{status.message[:200] or 'it refused a blob'}")
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    while data := file.read(_PIECE):
+        yield data
+
+
+def _ahead(pieces: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Each piece, and whether it is the last; one empty piece when there is none."""
+    before: bytes | None = None
+    for piece in pieces:
+        if before is not None:
+            yield before, False
+        before = piece
+    yield before or b"", True

@@ -1,0 +1,254 @@
+"""A real cache server, servers that misbehave, and workspaces that share a cache."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from modelbuild.store.local import LocalStore, open_store
+
+BUILDBOX = Path("buildstream/subprojects/buildbox")
+
+
+def _load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def fake_server() -> ModuleType:
+    return _load("fake_server")
+
+
+@pytest.fixture(scope="session")
+def proxies() -> ModuleType:
+    return _load("proxy")
+
+
+@pytest.fixture
+def serve(fake_server: ModuleType) -> Iterator[Callable[..., Any]]:
+    """Starts servers that misbehave (FakeServer); they end with the test."""
+    started: list[Any] = []
+
+    def start(**options: Any) -> Any:
+        started.append(fake_server.FakeServer(**options))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.close()
+
+
+class Casd:
+    """buildbox-casd, a server of the Remote Execution API, on a free port of 127.0.0.1."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        programs = Path(sys.prefix, "servers", BUILDBOX)
+        if not (programs / "buildbox-casd").is_file():
+            pytest.fail(f"{programs} lacks buildbox-casd; 'make venv' installs tests/remote/servers.lock there")
+        self.programs = programs
+        self.folder = folder
+        self.options = options
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.address = f"grpc://127.0.0.1:{self.port}"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder.parent / f"{self.folder.name}.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [self.programs / "buildbox-casd", f"--bind=127.0.0.1:{self.port}", *self.options, self.folder],
+                stdout=log,
+                stderr=log,
+            )
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            except OSError:
+                assert self.process.poll() is None, (self.folder.parent / f"{self.folder.name}.log").read_text()
+                time.sleep(0.05)
+        pytest.fail("buildbox-casd does not listen")
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.fixture(scope="session")
+def shared_casd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Casd]:
+    """One server for tests that do not mind what else is in it."""
+    server = Casd(tmp_path_factory.mktemp("casd") / "cas")
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def casd(tmp_path: Path) -> Iterator[Casd]:
+    """An empty server of the test's own."""
+    server = Casd(tmp_path / "casd")
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[LocalStore]:
+    with open_store(tmp_path / "local") as store:
+        yield store
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def statuses(self) -> dict[str, str]:
+        return {action["id"].rpartition(":")[2]: action["status"] for action in json.loads(self.out)["actions"]}
+
+
+# Two actions, the second of which reads what the first made; a folder with a file big enough to be streamed.
+BUILD = """
+[[blobs]]
+name = "made"
+srcs = ["seed.txt"]
+
+[[checksums]]
+name = "sums"
+srcs = [":made"]
+"""
+BLOBS = '''"""blobs: a folder of files that follow from a seed."""
+
+from modelbuild.api import Attrs, Context, Files, Output, Sources, rule
+
+
+class BlobsAttrs(Attrs):
+    """Files that follow from a seed."""
+
+    srcs: Sources
+    """The seed."""
+
+
+@rule(attrs=BlobsAttrs)
+def blobs(ctx: Context[BlobsAttrs]) -> tuple[Files]:
+    made = ctx.action(
+        "blobs",
+        step="blobs",
+        inputs={"srcs": ctx.files(ctx.attrs.srcs)},
+        outputs=[Output("big", "big.bin"), Output("tree", "tree", "tree")],
+    )
+    return (Files((made["big"], made["tree"])),)
+'''
+BLOBS_STEP = '''"""Write a big file and a folder of small ones."""
+
+import hashlib
+
+from modelbuild.step import Step
+
+
+def run(step: Step) -> None:
+    seed = step.inputs["srcs"][0].read_bytes()
+    block = b"".join(hashlib.sha256(seed + bytes([n])).digest() for n in range(256))
+    step.outputs["big"].write_bytes(b"".join(bytes([n]) + block for n in range(80)))
+    for name in ("one.txt", "in/two.txt", "in/deeper/three.txt", "same.txt"):
+        path = step.outputs["tree"] / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(seed + name[:3].encode())
+    (step.outputs["tree"] / "one.txt").chmod(0o755)
+    print("made of", seed.decode().strip())
+'''
+CHECKSUMS_STEP = '''"""Write the checksums of all files of step.inputs["srcs"]."""
+
+import hashlib
+
+from modelbuild.step import Step
+
+
+def run(step: Step) -> None:
+    files = [f for p in step.inputs["srcs"] for f in ([p] if p.is_file() else sorted(p.rglob("*"))) if f.is_file()]
+    lines = [f"{hashlib.sha256(f.read_bytes()).hexdigest()} {f.name} {f.stat().st_mode & 0o100}\\n" for f in files]
+    step.outputs["sums"].write_text("".join(lines))
+'''
+
+
+class Place:
+    """A workspace with the package //a (see BUILD) and a local cache of its own."""
+
+    def __init__(self, folder: Path, rules: dict[str, str], seed: str = "seed\n") -> None:
+        self.root = folder / "workspace"
+        self.cache = folder / "cache"
+        files = rules | {
+            "MODELBUILD.toml": 'rules = ["//tools/rules"]\n',
+            "tools/rules/blobs.py": BLOBS,
+            "tools/rules/steps/blobs.py": BLOBS_STEP,
+            "tools/rules/steps/checksums.py": CHECKSUMS_STEP,
+            "a/BUILD.toml": BUILD,
+            "a/seed.txt": seed,
+        }
+        for name, text in files.items():
+            self.write(name, text)
+
+    def write(self, name: str, text: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def run(self, *arguments: str, **environment: str) -> Ended:
+        kept = {name: value for name, value in os.environ.items() if name != "CI"}
+        ended = subprocess.run(
+            [sys.executable, "-m", "modelbuild", *arguments],
+            cwd=self.root,
+            env={**kept, "MODELBUILD_CACHE_DIR": str(self.cache), "COLUMNS": "200", **environment},
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=300,
+        )
+        return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+    def build(self, *options: str, target: str = "//a:all", **environment: str) -> Ended:
+        """A build that has to succeed."""
+        ended = self.run("build", target, "--json", *options, **environment)
+        assert ended.code == 0, ended.err + ended.out
+        return ended
+
+    def outputs(self) -> dict[str, tuple[bytes, int]]:
+        """Bytes and executable bits of all that was laid out."""
+        folder = self.root / "modelbuild-out" / "default"
+        return {
+            str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mode & 0o100)
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        }
+
+
+@pytest.fixture
+def place(tmp_path: Path, repository: Path) -> Callable[..., Place]:
+    """Makes workspaces, each at a path of its own."""
+    text = (repository / "docs/rules.md").read_text()
+    rules = dict(re.findall(r"`(tools/rules/[\w/.]+)`[^\n]*\n\n```python\n(.*?)```", text, re.DOTALL))
+    rules["tools/rules/steps/__init__.py"] = ""
+    return lambda name, **options: Place(tmp_path / name, rules, **options)

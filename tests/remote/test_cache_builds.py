@@ -1,0 +1,136 @@
+"""Whole builds on a remote cache: what is shared, what is fetched, and what a bad cache costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RAN = {"made#blobs": "ran", "sums#checksums": "ran"}
+CACHED = dict.fromkeys(RAN, "cached")
+
+
+@pytest.fixture(params=["grpc", "file"])
+def cache(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty cache of each kind that needs nothing else."""
+    if request.param == "file":
+        return f"--remote-cache=file://{tmp_path}/objects"
+    return f"--remote-cache={request.getfixturevalue('casd').address}"
+
+
+def test_two_workspaces_on_two_paths_share_every_result(place: Any, cache: str) -> None:
+    one, two = place("one"), place("far/away/two")
+    assert one.build(cache).statuses == RAN
+    assert two.build(cache).statuses == CACHED
+    assert two.outputs() == one.outputs()
+    assert len(one.outputs()) == 6
+    alone = place("alone")
+    assert alone.build().statuses == RAN
+    assert alone.outputs() == one.outputs()
+
+
+def test_what_is_not_needed_here_is_not_fetched(place: Any, cache: str) -> None:
+    one, top, everything, least = place("one"), place("top"), place("everything"), place("least")
+    one.build(cache)
+    expected = {name: content for name, content in one.outputs().items() if "sums" in name}
+    sizes = {}
+    for each, download in ((top, "toplevel"), (everything, "all"), (least, "minimal")):
+        assert each.build(cache, f"--remote-download={download}", target="//a:sums").statuses == CACHED
+        sizes[download] = sum(f.stat().st_size for f in (each.cache / "cas").rglob("*") if f.is_file())
+    assert top.outputs() == everything.outputs() == expected
+    assert least.outputs() == {}
+    assert sizes["minimal"] < sizes["toplevel"] < 2000 < 600_000 < sizes["all"]
+
+
+def test_a_blob_that_comes_late_is_fetched_for_the_action_that_reads_it(place: Any, cache: str) -> None:
+    one, two = place("one"), place("two")
+    one.build(cache)
+    two.write("tools/rules/steps/checksums.py", (one.root / "tools/rules/steps/checksums.py").read_text() + "\n")
+    assert two.build(cache).statuses == {"made#blobs": "cached", "sums#checksums": "ran"}
+    assert two.outputs() == one.outputs()
+
+
+def test_blobs_that_the_cache_lost_are_made_again(place: Any, tmp_path: Path) -> None:
+    cache = f"--remote-cache=file://{tmp_path}/objects"
+    one, two = place("one"), place("two")
+    one.build(cache)
+    for blob in (tmp_path / "objects/cas").iterdir():
+        if blob.stat().st_size > 100_000 or b"seed" in blob.read_bytes():
+            blob.unlink()
+    two.write("tools/rules/steps/checksums.py", (one.root / "tools/rules/steps/checksums.py").read_text() + "\n")
+    assert two.build(cache).statuses["sums#checksums"] == "ran"
+    assert two.outputs() == one.outputs()
+
+
+@pytest.mark.parametrize(
+    ("option", "variables", "shared"),
+    [("never", {"CI": "1"}, False), ("ci-only", {}, False), ("ci-only", {"CI": "true"}, True), ("always", {}, True)],
+)
+def test_who_uploads(place: Any, tmp_path: Path, option: str, variables: dict[str, str], shared: bool) -> None:
+    cache = f"--remote-cache=file://{tmp_path}/objects"
+    place("one").build(cache, f"--remote-upload={option}", **variables)
+    assert place("two").build(cache).statuses == (CACHED if shared else RAN)
+
+
+def warnings(text: str) -> list[str]:
+    return [line for line in text.splitlines() if "remote cache" in line]
+
+
+@pytest.mark.parametrize("address", ["grpc://127.0.0.1:1", "http://127.0.0.1:1", "file:///proc/nowhere"])
+def test_a_cache_that_is_not_there_is_said_once_and_costs_no_build(place: Any, address: str) -> None:
+    one = place("one")
+    ended = one.build(f"--remote-cache={address}")
+    assert ended.statuses == RAN
+    assert len(warnings(ended.err)) in (1, 2)
+    assert all(address in line for line in warnings(ended.err))
+
+
+@pytest.mark.parametrize(
+    ("method", "fault"),
+    [
+        ("UpdateActionResult", "PERMISSION_DENIED"),
+        ("BatchUpdateBlobs", "RESOURCE_EXHAUSTED"),
+        ("FindMissingBlobs", "INTERNAL"),
+        ("Write", "cut"),
+    ],
+)
+def test_a_cache_that_takes_nothing_is_said_once(
+    place: Any, serve: Callable[..., Any], method: str, fault: str
+) -> None:
+    server = serve(fault=lambda name: fault if name == method else "")
+    ended = place("one").build(f"--remote-cache={server.address}")
+    assert ended.statuses == RAN
+    assert len(warnings(ended.err)) == 1
+    assert "stay here" in ended.err
+    assert server.calls[method] <= 6
+
+
+def test_a_read_only_cache_is_read(place: Any, serve: Callable[..., Any]) -> None:
+    server = serve()
+    place("one").build(f"--remote-cache={server.address}")
+    server.updates = False
+    assert place("two").build(f"--remote-cache={server.address}").statuses == CACHED
+
+
+@pytest.mark.parametrize("method", ["GetActionResult", "BatchReadBlobs", "Read"])
+def test_a_lying_cache_is_found_out(place: Any, serve: Callable[..., Any], method: str) -> None:
+    server = serve()
+    one, two = place("one"), place("two")
+    one.build(f"--remote-cache={server.address}")
+    server.fault = lambda name: "wrong" if name == method else ""
+    ended = two.build(f"--remote-cache={server.address}")
+    assert two.outputs() == one.outputs()
+    assert len(warnings(ended.err)) == 1
+
+
+def test_a_slow_cache_is_given_up(place: Any, serve: Callable[..., Any]) -> None:
+    server = serve(fault=lambda name: "slow")
+    server.slow = 1.5
+    one = place("one")
+    one.write("MODELBUILD.toml", f'rules = ["//tools/rules"]\n[remote]\ncache = "{server.address}"\ntimeout = 1\n')
+    ended = one.build()
+    assert ended.statuses == RAN
+    assert sum(server.calls.values()) <= 8
+    assert warnings(ended.err)

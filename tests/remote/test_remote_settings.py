@@ -1,0 +1,159 @@
+"""Addresses, the table [remote], flags and profiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modelbuild.building.request import Flags, make_request
+from modelbuild.errors import EnvironmentProblem, LoadingError, UsageError
+from modelbuild.remote.address import Address, parse_address
+from modelbuild.remote.open import open_cache
+from modelbuild.remote.problems import RemoteProblem
+from modelbuild.remote.settings import RemoteSettings, Security
+from modelbuild.remote.token import Token
+from modelbuild.workspace import Workspace, load_workspace
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("grpc://localhost:8980", Address("grpc", "localhost:8980")),
+        ("grpcs://cache.example:443/a/b/", Address("grpcs", "cache.example:443", "a/b")),
+        ("http://cache.example/x", Address("http", "cache.example", "x")),
+        ("s3://bucket/some/prefix", Address("s3", "bucket", "some/prefix")),
+        ("file:///srv/cache/", Address("file", "", "/srv/cache")),
+    ],
+)
+def test_an_address(text: str, address: Address) -> None:
+    assert parse_address(text) == address
+    assert str(address) == text.rstrip("/")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("localhost:8980", "expected grpc[s]://"),
+        ("grcp://localhost:8980", "did you mean 'grpc'?"),
+        ("grpc://localhost", "expected grpc://host:port"),
+        ("https://", "expected a host"),
+        ("file://srv/cache", "absolute path"),
+        ("https://me:s3cret@cache.example", "a password in an address"),
+        ("ftp://me:s3cret@cache.example", "is not the address"),
+    ],
+)
+def test_what_is_no_address(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_address(text)
+    assert said in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def load(tmp_path: Path, text: str) -> Workspace:
+    (tmp_path / "MODELBUILD.toml").write_text(text)
+    return load_workspace(tmp_path, {"MODELBUILD_CACHE_DIR": "/c"})
+
+
+WHOLE = """
+[remote]
+cache = "grpcs://cache.example:443/team"
+upload = "ci-only"
+download = "all"
+timeout = 3
+tls_ca = "ca.pem"
+tls_cert = "/etc/me.pem"
+tls_key = "/etc/me.key"
+token_command = ["login", "--print"]
+
+[profile.fast]
+remote_cache = "file:///srv/cache"
+remote_download = "minimal"
+"""
+
+
+def test_the_table(tmp_path: Path) -> None:
+    settings = load(tmp_path, WHOLE).config.remote
+    security = Security(
+        tmp_path / "ca.pem", Path("/etc/me.pem"), Path("/etc/me.key"), token_command=("login", "--print")
+    )
+    assert settings == RemoteSettings(Address("grpcs", "cache.example:443", "team"), "ci-only", "all", 3, security)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('cache = "cache.example"', "2:1: 'cache': 'cache.example' is not the address of a remote"),
+        ('upload = "allways"', "did you mean 'always'?"),
+        ('download = "none"', 'expected one of "toplevel", "all", "minimal"'),
+        ("timeout = 0", "'timeout': expected a whole number"),
+        ('tls_cert = "x"', "expected 'tls_cert' and 'tls_key' together"),
+        ('token_file = "x"\ntoken_env = "X"', "'token_env': 'token_file' is there already"),
+        ('cash = "x"', "unknown key 'cash' of [remote]; did you mean 'cache'?"),
+    ],
+)
+def test_what_is_wrong_in_the_table_is_located(tmp_path: Path, line: str, said: str) -> None:
+    with pytest.raises(LoadingError) as caught:
+        load(tmp_path, f"[remote]\n{line}\n")
+    assert said in str(caught.value)
+    assert str(caught.value).startswith("MODELBUILD.toml:")
+
+
+@pytest.mark.parametrize(
+    ("flags", "cache", "download"),
+    [
+        ({}, "grpcs://cache.example:443/team", "all"),
+        ({"profile": "fast"}, "file:///srv/cache", "minimal"),
+        ({"profile": "fast", "remote_cache": "http://other"}, "http://other", "minimal"),
+        ({"profile": "fast", "remote_cache": ""}, None, "minimal"),
+        ({"remote_download": "toplevel"}, "grpcs://cache.example:443/team", "toplevel"),
+    ],
+)
+def test_the_command_line_goes_before_the_profile_before_the_file(
+    tmp_path: Path, flags: dict[str, Any], cache: str | None, download: str
+) -> None:
+    request = make_request(load(tmp_path, WHOLE), tmp_path, ("...",), Flags(**flags))
+    assert (request.remote.cache and str(request.remote.cache)) == cache
+    assert request.remote.download == download
+    assert request.remote.upload == "ci-only"
+
+
+def test_a_token_does_not_travel_in_clear() -> None:
+    settings = RemoteSettings(security=Security(token_env="TOKEN"))
+    for address in ("grpc://cache.example:80", "http://cache.example"):
+        with pytest.raises(UsageError, match="in clear"):
+            open_cache(parse_address(address), settings)
+    for address in ("grpc://127.0.0.1:80", "http://localhost:80"):
+        open_cache(parse_address(address), settings).close()
+
+
+def test_certificates_that_are_not_there_are_an_error(tmp_path: Path) -> None:
+    settings = RemoteSettings(security=Security(ca=tmp_path / "ca.pem"))
+    for address in ("grpcs://cache.example:443", "https://cache.example"):
+        with pytest.raises(EnvironmentProblem):
+            open_cache(parse_address(address), settings)
+
+
+def test_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    (tmp_path / "token").write_text("first\n")
+    token = Token(Security(token_file=tmp_path / "token"), lambda: now[0])
+    assert token.headers() == [("authorization", "Bearer first")]
+    (tmp_path / "token").write_text("second\n")
+    assert token.headers() == [("authorization", "Bearer first")]
+    now[0] += 301
+    assert token.headers() == [("authorization", "Bearer second")]
+    assert Token(Security(token_command=("echo", "printed"))).headers() == [("authorization", "Bearer printed")]
+    monkeypatch.setenv("TOKEN", "of the environment")
+    for wrong in (
+        Security(token_env="TOKEN"),
+        Security(token_env="NO_SUCH_VARIABLE"),
+        Security(token_file=tmp_path / "nowhere"),
+        Security(token_command=("false",)),
+    ):
+        with pytest.raises(RemoteProblem) as caught:
+            Token(wrong).headers()
+        assert caught.value.kind == "refused"
+        assert "of the environment" not in str(caught.value)
+    assert Token(Security()).headers() == []
