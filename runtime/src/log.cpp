@@ -12,12 +12,10 @@
 namespace modelbuild {
 namespace {
 
-constexpr std::size_t kMostErrorText = 1000;
-
 std::mutex sink_mutex;
 LogSink current_sink;
 std::atomic<LogLevel> least_level{LogLevel::kError};
-thread_local std::string thread_errors;
+thread_local std::string first_error;
 
 LogLevel level_of(et_pal_log_level_t level) {
   switch (level) {
@@ -36,10 +34,8 @@ void emit(et_timestamp_t /*timestamp*/, et_pal_log_level_t pal_level, const char
           const char* /*function*/, std::size_t /*line*/, const char* message, std::size_t length) {
   const LogLevel level = level_of(pal_level);
   const std::string_view text(message, length);
-  if (level >= LogLevel::kError && thread_errors.size() < kMostErrorText) {
-    thread_errors += thread_errors.empty() ? ": " : "; ";
-    thread_errors += text;
-  }
+  // What follows an error tells where it was noticed, again and again.
+  if (level >= LogLevel::kError && first_error.empty()) first_error = ": " + std::string(text);
   if (level < least_level.load(std::memory_order_relaxed)) return;
   const std::lock_guard<std::mutex> lock(sink_mutex);
   if (current_sink) {
@@ -60,8 +56,8 @@ void start_log() {
   static_cast<void>(started);
 }
 
-void forget_errors() { thread_errors.clear(); }
-std::string last_errors() { return thread_errors; }
+void forget_error() { first_error.clear(); }
+std::string error_since() { return first_error; }
 
 void set_log(LogLevel least, LogSink sink) {
   start_log();

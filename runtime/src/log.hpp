@@ -1,4 +1,4 @@
-// Messages of ExecuTorch and the delegates: where they go, and the last error of each thread for use in exceptions.
+// Messages of ExecuTorch and the delegates: where they go, and each thread's errors for use in exceptions.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 namespace modelbuild {
 
 void start_log();           // before anything else of ExecuTorch; repeated calls do nothing
-void forget_errors();       // on this thread
-std::string last_errors();  // on this thread since forget_errors(): ": first; second", or ""
+void forget_error();        // on this thread
+std::string error_since();  // the first on this thread since forget_error(), as ": what", or ""
 
 }  // namespace modelbuild

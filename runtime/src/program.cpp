@@ -47,7 +47,26 @@ struct Loaded {
   std::unique_ptr<MethodQueue> queue;
   std::map<std::size_t, DeviceBuffer> staged_inputs;  // for host tensors where the program wants device memory
   std::map<std::size_t, std::size_t> staged_sizes;
+  // For outputs that the program did not plan memory for and the caller gave none for.
+  std::map<std::size_t, std::vector<char>> own_outputs;
+  std::map<std::size_t, DeviceBuffer> own_device_outputs;
+
+  void* own_output(std::size_t index, const Port& port);
 };
+
+std::vector<std::int64_t> largest(const Port& port) {
+  std::vector<std::int64_t> shape;
+  for (const Dim& dim : port.shape) shape.push_back(dim.max);
+  return shape;
+}
+
+void* Loaded::own_output(std::size_t index, const Port& port) {
+  const std::size_t bytes = std::max<std::size_t>(Tensor{nullptr, port.dtype, largest(port), {}}.nbytes(), 1);
+  if (!port.device.cuda) return own_outputs.try_emplace(index, bytes).first->second.data();
+  const auto known = own_device_outputs.find(index);
+  if (known != own_device_outputs.end()) return known->second.data();
+  return own_device_outputs.emplace(index, DeviceBuffer(port.device.index, bytes)).first->second.data();
+}
 
 // Leaves the queue whatever happens, so that the thread's next run does not find it entered.
 class Entered {
@@ -86,15 +105,16 @@ struct Program::State {
   void input(Loaded* loaded, std::size_t index, const Port& port, const Tensor& given, const er::MethodMeta& meta,
              Transfers* moved);
   Value output(const Port& port, const er::EValue& value);
-  void set_outputs(const std::string& name, const MethodDescription& method, const std::vector<Tensor>& outputs);
+  void set_outputs(Loaded* loaded, const MethodDescription& method, const er::MethodMeta& meta,
+                   const std::vector<Tensor>& given);
 };
 
 Loaded& Program::State::load(const std::string& name) {
   if (const auto found = methods.find(name); found != methods.end()) return found->second;
-  forget_errors();
+  forget_error();
   const auto check = [&](er::Error error) {
     if (error != er::Error::Ok) {
-      fail(description.path + ": could not be loaded: " + error_text(error) + last_errors());
+      fail(description.path + ": could not be loaded: " + error_text(error) + error_since());
     }
   };
   check(module->load());
@@ -144,23 +164,28 @@ void Program::State::input(Loaded* loaded, std::size_t index, const Port& port, 
   // The method keeps the address of the elements, not the tensor.
   const er::Error error = module->set_input(meta.name(), er::EValue(wrap(data, port, given.shape)), index);
   if (error != er::Error::Ok) {
-    throw Error(Error::Kind::kInput, "input '" + port.name + "': " + error_text(error) + last_errors());
+    throw Error(Error::Kind::kInput, "input '" + port.name + "': " + error_text(error) + error_since());
   }
 }
 
-void Program::State::set_outputs(const std::string& name, const MethodDescription& method,
-                                 const std::vector<Tensor>& outputs) {
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].data == nullptr) continue;
+void Program::State::set_outputs(Loaded* loaded, const MethodDescription& method, const er::MethodMeta& meta,
+                                 const std::vector<Tensor>& given) {
+  for (std::size_t i = 0; i < std::max(given.size(), method.outputs.size()); ++i) {
+    const bool wanted = i < given.size() && given[i].data != nullptr;
     if (i >= method.outputs.size() || method.outputs[i].kind != Kind::kTensor) {
-      throw Error(Error::Kind::kInput, "output " + std::to_string(i) + " is no tensor of " + name);
+      if (wanted) throw Error(Error::Kind::kInput, "output " + std::to_string(i) + " is no tensor of " + method.name);
+      continue;
     }
     const Port& port = method.outputs[i];
-    const ee::TensorPtr tensor = wrap(outputs[i].data, port, outputs[i].shape);
-    const er::Error error = module->set_output(name, er::EValue(tensor), i);
-    if (error != er::Error::Ok) {
+    const auto info = meta.output_tensor_meta(i);
+    if (!wanted && (!info.ok() || info->is_memory_planned())) continue;
+    void* data = wanted ? given[i].data : loaded->own_output(i, port);
+    const ee::TensorPtr tensor = wrap(data, port, wanted ? given[i].shape : largest(port));
+    const er::Error error = module->set_output(method.name, er::EValue(tensor), i);
+    // An output may be an input, or a constant: it has memory then.
+    if (wanted && error != er::Error::Ok) {
       throw Error(Error::Kind::kInput, "output '" + port.name + "' cannot be written to memory of the caller's: " +
-                                           error_text(error) + last_errors());
+                                           error_text(error) + error_since());
     }
   }
 }
@@ -219,7 +244,7 @@ std::vector<Value> Program::run(std::string_view method_name, std::span<const Te
   check_inputs(method, inputs);
   const std::lock_guard<std::mutex> lock(state_->mutex);
   Loaded& loaded = state_->load(name);
-  forget_errors();
+  forget_error();
   state_->rearranged.clear();
 
   const auto meta = state_->module->method_meta(name);
@@ -230,15 +255,15 @@ std::vector<Value> Program::run(std::string_view method_name, std::span<const Te
     if (port.kind == Kind::kTensor) {
       state_->input(&loaded, i, port, inputs[next++], *meta, &moved);
     } else if (const er::EValue value = prim(port.constant); !value.isNone()) {
-      if (state_->module->set_input(name, value, i) != er::Error::Ok) fail(state_->description.path + last_errors());
+      if (state_->module->set_input(name, value, i) != er::Error::Ok) fail(state_->description.path + error_since());
     }
   }
-  state_->set_outputs(name, method, options.outputs);
+  state_->set_outputs(&loaded, method, *meta, options.outputs);
 
   Entered entered(loaded.queue.get(), options.stream);
   const auto results = state_->module->execute(name);
   if (!results.ok()) {
-    fail(state_->description.path + ": method '" + name + "' failed: " + error_text(results.error()) + last_errors());
+    fail(state_->description.path + ": method '" + name + "' failed: " + error_text(results.error()) + error_since());
   }
   state_->transfers = entered.leave();
   state_->transfers.copied_in += moved.copied_in;

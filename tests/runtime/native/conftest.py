@@ -1,15 +1,20 @@
-"""The C++ runtime, built once into the checkout's build folder, and a way to run its programs."""
+"""The C++ runtime, built once into the checkout's build folder, and programs whose engines are of a fake TensorRT."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+Done = subprocess.CompletedProcess
 
 
 @pytest.fixture(scope="session")
@@ -25,18 +30,179 @@ def builder(repository: Path) -> Any:
 
 @pytest.fixture(scope="session")
 def native(builder: Any, repository: Path) -> Path:
-    """The folder with bin/ and lib/ of the runtime. Compiled when it is not there yet or out of date."""
+    """The folder with bin/, lib/ and fakes/ of the runtime. Compiled when it is not there yet or out of date."""
     folder: Path = builder.build(repository / "build/runtime", tests=True)
     return folder
 
 
 @pytest.fixture(scope="session")
-def modelbuild_run(native: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def modelbuild_run(native: Path) -> Callable[..., Done[str]]:
     """Runs modelbuild-run with nothing of this process's environment but what is given."""
 
-    def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str | Path, **environment: str) -> Done[str]:
         program = [str(native / "bin/modelbuild-run"), *map(str, arguments)]
         plain = {"PATH": os.environ["PATH"]}
         return subprocess.run(program, env={**plain, **environment}, capture_output=True, text=True, check=False)
 
     return run
+
+
+@dataclass(frozen=True)
+class FakeGpus:
+    """Runs programs of the runtime on fake GPUs and a fake TensorRT; each run's CUDA calls are kept."""
+
+    build: Path
+    folder: Path
+    trace: Path
+
+    def __call__(self, program: str, *arguments: str | Path, gpus: int = 2, **environment: str) -> Done[str]:
+        self.trace.write_text("")
+        plain = {
+            "PATH": os.environ["PATH"],
+            "LD_LIBRARY_PATH": str(self.folder),
+            "FAKE_CUDA_GPUS": str(gpus),
+            "FAKE_CUDA_TRACE": str(self.trace),
+        }
+        command = [str(self.build / "bin" / program), *map(str, arguments)]
+        if program == "modelbuild-run":
+            command.append(f"--plugin-dir={self.folder}")
+        return subprocess.run(command, env={**plain, **environment}, capture_output=True, text=True, check=False)
+
+    def calls(self, function: str) -> list[str]:
+        """The lines of the last run's trace that are of one function."""
+        return [line for line in self.trace.read_text().splitlines() if line.split()[0] == function]
+
+    def left_over(self) -> str:
+        """What the last run did not give back."""
+        return self.trace.read_text().splitlines()[-1]
+
+
+def lay_out_fakes(build: Path, folder: Path) -> Path:
+    """A folder with the plug-ins of a build, the fake TensorRT beside them, and the fake CUDA runtime."""
+    folder.mkdir()
+    for library in [*(build / "lib").iterdir(), *(build / "fakes").glob("*.so*")]:
+        os.link(library, folder / library.name)
+    return folder
+
+
+@pytest.fixture
+def fake_gpus(native: Path, tmp_path: Path) -> FakeGpus:
+    return FakeGpus(native, lay_out_fakes(native, tmp_path / "fakes"), tmp_path / "trace.txt")
+
+
+def engine(inputs: Mapping[str, tuple[Sequence[int], Sequence[int]]], outputs: Sequence[str], **more: Any) -> bytes:
+    """An engine of the fake TensorRT: inputs by name with their least and largest shapes."""
+    described = {
+        "magic": "FAKE",
+        "inputs": [{"name": n, "dtype": 6, "min": list(low), "max": list(high)} for n, (low, high) in inputs.items()],
+        "outputs": [{"name": name, "dtype": 6} for name in outputs],
+        "scale": 3.0,
+        "bias": 1.0,
+        **more,
+    }
+    return json.dumps(described).encode()
+
+
+@pytest.fixture(scope="session")
+def trt_programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Programs with a TensorRT delegate that gives x * 3 + 1 where the model says gelu(x); x is [2, 16].
+
+    host      no device in its metadata: the delegate gets host memory
+    planned   metadata say cuda:0: activations lie there, copies are part of the program
+    device    inputs and outputs are the caller's, in memory of cuda:0
+    liar      metadata say cuda:0, the engine is of cuda:1
+    second    no metadata, the engine is of cuda:1
+    absent    no metadata, the engine is of cuda:7
+    two       two engines, of cuda:0 and cuda:1, and kernels on the CPU between them
+    dynamic   the first dimension from 1 to 8, the engine's profile from 2 to 8
+    nonsense  the engine is none
+    """
+    import torch
+    from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+    from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
+    from executorch.exir.backend.canonical_partitioners.pattern_op_partitioner import (
+        generate_partitions_from_list_of_nodes,
+    )
+    from executorch.exir.backend.compile_spec_schema import CompileSpec
+    from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+    from executorch.exir.passes import MemoryPlanningPass
+    from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
+
+    from modelbuild_rules.steps._trt_blob import Metadata, write_blob
+
+    folder = tmp_path_factory.mktemp("trt")
+    devices: list[int] = []
+    content = b""
+
+    class TensorRTBackend(BackendDetails):
+        @staticmethod
+        def preprocess(program: Any, specs: Any) -> Any:
+            write_blob(folder / "blob", Metadata(("x",), ("y",), devices.pop(0)), content)
+            return PreprocessResult(processed_bytes=(folder / "blob").read_bytes())
+
+    class Gelus(Partitioner):
+        def __init__(self, specs: list[Any]) -> None:
+            super().__init__()
+            self.specs = specs
+
+        def partition(self, program: Any) -> Any:
+            nodes = [[n] for n in program.graph.nodes if n.op == "call_function" and "gelu" in str(n.target)]
+            tags = {}
+            for part in generate_partitions_from_list_of_nodes(program.graph_module, nodes):
+                tags[f"t{part.id}"] = DelegationSpec("TensorRTBackend", self.specs)
+                for node in part.nodes:
+                    node.meta["delegation_tag"] = f"t{part.id}"
+            return PartitionResult(tagged_exported_program=program, partition_tags=tags)
+
+    # The name by which the lowering finds the backend is its class's.
+    TensorRTBackend.__name__ = "TensorRTBackend"
+
+    class Once(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.gelu(x)
+
+    class Twice(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.gelu(torch.sin(torch.nn.functional.gelu(x)))
+
+    static = engine({"x": ((2, 16), (2, 16))}, ["y"])
+    found: dict[str, Path] = {}
+
+    def lower(name: str, model: Any, on: list[int], target: str = "", own_io: bool = False, **more: Any) -> None:
+        nonlocal content
+        content = more.get("content", static)
+        devices[:] = on
+        config = ExecutorchBackendConfig()
+        if own_io:
+            config = ExecutorchBackendConfig(
+                propagate_device_config=PropagateDeviceConfig(
+                    skip_h2d_for_method_inputs=True, skip_d2h_for_method_outputs=True
+                ),
+                memory_planning_pass=MemoryPlanningPass(alloc_graph_input=False, alloc_graph_output=False),
+            )
+        specs = [CompileSpec("target_device", target.encode())] if target else []
+        exported = torch.export.export(model, (torch.zeros(2, 16),), dynamic_shapes=more.get("shapes"))
+        lowered = to_edge_transform_and_lower(exported, partitioner=[Gelus(specs)]).to_executorch(config)
+        found[name] = folder / f"{name}.pte"
+        with found[name].open("wb") as file:
+            lowered.write_to_file(file)
+        assert not devices
+
+    batch = ({0: torch.export.Dim("batch", min=1, max=8)},)
+    lower("host", Once(), [0])
+    lower("planned", Once(), [0], "cuda:0")
+    lower("device", Once(), [0], "cuda:0", own_io=True)
+    lower("liar", Once(), [1], "cuda:0")
+    lower("second", Once(), [1])
+    lower("absent", Once(), [7])
+    lower("two", Twice(), [0, 1])
+    lower("dynamic", Once(), [0], shapes=batch, content=engine({"x": ((2, 16), (8, 16))}, ["y"]))
+    lower("nonsense", Once(), [0], content=b"nothing that is an engine")
+    return found
+
+
+@pytest.fixture
+def x(tmp_path: Path) -> Path:
+    path = tmp_path / "x.npy"
+    np.save(path, np.arange(32, dtype=np.float32).reshape(2, 16) / 8)
+    return path

@@ -1,0 +1,71 @@
+#include "allocator.hpp"
+
+#include "device.hpp"
+#include "queue.hpp"
+
+namespace modelbuild::cuda {
+namespace {
+
+namespace er = executorch::runtime;
+
+constexpr const char* kWhere = "device memory";
+
+// -1 is ExecuTorch's word for the current device.
+int resolved(er::etensor::DeviceIndex index) {
+  int device = index;
+  if (index < 0) cudaGetDevice(&device);
+  return device;
+}
+
+class Allocator final : public er::DeviceAllocator {
+ public:
+  er::Result<void*> allocate(std::size_t bytes, er::etensor::DeviceIndex index, std::size_t alignment) override {
+    if (alignment > 256) return Error::InvalidArgument;  // what cudaMalloc promises
+    const DeviceGuard guard(resolved(index));
+    MB_CUDA(kWhere, guard.error());
+    void* pointer = nullptr;
+    MB_CUDA(kWhere, cudaMalloc(&pointer, bytes));
+    return pointer;
+  }
+
+  void deallocate(void* pointer, er::etensor::DeviceIndex index) override {
+    const DeviceGuard guard(resolved(index));
+    cudaFree(pointer);
+  }
+
+  // The source may be used again when this returns; the destination is ready on the method's stream. What is called
+  // host memory may be a device's after all: the pointer tells.
+  Error copy_host_to_device(void* to, const void* from, std::size_t bytes, er::etensor::DeviceIndex index) override {
+    return copy(to, from, bytes, index, true);
+  }
+
+  Error copy_device_to_host(void* to, const void* from, std::size_t bytes, er::etensor::DeviceIndex index) override {
+    return copy(to, from, bytes, index, false);
+  }
+
+  er::etensor::DeviceType device_type() const override { return er::etensor::DeviceType::CUDA; }
+
+ private:
+  static Error copy(void* to, const void* from, std::size_t bytes, er::etensor::DeviceIndex index, bool inward) {
+    const int device = resolved(index);
+    const DeviceGuard guard(device);
+    MB_CUDA(kWhere, guard.error());
+    cudaStream_t stream = nullptr;
+    if (const Error error = current_stream(device, &stream); error != Error::Ok) return error;
+    MB_CUDA(kWhere, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
+    const bool crosses = device_of(inward ? from : to) == std::nullopt;
+    if (crosses) count_copied(inward ? bytes : 0, inward ? 0 : bytes);
+    // From pageable memory the driver has read the source by now; the host reads what comes out right away.
+    if (!inward || !in_run()) MB_CUDA(kWhere, cudaStreamSynchronize(stream));
+    return Error::Ok;
+  }
+};
+
+}  // namespace
+
+er::DeviceAllocator& allocator() {
+  static Allocator only;
+  return only;
+}
+
+}  // namespace modelbuild::cuda

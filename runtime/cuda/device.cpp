@@ -1,0 +1,53 @@
+#include "device.hpp"
+
+#include <executorch/runtime/platform/log.h>
+
+namespace modelbuild::cuda {
+
+DeviceGuard::DeviceGuard(int device) {
+  error_ = cudaGetDevice(&previous_);
+  if (error_ == cudaSuccess && previous_ != device) {
+    error_ = cudaSetDevice(device);
+    changed_ = error_ == cudaSuccess;
+  }
+  if (error_ != cudaSuccess) cudaGetLastError();
+}
+
+DeviceGuard::~DeviceGuard() {
+  if (changed_) cudaSetDevice(previous_);
+}
+
+int device_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  return count;
+}
+
+std::optional<int> device_of(const void* data) {
+  cudaPointerAttributes attributes{};
+  if (data == nullptr || cudaPointerGetAttributes(&attributes, data) != cudaSuccess) {
+    cudaGetLastError();
+    return {};
+  }
+  // Managed memory is reachable from every GPU; what runs on it migrates it.
+  const bool device = attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+  return device ? std::optional(attributes.device) : std::nullopt;
+}
+
+Error failed(const char* where, const char* what, cudaError_t error) {
+  cudaGetLastError();
+  ET_LOG(Error, "%s: %s: %s", where, what, cudaGetErrorString(error));
+  return error == cudaErrorMemoryAllocation ? Error::MemoryAllocationFailed : Error::Internal;
+}
+
+std::string missing_device(int device) {
+  const int count = device_count();
+  if (device >= 0 && device < count) return "";
+  return "cuda:" + std::to_string(device) + " does not exist here; this machine has " + std::to_string(count) +
+         " CUDA device" + (count == 1 ? "" : "s");
+}
+
+}  // namespace modelbuild::cuda

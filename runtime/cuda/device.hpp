@@ -1,0 +1,46 @@
+// Small things that everything here does with CUDA: errors in words, the current device, whose memory a pointer is.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <executorch/runtime/core/error.h>
+
+#include <optional>
+#include <string>
+
+namespace modelbuild::cuda {
+
+using executorch::runtime::Error;
+
+// Makes a GPU current for a scope and then the one that was. Where that fails `error` says so and nothing changed.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(int device);
+  ~DeviceGuard();
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+  cudaError_t error() const { return error_; }
+
+ private:
+  int previous_ = -1;
+  bool changed_ = false;
+  cudaError_t error_ = cudaSuccess;
+};
+
+int device_count();                              // 0 where there is no driver
+std::optional<int> device_of(const void* data);  // the GPU in whose memory it points; nothing for host memory
+
+// Says on which device what failed, as an error message of ExecuTorch's log, and clears CUDA's own record of it.
+Error failed(const char* where, const char* what, cudaError_t error);
+
+// "cuda:1 does not exist here; this machine has 1 CUDA device", or "" where it exists.
+std::string missing_device(int device);
+
+}  // namespace modelbuild::cuda
+
+// Returns Error::Internal (out of memory: MemoryAllocationFailed) from the calling function, with a message.
+#define MB_CUDA(where, call)                                            \
+  do {                                                                  \
+    if (const cudaError_t mb_error = (call); mb_error != cudaSuccess) { \
+      return ::modelbuild::cuda::failed(where, #call, mb_error);        \
+    }                                                                   \
+  } while (0)

@@ -1,0 +1,124 @@
+#include "blob.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+namespace modelbuild::tensorrt {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kHeader = 32;
+constexpr std::size_t kAlignment = 16;
+constexpr std::size_t kMostMetadata = 16 << 20;
+constexpr std::int64_t kMostDevices = 128;  // ExecuTorch counts devices in an int8
+
+template <typename T>
+T read(std::span<const std::uint8_t> data, std::size_t at) {
+  T value;
+  std::memcpy(&value, data.data() + at, sizeof(T));
+  return value;
+}
+
+const Json& field(const Json& object, const char* name, const char* where) {
+  const auto found = object.find(name);
+  if (found == object.end()) throw BadBlob(std::string(where) + " lacks \"" + name + "\"");
+  return *found;
+}
+
+std::string text(const Json& object, const char* name, const char* where) {
+  const Json& found = field(object, name, where);
+  if (!found.is_string() || found.get_ref<const std::string&>().empty()) {
+    throw BadBlob(std::string(where) + ": \"" + name + "\" is no name");
+  }
+  return found;
+}
+
+const Json& object_of(const Json& value, const char* what) {
+  if (!value.is_object()) throw BadBlob(std::string(what) + " is no object");
+  return value;
+}
+
+std::size_t index_of(const std::vector<std::string>& names, const std::string& name) {
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) throw BadBlob("an alias names '" + name + "', which is no such binding");
+  return static_cast<std::size_t>(found - names.begin());
+}
+
+void read_bindings(const Json& metadata, Blob* blob) {
+  const Json& bindings = field(metadata, "io_bindings", "the metadata");
+  if (!bindings.is_array()) throw BadBlob("\"io_bindings\" is no list");
+  for (const Json& each : bindings) {
+    object_of(each, "a binding");
+    const std::string name = text(each, "name", "a binding");
+    const Json& is_input = field(each, "is_input", "a binding");
+    if (!is_input.is_boolean()) throw BadBlob("a binding's \"is_input\" is neither true nor false");
+    for (const auto* known : {&blob->inputs, &blob->outputs}) {
+      if (std::find(known->begin(), known->end(), name) != known->end()) {
+        throw BadBlob("two bindings are called '" + name + "'");
+      }
+    }
+    (is_input.get<bool>() ? blob->inputs : blob->outputs).push_back(name);
+  }
+  if (blob->outputs.empty()) throw BadBlob("no binding is an output");
+}
+
+void read_aliases(const Json& metadata, Blob* blob) {
+  const auto aliases = metadata.find("aliased_io");
+  if (aliases == metadata.end()) return;
+  if (!aliases->is_array()) throw BadBlob("\"aliased_io\" is no list");
+  for (const Json& each : *aliases) {
+    object_of(each, "an alias");
+    const std::size_t output = index_of(blob->outputs, text(each, "output", "an alias"));
+    const std::size_t input = index_of(blob->inputs, text(each, "input", "an alias"));
+    for (const Alias& known : blob->aliases) {
+      if (known.output == output) throw BadBlob("two aliases of '" + blob->outputs[output] + "'");
+    }
+    blob->aliases.push_back({output, input});
+  }
+}
+
+void read_device(const Json& metadata, Blob* blob) {
+  const auto device = metadata.find("device_id");
+  if (device == metadata.end()) return;
+  if (!device->is_number_integer()) throw BadBlob("\"device_id\" is no whole number");
+  const bool huge = device->is_number_unsigned() && device->get<std::uint64_t>() >= kMostDevices;
+  if (huge || device->get<std::int64_t>() < 0)
+    throw BadBlob("\"device_id\" is " + device->dump() + "; expected 0 to 127");
+  blob->device = device->get<int>();
+}
+
+}  // namespace
+
+Blob parse_blob(std::span<const std::uint8_t> data) {
+  if (data.size() < kHeader) throw BadBlob("it has " + std::to_string(data.size()) + " bytes, less than a header");
+  if (std::memcmp(data.data(), "TR01", 4) != 0 && std::memcmp(data.data(), "TR02", 4) != 0) {
+    throw BadBlob("it does not begin with TR01 or TR02");
+  }
+  const std::uint64_t metadata_at = read<std::uint32_t>(data, 4);
+  const std::uint64_t metadata_size = read<std::uint32_t>(data, 8);
+  const std::uint64_t engine_at = read<std::uint32_t>(data, 12);
+  const auto engine_size = read<std::uint64_t>(data, 16);
+  if (metadata_at < kHeader) throw BadBlob("its metadata begin inside the header");
+  if (metadata_size > kMostMetadata) throw BadBlob("it claims " + std::to_string(metadata_size) + " bytes of metadata");
+  if (engine_at % kAlignment != 0) throw BadBlob("its engine begins at no multiple of 16");
+  if (metadata_at + metadata_size > engine_at) throw BadBlob("its metadata reach into the engine");
+  if (engine_at > data.size() || engine_size > data.size() - engine_at) {
+    throw BadBlob("its engine ends behind its own " + std::to_string(data.size()) + " bytes");
+  }
+  if (engine_size == 0) throw BadBlob("its engine is empty");
+
+  Blob blob;
+  blob.engine = data.subspan(engine_at, engine_size);
+  const auto json = data.subspan(metadata_at, metadata_size);
+  const Json metadata = Json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
+  if (metadata.is_discarded()) throw BadBlob("its metadata are no JSON");
+  object_of(metadata, "the metadata");
+  read_bindings(metadata, &blob);
+  read_aliases(metadata, &blob);
+  read_device(metadata, &blob);
+  return blob;
+}
+
+}  // namespace modelbuild::tensorrt

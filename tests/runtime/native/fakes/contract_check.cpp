@@ -1,0 +1,192 @@
+// contract_check MODE PROGRAM.pte [...]: the device contract, from C++, against
+// the fakes. Programs take one float32 tensor [2, 16] and give it times 3 plus
+// 1, unless said otherwise. Prints what is to be compared; ends with 1 and a
+// line on stderr where a result is wrong.
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "modelbuild/runtime.hpp"
+
+namespace {
+
+using modelbuild::DeviceBuffer;
+using modelbuild::Program;
+using modelbuild::Tensor;
+using modelbuild::Value;
+
+constexpr std::size_t kCount = 32;
+const std::vector<std::int64_t> kShape = {2, 16};
+
+std::atomic<int> staging_lines{0};
+
+void watch_log() {
+  modelbuild::set_log(modelbuild::LogLevel::kInfo, [](modelbuild::LogLevel, std::string_view message) {
+    if (message.find("stages host memory") == std::string_view::npos) return;
+    ++staging_lines;
+    std::printf("log: %.*s\n", static_cast<int>(message.size()), message.data());
+  });
+}
+
+std::vector<float> numbers(float first) {
+  std::vector<float> found(kCount);
+  for (std::size_t i = 0; i < kCount; ++i) found[i] = first + static_cast<float>(i);
+  return found;
+}
+
+Tensor tensor(void* data, modelbuild::Device device = {}) {
+  return {data, modelbuild::DType::kFloat32, kShape, device};
+}
+
+void check(const std::vector<float>& in, const std::vector<float>& out, const char* where) {
+  for (std::size_t i = 0; i < kCount; ++i) {
+    if (out[i] == in[i] * 3 + 1) continue;
+    std::fprintf(stderr, "%s: element %zu is %g, expected %g\n", where, i, out[i], in[i] * 3 + 1);
+    std::exit(1);
+  }
+}
+
+std::vector<float> fetched(const Value& value) {
+  std::vector<float> out(kCount);
+  modelbuild::copy_to_host(value.tensor, out.data());
+  return out;
+}
+
+void run_on_host(Program* program, float first) {
+  std::vector<float> in = numbers(first);
+  const Tensor input = tensor(in.data());
+  // One run at a time, and the result holds until the next: threads that share
+  // a program take turns here, too.
+  static std::mutex turn;
+  const std::lock_guard<std::mutex> lock(turn);
+  check(in, fetched(program->run("forward", {&input, 1}).at(0)), "host");
+}
+
+void print(const modelbuild::Transfers& t) {
+  std::printf("staged_in=%llu staged_out=%llu copied_in=%llu copied_out=%llu\n",
+              static_cast<unsigned long long>(t.staged_in), static_cast<unsigned long long>(t.staged_out),
+              static_cast<unsigned long long>(t.copied_in), static_cast<unsigned long long>(t.copied_out));
+}
+
+// Threads that share a program and threads that have one each, many calls.
+void threads(const char* path, int count, int calls) {
+  const auto shared = Program::load(path);
+  std::vector<std::thread> running;
+  for (int i = 0; i < count; ++i) {
+    running.emplace_back([&, i] {
+      const auto own = Program::load(path);
+      for (int call = 0; call < calls; ++call) {
+        std::vector<float> in = numbers(static_cast<float>(100 * i + call));
+        const Tensor input = tensor(in.data());
+        check(in, fetched(own->run("forward", {&input, 1}).at(0)), "own");
+        run_on_host(shared.get(), static_cast<float>(call));
+      }
+    });
+  }
+  for (std::thread& each : running) each.join();
+  std::printf("staging lines: %d\n", staging_lines.load());
+}
+
+// Inputs and outputs in memory of a GPU.
+void device(const char* path, int gpu, bool with_output) {
+  const auto program = Program::load(path);
+  const std::vector<float> in = numbers(5);
+  DeviceBuffer source(gpu, kCount * sizeof(float));
+  DeviceBuffer target(gpu, kCount * sizeof(float));
+  source.write(in.data(), kCount * sizeof(float));
+  const Tensor input = tensor(source.data(), {true, gpu});
+  modelbuild::RunOptions options;
+  if (with_output) options.outputs = {tensor(target.data(), {true, gpu})};
+  for (int call = 0; call < 3; ++call) {
+    const std::vector<Value> values = program->run("forward", {&input, 1}, options);
+    check(in, fetched(values.at(0)), "device");
+    std::printf("output on %s%s\n", modelbuild::to_string(values[0].tensor.device).c_str(),
+                values[0].tensor.data == target.data() ? ", where it was asked for" : "");
+  }
+  print(program->transfers());
+  std::printf("staging lines: %d\n", staging_lines.load());
+}
+
+// On the caller's stream: run() does not wait, the stream has everything.
+void stream(const char* path, int gpu) {
+  const auto program = Program::load(path);
+  const std::vector<float> in = numbers(7);
+  DeviceBuffer source(gpu, kCount * sizeof(float));
+  DeviceBuffer target(gpu, kCount * sizeof(float));
+  cudaSetDevice(gpu);
+  cudaStream_t own = nullptr;
+  cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking);
+  cudaMemcpyAsync(source.data(), in.data(), kCount * sizeof(float), cudaMemcpyHostToDevice, own);
+  const Tensor input = tensor(source.data(), {true, gpu});
+  modelbuild::RunOptions options;
+  options.stream = own;
+  options.outputs = {tensor(target.data(), {true, gpu})};
+  program->run("forward", {&input, 1}, options);
+  std::vector<float> out(kCount);
+  cudaMemcpyAsync(out.data(), target.data(), kCount * sizeof(float), cudaMemcpyDeviceToHost, own);
+  std::printf("before the wait: %s\n", out[0] == 0 ? "not there" : "there");
+  cudaStreamSynchronize(own);
+  check(in, out, "stream");
+  std::printf("after the wait: there\n");
+  cudaStreamDestroy(own);
+}
+
+// Programs go in the order they came and in the opposite one, with work still
+// under way.
+void destroy(const char* path, int gpu) {
+  cudaSetDevice(gpu);
+  for (const bool first_first : {true, false}) {
+    auto first = Program::load(path);
+    auto second = Program::load(path);
+    cudaStream_t own = nullptr;
+    cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking);
+    DeviceBuffer source(gpu, kCount * sizeof(float));
+    DeviceBuffer target(gpu, kCount * sizeof(float));
+    const Tensor input = tensor(source.data(), {true, gpu});
+    modelbuild::RunOptions options;
+    options.stream = own;
+    options.outputs = {tensor(target.data(), {true, gpu})};
+    first->run("forward", {&input, 1}, options);
+    second->run("forward", {&input, 1}, options);
+    (first_first ? first : second).reset();
+    run_on_host((first_first ? second : first).get(), 1);
+    (first_first ? second : first).reset();
+    cudaStreamDestroy(own);
+  }
+  std::printf("gone\n");
+}
+
+int run(int count, char** arguments) {
+  const std::string mode = count > 1 ? arguments[1] : "";
+  const auto number = [&](int at) { return count > at ? std::atoi(arguments[at]) : 0; };
+  watch_log();
+  if (mode == "threads") {
+    threads(arguments[2], number(3), number(4));
+  } else if (mode == "device") {
+    device(arguments[2], number(3), number(4) != 0);
+  } else if (mode == "stream") {
+    stream(arguments[2], number(3));
+  } else if (mode == "destroy") {
+    destroy(arguments[2], number(3));
+  } else {
+    std::fprintf(stderr, "unknown mode '%s'\n", mode.c_str());
+    return 2;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  try {
+    return run(count, arguments);
+  } catch (const modelbuild::Error& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
+  }
+}
