@@ -1,0 +1,197 @@
+"""Bazel's HTTP cache: nginx as a real server, and one of our own that misbehaves and asks for a token over TLS."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from modelbuild.actions import Digest
+from modelbuild.remote.address import parse_address
+from modelbuild.remote.http_cache import HttpCache
+from modelbuild.remote.problems import RemoteProblem
+from modelbuild.remote.settings import RemoteSettings
+
+NGINX = """
+daemon off; pid {folder}/pid; error_log {folder}/error.log warn; worker_processes 1; {user}
+events {{ worker_connections 64; }}
+http {{
+  access_log off; client_max_body_size 0;
+  client_body_temp_path {folder}/tmp; proxy_temp_path {folder}/tmp; fastcgi_temp_path {folder}/tmp;
+  uwsgi_temp_path {folder}/tmp; scgi_temp_path {folder}/tmp;
+  server {{
+    listen 127.0.0.1:{port}; root {folder}/root;
+    location ~ "^/team/(ac|cas)/[0-9a-f]{{64}}$" {{ dav_methods PUT; create_full_put_path on; }}
+    location / {{ return 404; }}
+  }}
+}}
+"""
+
+
+def digest(data: bytes) -> Digest:
+    return Digest(hashlib.sha256(data).hexdigest(), len(data))
+
+
+@pytest.fixture
+def nginx(tmp_path: Path) -> Iterator[str]:
+    program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+    if program is None:
+        pytest.skip("not run: needs nginx, which .ci/run installs")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    folder = tmp_path / "nginx"
+    (folder / "root").mkdir(parents=True)
+    user = "user root;" if os.geteuid() == 0 else ""
+    (folder / "conf").write_text(NGINX.format(folder=folder, port=port, user=user))
+    process = subprocess.Popen([program, "-p", folder, "-e", folder / "error.log", "-c", folder / "conf"])
+    for _ in range(200):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.05)
+    yield f"http://127.0.0.1:{port}/team"
+    process.terminate()
+    process.wait()
+
+
+def test_two_workspaces_share_what_nginx_keeps(place: Any, nginx: str, tmp_path: Path) -> None:
+    one, two = place("one"), place("two")
+    assert set(one.build(f"--remote-cache={nginx}").statuses.values()) == {"ran"}
+    assert set(two.build(f"--remote-cache={nginx}").statuses.values()) == {"cached"}
+    assert two.outputs() == one.outputs()
+    kept = {path.name: path.read_bytes() for path in (tmp_path / "nginx/root/team/cas").iterdir()}
+    assert all(hashlib.sha256(data).hexdigest() == name for name, data in kept.items())
+
+
+class Handler(BaseHTTPRequestHandler):
+    """`server.answer(method, path)`: a status to fail with, 'cut', 'no ranges', or ''."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def _blob(self) -> bytes | None:
+        server: Any = self.server
+        server.seen.append((self.command, self.path, self.headers.get("Authorization"), self.headers.get("Range")))
+        what = server.answer(self.command, self.path)
+        if isinstance(what, int):
+            self._end(what, b"")
+            return None
+        data = server.kept.get(self.path)
+        if data is None:
+            self._end(404, b"not here")
+            return None
+        start = int((self.headers.get("Range") or "bytes=0-")[6:-1]) if what != "no ranges" else 0
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(data) - start))
+        self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+        self.end_headers()
+        if what == "cut":
+            self.wfile.write(data[start : start + len(data) // 3])
+            self.close_connection = True
+            return None
+        return data[start:]
+
+    def do_GET(self) -> None:
+        data = self._blob()
+        if data is not None:
+            self.wfile.write(data)
+
+    def do_HEAD(self) -> None:
+        self._blob()
+
+    def do_PUT(self) -> None:
+        server: Any = self.server
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        what = server.answer("PUT", self.path)
+        if not isinstance(what, int):
+            server.kept[self.path] = data
+        self._end(what if isinstance(what, int) else 201, b"")
+
+    def _end(self, status: int, text: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(text)
+
+
+@pytest.fixture
+def server() -> Iterator[Any]:
+    made: Any = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    made.kept, made.seen, made.answer = {}, [], lambda method, path: ""
+    made.address = f"http://127.0.0.1:{made.server_port}"
+    Thread(target=made.serve_forever, daemon=True).start()
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+@pytest.fixture
+def cache(server: Any) -> Iterator[HttpCache]:
+    made = HttpCache(parse_address(server.address), RemoteSettings(timeout=1))
+    yield made
+    made.close()
+
+
+def test_a_download_goes_on_where_it_broke_off(server: Any, cache: HttpCache, tmp_path: Path) -> None:
+    data = random.Random(1).randbytes(1 << 20)
+    server.kept[f"/cas/{digest(data).hash}"] = data
+    for after in ("", "no ranges"):
+        server.answer = lambda method, path: "cut"
+        with (tmp_path / "x").open("wb+", buffering=0) as sink:
+            with pytest.raises(RemoteProblem) as caught:
+                cache.read(digest(data), sink)
+            assert caught.value.kind == "down"
+            assert 0 < sink.tell() < len(data)
+            server.answer = lambda method, path, after=after: after
+            cache.read(digest(data), sink)
+        assert (tmp_path / "x").read_bytes() == data
+        assert server.seen[-1][3] == f"bytes={len(data) // 3}-"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(500, "down"), (503, "down"), (429, "down"), (403, "refused"), (507, "full"), (413, "full")]
+)
+def test_what_a_status_means(server: Any, cache: HttpCache, status: int, kind: str) -> None:
+    server.answer = lambda method, path: status
+    operations: list[Callable[[], Any]] = [
+        lambda: cache.write_small({digest(b"x"): b"x"}),
+        lambda: cache.read_small([digest(b"x")]),
+        lambda: cache.missing([digest(b"x")]),
+        lambda: cache.get_action(digest(b"x")),
+    ]
+    for operation in operations:
+        with pytest.raises(RemoteProblem) as caught:
+            operation()
+        assert caught.value.kind == kind
+
+
+def test_what_is_no_result_is_wrong(server: Any, cache: HttpCache) -> None:
+    assert cache.get_action(digest(b"a")) is None
+    server.kept[f"/ac/{digest(b'a').hash}"] = b"<html>please log in</html>"
+    with pytest.raises(RemoteProblem) as caught:
+        cache.get_action(digest(b"a"))
+    assert caught.value.kind == "wrong"
+
+
+def test_a_blob_of_another_size_is_not_taken(server: Any, cache: HttpCache, tmp_path: Path) -> None:
+    wanted = Digest("0" * 64, 10)
+    server.kept[f"/cas/{wanted.hash}"] = bytes(5000)
+    assert cache.missing([wanted]) == {wanted}
+    assert len(cache.read_small([wanted])[wanted]) == 11
+    with (tmp_path / "x").open("wb", buffering=0) as sink, pytest.raises(RemoteProblem) as caught:
+        cache.read(wanted, sink)
+    assert caught.value.kind == "wrong"
