@@ -36,6 +36,9 @@ lint: venv
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(NATIVE)
 
+bench:
+	$(PYTHON) benchmarks/bench.py $(BENCH_ARGS)
+
 format: venv
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
