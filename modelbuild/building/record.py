@@ -7,6 +7,7 @@ machine has them, then texts, each ended by a NUL byte.
 from __future__ import annotations
 
 import os
+import time
 from itertools import islice
 
 TYPE_CHECKING = False
@@ -36,7 +37,7 @@ class Stamps:
 
 
 class Record:
-    """One build.
+    """One build. `moved` says that folders' times are no longer those that are written down.
 
     files    what was read: size, ctime (which a change of the executable bit moves as well), inode
     outputs  what was laid out: size, mtime (a new hard link elsewhere moves the ctime), inode
@@ -45,14 +46,14 @@ class Record:
     absent   files whose absence was relied on
     """
 
-    __slots__ = ("absent", "actions", "files", "folders", "imports", "outputs", "targets")
+    __slots__ = ("absent", "actions", "files", "folders", "imports", "moved", "outputs", "targets")
 
     def __init__(
         self,
         files: Stamps,
         outputs: Stamps,
         imports: Stamps,
-        folders: Sequence[tuple[str, int, str]],
+        folders: list[tuple[str, int, str]],
         absent: Sequence[str],
         targets: Sequence[BuiltOutputs],
         actions: int,
@@ -64,6 +65,7 @@ class Record:
         self.absent = absent
         self.targets = targets
         self.actions = actions
+        self.moved = False
 
     def holds(self, root: str) -> bool:
         """Whether all of it is as it was."""
@@ -79,26 +81,30 @@ class Record:
         # The one place where a microsecond counts: it is done for every file.
         stat = os.stat
         known = self.files
-        for path, size, time, inode in zip(known.paths, known.sizes, known.times, known.inodes, strict=True):
+        for path, size, then, inode in zip(known.paths, known.sizes, known.times, known.inodes, strict=True):
             now = stat(path, dir_fd=folder)
-            if now.st_ctime_ns != time or now.st_size != size or now.st_ino != inode:
+            if now.st_ctime_ns != then or now.st_size != size or now.st_ino != inode:
                 return False
         known = self.outputs
-        for path, size, time, inode in zip(known.paths, known.sizes, known.times, known.inodes, strict=True):
+        for path, size, then, inode in zip(known.paths, known.sizes, known.times, known.inodes, strict=True):
             now = stat(path, dir_fd=folder)
-            if now.st_mtime_ns != time or now.st_size != size or now.st_ino != inode:
+            if now.st_mtime_ns != then or now.st_size != size or now.st_ino != inode:
                 return False
         return True
 
     def _folders_hold(self, root: str, folder: int) -> bool:
         known = self.imports
-        for path, time, inode in zip(known.paths, known.times, known.inodes, strict=True):
+        for path, then, inode in zip(known.paths, known.times, known.inodes, strict=True):
             now = os.stat(path, dir_fd=folder)
-            if now.st_mtime_ns != time or now.st_ino != inode:
+            if now.st_mtime_ns != then or now.st_ino != inode:
                 return False
-        for path, time, names in self.folders:
-            if os.stat(path or ".", dir_fd=folder).st_mtime_ns != time and _names(root, path) != names:
-                return False
+        for index, (path, then, names) in enumerate(self.folders):
+            changed = os.stat(path or ".", dir_fd=folder).st_mtime_ns
+            if changed != then:
+                if _names(root, path) != names:
+                    return False
+                self.folders[index] = (path, settled(changed, time.time_ns()), names)
+                self.moved = True
         return not any(os.path.isfile(f"{root}/{path}") for path in self.absent)
 
 
@@ -110,6 +116,30 @@ def _names(root: str, folder: str) -> str | None:
         return list_folder(root, folder).stamp().names
     except EnvironmentProblem:
         return None
+
+
+def granularity(time_ns: int) -> int:
+    """Nanoseconds within which a file may change again without its time showing it: two ticks of the slowest kernel
+    timer where the file system keeps parts of a second at all, else the 2 s of FAT."""
+    return 50_000_000 if time_ns % 1_000_000_000 else 2_000_000_000
+
+
+def settled(time_ns: int, looked_at: int) -> int:
+    """The time of a folder that was looked at later, or 0 when it may yet change without its time showing it."""
+    return time_ns if time_ns + granularity(time_ns) < looked_at else 0
+
+
+def up_to_date(path: str, root: str) -> Record | None:
+    """The record in a file if all that it says of a workspace still holds."""
+    record = read_record(path)
+    if record is None or not record.holds(root):
+        return None
+    if record.moved:
+        from contextlib import suppress
+
+        with suppress(OSError):  # it only saves the next build from listing folders
+            write_record(path, record)
+    return record
 
 
 def read_record(path: str) -> Record | None:

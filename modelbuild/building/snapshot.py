@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from modelbuild import __version__
-from modelbuild.building.record import Record, Stamps, read_record, write_record
+from modelbuild.building.record import Record, Stamps, granularity, settled, up_to_date, write_record
 from modelbuild.building.request import BuiltTarget, Request
 from modelbuild.workspace import OUTPUT_FOLDER, Workspace
 
@@ -30,12 +30,6 @@ def stamp(path: str) -> Stamp | None:
     if modes.S_ISDIR(status.st_mode):
         return (0, status.st_mtime_ns, status.st_ino)
     return (status.st_size, status.st_ctime_ns, status.st_ino)
-
-
-def granularity(time_ns: int) -> int:
-    """Nanoseconds within which a file may change again without its time showing it: two ticks of the slowest kernel
-    timer where the file system keeps parts of a second at all, else the 2 s of FAT."""
-    return 50_000_000 if time_ns % 1_000_000_000 else 2_000_000_000
 
 
 @dataclass(slots=True)
@@ -77,8 +71,7 @@ class Snapshots:
 
     def up_to_date(self, request: Request) -> Record | None:
         """The last such build, if nothing that it looked at has changed since."""
-        record = read_record(str(self.path(request)))
-        return record if record is not None and record.holds(self._root) else None
+        return up_to_date(str(self.path(request)), self._root)
 
     def save(self, request: Request, seen: Seen, started_ns: int, targets: Sequence[BuiltTarget], actions: int) -> None:
         """Remember a build; nothing, if a file changed so shortly before that it may yet change unseen."""
@@ -91,10 +84,7 @@ class Snapshots:
             outputs=_output_stamps(self._root, (path for target in targets for path in target.outputs)),
             imports=_stamps(seen.python),
             # A folder that changed just before it was listed is compared by the names in it.
-            folders=[
-                (path, time if time + granularity(time) < started_ns else 0, names)
-                for path, (time, names) in seen.folders.items()
-            ],
+            folders=[(path, settled(time, started_ns), names) for path, (time, names) in seen.folders.items()],
             absent=seen.absent,
             targets=[(t.label, t.config, t.outputs) for t in targets],
             actions=actions,

@@ -39,11 +39,11 @@ def again(arguments: Sequence[str]) -> int | None:
     if remembered is None:
         return None
 
-    from modelbuild.building.record import read_record
+    from modelbuild.building.record import up_to_date
 
     quiet, path = remembered
-    record = read_record(path)
-    if record is None or not record.holds(root):
+    record = up_to_date(path, root)
+    if record is None:
         return None
     if not quiet:
         from modelbuild.report.text import nothing_to_do, target_lines, write
