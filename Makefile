@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 NATIVE = $(shell find runtime tests/runtime -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
 
-.PHONY: demo runtime test test-all lint format venv lock clean
+.PHONY: demo runtime test test-all bench lint format venv lock clean
 .DELETE_ON_ERROR:
 
 demo: venv

@@ -149,7 +149,7 @@ def read_record(path: str) -> Record | None:
             data = file.read()
     except OSError:
         return None
-    return _decode(data) if data.startswith(_MAGIC) else None
+    return _decode(data) if data.startswith(_MAGIC) and data.endswith(b"\0") else None
 
 
 def write_record(path: str, record: Record) -> None:
@@ -201,7 +201,7 @@ def _decode(data: bytes) -> Record | None:
             (label, config, tuple(_take(paths, n))) for label, config, n in zip(labels, configs, lengths, strict=True)
         ]
         return Record(read, laid_out, imported, listed, missing, built, actions)
-    except ValueError:  # cut short
+    except (ValueError, TypeError):  # cut short
         return None
 
 

@@ -1,0 +1,147 @@
+"""The record of a build: what holds, what does not, and what cannot be read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from modelbuild.building.record import Record, Stamps, granularity, read_record, settled, up_to_date, write_record
+from modelbuild.loading.tree import list_folder
+
+LONG_AGO = 1_600_000_000_123_456_789
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A workspace with sources, a listed folder, an output and a folder of imports, all at rest."""
+    root = tmp_path / "workspace"
+    for name, text in {"a.py": "a", "b é.bin": "b", "listed/x": "x", "out/made": "made", "lib/m.py": "m"}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    for folder in ("listed", "lib", "out", "."):
+        os.utime(root / folder, ns=(LONG_AGO, LONG_AGO))
+    return root
+
+
+def record_of(root: Path) -> Record:
+    def stamps(time: str, *paths: str, sized: bool = True) -> Stamps:
+        states = [os.stat(root / path) for path in paths]
+        times = [getattr(s, time) for s in states]
+        return Stamps(paths, [s.st_size if sized else 0 for s in states], times, [s.st_ino for s in states])
+
+    listing = list_folder(str(root), "listed").stamp()
+    return Record(
+        stamps("st_ctime_ns", "a.py", str(root / "b é.bin")),
+        stamps("st_mtime_ns", "out/made"),
+        stamps("st_mtime_ns", "lib", sized=False),
+        [("listed", listing.mtime_ns, listing.names)],
+        ["none.toml"],
+        [("//:a", "default", ("out/made",)), ("//:nothing", "default", ())],
+        7,
+    )
+
+
+@pytest.fixture
+def file(root: Path, tmp_path: Path) -> str:
+    path = str(tmp_path / "record")
+    write_record(path, record_of(root))
+    return path
+
+
+def test_what_was_written_is_read_again(root: Path, file: str) -> None:
+    found, wrote = up_to_date(file, str(root)), record_of(root)
+    assert found is not None
+    for name in ("files", "outputs", "imports"):
+        for column in Stamps.__slots__:
+            assert list(getattr(getattr(found, name), column)) == list(getattr(getattr(wrote, name), column))
+    assert (found.folders, found.absent, found.targets) == (wrote.folders, wrote.absent, wrote.targets)
+    assert (found.actions, found.moved) == (7, False)
+
+
+def keep_time(path: Path, change: Callable[[Path], object]) -> None:
+    before = os.stat(path)
+    change(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def replace(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_text(path.read_text())
+    os.utime(other, ns=(LONG_AGO, os.stat(path).st_mtime_ns))
+    os.replace(other, path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda root: (root / "a.py").write_text("aa"),
+        lambda root: keep_time(root / "a.py", lambda path: path.write_text("b")),
+        lambda root: (root / "a.py").chmod(0o755),
+        lambda root: (root / "a.py").unlink(),
+        lambda root: replace(root / "b é.bin"),
+        lambda root: (root / "out/made").unlink(),
+        lambda root: (root / "out/made").write_text("MADE"),
+        lambda root: replace(root / "out/made"),
+        lambda root: (root / "lib/new.py").write_text(""),
+        lambda root: (root / "listed/y").write_text(""),
+        lambda root: (root / "listed/x").rename(root / "listed/z"),
+        lambda root: (root / "none.toml").write_text(""),
+    ],
+    ids=[
+        *("another size", "the same size and time", "executable", "gone", "another file of the same time"),
+        *("an output gone", "an output written to", "an output replaced"),
+        *("a module more", "a file more", "a file renamed", "a file whose absence mattered"),
+    ],
+)
+def test_no_change_is_missed(root: Path, file: str, change: Callable[[Path], object]) -> None:
+    assert up_to_date(file, str(root)) is not None
+    change(root)
+    assert up_to_date(file, str(root)) is None
+
+
+def test_an_output_may_get_another_hard_link(root: Path, file: str) -> None:
+    os.link(root / "out/made", root / "lib/../out/link")
+    assert up_to_date(file, str(root)) is not None
+
+
+def test_a_folder_that_lists_the_same_is_listed_once(root: Path, file: str) -> None:
+    os.utime(root / "listed", ns=(LONG_AGO + 1, LONG_AGO + 1))
+    found = up_to_date(file, str(root))
+    assert found is not None
+    assert found.moved
+    again = up_to_date(file, str(root))
+    assert again is not None
+    assert not again.moved
+    (root / "listed/y").write_text("")
+    assert up_to_date(file, str(root)) is None
+
+
+def test_a_folder_that_has_just_changed_is_listed_each_time(root: Path, file: str) -> None:
+    (root / "listed/y").write_text("")
+    (root / "listed/y").unlink()
+    found = up_to_date(file, str(root))
+    assert found is not None
+    assert [time for _, time, _ in found.folders] == [0]
+
+
+def test_what_settles() -> None:
+    assert settled(LONG_AGO, LONG_AGO + granularity(LONG_AGO)) == 0
+    assert settled(LONG_AGO, LONG_AGO + granularity(LONG_AGO) + 1) == LONG_AGO
+    coarse = 1_600_000_000 * 10**9  # a file system that keeps whole seconds
+    assert settled(coarse, coarse + 1_900_000_000) == 0
+
+
+def test_a_record_that_is_cut_short_anywhere_is_none(root: Path, file: str) -> None:
+    data = Path(file).read_bytes()
+    for length in range(0, len(data) - 1, 3):
+        Path(file).write_bytes(data[:length])
+        assert read_record(file) is None or up_to_date(file, str(root)) is None, length
+
+
+def test_no_record_is_none(tmp_path: Path) -> None:
+    assert read_record(str(tmp_path / "record")) is None
+    (tmp_path / "record").write_text("{}")
+    assert read_record(str(tmp_path / "record")) is None
