@@ -14,6 +14,7 @@ class ExitCode(IntEnum):
     BUILD_FAILED = 1
     USAGE = 2
     LOADING_FAILED = 3
+    TESTS_FAILED = 4
     INTERRUPTED = 8
     ENVIRONMENT = 36
     INTERNAL = 37

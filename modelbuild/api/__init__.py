@@ -3,7 +3,7 @@
 from modelbuild.actions import Artifact, DerivedArtifact, Output, Resources, SourceArtifact
 from modelbuild.api.attrs import Attrs, Dep, Glob, Source, Sources
 from modelbuild.api.context import Context, Expander
-from modelbuild.api.providers import Files, Platform, Provider
+from modelbuild.api.providers import Files, Platform, Provider, TestAction
 from modelbuild.api.rule import Rule, rule
 from modelbuild.errors import LoadingError
 from modelbuild.labels import Label
@@ -27,5 +27,6 @@ __all__ = [
     "Source",
     "SourceArtifact",
     "Sources",
+    "TestAction",
     "rule",
 ]

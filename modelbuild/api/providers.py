@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from modelbuild.actions import Artifact
+from modelbuild.actions import Artifact, DerivedArtifact
 
 
 class Provider:
@@ -20,3 +20,19 @@ class Files(Provider):
     """The files that `modelbuild build` lays out, and that another target's `Source` attribute gets."""
 
     files: tuple[Artifact, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TestAction(Provider):
+    """Makes a target a test. Each report is an output of an action that tests something (one for each shard): JSON as
+    docs/ci.md describes it. `modelbuild test` runs these actions, `modelbuild build` does not.
+
+    flaky   whether a failure may be tried again without being asked for
+    bisect  a report that says where a failed test goes wrong, made with `--bisect`
+    """
+
+    __test__ = False  # for pytest, which takes it for a class of tests
+
+    reports: tuple[DerivedArtifact, ...]
+    flaky: bool = False
+    bisect: DerivedArtifact | None = None

@@ -13,6 +13,7 @@ import modelbuild
 from modelbuild.actions import Artifact, FileEntry, SourceArtifact, Value
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.analysis.rules import Rules, load_rules
+from modelbuild.building.note import note
 from modelbuild.building.request import BuiltTarget, Request, Result
 from modelbuild.building.snapshot import Seen, Snapshots, python_folders, stamp
 from modelbuild.errors import BuildError, ExitCode, LoadingError
@@ -69,6 +70,7 @@ def full_build(
             result = _build(workspace, request, reporter, analyzer, targets, scheduler, sources, store)
         finally:
             executor.close()
+        note(workspace, analyzer, scheduler, code, result, time.monotonic() - started)
     reporter.emit(BuildFinished(time.monotonic() - started, actions=result.actions))
     if result.code == ExitCode.OK:
         _look_back(rules, loader, sources, seen)

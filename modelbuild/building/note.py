@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.building.request import Result
@@ -16,9 +16,15 @@ from modelbuild.workspace import Workspace
 
 
 def note(
-    workspace: Workspace, analyzer: Analyzer, scheduler: Scheduler, code: StepCode, result: Result, seconds: float
+    workspace: Workspace,
+    analyzer: Analyzer,
+    scheduler: Scheduler,
+    code: StepCode,
+    result: Result,
+    seconds: float,
+    measures: Mapping[tuple[str, str], float] | None = None,
 ) -> None:
-    """Write to the history in the cache's folder."""
+    """Write to the history in the cache's folder. `measures` are more than is known of every build: see remember()."""
     remember(
         workspace.config.cache_dir,
         workspace.root,
@@ -26,7 +32,7 @@ def note(
         result.code == ExitCode.OK,
         gather(analyzer, scheduler, code),
         attributes_of(analyzer),
-        dict(_measures(workspace, scheduler, result)),
+        {**dict(_measures(workspace, scheduler, result)), **(measures or {})},
     )
 
 

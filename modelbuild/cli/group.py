@@ -22,6 +22,7 @@ COMMANDS = {
     "query": "Ask about targets as BUILD files declare them.",
     "run": "Build a program and run it on inputs.",
     "schema": "Print a JSON Schema of BUILD.toml for editors.",
+    "test": "Build what tests need, and run them.",
     "version": "Print the version.",
 }
 

@@ -42,12 +42,14 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How a run ended. `result` is None when it failed; `problem` then says why in one line (several lines for a
-    traceback in the user's own code); `stdout` and `stderr` are kept either way."""
+    traceback in the user's own code); `stdout` and `stderr` are kept either way. What is not to be found in a cache
+    by a later build is not kept: `keep`."""
 
     result: ActionResult | None
     problem: str = ""
     stdout: Digest | None = None
     stderr: Digest | None = None
+    keep: bool = True
 
 
 class Executor(Protocol):

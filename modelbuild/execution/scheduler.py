@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,6 +69,7 @@ class Scheduler:
         pool: ResourcePool,
         jobs: int,
         keep_going: bool = False,
+        afresh: Collection[str] = (),
     ) -> None:
         self._graph = graph
         self._store = store
@@ -79,6 +80,7 @@ class Scheduler:
         self._reporter = reporter
         self._pool = pool
         self._keep_going = keep_going
+        self._afresh = afresh  # ids of actions that run although their results are in the cache
         self._remaker = Remaker(store, self._run_alone)
         self._stopped = False
         self._values: dict[tuple[str, str], Value] = {}
@@ -243,7 +245,7 @@ class Scheduler:
         material = self._keys.material(action, inputs)
         key = key_of(material)
         request = Request(action, inputs, tuple(material["tools"]), self._modules(action.step))
-        result = self._store.get_action(key, material)
+        result = None if action.id in self._afresh else self._store.get_action(key, material)
         if result is not None:
             self._remaker.know(Found(request, key, material, result))
         return _Prepared(request, key, material, result)
@@ -281,7 +283,7 @@ class Scheduler:
                 outcome = self._executor.run(found.request)
                 # Said here, and not where the end is dealt with, so that this thread takes up nothing else.
                 self._stopped |= outcome.result is None and not self._keep_going
-            if outcome.result is not None:
+            if outcome.result is not None and outcome.keep:
                 self._store.put_action(found.key, outcome.result, found.material)
             return outcome, slot
         finally:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 Status: TypeAlias = Literal["ran", "cached", "failed"]
+TestStatus: TypeAlias = Literal["passed", "failed", "not_run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,44 @@ class TargetBuilt(Event):
     label: str
     config: str
     outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TestCase:
+    """One case of a test. `message` says why it did not pass; `place` is `file:line`, where that is known."""
+
+    name: str
+    status: TestStatus
+    seconds: float = 0.0
+    message: str = ""
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TestFinished(Event):
+    """A test target ended.
+
+    status     not_run: what it needs is not on this machine; `reason` says what
+    reason     why it did not pass, in one line
+    cached     its result is that of an earlier run
+    attempts   how often it ran, and how many of these runs `passed`; more than one where that was asked for
+    location   where it is declared, as file:line:column
+    measures   numbers by name, such as `latency_ms`
+    output     what the run that did not pass printed
+    """
+
+    label: str
+    config: str
+    status: TestStatus
+    reason: str = ""
+    seconds: float = 0.0
+    cached: bool = False
+    attempts: int = 1
+    passed: int = 0
+    cases: tuple[TestCase, ...] = ()
+    location: str = ""
+    measures: Mapping[str, float] = field(default_factory=dict)
+    output: str = ""
 
 
 @dataclass(frozen=True, slots=True)

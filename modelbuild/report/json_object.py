@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 from typing import Any, TextIO
 
-from modelbuild.report.events import ActionFinished, Event, Notice
+from modelbuild.report.events import ActionFinished, Event, Notice, TestFinished
 from modelbuild.report.tally import Tally
 from modelbuild.report.text import failure_lines, write
 
@@ -64,6 +65,7 @@ class JsonReporter:
                 ),
                 *({"label": t.label, "config": t.config, "built": False, "because": t.because} for t in tally.unbuilt),
             ],
+            "tests": [_test(test) for test in tally.tests],
             "counts": {
                 "actions": end.actions if end is not None and up_to_date else tally.total,
                 "ran": tally.ran,
@@ -78,6 +80,12 @@ class JsonReporter:
             ],
             "notices": self._notices,
         }
+
+
+def _test(test: TestFinished) -> dict[str, Any]:
+    facts = dataclasses.asdict(test)
+    del facts["at"]
+    return {**facts, "seconds": round(test.seconds, 3)}
 
 
 def _action(event: ActionFinished) -> dict[str, Any]:

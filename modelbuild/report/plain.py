@@ -7,7 +7,16 @@ from typing import TextIO
 
 from modelbuild.report.events import ActionFinished, BuildAborted, BuildFinished, Event, Notice
 from modelbuild.report.tally import Tally
-from modelbuild.report.text import counts, failure_lines, finished_line, summary, target_lines, write
+from modelbuild.report.text import (
+    counts,
+    failure_lines,
+    finished_line,
+    summary,
+    target_lines,
+    test_lines,
+    test_summary,
+    write,
+)
 
 
 class PlainReporter:
@@ -47,7 +56,12 @@ def show_end(tally: Tally, out: TextIO, err: TextIO, quiet: bool) -> None:
     """What was built, what was not, and the last line."""
     for target in tally.unbuilt:
         write(err, f"{target.label} was not built: {target.because} failed")
+    for test in tally.tests:
+        if test.status == "failed" or not quiet:
+            write(err if test.status == "failed" else out, "\n".join(test_lines(test)))
     if not quiet:
         for line in target_lines([(t.label, t.config, t.outputs) for t in tally.built]):
             write(out, line)
+        if tally.tests:
+            write(out if tally.ok else err, test_summary(tally.tests))
         write(out if tally.ok else err, summary(tally))

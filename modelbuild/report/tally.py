@@ -13,6 +13,7 @@ from modelbuild.report.events import (
     GraphGrew,
     TargetBuilt,
     TargetFailed,
+    TestFinished,
 )
 
 
@@ -26,6 +27,7 @@ class Tally:
     failed: int = 0
     built: list[TargetBuilt] = field(default_factory=list)
     unbuilt: list[TargetFailed] = field(default_factory=list)
+    tests: list[TestFinished] = field(default_factory=list)
     finished: BuildFinished | None = None
     aborted: BuildAborted | None = None
 
@@ -35,7 +37,8 @@ class Tally:
 
     @property
     def ok(self) -> bool:
-        return self.finished is not None and not (self.failed or self.unbuilt)
+        failed = self.failed or self.unbuilt or any(test.status == "failed" for test in self.tests)
+        return self.finished is not None and not failed
 
     def add(self, event: Event) -> None:
         match event:
@@ -48,6 +51,8 @@ class Tally:
                 self.total = max(self.total, self.done)
             case TargetBuilt():
                 self.built.append(event)
+            case TestFinished():
+                self.tests.append(event)
             case TargetFailed():
                 self.unbuilt.append(event)
             case BuildFinished():

@@ -7,7 +7,7 @@ if TYPE_CHECKING:  # a build that has nothing to do imports nothing to say so
     from collections.abc import Iterator, Sequence
     from typing import TextIO
 
-    from modelbuild.report.events import ActionFinished, ActionStarted
+    from modelbuild.report.events import ActionFinished, ActionStarted, TestFinished
     from modelbuild.report.tally import Tally
 
 # With more targets than this, only as many are listed.
@@ -80,9 +80,41 @@ def target_lines(built: Sequence[tuple[str, str, tuple[str, ...]]]) -> Iterator[
         yield f"and {count(len(built) - SHOWN_TARGETS, 'target')} more"
 
 
+def test_lines(test: TestFinished) -> Iterator[str]:
+    """A test that ended, and below it the cases that did not pass; before it what it printed, if it failed."""
+    if test.status == "failed" and test.output.strip():
+        yield f"--- output of {test.label}"
+        yield test.output.rstrip()
+    how = {"passed": "PASSED", "failed": "FAILED", "not_run": "NOT RUN"}[test.status]
+    line = f"{test.label}  {how}"
+    if test.status != "not_run":
+        line += "  cached" if test.cached else f"  {duration(test.seconds)}"
+    if test.attempts > 1:
+        line += f"  ({test.passed} of {test.attempts} runs passed)"
+    yield line + (f": {test.reason}" if test.reason else "")
+    for case in test.cases:
+        if case.status == "failed":
+            yield f"  {case.name}: {case.message}" + (f" ({case.place})" if case.place else "")
+        elif case.status == "not_run" and test.status != "not_run":
+            yield f"  {case.name} was not run: {case.message}"
+
+
+def test_summary(tests: Sequence[TestFinished]) -> str:
+    """`4 tests: 2 passed (1 cached), 1 failed, 1 not run`."""
+    parts = []
+    for status, name in (("passed", "passed"), ("failed", "failed"), ("not_run", "not run")):
+        of = [test for test in tests if test.status == status]
+        cached = sum(test.cached for test in of)
+        if of:
+            parts.append(f"{len(of)} {name}" + (f" ({cached} cached)" if cached else ""))
+    return f"{count(len(tests), 'test')}: {', '.join(parts)}"
+
+
 def summary(tally: Tally) -> str:
     """The last line of a build that came to an end."""
     assert tally.finished is not None
+    if tally.tests:
+        return f"Done in {duration(tally.finished.seconds)}: {counts(tally)}"
     if tally.finished.up_to_date:
         return nothing_to_do(len(tally.built), tally.finished.actions, tally.finished.seconds)
     took = duration(tally.finished.seconds)

@@ -1,0 +1,60 @@
+"""`modelbuild test`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from modelbuild.building.request import Flags
+from modelbuild.cli.group import COMMANDS, Settings
+from modelbuild.cli.options import building, no_options
+
+_OPTIONS = [
+    click.option("--cache-test-results/--no-cache-test-results", "cache_results", default=True,
+                 help="Take results of earlier runs with the same key."),
+    click.option("--runs-per-test", type=click.IntRange(min=1), default=1, help="Run each so often; all must pass."),
+    click.option("--flaky-attempts", type=click.IntRange(min=1), default=1, help="Try a test that fails so often."),
+    click.option("--require-all", is_flag=True, help="A test, or a case, that is not run is a failure."),
+    click.option("--bisect", is_flag=True, help="When parity fails, find the first node that goes wrong."),
+    click.option("--test-tag-filters", "tags", default="", metavar="TAG,-TAG", help="Only with, or without, tags."),
+]  # fmt: skip
+
+
+def testing(function: Any) -> Any:
+    """What every command that runs tests takes."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+@click.command("test", short_help=COMMANDS["test"], context_settings={"ignore_unknown_options": True})
+@click.argument("patterns", nargs=-1, required=True, metavar="TARGET...")
+@testing
+@building
+@click.pass_obj
+def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags, tags: str, **options: Any) -> int:
+    """Build what tests need, and run those among TARGET and in test suites.
+
+    A test passes when it ran and was right. One that needs what is not on this machine is not run, and said to be so.
+    """
+    no_options(patterns)
+    from modelbuild.building.request import make_request
+    from modelbuild.errors import ModelbuildError
+    from modelbuild.report import make_reporter
+    from modelbuild.report.events import BuildAborted
+    from modelbuild.testing.run import TestOptions, run_tests
+    from modelbuild.workspace import find_root, load_workspace
+
+    workspace = load_workspace(find_root(settings.directory))
+    request = make_request(workspace, settings.directory, patterns, flags)
+    reporter = make_reporter(quiet=request.quiet, as_json=request.json)
+    chosen = TestOptions(tags=tuple(tag for tag in tags.split(",") if tag), **options)
+    try:
+        return run_tests(workspace, request, chosen, reporter)
+    except (ModelbuildError, KeyboardInterrupt) as error:
+        interrupted = isinstance(error, KeyboardInterrupt)
+        reporter.emit(BuildAborted("interrupted" if interrupted else str(error), interrupted))
+        raise
+    finally:
+        reporter.close()

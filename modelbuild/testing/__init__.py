@@ -1,0 +1,1 @@
+"""Run tests: targets that have an action whose report says whether they passed."""

@@ -1,0 +1,77 @@
+"""A test's report, as its action writes it (docs/ci.md tells the format)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from modelbuild.report.events import TestCase, TestStatus
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TestReport:
+    """What one run found. `reason` is a line when it did not pass."""
+
+    __test__ = False  # for pytest
+
+    status: TestStatus
+    reason: str = ""
+    cases: tuple[TestCase, ...] = ()
+    measures: Mapping[str, float] = field(default_factory=dict)
+
+
+def parse_report(text: bytes) -> TestReport:
+    """Raises ValueError for what is no report."""
+    try:
+        data = json.loads(text)
+        if data["version"] != VERSION:
+            raise ValueError(f"version {data['version']}, expected {VERSION}")
+        cases = tuple(_case(each) for each in data["cases"])
+        measures = {str(name): float(value) for name, value in data.get("measures", {}).items()}
+        return TestReport(_status(data["status"]), str(data.get("reason", "")), cases, measures)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a test's report: {error}") from error
+
+
+def merge(reports: Sequence[TestReport]) -> TestReport:
+    """The shards of one test as one: failed if any is, not run if none passed."""
+    if len(reports) == 1:
+        return reports[0]
+    statuses = [report.status for report in reports]
+    status: TestStatus = "failed" if "failed" in statuses else "passed" if "passed" in statuses else "not_run"
+    return TestReport(
+        status,
+        next((report.reason for report in reports if report.status == status and report.reason), ""),
+        tuple(case for report in reports for case in report.cases),
+        {name: value for report in reports for name, value in report.measures.items()},
+    )
+
+
+def require_all(report: TestReport) -> TestReport:
+    """What was not run, in whole or in part, is a failure."""
+    skipped = [case for case in report.cases if case.status == "not_run"]
+    if report.status == "failed" or (report.status == "passed" and not skipped):
+        return report
+    why = report.reason if report.status == "not_run" else f"{skipped[0].name}: {skipped[0].message}"
+    return TestReport("failed", f"not run, which --require-all forbids: {why}", report.cases, report.measures)
+
+
+def _case(data: Any) -> TestCase:
+    return TestCase(
+        str(data["name"]),
+        _status(data["status"]),
+        float(data.get("seconds", 0.0)),
+        str(data.get("message", "")),
+        str(data.get("place", "")),
+    )
+
+
+def _status(text: Any) -> TestStatus:
+    if text not in get_args(TestStatus):
+        raise ValueError(f"{text!r} is not one of {', '.join(get_args(TestStatus))}")
+    status: TestStatus = text
+    return status

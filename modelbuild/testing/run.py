@@ -1,0 +1,219 @@
+"""Build what tests need, run them, and say how each ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import modelbuild
+from modelbuild.actions import DerivedArtifact, FileEntry
+from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
+from modelbuild.api.providers import TestAction
+from modelbuild.building.full import Sources, analyze, config_name
+from modelbuild.building.note import note
+from modelbuild.building.request import Request, Result
+from modelbuild.errors import ExitCode, UsageError
+from modelbuild.execution.keys import Keys
+from modelbuild.execution.local import LocalExecutor
+from modelbuild.execution.resources import ResourcePool, machine
+from modelbuild.execution.scheduler import Scheduler
+from modelbuild.execution.step_code import StepCode
+from modelbuild.query.opened import open_analyzer
+from modelbuild.remote.open import shared
+from modelbuild.report.events import BuildFinished, BuildStarted, Notice, Reporter, TestFinished
+from modelbuild.store.interface import Store
+from modelbuild.store.local import open_store
+from modelbuild.store.output_tree import lay_out
+from modelbuild.testing.executor import Attempts, TestExecutor
+from modelbuild.testing.report import TestReport, merge, parse_report, require_all
+from modelbuild.testing.select import select_tests, test_of
+from modelbuild.workspace import OUTPUT_FOLDER, Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class TestOptions:
+    """How to run tests: see docs/cli.md."""
+
+    __test__ = False  # for pytest
+
+    cache_results: bool = True
+    runs_per_test: int = 1
+    flaky_attempts: int = 1
+    require_all: bool = False
+    bisect: bool = False
+    tags: tuple[str, ...] = ()
+
+
+# How often a test that its rule calls flaky is tried.
+FLAKY = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """What one run of tests works with."""
+
+    workspace: Workspace
+    request: Request
+    options: TestOptions
+    analyzer: Analyzer
+    store: Store
+    sources: Sources
+    executor: TestExecutor
+    code: StepCode
+    reporter: Reporter
+
+    def scheduler(self, afresh: Sequence[str] = ()) -> Scheduler:
+        return Scheduler(
+            self.analyzer.graph,
+            self.store,
+            self.executor,
+            Keys(self.code, self.store),
+            lambda step: tuple(name for name, _ in self.code.closure(step)),
+            self.sources.entry,
+            self.reporter,
+            ResourcePool(machine(self.request.jobs)),
+            self.request.jobs,
+            self.request.keep_going,
+            afresh,
+        )
+
+
+def run_tests(workspace: Workspace, request: Request, options: TestOptions, reporter: Reporter) -> ExitCode:
+    """Raises ModelbuildError for what is wrong before any action runs, UsageError where there is no test."""
+    started = time.monotonic()
+    (workspace.root / OUTPUT_FOLDER).mkdir(exist_ok=True)
+    analyzer = open_analyzer(workspace)
+    tests = select_tests(analyzer, analyze(analyzer.loader, analyzer, request), options.tags)
+    if not tests:
+        raise UsageError(f"no test in {' '.join(request.patterns)}")
+    config = workspace.config
+    pairs = [(target, action) for target in tests if (action := test_of(target)) is not None]
+    reports = {artifact.action: artifact.output for _, test in pairs for artifact in test.reports}
+    attempts = {
+        artifact.action: max(options.flaky_attempts, FLAKY if test.flaky else 1)
+        for _, test in pairs
+        for artifact in test.reports
+    }
+    with (
+        open_store(config.cache_dir, config.cache_size) as local,
+        shared(local, request.remote, reporter) as store,
+    ):
+        inner = LocalExecutor(
+            workspace.root, store, local.scratch, analyzer.rules.packages, keep_sandboxes=request.sandbox_debug
+        )
+        executor = TestExecutor(inner, store, reports, attempts, options.runs_per_test)
+        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages})
+        sources = Sources(workspace.root, local)
+        session = _Session(workspace, request, options, analyzer, store, sources, executor, code, reporter)
+        try:
+            end = _run(session, pairs, list(reports), started)
+        finally:
+            executor.close()
+    reporter.emit(BuildFinished(time.monotonic() - started))
+    return end
+
+
+def _run(
+    session: _Session, tests: Sequence[tuple[ConfiguredTarget, TestAction]], reports: Sequence[str], started: float
+) -> ExitCode:
+    wanted = [artifact for _, action in tests for artifact in action.reports]
+    afresh = reports if not session.options.cache_results or session.options.runs_per_test > 1 else ()
+    scheduler = session.scheduler(afresh)
+    needed = scheduler.actions(session.analyzer.graph.needed_for(wanted))
+    labels = tuple(str(target.node.label) for target, _ in tests)
+    session.reporter.emit(BuildStarted(labels, len(needed), session.request.jobs))
+    scheduler.build(wanted)
+    failed: list[tuple[ConfiguredTarget, TestAction]] = []
+    unbuilt = False
+    measures: dict[tuple[str, str], float] = {}
+    for target, action in tests:
+        ended, built = _finished(session, scheduler, target, action)
+        session.reporter.emit(ended)
+        unbuilt |= not built
+        if ended.status == "failed":
+            failed.append((target, action))
+        measures.update(((f"{ended.label} ({ended.config})", name), value) for name, value in ended.measures.items())
+    end = ExitCode.BUILD_FAILED if unbuilt else ExitCode.TESTS_FAILED if failed else ExitCode.OK
+    result = Result((), end, len(scheduler.report.keys))
+    note(session.workspace, session.analyzer, scheduler, session.code, result, time.monotonic() - started, measures)
+    if session.options.bisect:
+        _bisect(session, failed)
+    return end
+
+
+def _finished(
+    session: _Session, scheduler: Scheduler, target: ConfiguredTarget, action: TestAction
+) -> tuple[TestFinished, bool]:
+    """How a test ended, and whether all that it needs was built."""
+    found = [_report(session, scheduler, artifact) for artifact in action.reports]
+    ended = [session.executor.ended.get(artifact.action) for artifact in action.reports]
+    report = merge([report for report, _ in found])
+    if session.options.require_all:
+        report = require_all(report)
+    ran = [each for each in ended if each is not None]
+    label = target.node.label
+    if all(built for _, built in found):
+        _lay_out(session, scheduler, target, action)
+    finished = TestFinished(
+        str(label),
+        config_name(target.device),
+        report.status,
+        report.reason,
+        seconds=sum(each.seconds for each in ran),
+        cached=not ran and all(built for _, built in found),
+        attempts=max((each.runs for each in ran), default=1),
+        passed=min((each.passed for each in ran), default=0),
+        cases=report.cases,
+        location=str(session.analyzer.loader.target(label).location()),
+        measures=report.measures,
+        output="".join(each.output for each in ran if each.report.status == "failed"),
+    )
+    return finished, all(built for _, built in found)
+
+
+def _report(session: _Session, scheduler: Scheduler, artifact: DerivedArtifact) -> tuple[TestReport, bool]:
+    """A shard's report, and whether what it needs was built."""
+    ended: Attempts | None = session.executor.ended.get(artifact.action)
+    if ended is not None:
+        return ended.report, True
+    culprit = scheduler.culprit([artifact])
+    if culprit is not None:
+        return TestReport("failed", f"not built: {culprit} failed" if culprit else "not built"), False
+    value = scheduler.value(artifact)
+    assert isinstance(value, FileEntry)
+    return parse_report(session.store.read_bytes(value.digest)), True
+
+
+def _lay_out(session: _Session, scheduler: Scheduler, target: ConfiguredTarget, action: TestAction) -> None:
+    """Put the reports where the outputs of targets are."""
+    label = target.node.label
+    folder = "/".join(part for part in (config_name(target.device), label.package, label.name) if part)
+    values = {
+        name: scheduler.value(artifact) for name, artifact in _named(action) if scheduler.culprit([artifact]) is None
+    }
+    scheduler.keeping(partial(lay_out, session.store, session.workspace.root / OUTPUT_FOLDER, folder, values))
+
+
+def _named(action: TestAction) -> Iterator[tuple[str, DerivedArtifact]]:
+    for number, artifact in enumerate(action.reports):
+        yield ("report.json" if len(action.reports) == 1 else f"report-{number}.json"), artifact
+
+
+def _bisect(session: _Session, failed: Sequence[tuple[ConfiguredTarget, TestAction]]) -> None:
+    """Look for where the tests that failed go wrong, and say it."""
+    for target, action in failed:
+        if action.bisect is None:
+            continue
+        scheduler = session.scheduler()
+        scheduler.build([action.bisect])
+        label = target.node.label
+        if scheduler.culprit([action.bisect]) is not None:
+            session.reporter.emit(Notice(f"{label}: it could not be told where it goes wrong"))
+            continue
+        value = scheduler.value(action.bisect)
+        assert isinstance(value, FileEntry)
+        for line in session.store.read_bytes(value.digest).decode().splitlines():
+            session.reporter.emit(Notice(f"{label}: {line}"))

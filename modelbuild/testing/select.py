@@ -1,0 +1,38 @@
+"""The tests that targets asked for stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
+from modelbuild.api.providers import TestAction
+
+SUITE = "test_suite"
+
+
+def test_of(target: ConfiguredTarget) -> TestAction | None:
+    """What makes a target a test."""
+    return next((provider for provider in target.providers if isinstance(provider, TestAction)), None)
+
+
+def select_tests(
+    analyzer: Analyzer, targets: Iterable[ConfiguredTarget], tags: Sequence[str] = ()
+) -> list[ConfiguredTarget]:
+    """The tests among targets, and in the suites among them, each once. With tags: tests that have one of those given,
+    and none of those given with `-` before it."""
+    found: dict[str, ConfiguredTarget] = {}
+    waiting = list(targets)[::-1]
+    while waiting:
+        target = waiting.pop()
+        if test_of(target) is not None:
+            found.setdefault(str(target.node if target.configured else target.node.label), target)
+        elif target.rule == SUITE:
+            waiting += [analyzer.targets[node] for node in reversed(analyzer.dependencies[target.node])]
+    wanted = {tag for tag in tags if not tag.startswith("-")}
+    unwanted = {tag[1:] for tag in tags if tag.startswith("-")}
+
+    def chosen(target: ConfiguredTarget) -> bool:
+        own = set(analyzer.loader.target(target.node.label).tags)
+        return not own & unwanted and (not wanted or bool(own & wanted))
+
+    return [target for target in found.values() if chosen(target)]

@@ -1,0 +1,51 @@
+"""What steps of tests share: the report that they write, and the end of their time."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal, TypeAlias
+
+from modelbuild.step import Step
+
+Status: TypeAlias = Literal["passed", "failed", "not_run"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case. `message` says why it did not pass; `place` is `file:line`, where that is known."""
+
+    name: str
+    status: Status
+    seconds: float = 0.0
+    message: str = ""
+    place: str = ""
+
+
+def limit_time(step: Step) -> None:
+    """Have the system end this process when the test's time is over, whatever it does then."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, step.params["timeout"])
+
+
+def write_report(
+    step: Step, cases: Sequence[Case], measures: Mapping[str, float] | None = None, reason: str = ""
+) -> None:
+    """The test failed when a case did, and was not run when none passed (`reason` says why)."""
+    failed = [case for case in cases if case.status == "failed"]
+    passed = any(case.status == "passed" for case in cases)
+    status: Status = "failed" if failed else "passed" if passed else "not_run"
+    if failed:
+        reason = f"{len(failed)} of {len(cases)} cases failed" if len(cases) > 1 else "its case failed"
+    elif status == "not_run":
+        reason = next((case.message for case in cases if case.message), "") or reason or "it has no case"
+    report = {
+        "version": 1,
+        "status": status,
+        "reason": "" if passed and not failed else reason,
+        "cases": [asdict(case) for case in cases],
+        "measures": dict(measures or {}),
+    }
+    step.outputs["report"].write_text(json.dumps(report, indent=1) + "\n")

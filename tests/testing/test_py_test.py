@@ -1,0 +1,172 @@
+"""py_test through the command line: what passes, fails, is not run, is cached, and is tried again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FILES = {
+    "MODELBUILD.toml": "",
+    "m/BUILD.toml": """
+[[py_test]]
+name = "good"
+srcs = ["test_good.py", "code.py"]
+data = ["data.txt"]
+tags = ["quick"]
+[[py_test]]
+name = "bad"
+srcs = ["test_bad.py"]
+shard_count = 2
+[[py_test]]
+name = "skipped"
+srcs = ["test_skipped.py"]
+[[py_test]]
+name = "slow"
+srcs = ["test_slow.py"]
+timeout = 1
+tags = ["manual"]
+[[test_suite]]
+name = "suite"
+tests = [":good", ":skipped"]
+[[filegroup]]
+name = "files"
+srcs = ["data.txt"]
+""",
+    "m/code.py": "def double(x):\n    return 2 * x\n",
+    "m/data.txt": "4",
+    "m/test_good.py": """
+from pathlib import Path
+import pytest
+from m.code import double
+
+def test_double():
+    assert double(2) == int(Path("m/data.txt").read_text())
+
+@pytest.mark.skip(reason="no GPU here")
+def test_on_a_gpu():
+    raise AssertionError
+""",
+    "m/test_bad.py": """
+def test_right():
+    print("printed by the right one")
+
+def test_wrong():
+    print("printed by the wrong one")
+    assert 1 + 1 == 3
+""",
+    "m/test_skipped.py": """
+import pytest
+
+pytest.skip("this machine has no cable", allow_module_level=True)
+""",
+    "m/test_slow.py": "def test_slow():\n    while True:\n        pass\n",
+}
+
+
+class World:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for name, text in FILES.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+
+    def test(self, *arguments: str, code: int = 0) -> dict[str, Any]:
+        """Run tests; what is told of each, by label."""
+        ended = self.run("test", *arguments, "--json")
+        assert ended.returncode == code, ended.stdout + ended.stderr
+        return {test["label"].partition(":")[2]: test for test in json.loads(ended.stdout)["tests"]}
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(self.root.parent / "cache")}
+        return subprocess.run(
+            [sys.executable, "-m", "modelbuild", *arguments],
+            cwd=self.root,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path / "w")
+
+
+def test_how_tests_end(world: World) -> None:
+    ended = world.test("//...", code=4)
+    assert {name: test["status"] for name, test in ended.items()} == {
+        "good": "passed",
+        "bad": "failed",
+        "skipped": "not_run",
+    }
+    assert [(c["name"], c["status"], c["message"]) for c in ended["good"]["cases"]] == [
+        ("m/test_good.py::test_double", "passed", ""),
+        ("m/test_good.py::test_on_a_gpu", "not_run", "no GPU here"),
+    ]
+    (wrong,) = [case for case in ended["bad"]["cases"] if case["status"] == "failed"]
+    assert (wrong["name"], wrong["place"]) == ("m/test_bad.py::test_wrong", "m/test_bad.py:7")
+    assert "assert (1 + 1) == 3" in wrong["message"]
+    assert "printed by the wrong one" in ended["bad"]["output"]
+    assert ended["skipped"]["reason"] == "this machine has no cable"
+    assert ended["bad"]["location"] == "m/BUILD.toml:7:1"
+    assert json.loads((world.root / "modelbuild-out/default/m/good/report.json").read_text())["status"] == "passed"
+
+
+def test_what_passed_is_cached_and_nothing_else(world: World) -> None:
+    world.test("//...", code=4)
+    again = world.test("//...", code=4)
+    assert {name: test["cached"] for name, test in again.items()} == {"good": True, "bad": False, "skipped": False}
+    assert not world.test("//m:good", "--no-cache-test-results")["good"]["cached"]
+    (world.root / "m/data.txt").write_text("5")
+    assert world.test("//m:good", code=4)["good"]["status"] == "failed"
+
+
+def test_a_skip_is_no_pass_where_all_is_required(world: World) -> None:
+    assert world.test("//m:suite").keys() == {"good", "skipped"}
+    required = world.test("//m:suite", "--require-all", code=4)
+    assert {test["status"] for test in required.values()} == {"failed"}
+    assert required["good"]["reason"] == (
+        "not run, which --require-all forbids: m/test_good.py::test_on_a_gpu: no GPU here"
+    )
+    assert "this machine has no cable" in required["skipped"]["reason"]
+
+
+def test_runs_and_attempts(world: World) -> None:
+    test = world.test("//m:bad", "--flaky-attempts", "2", code=4)["bad"]
+    assert (test["attempts"], test["passed"]) == (2, 0)
+    test = world.test("//m:good", "--runs-per-test", "3")["good"]
+    assert (test["attempts"], test["passed"], test["cached"]) == (3, 3, False)
+
+
+def test_a_test_that_takes_too_long(world: World) -> None:
+    test = world.test("//m:slow", code=4)["slow"]
+    assert (test["status"], test["reason"]) == ("failed", "took longer than its timeout")
+
+
+def test_tags_choose(world: World) -> None:
+    assert world.test("//...", "--test-tag-filters", "quick").keys() == {"good"}
+    assert world.test("//...", "--test-tag-filters=-quick", code=4).keys() == {"bad", "skipped"}
+
+
+def test_lines(world: World) -> None:
+    ended = world.run("test", "//m:good", "//m:skipped")
+    assert ended.returncode == 0
+    lines = ended.stdout.splitlines()
+    assert lines[0].startswith("//m:good  PASSED  ")
+    assert lines[1] == "  m/test_good.py::test_on_a_gpu was not run: no GPU here"
+    assert lines[2] == "//m:skipped  NOT RUN: this machine has no cable"
+    assert lines[3] == "2 tests: 1 passed, 1 not run"
+    ended = world.run("test", "//m:files")
+    assert (ended.returncode, ended.stderr) == (2, "error: no test in //m:files\n")
+
+
+def test_building_a_test_does_not_run_it(world: World) -> None:
+    ended = world.run("build", "//m:bad", "--json")
+    assert ended.returncode == 0
+    assert json.loads(ended.stdout)["counts"]["ran"] == 0
