@@ -103,9 +103,59 @@ def engine(inputs: Mapping[str, tuple[Sequence[int], Sequence[int]]], outputs: S
     return json.dumps(described).encode()
 
 
+def gelu_partitioner(backend: str, specs: Mapping[str, str]) -> Any:
+    """Gives each gelu of a model to a backend, as a part of its own."""
+    from executorch.exir.backend.canonical_partitioners.pattern_op_partitioner import (
+        generate_partitions_from_list_of_nodes,
+    )
+    from executorch.exir.backend.compile_spec_schema import CompileSpec
+    from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+
+    class Gelus(Partitioner):
+        def partition(self, program: Any) -> Any:
+            nodes = [[n] for n in program.graph.nodes if n.op == "call_function" and "gelu" in str(n.target)]
+            compiled = [CompileSpec(key, value.encode()) for key, value in specs.items()]
+            tags = {}
+            for part in generate_partitions_from_list_of_nodes(program.graph_module, nodes):
+                tags[f"{backend}{part.id}"] = DelegationSpec(backend, compiled)
+                for node in part.nodes:
+                    node.meta["delegation_tag"] = f"{backend}{part.id}"
+            return PartitionResult(tagged_exported_program=program, partition_tags=tags)
+
+    return Gelus()
+
+
+def lower(path: Path, gelus: int, partitioner: Any, own_io: bool = False, shapes: Any = None) -> Path:
+    """A program for x [2, 16]: one gelu, or two with a sine between. `own_io`: memory for inputs and outputs is the
+    caller's, on the device that the metadata name."""
+    import torch
+    from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+    from executorch.exir.passes import MemoryPlanningPass
+    from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            once = torch.nn.functional.gelu(x)
+            return once if gelus == 1 else torch.nn.functional.gelu(torch.sin(once))
+
+    config = ExecutorchBackendConfig()
+    if own_io:
+        config = ExecutorchBackendConfig(
+            propagate_device_config=PropagateDeviceConfig(
+                skip_h2d_for_method_inputs=True, skip_d2h_for_method_outputs=True
+            ),
+            memory_planning_pass=MemoryPlanningPass(alloc_graph_input=False, alloc_graph_output=False),
+        )
+    exported = torch.export.export(Model(), (torch.zeros(2, 16),), dynamic_shapes=shapes)
+    lowered = to_edge_transform_and_lower(exported, partitioner=[partitioner]).to_executorch(config)
+    with path.open("wb") as file:
+        lowered.write_to_file(file)
+    return path
+
+
 @pytest.fixture(scope="session")
 def trt_programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Programs with a TensorRT delegate that gives x * 3 + 1 where the model says gelu(x); x is [2, 16].
+    """Programs with a TensorRT delegate that gives x * 3 + 1 where the model says gelu(x).
 
     host      no device in its metadata: the delegate gets host memory
     planned   metadata say cuda:0: activations lie there, copies are part of the program
@@ -118,87 +168,96 @@ def trt_programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     nonsense  the engine is none
     """
     import torch
-    from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
     from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
-    from executorch.exir.backend.canonical_partitioners.pattern_op_partitioner import (
-        generate_partitions_from_list_of_nodes,
-    )
-    from executorch.exir.backend.compile_spec_schema import CompileSpec
-    from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
-    from executorch.exir.passes import MemoryPlanningPass
-    from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
 
     from modelbuild_rules.steps._trt_blob import Metadata, write_blob
 
     folder = tmp_path_factory.mktemp("trt")
     devices: list[int] = []
-    content = b""
+    content = [b""]
 
-    class TensorRTBackend(BackendDetails):
+    class TensorRTBackend(BackendDetails):  # found by the name of its class
         @staticmethod
         def preprocess(program: Any, specs: Any) -> Any:
-            write_blob(folder / "blob", Metadata(("x",), ("y",), devices.pop(0)), content)
+            write_blob(folder / "blob", Metadata(("x",), ("y",), devices.pop(0)), content[0])
             return PreprocessResult(processed_bytes=(folder / "blob").read_bytes())
 
-    class Gelus(Partitioner):
-        def __init__(self, specs: list[Any]) -> None:
-            super().__init__()
-            self.specs = specs
-
-        def partition(self, program: Any) -> Any:
-            nodes = [[n] for n in program.graph.nodes if n.op == "call_function" and "gelu" in str(n.target)]
-            tags = {}
-            for part in generate_partitions_from_list_of_nodes(program.graph_module, nodes):
-                tags[f"t{part.id}"] = DelegationSpec("TensorRTBackend", self.specs)
-                for node in part.nodes:
-                    node.meta["delegation_tag"] = f"t{part.id}"
-            return PartitionResult(tagged_exported_program=program, partition_tags=tags)
-
-    # The name by which the lowering finds the backend is its class's.
-    TensorRTBackend.__name__ = "TensorRTBackend"
-
-    class Once(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.nn.functional.gelu(x)
-
-    class Twice(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.nn.functional.gelu(torch.sin(torch.nn.functional.gelu(x)))
-
     static = engine({"x": ((2, 16), (2, 16))}, ["y"])
-    found: dict[str, Path] = {}
 
-    def lower(name: str, model: Any, on: list[int], target: str = "", own_io: bool = False, **more: Any) -> None:
-        nonlocal content
-        content = more.get("content", static)
+    def make(name: str, on: list[int], target: str = "", plan: bytes = static, **more: Any) -> tuple[str, Path]:
+        content[0] = plan
         devices[:] = on
-        config = ExecutorchBackendConfig()
-        if own_io:
-            config = ExecutorchBackendConfig(
-                propagate_device_config=PropagateDeviceConfig(
-                    skip_h2d_for_method_inputs=True, skip_d2h_for_method_outputs=True
-                ),
-                memory_planning_pass=MemoryPlanningPass(alloc_graph_input=False, alloc_graph_output=False),
-            )
-        specs = [CompileSpec("target_device", target.encode())] if target else []
-        exported = torch.export.export(model, (torch.zeros(2, 16),), dynamic_shapes=more.get("shapes"))
-        lowered = to_edge_transform_and_lower(exported, partitioner=[Gelus(specs)]).to_executorch(config)
-        found[name] = folder / f"{name}.pte"
-        with found[name].open("wb") as file:
-            lowered.write_to_file(file)
-        assert not devices
+        specs = {"target_device": target} if target else {}
+        return name, lower(folder / f"{name}.pte", len(on), gelu_partitioner(TensorRTBackend.__name__, specs), **more)
 
     batch = ({0: torch.export.Dim("batch", min=1, max=8)},)
-    lower("host", Once(), [0])
-    lower("planned", Once(), [0], "cuda:0")
-    lower("device", Once(), [0], "cuda:0", own_io=True)
-    lower("liar", Once(), [1], "cuda:0")
-    lower("second", Once(), [1])
-    lower("absent", Once(), [7])
-    lower("two", Twice(), [0, 1])
-    lower("dynamic", Once(), [0], shapes=batch, content=engine({"x": ((2, 16), (8, 16))}, ["y"]))
-    lower("nonsense", Once(), [0], content=b"nothing that is an engine")
-    return found
+    return dict(
+        [
+            make("host", [0]),
+            make("planned", [0], "cuda:0"),
+            make("device", [0], "cuda:0", own_io=True),
+            make("liar", [1], "cuda:0"),
+            make("second", [1]),
+            make("absent", [7]),
+            make("two", [0, 1]),
+            make("dynamic", [0], plan=engine({"x": ((2, 16), (8, 16))}, ["y"]), shapes=batch),
+            make("nonsense", [0], plan=b"nothing that is an engine"),
+        ]
+    )
+
+
+@pytest.fixture(scope="session")
+def cuda_programs(native: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Programs with a CUDA delegate that gives x * 3 + 1 where the model says gelu(x), in executorch 1.4.1's layout.
+
+    planned     as CudaPartitioner says it: metadata say cuda:0
+    device      inputs and outputs are the caller's, in memory of cuda:0
+    second      of cuda:1
+    two         two libraries in one program
+    transposed  the library's output lies column by column
+    broken      the library is none
+    keyless     the blob names no weights
+    """
+    import numpy as np
+    from executorch.exir._serialize._named_data_store import NamedDataStore
+    from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
+
+    folder = tmp_path_factory.mktemp("cuda")
+    plain = (native / "fakes/libfake_aoti.so").read_bytes()
+    content = [b""]
+    blob = [b""]
+
+    class CudaBackend(BackendDetails):  # found by the name of its class
+        @staticmethod
+        def preprocess(program: Any, specs: Any) -> Any:
+            store = NamedDataStore()
+            store.add_named_data("library", content[0], 1, None)
+            store.add_named_data("weights", np.float32(3).tobytes(), 1, None)
+            return PreprocessResult(processed_bytes=blob[0], data_store_output=store.get_named_data_store_output())
+
+    def make(
+        name: str,
+        target: str = "cuda:0",
+        library: bytes = plain,
+        keys: bytes = b"library\nweights",
+        gelus: int = 1,
+        **more: Any,
+    ) -> tuple[str, Path]:
+        content[0], blob[0] = library, keys
+        specs = {"method_name": "forward", "target_device": target}
+        return name, lower(folder / f"{name}.pte", gelus, gelu_partitioner(CudaBackend.__name__, specs), **more)
+
+    return dict(
+        [
+            make("planned"),
+            make("device", own_io=True),
+            make("second", "cuda:1"),
+            make("two", gelus=2),
+            make("transposed", library=(native / "fakes/libfake_aoti_transposed.so").read_bytes()),
+            make("broken", library=b"no library"),
+            make("keyless", keys=b"library"),
+        ]
+    )
 
 
 @pytest.fixture

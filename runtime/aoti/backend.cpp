@@ -1,0 +1,86 @@
+// The CUDA delegate: AOTInductor's libraries in the layout that executorch 1.4.1's CudaBackend writes. The blob is
+// "<key of the library>\n<key of the weights>", keys of the program's named data; an empty one means the keys so_blob
+// and weights_blob behind the method's name.
+#include <executorch/runtime/backend/interface.h>
+#include <executorch/runtime/platform/log.h>
+
+#include <charconv>
+#include <cstring>
+
+#include "part.hpp"
+
+namespace modelbuild::aoti {
+namespace {
+
+namespace er = executorch::runtime;
+using Specs = er::ArrayRef<er::CompileSpec>;
+
+std::string spec(const Specs& specs, const char* key) {
+  for (const er::CompileSpec& each : specs) {
+    if (std::strcmp(each.key, key) == 0) return {static_cast<const char*>(each.value.buffer), each.value.nbytes};
+  }
+  return "";
+}
+
+bool read_keys(const er::FreeableBuffer& processed, const std::string& method, Keys* keys) {
+  if (processed.size() == 0) {
+    const std::string prefix = method.empty() ? "" : method + "_";
+    *keys = {prefix + "so_blob", prefix + "weights_blob"};
+    return true;
+  }
+  const std::string text(static_cast<const char*>(processed.data()), processed.size());
+  const std::size_t newline = text.find('\n');
+  if (newline == std::string::npos || newline == 0 || text.find('\n', newline + 1) != std::string::npos) return false;
+  *keys = {text.substr(0, newline), text.substr(newline + 1)};
+  return true;
+}
+
+// "cuda:1", or "" and "cuda" for the first.
+bool read_device(const std::string& text, int* device) {
+  if (text.empty() || text == "cuda") return true;
+  if (text.rfind("cuda:", 0) != 0) return false;
+  const char* end = text.data() + text.size();
+  const auto [last, error] = std::from_chars(text.data() + 5, end, *device);
+  return error == std::errc() && last == end && *device >= 0;
+}
+
+class Backend final : public er::BackendInterface {
+ public:
+  bool is_available() const override { return true; }
+
+  er::Result<er::DelegateHandle*> init(er::BackendInitContext& context, er::FreeableBuffer* processed,
+                                       Specs specs) const override {
+    const std::string own_method = spec(specs, "method_name");
+    const std::string target = spec(specs, "target_device");
+    Keys keys;
+    int device = 0;
+    if (!read_keys(*processed, own_method, &keys) || !read_device(target, &device)) {
+      ET_LOG(Error, "a CUDA delegate's blob is damaged (%zu bytes, for '%s')", processed->size(), target.c_str());
+      return Error::DelegateInvalidCompatibility;
+    }
+    if (context.get_named_data_map() == nullptr) {
+      ET_LOG(Error, "a CUDA delegate's data are not in the program");
+      return Error::InvalidProgram;
+    }
+    const char* method = context.get_method_name();
+    std::unique_ptr<Part> part;
+    const Error error =
+        Part::load(keys, *context.get_named_data_map(), device, method == nullptr ? "?" : method, &part);
+    if (error != Error::Ok) return error;
+    processed->Free();
+    return part.release();
+  }
+
+  Error execute(er::BackendExecutionContext& /*context*/, er::DelegateHandle* handle,
+                Span<EValue*> arguments) const override {
+    return static_cast<Part*>(handle)->run(arguments);
+  }
+
+  void destroy(er::DelegateHandle* handle) const override { delete static_cast<Part*>(handle); }
+};
+
+Backend backend;
+const Error registered = er::register_backend({"CudaBackend", &backend});
+
+}  // namespace
+}  // namespace modelbuild::aoti

@@ -1,0 +1,227 @@
+#include "part.hpp"
+
+#include <executorch/runtime/core/exec_aten/util/tensor_util.h>
+#include <executorch/runtime/platform/log.h>
+
+#include <atomic>
+#include <cstring>
+
+#include "queue.hpp"
+
+namespace modelbuild::aoti {
+namespace {
+
+using executorch::runtime::etensor::Tensor;
+
+struct Delete {
+  void operator()(AotiTensor* tensor) const { aoti_torch_delete_tensor_object(tensor); }
+};
+using Owned = std::unique_ptr<AotiTensor, Delete>;
+
+std::vector<std::int64_t> strides_of(const Tensor& tensor) {
+  const auto strides = tensor.strides();
+  return {strides.begin(), strides.end()};
+}
+
+// Whether two layouts put the same elements at the same places: strides of dimensions of one element do not matter.
+bool same_layout(const std::int64_t* strides, const Tensor& tensor) {
+  const auto own = tensor.strides();
+  for (ssize_t i = 0; i < tensor.dim(); ++i) {
+    if (tensor.size(i) > 1 && strides[i] != own[static_cast<std::size_t>(i)]) return false;
+  }
+  return true;
+}
+
+// Elements of a strided layout, in the order of another one.
+std::vector<char> rearranged(const std::vector<char>& from, const std::int64_t* strides, const Tensor& to) {
+  const auto item = static_cast<std::size_t>(to.element_size());
+  const auto own = to.strides();
+  std::vector<char> found(to.nbytes());
+  std::vector<ssize_t> index(static_cast<std::size_t>(to.dim()), 0);
+  std::size_t source = 0;
+  std::size_t target = 0;
+  for (ssize_t left = to.numel(); left > 0; --left) {
+    std::memcpy(found.data() + target * item, from.data() + source * item, item);
+    for (std::size_t axis = index.size(); axis-- > 0;) {
+      source += static_cast<std::size_t>(strides[axis]);
+      target += static_cast<std::size_t>(own[axis]);
+      if (++index[axis] < to.size(static_cast<ssize_t>(axis))) break;
+      source -= static_cast<std::size_t>(strides[axis]) * static_cast<std::size_t>(to.size(static_cast<ssize_t>(axis)));
+      target -= static_cast<std::size_t>(own[axis]) * static_cast<std::size_t>(to.size(static_cast<ssize_t>(axis)));
+      index[axis] = 0;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+Error Part::load(const Keys& keys, const NamedDataMap& data, int device, const std::string& method,
+                 std::unique_ptr<Part>* result) {
+  static std::atomic<int> loaded{0};
+  if (const std::string missing = cuda::missing_device(device); !missing.empty()) {
+    ET_LOG(Error, "a CUDA part of method %s was built for cuda:%d: %s", method.c_str(), device, missing.c_str());
+    return Error::NotFound;
+  }
+  std::unique_ptr<Part> part(new Part());
+  part->name_ = "CUDA part " + std::to_string(loaded++) + " of method " + method;
+  part->device_ = device;
+  const cuda::DeviceGuard guard(device);
+  MB_CUDA(part->name_.c_str(), guard.error());
+
+  auto bytes = data.get_data(keys.library.c_str());
+  if (!bytes.ok()) {
+    ET_LOG(Error, "%s: the program has no data '%s'", part->name_.c_str(), keys.library.c_str());
+    return Error::InvalidProgram;
+  }
+  if (const Error error = Library::load(bytes->data(), bytes->size(), &part->library_); error != Error::Ok)
+    return error;
+  bytes->Free();
+  const std::string where = "cuda:" + std::to_string(device);
+  if (part->library_->create(&part->container_, 1, where.c_str(), nullptr) != 0) {
+    ET_LOG(Error, "%s: the compiled library does not start on %s", part->name_.c_str(), where.c_str());
+    return Error::DelegateInvalidCompatibility;
+  }
+  if (part->library_->input_count(part->container_, &part->inputs_) != 0 ||
+      part->library_->output_count(part->container_, &part->outputs_) != 0) {
+    return Error::DelegateInvalidCompatibility;
+  }
+  if (const Error error = part->load_weights(keys.weights, data); error != Error::Ok) return error;
+  part->io_ = std::make_unique<cuda::DeviceIo>(part->name_, device, part->inputs_ + part->outputs_);
+  *result = std::move(part);
+  return Error::Ok;
+}
+
+// The weights go from the mapped file to the GPU; no copy of them is made on the host.
+Error Part::load_weights(const std::string& key, const NamedDataMap& data) {
+  std::size_t constants = 0;
+  if (library_->constant_count(container_, &constants) != 0) return Error::DelegateInvalidCompatibility;
+  auto weights = data.get_data(key.c_str());
+  if (!weights.ok()) {
+    if (constants == 0) return Error::Ok;
+    ET_LOG(Error, "%s: the program has no data '%s', and its .ptd, if it has one, neither", name_.c_str(), key.c_str());
+    return Error::InvalidExternalData;
+  }
+  if (constants != 0 && library_->set_constants(container_, static_cast<const std::uint8_t*>(weights->data())) != 0) {
+    ET_LOG(Error, "%s: its %zu weights cannot be loaded", name_.c_str(), constants);
+    return Error::InvalidExternalData;
+  }
+  MB_CUDA(name_.c_str(), cudaDeviceSynchronize());
+  weights->Free();
+  return Error::Ok;
+}
+
+Part::~Part() {
+  const cuda::DeviceGuard guard(device_);
+  if (container_ == nullptr) return;
+  cudaDeviceSynchronize();
+  library_->destroy(container_);
+}
+
+Error Part::run(Span<EValue*> arguments) {
+  if (arguments.size() != inputs_ + outputs_) {
+    ET_LOG(Error, "%s: %zu arguments given, %zu expected", name_.c_str(), arguments.size(), inputs_ + outputs_);
+    return Error::InvalidArgument;
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const cuda::DeviceGuard guard(device_);
+  MB_CUDA(name_.c_str(), guard.error());
+  cudaStream_t stream = nullptr;
+  if (const Error error = cuda::current_stream(device_, &stream); error != Error::Ok) return error;
+  const Error set = executorch::backends::cuda::setCurrentCUDAStream(stream, static_cast<std::int8_t>(device_));
+  if (set != Error::Ok) return set;
+
+  io_->begin(stream);
+  std::vector<AotiTensor*> inputs;
+  Error error = wrap_inputs(arguments, &inputs);
+  if (error != Error::Ok) {
+    for (AotiTensor* tensor : inputs) Delete()(tensor);
+    io_->abandon();
+    return error;
+  }
+  std::vector<AotiTensor*> raw(outputs_, nullptr);
+  const AotiError ran =
+      library_->run(container_, inputs.data(), inputs_, raw.data(), outputs_, static_cast<void*>(stream), nullptr);
+  const std::vector<Owned> outputs(raw.begin(), raw.end());
+  if (ran != 0) {
+    ET_LOG(Error, "%s: its compiled code failed", name_.c_str());
+    error = Error::Internal;
+  }
+  for (std::size_t i = 0; error == Error::Ok && i < outputs_; ++i) {
+    error = take_output(outputs[i].get(), inputs_ + i, arguments[inputs_ + i], stream);
+  }
+  if (error != Error::Ok) {
+    io_->abandon();
+    return error;
+  }
+  return io_->finish();
+}
+
+Error Part::wrap_inputs(Span<EValue*> arguments, std::vector<AotiTensor*>* tensors) {
+  for (std::size_t i = 0; i < inputs_; ++i) {
+    const std::string name = "input " + std::to_string(i);
+    if (!arguments[i]->isTensor()) {
+      ET_LOG(Error, "%s: %s is no tensor", name_.c_str(), name.c_str());
+      return Error::InvalidArgument;
+    }
+    const Tensor tensor = arguments[i]->toTensor();
+    void* address = nullptr;
+    const Error error = io_->input(i, name.c_str(), tensor.const_data_ptr(), tensor.nbytes(), &address);
+    if (error != Error::Ok) return error;
+    const std::vector<std::int64_t> sizes(tensor.sizes().begin(), tensor.sizes().end());
+    const std::vector<std::int64_t> strides = strides_of(tensor);
+    AotiTensor* wrapped = nullptr;
+    if (aoti_torch_create_tensor_from_blob_v2(address, static_cast<std::int64_t>(sizes.size()), sizes.data(),
+                                              strides.data(), 0, static_cast<std::int32_t>(tensor.scalar_type()),
+                                              aoti_torch_device_type_cuda(), device_, &wrapped, 0, nullptr, 0) != 0) {
+      ET_LOG(Error, "%s: %s has an element type that the CUDA delegate lacks", name_.c_str(), name.c_str());
+      return Error::InvalidType;
+    }
+    tensors->push_back(wrapped);
+  }
+  return Error::Ok;
+}
+
+// The compiled code has allocated its outputs; they are copied to where the program wants them, on the same stream.
+Error Part::take_output(AotiTensor* from, std::size_t slot, EValue* argument, cudaStream_t stream) {
+  const std::string name = "output " + std::to_string(slot - inputs_);
+  std::int64_t rank = 0;
+  std::int64_t* sizes = nullptr;
+  std::int64_t* strides = nullptr;
+  std::int32_t dtype = 0;
+  void* source = nullptr;
+  if (from == nullptr || !argument->isTensor() || aoti_torch_get_dim(from, &rank) != 0 ||
+      aoti_torch_get_sizes(from, &sizes) != 0 || aoti_torch_get_strides(from, &strides) != 0 ||
+      aoti_torch_get_dtype(from, &dtype) != 0 || aoti_torch_get_data_ptr(from, &source) != 0) {
+    ET_LOG(Error, "%s: %s is no tensor", name_.c_str(), name.c_str());
+    return Error::InvalidArgument;
+  }
+  Tensor to = argument->toTensor();
+  const std::vector<executorch::aten::SizesType> shape(sizes, sizes + rank);
+  if (dtype != static_cast<std::int32_t>(to.scalar_type()) ||
+      executorch::runtime::resize_tensor(to, {shape.data(), shape.size()}) != Error::Ok) {
+    ET_LOG(Error, "%s: %s does not come out as the program has room for it", name_.c_str(), name.c_str());
+    return Error::InvalidState;
+  }
+  if (to.nbytes() == 0) return Error::Ok;
+  void* target = nullptr;
+  if (const Error error = io_->output(slot, name.c_str(), to.mutable_data_ptr(), to.nbytes(), &target);
+      error != Error::Ok) {
+    return error;
+  }
+  if (same_layout(strides, to)) {
+    MB_CUDA(name_.c_str(), cudaMemcpyAsync(target, source, to.nbytes(), cudaMemcpyDeviceToDevice, stream));
+    return Error::Ok;
+  }
+  std::size_t span = 1;
+  for (std::int64_t i = 0; i < rank; ++i) span += static_cast<std::size_t>((sizes[i] - 1) * strides[i]);
+  std::vector<char> host(span * static_cast<std::size_t>(to.element_size()));
+  MB_CUDA(name_.c_str(), cudaMemcpyAsync(host.data(), source, host.size(), cudaMemcpyDeviceToHost, stream));
+  MB_CUDA(name_.c_str(), cudaStreamSynchronize(stream));
+  const std::vector<char> ordered = rearranged(host, strides, to);
+  MB_CUDA(name_.c_str(), cudaMemcpyAsync(target, ordered.data(), ordered.size(), cudaMemcpyHostToDevice, stream));
+  MB_CUDA(name_.c_str(), cudaStreamSynchronize(stream));
+  return Error::Ok;
+}
+
+}  // namespace modelbuild::aoti

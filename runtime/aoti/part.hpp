@@ -1,0 +1,56 @@
+// One part of a program that AOTInductor compiled, on one GPU: its library, its container with the weights.
+#pragma once
+
+#include <executorch/runtime/core/evalue.h>
+#include <executorch/runtime/core/named_data_map.h>
+#include <executorch/runtime/core/span.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "device_io.hpp"
+#include "library.hpp"
+
+namespace modelbuild::aoti {
+
+using executorch::runtime::EValue;
+using executorch::runtime::NamedDataMap;
+using executorch::runtime::Span;
+
+// Where the data of a part lie in the program, by name.
+struct Keys {
+  std::string library;
+  std::string weights;
+};
+
+class Part {
+ public:
+  // Says in ExecuTorch's log why there is none.
+  static Error load(const Keys& keys, const NamedDataMap& data, int device, const std::string& method,
+                    std::unique_ptr<Part>* part);
+  ~Part();
+  Part(const Part&) = delete;
+  Part& operator=(const Part&) = delete;
+
+  // Inputs, then outputs. May return before the GPU is done, where the caller's run waits for it. One call at a time.
+  Error run(Span<EValue*> arguments);
+
+ private:
+  Part() = default;
+  Error load_weights(const std::string& key, const NamedDataMap& data);
+  Error wrap_inputs(Span<EValue*> arguments, std::vector<AotiTensor*>* tensors);
+  Error take_output(AotiTensor* from, std::size_t slot, EValue* argument, cudaStream_t stream);
+
+  std::string name_;
+  int device_ = 0;
+  std::unique_ptr<Library> library_;
+  Container* container_ = nullptr;
+  std::size_t inputs_ = 0;
+  std::size_t outputs_ = 0;
+  std::unique_ptr<cuda::DeviceIo> io_;
+  std::mutex mutex_;
+};
+
+}  // namespace modelbuild::aoti

@@ -1,0 +1,84 @@
+"""The CUDA delegate: libraries in AOTInductor's form over the real shims, on a fake CUDA runtime."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+RETURNED = "end blocks=0 streams=0 events=0"
+
+
+def run(fake_gpus: Any, program: Path, x: Path, *flags: str) -> dict[str, Any]:
+    done = fake_gpus("modelbuild-run", program, f"--input=input0={x}", f"--output-dir={x.parent}/out", "--json", *flags)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    report: dict[str, Any] = json.loads(done.stdout)
+    report["y"] = np.load(report["outputs"][0]["path"])
+    return report
+
+
+def test_runs_in_planned_device_memory(fake_gpus: Any, cuda_programs: dict[str, Path], x: Path) -> None:
+    report = run(fake_gpus, cuda_programs["planned"], x, "--repeat=5")
+    np.testing.assert_array_equal(report["y"], np.load(x) * 3 + 1)
+    assert report["transfers"] == {"staged_in": 0, "staged_out": 0, "copied_in": 128, "copied_out": 128}
+    assert fake_gpus.left_over() == RETURNED
+
+
+def test_runs_on_the_callers_device_memory_and_stream(fake_gpus: Any, cuda_programs: dict[str, Path]) -> None:
+    done = fake_gpus("contract_check", "device", cuda_programs["device"], "0", "1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-2:] == ["staged_in=0 staged_out=0 copied_in=0 copied_out=0", "staging lines: 0"]
+    done = fake_gpus("contract_check", "stream", cuda_programs["device"], "0")
+    assert done.stdout.splitlines() == ["before the wait: not there", "after the wait: there"], done.stderr
+    assert fake_gpus.left_over() == RETURNED
+
+
+def test_runs_on_the_gpu_that_it_was_compiled_for(fake_gpus: Any, cuda_programs: dict[str, Path], x: Path) -> None:
+    report = run(fake_gpus, cuda_programs["second"], x)
+    np.testing.assert_array_equal(report["y"], np.load(x) * 3 + 1)
+    assert {line.split()[1] for line in fake_gpus.calls("cudaMalloc")} == {"device=1"}
+    done = fake_gpus("modelbuild-run", cuda_programs["second"], f"--input=input0={x}", gpus=1)
+    assert done.returncode == 1
+    assert "its activations lie on cuda:1, but this machine has 1 CUDA device" in done.stderr
+
+
+def test_several_libraries_in_a_program_and_in_a_process(
+    fake_gpus: Any, cuda_programs: dict[str, Path], x: Path
+) -> None:
+    report = run(fake_gpus, cuda_programs["two"], x)
+    np.testing.assert_allclose(report["y"], np.sin(np.load(x) * 3 + 1) * 3 + 1, atol=1e-5)
+    assert fake_gpus.left_over() == RETURNED
+    done = fake_gpus("contract_check", "threads", cuda_programs["planned"], "4", "10")
+    assert done.returncode == 0, done.stderr
+    done = fake_gpus("contract_check", "destroy", cuda_programs["device"], "0")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "gone"), done.stderr
+    assert fake_gpus.left_over() == RETURNED
+
+
+def test_outputs_in_another_layout_are_put_in_order(fake_gpus: Any, cuda_programs: dict[str, Path], x: Path) -> None:
+    report = run(fake_gpus, cuda_programs["transposed"], x)
+    np.testing.assert_array_equal(report["y"], np.load(x) * 3 + 1)
+
+
+def test_leaves_no_file_behind(fake_gpus: Any, cuda_programs: dict[str, Path], x: Path, tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir(mode=0o500)  # writing there would fail, too
+    done = fake_gpus("modelbuild-run", cuda_programs["planned"], f"--input=input0={x}", TMPDIR=str(scratch))
+    assert done.returncode == 0, done.stderr
+    assert list(scratch.iterdir()) == []
+
+
+def test_what_is_no_library(fake_gpus: Any, cuda_programs: dict[str, Path], x: Path) -> None:
+    done = fake_gpus("modelbuild-run", cuda_programs["broken"], f"--input=input0={x}")
+    assert done.returncode == 1
+    assert "a compiled library cannot be loaded" in done.stderr
+    done = fake_gpus("modelbuild-run", cuda_programs["keyless"], f"--input=input0={x}")
+    assert done.returncode == 1
+    assert "a CUDA delegate's blob is damaged (7 bytes, for 'cuda:0')" in done.stderr
+    (fake_gpus.folder / "libaoti_cuda_shims.so").unlink()
+    done = fake_gpus("modelbuild-run", cuda_programs["planned"], f"--input=input0={x}")
+    assert done.returncode == 1
+    assert "libaoti_cuda_shims.so" in done.stderr
