@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, GetCoreSchemaHandler, Tag
+# pydantic would look for plugins in every distribution that is installed; what is valid is said by rules alone.
+os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Tag
 from pydantic_core import core_schema
+
+if TYPE_CHECKING:
+    from pydantic.json_schema import JsonSchemaValue
 
 Path: TypeAlias = tuple[str | int, ...]
 
 
 class Attrs(BaseModel):
-    """Base of a rule's attributes, and of tables inside them: unknown attributes are errors, types are strict."""
+    """Base of a rule's attributes, and of tables inside them: unknown attributes are errors, types are strict. The
+    string below an attribute describes it in the JSON Schema."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        # pydantic's use_attribute_docstrings reads the sources of all rules whenever they are loaded.
+        from modelbuild.api.docs import attribute_docs
+
+        made = handler(schema)
+        properties = handler.resolve_ref_schema(made).get("properties", {})
+        for base in reversed(cls.__mro__):
+            for name, text in attribute_docs(base).items() if issubclass(base, Attrs) else ():
+                info = cls.model_fields[name]
+                properties[info.alias or name].setdefault("description", text)
+        return made
 
 
 class _Reference(str):
