@@ -1,4 +1,4 @@
-/* What runs a .pte, for other languages than C++. docs/runtime.md tells how it is used; examples/classify.c uses it.
+/* What runs a .pte, for other languages than C++. docs/runtime.md tells how it is used; examples/run.c uses it.
  *
  * Functions that can fail return mb_status; mb_last_error() then says in one line what went wrong, on the same thread.
  */
