@@ -25,7 +25,7 @@ from modelbuild.execution.step_code import StepCode
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.loading.patterns import expand_patterns
-from modelbuild.remote.open import shared
+from modelbuild.remote.open import executing, shared
 from modelbuild.report.events import BuildFinished, BuildStarted, Reporter, TargetBuilt, TargetFailed
 from modelbuild.store.interface import Store
 from modelbuild.store.local import LocalStore, open_store
@@ -50,10 +50,9 @@ def full_build(
         shared(local, request.remote, reporter) as store,
     ):
         sources = Sources(workspace.root, local)
-        executor = LocalExecutor(
-            workspace.root, store, local.scratch, rules.packages, keep_sandboxes=request.sandbox_debug
-        )
         code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **rules.packages})
+        here = LocalExecutor(workspace.root, store, local.scratch, rules.packages, keep_sandboxes=request.sandbox_debug)
+        executor = executing(here, request.remote, store, local, code, reporter)
         scheduler = Scheduler(
             analyzer.graph,
             store,

@@ -10,8 +10,9 @@ from typing import Any
 
 from modelbuild.errors import ExitCode, UsageError, did_you_mean
 from modelbuild.labels import Label
-from modelbuild.remote.address import parse_address
+from modelbuild.remote.address import GRPC, parse_address
 from modelbuild.remote.settings import NO_REMOTE, RemoteSettings
+from modelbuild.remote.strategy import parse_strategy
 from modelbuild.workspace import FlagValue, Workspace
 
 
@@ -29,6 +30,8 @@ class Flags:
     remote_cache: str | None = None
     remote_upload: str | None = None
     remote_download: str | None = None
+    remote_executor: str | None = None
+    strategies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,9 @@ def remote_settings(file: RemoteSettings, profile: Mapping[str, FlagValue], flag
         del changes["cache"]
     changes |= {"upload": flags.remote_upload or changes["upload"] or file.upload}
     changes |= {"download": flags.remote_download or changes["download"] or file.download}
+    changes |= {"strategy": (*file.strategy, *map(parse_strategy, flags.strategies))}
+    if flags.remote_executor is not None:
+        changes["executor"] = parse_address(flags.remote_executor, GRPC) if flags.remote_executor else None
     return replace(file, **changes)
 
 

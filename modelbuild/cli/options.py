@@ -30,11 +30,19 @@ _OPTIONS = [
     ),
     click.option("--remote-upload", type=click.Choice(UPLOADS), help="Who brings results to the remote cache."),
     click.option("--remote-download", type=click.Choice(DOWNLOADS), help="What is fetched from the remote cache."),
+    click.option("--remote-executor", metavar="ADDRESS", help="Run actions on workers behind grpc[s]://."),
+    click.option(
+        "--strategy",
+        "strategies",
+        multiple=True,
+        metavar="ACTION=PLACES",
+        help="Where actions of a kind run, such as compile=remote,local; '*' stands for every other kind.",
+    ),
     click.option("-q", "--quiet", is_flag=True, default=None, help="Say nothing but what fails."),
     click.option("--json", is_flag=True, default=None, help="Print one JSON object; messages go to stderr."),
 ]
 
-_REMOTE = ("remote_cache", "remote_upload", "remote_download")
+_REMOTE = ("remote_cache", "remote_upload", "remote_download", "remote_executor", "strategies")
 
 
 def building(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ from modelbuild.errors import UsageError, did_you_mean
 GRPC = ("grpc", "grpcs")
 HTTP = ("http", "https")
 STORES = ("file", "s3", "gs", "az")
+SCHEMES = (*GRPC, *HTTP, *STORES)
 _EXPECTED = "expected grpc[s]://host:port[/instance], http[s]://host/path, s3://, gs:// or az://bucket/prefix, or file:///folder"
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
@@ -35,7 +36,7 @@ class Address:
         return f"{self.scheme}://{self.host}" + (f"/{self.path.lstrip('/')}" if self.path else "")
 
 
-def parse_address(text: str, schemes: tuple[str, ...] = (*GRPC, *HTTP, *STORES)) -> Address:
+def parse_address(text: str, schemes: tuple[str, ...] = SCHEMES) -> Address:
     """Raises UsageError for what is no such address, and for one with a password in it."""
     scheme, separator, rest = text.partition("://")
     if not separator or scheme not in schemes:

@@ -42,7 +42,7 @@ class Client:
             found = self.reading.call(lambda: self._cache.get_action(action))
             if found is None:
                 return None
-            return decode(found, tuple(declared), self._read_all)
+            return decode(found, tuple(declared), self.read_all)
         except RemoteProblem as problem:
             if problem.kind == "wrong":
                 self.reading.failed(problem)
@@ -70,9 +70,12 @@ class Client:
             made, trees = encode(result)
             described |= trees
             wanted = [*described, *blobs_of(result)]
-            absent = self.writing.call(lambda: self._cache.missing(wanted))
-            self.upload(absent, described)
+            self.upload(self.absent(wanted), described)
             self.writing.call(lambda: self._cache.put_action(action, made))
+
+    def absent(self, digests: Collection[Digest]) -> set[Digest]:
+        """Those that are not there. Raises RemoteProblem."""
+        return self.writing.call(lambda: self._cache.missing(digests))
 
     def upload(self, digests: Collection[Digest], known: Mapping[Digest, bytes]) -> None:
         """Bring blobs there, out of `known` or the local store. Raises RemoteProblem, MissingBlob."""
@@ -88,7 +91,8 @@ class Client:
     def close(self) -> None:
         self._cache.close()
 
-    def _read_all(self, digests: Collection[Digest]) -> dict[Digest, bytes]:
+    def read_all(self, digests: Collection[Digest]) -> dict[Digest, bytes]:
+        """Some blobs, checked; those that are not there are left out. Raises RemoteProblem."""
         found: dict[Digest, bytes] = {}
         for batch in self._batches(d for d in set(digests) if self._is_small(d)):
             found |= self._read_batch(batch)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from modelbuild.errors import UsageError, did_you_mean
 from modelbuild.loading.table import Table
-from modelbuild.remote.address import Address, parse_address
-from modelbuild.remote.settings import DOWNLOADS, UPLOADS, RemoteSettings, Security
+from modelbuild.remote.address import GRPC, SCHEMES, Address, parse_address
+from modelbuild.remote.settings import DOWNLOADS, UPLOADS, RemoteSettings, Security, Strategy
+from modelbuild.remote.strategy import check_places
 
 
 def read_settings(table: Table, root: Path) -> RemoteSettings:
@@ -22,15 +23,19 @@ def read_settings(table: Table, root: Path) -> RemoteSettings:
         download=read_choice(table, "download", DOWNLOADS) or default.download,  # type: ignore[arg-type]
         timeout=table.count("timeout") or default.timeout,
         security=security,
+        executor=read_address(table, "executor", GRPC),
+        python=table.string("python") or default.python,
+        platform=_platform(table),
+        strategy=_strategy(table),
     )
     table.finish()
     return settings
 
 
-def read_address(table: Table, key: str) -> Address | None:
+def read_address(table: Table, key: str, schemes: tuple[str, ...] = SCHEMES) -> Address | None:
     text = table.string(key, "an address")
     try:
-        return None if text is None else parse_address(text)
+        return None if text is None else parse_address(text, schemes)
     except UsageError as error:
         raise table.error(f"'{key}': {error}", key) from None
 
@@ -42,6 +47,23 @@ def read_choice(table: Table, key: str, choices: tuple[str, ...]) -> str | None:
         expected = ", ".join(f'"{choice}"' for choice in choices)
         raise table.error(f"'{key}': expected one of {expected}, got \"{text}\"{did_you_mean(text, choices)}", key)
     return text
+
+
+def _platform(table: Table) -> tuple[tuple[str, str], ...]:
+    below = table.table("platform")
+    return tuple((key, below.string(key) or "") for key in sorted(below.values)) if below else ()
+
+
+def _strategy(table: Table) -> Strategy:
+    below = table.table("strategy")
+    found = []
+    for kind in below.values if below else ():
+        assert below is not None
+        try:
+            found.append((kind, check_places(below.strings(kind) or ())))
+        except UsageError as error:
+            raise below.error(f"'{kind}': {error}", kind) from None
+    return tuple(found)
 
 
 def _security(table: Table, root: Path) -> Security:

@@ -64,7 +64,7 @@ class Guard:
             try:
                 done = operation()
             except RemoteProblem as problem:
-                if problem.kind == "down" and attempt + 1 < ATTEMPTS:
+                if problem.kind == "down" and not isinstance(problem, Closed) and attempt + 1 < ATTEMPTS:
                     self._sleep(_FIRST_PAUSE * 4**attempt * self._random.uniform(0.5, 1.5))
                     continue
                 self.failed(problem)

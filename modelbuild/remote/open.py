@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from modelbuild.errors import UsageError
+from modelbuild.execution.interface import Executor
+from modelbuild.execution.step_code import StepCode
 from modelbuild.remote.address import GRPC, HTTP, Address
 from modelbuild.remote.settings import RemoteSettings
 from modelbuild.report.events import Notice, Reporter
@@ -42,6 +44,28 @@ def shared(
         finish = True
     finally:
         store.close(finish)
+
+
+def executing(
+    here: Executor, settings: RemoteSettings, store: Store, local: LocalStore, code: StepCode, reporter: Reporter
+) -> Executor:
+    """An executor to build with: the one given, with remote workers beside it when there are some to be used.
+
+    Raises as shared() does.
+    """
+    if settings.executor is None:
+        return here
+    from modelbuild.remote.client import Client
+    from modelbuild.remote.execution import Execution
+    from modelbuild.remote.executor import RemoteExecutor
+    from modelbuild.remote.mixed import MixedExecutor
+
+    # What goes wrong is said by MixedExecutor, which knows what it means.
+    client = Client(open_cache(settings.executor, settings), local, lambda text: None)
+    execution = Execution(settings.executor, settings)
+    remote = RemoteExecutor(execution, client, store, local, code, settings.python, dict(settings.platform))
+    name = str(settings.executor)
+    return MixedExecutor(here, remote, name, settings.strategy, lambda text: reporter.emit(Notice(text)))
 
 
 def open_cache(address: Address, settings: RemoteSettings) -> Cache:

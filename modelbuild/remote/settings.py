@@ -11,6 +11,11 @@ from modelbuild.remote.address import Address
 
 Upload: TypeAlias = Literal["always", "ci-only", "never"]
 Download: TypeAlias = Literal["toplevel", "all", "minimal"]
+PLACES = ("remote", "local")
+DEFAULT_PLACES = PLACES
+# Kind of action ('*': every other one) and where it runs: places in the order to try.
+Strategy: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
+
 UPLOADS: tuple[str, ...] = get_args(Upload)
 DOWNLOADS: tuple[str, ...] = get_args(Download)
 
@@ -38,13 +43,22 @@ class Security:
 
 @dataclass(frozen=True, slots=True)
 class RemoteSettings:
-    """timeout: seconds without any progress after which a call counts as failed."""
+    """
+    timeout    seconds without any progress after which a call counts as failed
+    executor   a server of the Remote Execution API with workers; None: actions run here
+    python     the interpreter on the workers
+    platform   what every worker has to have, as the server's properties
+    """
 
     cache: Address | None = None
     upload: Upload = "always"
     download: Download = "toplevel"
     timeout: float = 10.0
     security: Security = Security()
+    executor: Address | None = None
+    python: str = "python3"
+    platform: tuple[tuple[str, str], ...] = ()
+    strategy: Strategy = ()
 
     @property
     def leaves_outputs(self) -> bool:

@@ -1,0 +1,162 @@
+"""Runs actions on the workers of a server of the Remote Execution API."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import uuid
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from modelbuild.actions import ActionResult, Digest
+from modelbuild.execution.interface import Outcome, Request
+from modelbuild.execution.step_code import StepCode
+from modelbuild.execution.verdict import verdict
+from modelbuild.execution.warm import Ended
+from modelbuild.remote.client import Client
+from modelbuild.remote.execution import Execution
+from modelbuild.remote.problems import RemoteProblem
+from modelbuild.remote.remote_action import RemoteAction, describe, outputs_of
+from modelbuild.remote.worker_entry import TOOLCHAIN
+from modelbuild.store.codec import blobs_of
+from modelbuild.store.interface import MissingBlob, Store
+from modelbuild.store.local import LocalStore
+
+# The most that a worker's own words may take: reports and what a step printed.
+_MAX_REPORT = 64 << 20
+
+
+class Interrupted(Exception):
+    """The build is being ended."""
+
+
+class RemoteExecutor:
+    """Runs one action at a time for each calling thread. Raises RemoteProblem where it is the server, the line or the
+    worker that fails, and not the action.
+
+    store        the build's store, which may have to fetch an input first; local: the one on this machine
+    client       blobs to and from the server's own CAS
+    python       the interpreter on the workers
+    properties   what every worker has to have
+    """
+
+    def __init__(
+        self,
+        execution: Execution,
+        client: Client,
+        store: Store,
+        local: LocalStore,
+        code: StepCode,
+        python: str,
+        properties: Mapping[str, str],
+    ) -> None:
+        self._execution = execution
+        self._client = client
+        self._store = store
+        self._local = local
+        self._code = code
+        self._python = python
+        self._properties = properties
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def run(self, request: Request) -> Outcome:
+        """Run an action to its end. Raises RemoteProblem; MissingBlob when the store lost an input."""
+        described = describe(request, self._code, self._python, self._properties)
+        answer = None
+        # Once more when the server lost an input in between, or answers with a failure out of its cache.
+        for fresh in (False, True):
+            self._send(described)
+            try:
+                answer = self._execution.execute(described.action, fresh)
+            except RemoteProblem as problem:
+                if problem.kind != "missing" or fresh:
+                    raise
+                continue
+            if answer.result.exit_code == 0 or not answer.cached_result:
+                break
+        if self._closed or answer is None:
+            return Outcome(None, "interrupted")
+        return self._outcome(request, answer.result)
+
+    def close(self) -> None:
+        """Give up what runs."""
+        with self._lock:
+            self._closed = True
+        self._execution.close()
+        self._client.close()
+
+    def _send(self, described: RemoteAction) -> None:
+        wanted = {*described.blobs, *described.inputs}
+        absent = self._client.absent(wanted)
+        for digest in absent - described.blobs.keys():
+            self._have(digest, described.inputs[digest])
+        self._client.upload(absent, described.blobs)
+
+    def _have(self, digest: Digest, source: Path | None) -> None:
+        """Have the local store hold an input."""
+        if source is None or not self._local.missing([digest]):
+            self._store.blob_path(digest)
+            return
+        copy = self._local.scratch / f"input-{uuid.uuid4().hex}"
+        shutil.copyfile(source, copy)
+        if self._local.put_file(copy) != digest:
+            raise MissingBlob(digest)
+
+    def _outcome(self, request: Request, result: Any) -> Outcome:
+        worker = result.execution_metadata.worker or "a worker"
+        try:
+            outputs, reports = outputs_of(request, result, self._client.read_all)
+        except (ValueError, KeyError) as error:
+            raise RemoteProblem("wrong", f"{worker}: {error}") from None
+        texts = {name: self._text(digest) for name, digest in reports.items()}
+        if result.exit_code == TOOLCHAIN:
+            raise RemoteProblem("missing", f"{worker} has {self._said(result)}")
+        if result.exit_code not in (0, 1) or "ended" not in texts:
+            raise RemoteProblem("down", f"{worker} could not run it: {self._said(result) or 'no reason given'}")
+        try:
+            ended = Ended(**json.loads(texts["ended"]))
+        except (ValueError, TypeError):
+            raise RemoteProblem("wrong", f"{worker} sent no report") from None
+        stdout, stderr = (self._kept(texts.get(name, b"")) for name in ("stdout", "stderr"))
+        problem = self._verdict(request, ended, texts.get("report", b""))
+        lacking = [output for output in request.action.outputs if output.name not in dict(outputs)]
+        if lacking and not problem:
+            problem = f"the step did not write its output '{lacking[0].name}' ({lacking[0].path})"
+        if problem:
+            return Outcome(None, problem, stdout, stderr)
+        made = ActionResult(outputs, stdout, stderr, ended.seconds, ended.max_rss)
+        self._fetch(blobs_of(made))
+        return Outcome(made, "", stdout, stderr)
+
+    def _fetch(self, digests: Collection[Digest]) -> None:
+        try:
+            self._client.fetch(digests)
+        except MissingBlob as error:
+            raise RemoteProblem("missing", f"an output is gone: {error.digest}") from None
+
+    def _verdict(self, request: Request, ended: Ended, report: bytes) -> str:
+        path = self._local.scratch / f"report-{uuid.uuid4().hex}"
+        path.write_bytes(report)
+        try:
+            return verdict(request.action, request.tools, ended, path)
+        finally:
+            path.unlink()
+
+    def _text(self, digest: Digest) -> bytes:
+        if digest.size > _MAX_REPORT:
+            raise RemoteProblem("wrong", f"{digest.size} bytes of report")
+        self._fetch([digest])
+        return self._local.read_bytes(digest)
+
+    def _kept(self, text: bytes) -> Digest | None:
+        return self._local.put_bytes(text) if text else None
+
+    def _said(self, result: Any) -> str:
+        """What the command printed itself, as one line."""
+        raw: bytes = result.stderr_raw
+        if not raw and result.stderr_digest.size_bytes:
+            raw = self._text(Digest(result.stderr_digest.hash, result.stderr_digest.size_bytes))
+        return " ".join(raw.decode(errors="replace").split())[-300:]

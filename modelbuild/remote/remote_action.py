@@ -1,0 +1,145 @@
+"""An action as messages of the Remote Execution API: a Command, and an input root as a Merkle tree."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from modelbuild.actions import Digest, FileEntry, Tree, Value
+from modelbuild.execution.interface import Request
+from modelbuild.execution.sandbox import OUTPUTS
+from modelbuild.execution.step_code import StepCode
+from modelbuild.execution.tools import version
+from modelbuild.remote.messages import message
+from modelbuild.remote.results import Blobs, directory, from_message, keep, to_message, tree_value
+from modelbuild.store.digests import digest_bytes
+
+ENTRY = "modelbuild.remote.worker_entry"
+
+# What the entry writes besides the step's outputs.
+REPORTS = ("report", "ended", "stdout", "stderr")
+# Some workers make the input root their "/", of which the sandbox could not tell the rest of the machine.
+_WORKING = "action"
+_FOLDER = f"root/{OUTPUTS}"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteAction:
+    """action   the digest of the Action
+    blobs    what was made for it: messages, the order, code
+    inputs   contents of inputs, and the file of the workspace that has it, if one has
+    """
+
+    action: Digest
+    blobs: Blobs
+    inputs: Mapping[Digest, Path | None]
+
+
+def describe(request: Request, code: StepCode, python: str, properties: Mapping[str, str]) -> RemoteAction:
+    """Everything in it follows from the request: the same action is the same message on every machine."""
+    blobs: Blobs = {}
+    inputs: dict[Digest, Path | None] = {}
+    files: dict[str, FileEntry] = {}
+    for item in request.inputs:
+        for path, entry in _entries(item.path, item.value):
+            files[f"root/{path}"] = entry
+            inputs[entry.digest] = item.source or inputs.get(entry.digest)
+    for name, file in {**dict(code.closure(ENTRY)), **dict(code.closure(request.action.step))}.items():
+        files[_code_path(name, file)] = FileEntry(_add(file.read_bytes(), blobs))
+    files["order.json"] = FileEntry(_add(json.dumps(_order(request), sort_keys=True).encode(), blobs))
+    tree = Tree(tuple(sorted((f"{_WORKING}/{path}", entry) for path, entry in files.items())))
+    root = keep(directory(tree, blobs), blobs)
+    command = message("Command")(
+        working_directory=_WORKING,
+        arguments=[python, "-P", "-B", _code_path(ENTRY, Path(f"{ENTRY}.py"))],
+        output_paths=sorted([*REPORTS, *(f"{_FOLDER}/{output.path}" for output in request.action.outputs)]),
+    )
+    cpus = str(request.action.resources.cpu)
+    for name, value in {"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": cpus}.items():
+        command.environment_variables.add(name=name, value=value)
+    command.environment_variables.sort(key=lambda variable: variable.name)
+    wanted = message("Platform")()
+    for name, value in sorted(_properties(request, properties).items()):
+        wanted.properties.add(name=name, value=value)
+    command.platform.CopyFrom(wanted)
+    action = message("Action")(
+        command_digest=to_message(keep(command, blobs)), input_root_digest=to_message(root), platform=wanted
+    )
+    return RemoteAction(keep(action, blobs), blobs, inputs)
+
+
+def outputs_of(request: Request, result: Any, read: Any) -> tuple[tuple[tuple[str, Value], ...], dict[str, Digest]]:
+    """The step's outputs by name, and the files that the entry wrote. Outputs that are not there are left out. Raises
+    ValueError for paths and folders that cannot be right."""
+    if any((result.output_symlinks, result.output_file_symlinks, result.output_directory_symlinks)):
+        raise ValueError("an output is a symbolic link; an output is made of plain files and folders")
+    found: dict[str, Value] = {f.path: FileEntry(from_message(f.digest), f.is_executable) for f in result.output_files}
+    trees = {d.path: from_message(d.tree_digest) for d in result.output_directories}
+    data = read(list(trees.values()))
+    found |= {path: tree_value(data[digest]) for path, digest in trees.items()}
+    kinds = {f"{_FOLDER}/{output.path}": output for output in request.action.outputs}
+    values = []
+    for path, output in kinds.items():
+        value = found.get(path)
+        if value is None and output.kind == "tree":
+            value = Tree(())
+        if value is not None and isinstance(value, Tree) == (output.kind == "tree"):
+            values.append((output.name, value))
+    reports = {path: value.digest for path, value in found.items() if path in REPORTS and isinstance(value, FileEntry)}
+    return tuple(values), reports
+
+
+def _order(request: Request) -> dict[str, Any]:
+    action = request.action
+    inputs: dict[str, list[str]] = {}
+    for item in request.inputs:
+        inputs.setdefault(item.name, []).append(item.path)
+    paths = {output.name: f"{OUTPUTS}/{output.path}" for output in action.outputs}
+    folders = {paths[o.name] if o.kind == "tree" else paths[o.name].rpartition("/")[0] for o in action.outputs}
+    return {
+        "step": action.step,
+        "params": {**action.params, **action.unkeyed},
+        "inputs": inputs,
+        "outputs": paths,
+        "outputs_folder": OUTPUTS,
+        "folders": sorted(folders),
+        "cpus": action.resources.cpu,
+        "network": False,
+        "modules": list(request.modules),
+        "env": dict(action.env),
+        "preload": list(action.preload),
+        "packages": sorted({"modelbuild", *(name.partition(".")[0] for name in request.modules)}),
+        "toolchain": {
+            "python": platform.python_version(),
+            "machine": f"{sys.platform}-{platform.machine()}",
+            "tools": {tool: version(tool, action.owner) for tool in request.tools},
+        },
+    }
+
+
+def _properties(request: Request, properties: Mapping[str, str]) -> dict[str, str]:
+    """What the workspace asks of every worker, and what this action needs more."""
+    gpus = request.action.resources.gpu
+    return {**properties, **({"gpu": str(gpus)} if gpus else {})}
+
+
+def _entries(path: str, value: Value) -> list[tuple[str, FileEntry]]:
+    if isinstance(value, FileEntry):
+        return [(path, value)]
+    return [(f"{path}/{name}", entry) for name, entry in value.files]
+
+
+def _code_path(name: str, file: Path) -> str:
+    path = f"code/{name.replace('.', '/')}"
+    return f"{path}/__init__.py" if file.name == "__init__.py" else f"{path}.py"
+
+
+def _add(data: bytes, blobs: Blobs) -> Digest:
+    digest = digest_bytes(data)
+    blobs[digest] = data
+    return digest

@@ -1,0 +1,103 @@
+"""What runs on a remote worker: one step, confined as it is on the user's machine.
+
+Started as `python -P -B code/modelbuild/remote/worker_entry.py` in a folder that holds `order.json`, the inputs below
+`root/`, and in `code/` this file, the step and all of ours that they import. The worker needs Python and the
+distributions that the order names, in the same versions. Writes `report` (see modelbuild.execution.worker) and `ended`,
+and the step's outputs. Exits with 0 when the step ran to its end, 1 when it did not, and TOOLCHAIN when it was not
+tried.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import platform
+import resource
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+TOOLCHAIN = 86
+
+
+def main() -> int:
+    folder = Path.cwd().resolve()
+    code = folder / "code"
+    sys.path.insert(0, str(code))
+    order = json.loads((folder / "order.json").read_text())
+    wrong = differences(order["toolchain"])
+    if wrong:
+        print("; ".join(wrong), file=sys.stderr)
+        return TOOLCHAIN
+    ended = _fork(folder, code, order)
+    (folder / "ended").write_text(json.dumps(ended))
+    return 0 if ended["status"] == 0 else 1
+
+
+def differences(wanted: dict[str, Any]) -> list[str]:
+    """What of a toolchain is not as it should be here, in words."""
+    here = {"Python": platform.python_version(), "machine": f"{sys.platform}-{platform.machine()}"}
+    here |= {name: _version(name) for name in wanted["tools"]}
+    expected = {"Python": wanted["python"], "machine": wanted["machine"], **wanted["tools"]}
+    return [f"{n} {here[n] or 'is missing'}, expected {expected[n]}" for n in expected if here[n] != expected[n]]
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
+    """Run the step in a child, as warm workers do, so that nothing of it outlives its process."""
+    from modelbuild.execution import environment
+    from modelbuild.execution.worker import work
+
+    ours = frozenset(sys.modules)
+    for module in order["preload"]:
+        importlib.import_module(module)
+    temporary, home, root = folder / "tmp", folder / "home", folder / "root"
+    outputs = root / order["outputs_folder"]
+    for made in (temporary, home, outputs, *(root / path for path in order["folders"])):
+        made.mkdir(parents=True, exist_ok=True)
+    packages = {name: code / name for name in order["packages"]}
+    # The workspace is not here; what is not declared was not sent.
+    imports = [path for path in sys.path if path]
+    settings = {
+        "packages": {name: str(path) for name, path in packages.items()},
+        "readable": environment.readable(folder / "nowhere", packages, imports),
+        "workspace": str(folder / "nowhere"),
+    }
+    order |= {
+        "folder": str(folder),
+        "root": str(root),
+        "writable": [str(outputs), str(temporary), str(home)],
+        "report": str(folder / "report"),
+        "stdout": str(folder / "stdout"),
+        "stderr": str(folder / "stderr"),
+        "env": environment.variables(home, temporary, order["cpus"]) | order["env"],
+    }
+    for name in ("report", "stdout", "stderr"):
+        (folder / name).touch()
+    started = time.monotonic()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.umask(0o022)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        work(order, settings, ours)
+    _, status, usage = os.wait4(child, 0)
+    return {
+        "status": os.waitstatus_to_exitcode(status),
+        "seconds": time.monotonic() - started,
+        "max_rss": usage.ru_maxrss * 1024,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,255 @@
+"""Actions on remote workers: a real server with bubblewrap, and answers that are wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modelbuild.actions import Action, Digest, Output
+from modelbuild.errors import UsageError
+from modelbuild.execution.interface import Outcome, Request
+from modelbuild.execution.step_code import StepCode
+from modelbuild.remote.messages import message
+from modelbuild.remote.mixed import MixedExecutor
+from modelbuild.remote.problems import RemoteProblem
+from modelbuild.remote.remote_action import describe, outputs_of
+from modelbuild.remote.strategy import parse_strategy
+from modelbuild.remote.worker_entry import TOOLCHAIN
+
+# What workers see of this machine: the system and this Python.
+MOUNTS = ("/usr", "/bin", "/lib", "/lib64", "/etc", sys.base_prefix, sys.prefix)
+
+
+@pytest.fixture
+def farm(tmp_path: Path, shared_casd: Any) -> Iterator[Any]:
+    """A server with workers."""
+    if shutil.which("bwrap") is None:
+        pytest.skip("not run: needs bubblewrap, which .ci/run installs")
+    seen = [f"{os.path.realpath(path)}:{path}" for path in dict.fromkeys(MOUNTS) if os.path.exists(path)]
+    run = shared_casd.programs / "buildbox-run"
+    server = type(shared_casd)(
+        tmp_path / "farm", f"--buildbox-run={run}", "--jobs=2", *(f"--runner-arg=--ro-bind-mount={m}" for m in seen)
+    )
+    yield server
+    server.kill()
+
+
+def remotely(place: Any, address: str, more: str = "") -> None:
+    text = f'rules = ["//tools/rules"]\n[remote]\nexecutor = "{address}"\npython = "{sys.executable}"\n{more}'
+    place.write("MODELBUILD.toml", text)
+
+
+ONLY_REMOTE = '[remote.strategy]\n"*" = ["remote"]\n'
+
+
+def test_workers_make_the_same_bytes(place: Any, farm: Any) -> None:
+    here, there, third = place("here"), place("there"), place("third")
+    here.build()
+    remotely(there, farm.address, f'cache = "{farm.address}"\n{ONLY_REMOTE}')
+    ended = there.build()
+    assert set(ended.statuses.values()) == {"ran"}
+    assert there.outputs() == here.outputs()
+    assert "remote" not in ended.err
+    # What workers made is found by those who only have the cache.
+    assert set(third.build(f"--remote-cache={farm.address}").statuses.values()) == {"cached"}
+    assert third.outputs() == here.outputs()
+
+
+RAISES = "import modelbuild.step\n    raise modelbuild.step.StepError('no seed')\n    seed = step.inputs"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("seed = step.inputs", RAISES),
+        ("print(", "step.outputs['big'].unlink()\n    print("),
+        ("print(", "import os, signal\n    os.kill(os.getpid(), signal.SIGKILL)\n    print("),
+    ],
+)
+def test_what_fails_fails_in_the_same_words(place: Any, farm: Any, old: str, new: str) -> None:
+    ended = []
+    for name in ("here", "there"):
+        made = place(name)
+        step = (made.root / "tools/rules/steps/blobs.py").read_text()
+        made.write("tools/rules/steps/blobs.py", step.replace(old, new))
+        if name == "there":
+            remotely(made, farm.address, ONLY_REMOTE)
+        ended.append(made.run("build", "//a:made", "--quiet"))
+    assert [each.code for each in ended] == [1, 1]
+    said = [[line for line in each.err.splitlines() if line.startswith("error:")] for each in ended]
+    assert said[0]
+    assert [line.partition(" (out of memory")[0] for line in said[0]] == [
+        line.partition(" (out of memory")[0] for line in said[1]
+    ]
+
+
+def test_what_is_not_declared_is_not_there(place: Any, farm: Any) -> None:
+    one = place("one")
+    one.write("a/secret.txt", "s")
+    step = (one.root / "tools/rules/steps/blobs.py").read_text()
+    one.write("tools/rules/steps/blobs.py", step.replace("seed = step", "open('a/secret.txt')\n    seed = step"))
+    remotely(one, farm.address, ONLY_REMOTE)
+    ended = one.run("build", "//a:made", "--quiet")
+    assert ended.code == 1
+    assert "No such file or directory: 'a/secret.txt'" in ended.err
+
+
+def test_without_workers_it_runs_here_and_says_so_once(place: Any) -> None:
+    one = place("one")
+    remotely(one, "grpc://127.0.0.1:1")
+    ended = one.build()
+    assert set(ended.statuses.values()) == {"ran"}
+    assert len([line for line in ended.err.splitlines() if "running it here" in line]) == 1
+
+
+def test_without_workers_it_fails_where_nothing_else_is_allowed(place: Any) -> None:
+    one = place("one")
+    ended = one.run("build", "//a:made", "--remote-executor=grpc://127.0.0.1:1", "--strategy=blobs=remote")
+    assert ended.code == 1
+    assert "remote executor grpc://127.0.0.1:1" in ended.err
+
+
+AFTER = [pytest.param(n, marks=[] if n in (9, 40) else pytest.mark.exhaustive) for n in range(3, 63)]
+
+
+@pytest.mark.parametrize("after", AFTER)
+def test_a_server_that_is_killed_while_it_runs_actions(place: Any, farm: Any, proxies: Any, after: int) -> None:
+    here, there = place("here"), place("there")
+    here.build()
+    proxy = proxies.Proxy(farm.port, lambda n: farm.kill() or "" if n == after else "")
+    remotely(there, f"grpc://127.0.0.1:{proxy.port}")
+    there.build()
+    assert there.outputs() == here.outputs()
+    proxy.close()
+
+
+STEP = "modelbuild.step"
+
+
+@pytest.fixture
+def code(repository: Path) -> StepCode:
+    return StepCode({"modelbuild": repository / "modelbuild"})
+
+
+def request(**changes: Any) -> Request:
+    outputs = (Output("file", "x/f.bin"), Output("tree", "t", "tree"))
+    return Request(Action("//a:b#c", "//a:b", "c", STEP, outputs=outputs, **changes), (), ("click",), (STEP,))
+
+
+def staged(described: Any, digest: Digest, folder: Path) -> None:
+    """Lay an input root out as a worker does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    node = message("Directory").FromString(described.blobs[digest])
+    for file in node.files:
+        (folder / file.name).write_bytes(described.blobs[Digest(file.digest.hash, file.digest.size_bytes)])
+    for below in node.directories:
+        staged(described, Digest(below.digest.hash, below.digest.size_bytes), folder / below.name)
+
+
+def test_a_worker_with_another_toolchain_does_not_try(code: StepCode, tmp_path: Path) -> None:
+    described = describe(request(), code, sys.executable, {})
+    action = message("Action").FromString(described.blobs[described.action])
+    digest = Digest(action.input_root_digest.hash, action.input_root_digest.size_bytes)
+    staged(described, digest, tmp_path / "root")
+    folder = tmp_path / "root/action"
+    order = json.loads((folder / "order.json").read_text())
+    order["toolchain"]["tools"] |= {"click": "0.1", "no-such-thing": "1"}
+    (folder / "order.json").write_text(json.dumps(order))
+    command = [sys.executable, "-P", "-B", "code/modelbuild/remote/worker_entry.py"]
+    plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    ended = subprocess.run(command, cwd=folder, env=plain, capture_output=True, text=True, check=False)
+    assert ended.returncode == TOOLCHAIN
+    assert "click 8." in ended.stderr
+    assert "expected 0.1" in ended.stderr
+    assert "no-such-thing is missing, expected 1" in ended.stderr
+    assert not (folder / "report").exists()
+
+
+def test_the_same_action_is_the_same_message_whatever_machine_it_comes_from(code: StepCode, tmp_path: Path) -> None:
+    shutil.copytree(Path(next(iter(dict(code.closure(STEP)).values()))).parent, tmp_path / "elsewhere/modelbuild")
+    other = StepCode({"modelbuild": tmp_path / "elsewhere/modelbuild"})
+    one = describe(request(), code, "python3", {"OSFamily": "linux"})
+    assert describe(request(), other, "python3", {"OSFamily": "linux"}).action == one.action
+    assert describe(request(), code, "python3", {}).action != one.action
+    assert describe(request(params={"x": 1}), code, "python3", {"OSFamily": "linux"}).action != one.action
+    assert not any(str(tmp_path).encode() in data for data in one.blobs.values())
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda r: r.output_symlinks.add(path="root/.outputs/x/f.bin", target="/etc/passwd"),
+        lambda r: setattr(r.output_files[0].digest, "hash", "x"),
+        lambda r: setattr(r.output_directories[0].tree_digest, "hash", "0" * 64),
+    ],
+)
+def test_outputs_that_cannot_be_right_are_refused(spoil: Any) -> None:
+    result = message("ActionResult")()
+    result.output_files.add(path="root/.outputs/x/f.bin").digest.hash = "1" * 64
+    tree = message("Tree")().SerializeToString()
+    result.output_directories.add(path="root/.outputs/t").tree_digest.hash = "2" * 64
+    known = {Digest("2" * 64, 0): tree}
+    read = lambda digests: {d: known[d] for d in digests if d in known}  # noqa: E731
+    assert [name for name, _ in outputs_of(request(), result, read)[0]] == ["file", "tree"]
+    spoil(result)
+    with pytest.raises((ValueError, KeyError)):
+        outputs_of(request(), result, read)
+
+
+class Places:
+    """Two executors that write down what they were asked for."""
+
+    def __init__(self, strategy: str = "", problem: RemoteProblem | None = None) -> None:
+        self.asked: list[str] = []
+        self.said: list[str] = []
+        self.problem = problem
+        strategies = (parse_strategy(strategy),) if strategy else ()
+        self.mixed = MixedExecutor(self._one("local"), self._one("remote"), "X", strategies, self.said.append)
+
+    def _one(self, name: str) -> Any:
+        def run(request: Request) -> Outcome:
+            self.asked.append(name)
+            if name == "remote" and self.problem is not None:
+                raise self.problem
+            return Outcome(None, "ran")
+
+        return type("One", (), {"run": staticmethod(run)})()
+
+
+@pytest.mark.parametrize(
+    ("strategy", "network", "asked"),
+    [
+        ("", False, ["remote"]),
+        ("", True, ["local"]),
+        ("c=local", False, ["local"]),
+        ("d=local", False, ["remote"]),
+        ("*=local,remote", False, ["local"]),
+        ("c=remote", True, ["local"]),
+    ],
+)
+def test_where_an_action_runs(strategy: str, network: bool, asked: list[str]) -> None:
+    places = Places(strategy)
+    places.mixed.run(request(network=network))
+    assert places.asked == asked
+
+
+def test_a_worker_that_does_not_fit_is_named_and_the_action_runs_here() -> None:
+    places = Places(problem=RemoteProblem("missing", "worker7 has torch 2.0, expected 2.14"))
+    for _ in range(5):
+        assert places.mixed.run(request()).problem == "ran"
+    assert places.asked == ["remote", "local"] * 5
+    assert places.said == ["remote executor X: worker7 has torch 2.0, expected 2.14; running it here"]
+
+
+@pytest.mark.parametrize("text", ["compile", "compile=", "compile=farm", "compile=local,local", "=local"])
+def test_what_is_no_strategy(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_strategy(text)
