@@ -16,6 +16,9 @@ from modelbuild.errors import LoadingError, Location
 
 BUILT_IN = "modelbuild_rules"
 
+# What steps of any rule package may import besides their own: it is part of their source as that is.
+LIBRARY = "modelbuild_runtime"
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -49,6 +52,9 @@ def load_rules(root: Path, references: Sequence[str], locate: Mapping[str, Locat
                     f"rule '{found.name}' of '{reference}' exists already in package '{other.package}'; rename one",
                     where,
                 )
+    library = importlib.util.find_spec(LIBRARY)
+    if library is not None and library.origin is not None:
+        packages[LIBRARY] = Path(library.origin).parent
     return Rules(by_name, packages)
 
 

@@ -28,6 +28,16 @@ class ExportedModel(Provider):
 
 
 @dataclass(frozen=True)
+class EagerModel(Provider):
+    """What it takes to make a model in eager PyTorch again: inputs by name and parameters of the export step, and the
+    distributions whose versions decide what it computes."""
+
+    inputs: Mapping[str, tuple[Artifact, ...]]
+    params: Mapping[str, Any]
+    tools: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Backend:
     """One backend of a stack: its kind ("xnnpack", "portable", ...) and its attributes (JSON values, with defaults)."""
 

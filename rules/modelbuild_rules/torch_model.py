@@ -22,7 +22,7 @@ from modelbuild.api import (
     Sources,
     rule,
 )
-from modelbuild_rules.providers import ExportedModel
+from modelbuild_rules.providers import EagerModel, ExportedModel
 
 DType = Literal["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
 
@@ -101,15 +101,26 @@ def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
     weights = _weights(ctx)
     _check_inputs(ctx)
     _check_names(ctx, "outputs", attrs.outputs or ())
+    inputs: dict[str, tuple[Artifact, ...]] = {
+        "srcs": srcs,
+        "data": ctx.files(attrs.data),
+        **{f"weights.{prefix}": (artifact,) for prefix, artifact in weights.items()},
+    }
+    params = {
+        "entry": entry,
+        "kwargs": attrs.kwargs,
+        "weights": sorted(weights),
+        "allow_missing": attrs.allow_missing,
+        "inputs": [each.model_dump(mode="json", exclude={"file"}) for each in attrs.inputs],
+        "dynamic": {name: each.model_dump() for name, each in attrs.dynamic.items()},
+        "outputs": attrs.outputs and list(attrs.outputs),
+        "seed": attrs.seed,
+    }
+    tools = ("executorch", "numpy", "pillow", "safetensors", "sympy", "torch", *attrs.requires)
     made = ctx.action(
         "export",
         step="export",
-        inputs={
-            "srcs": srcs,
-            "data": ctx.files(attrs.data),
-            **{f"weights.{prefix}": artifact for prefix, artifact in weights.items()},
-            **{f"example.{i}": ctx.file(each.file) for i, each in enumerate(attrs.inputs) if each.file},
-        },
+        inputs=inputs | {f"example.{i}": (ctx.file(each.file),) for i, each in enumerate(attrs.inputs) if each.file},
         outputs=[
             Output("program", "program", "tree"),
             Output("weights", "weights", "tree"),
@@ -117,24 +128,15 @@ def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
             Output("examples", "examples.safetensors"),
             Output("debug", "debug.json"),
         ],
-        params={
-            "entry": entry,
-            "kwargs": attrs.kwargs,
-            "weights": sorted(weights),
-            "allow_missing": attrs.allow_missing,
-            "inputs": [each.model_dump(mode="json", exclude={"file"}) for each in attrs.inputs],
-            "dynamic": {name: each.model_dump() for name, each in attrs.dynamic.items()},
-            "outputs": attrs.outputs and list(attrs.outputs),
-            "seed": attrs.seed,
-        },
-        tools=("executorch", "numpy", "pillow", "safetensors", "sympy", "torch", *attrs.requires),
+        params=params,
+        tools=tools,
         python=("srcs",),
         preload=("torch", "executorch.exir"),
         resources=Resources(memory=2 << 30),
         description=f"export {attrs.entry}",
     )
     model = ExportedModel(**made)
-    return model, Files((model.signature, model.debug))
+    return model, EagerModel(inputs, params, tools), Files((model.signature, model.debug))
 
 
 def _entry(ctx: Context[TorchModelAttrs], srcs: tuple[Artifact, ...]) -> str:

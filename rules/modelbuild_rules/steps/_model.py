@@ -21,6 +21,14 @@ _REFUSED = re.compile(r"Unsupported (?:global|class|operand): (?:GLOBAL )?([\w.]
 
 def load_model(root: Path, entry: str, kwargs: Mapping[str, Any]) -> torch.nn.Module:
     """Call the entry, `path/in/workspace.py:name`. Its own exceptions go through; StepError for what is no module."""
+    module = load_function(root, entry)(**kwargs)
+    if not isinstance(module, torch.nn.Module):
+        raise StepError(f"{entry} gives a {type(module).__name__}; expected a torch.nn.Module")
+    return module
+
+
+def load_function(root: Path, entry: str) -> Any:
+    """What an entry names, imported. Exceptions of its file go through; StepError for what is not there."""
     path, _, name = entry.partition(":")
     sys.dont_write_bytecode = True
     # By workspace path first; then by plain name for sources that import their neighbours so.
@@ -36,10 +44,7 @@ def load_model(root: Path, entry: str, kwargs: Mapping[str, Any]) -> torch.nn.Mo
     if not hasattr(source, name):
         own = [key for key, value in vars(source).items() if callable(value)]
         raise StepError(f"{path} has no '{name}'{did_you_mean(name, own)}")
-    module = getattr(source, name)(**kwargs)
-    if not isinstance(module, torch.nn.Module):
-        raise StepError(f"{entry} gives a {type(module).__name__}; expected a torch.nn.Module")
-    return module
+    return getattr(source, name)
 
 
 def load_weights(module: torch.nn.Module, files: Mapping[str, Path], allow_missing: bool) -> None:

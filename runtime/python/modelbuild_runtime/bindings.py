@@ -63,11 +63,17 @@ def load_module(path: Path, data: Path | None) -> Any:
         raise ProgramError(f"{path}: could not be loaded: {_reason(error)}") from None
 
 
+def lacking_backends(method: MethodDescription) -> list[str]:
+    """The backends that a method needs and this runtime lacks."""
+    have = set(_library()._get_registered_backend_names())
+    return list(dict.fromkeys(backend for backend, _, _ in method.delegates if backend not in have))
+
+
 def check_supported(path: str, method: MethodDescription) -> None:
     """Raise ProgramError naming each backend and kernel that the method needs and this runtime lacks."""
     library = _library()
     have = set(library._get_registered_backend_names())
-    lacking = [backend for backend, _, _ in method.delegates if backend not in have]
+    lacking = lacking_backends(method)
     if lacking:
         raise ProgramError(
             f"{path}: needs the backend {', '.join(lacking)}, which this runtime lacks"

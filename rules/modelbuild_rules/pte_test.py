@@ -1,0 +1,206 @@
+"""pte_test: a built program, compared with its model in eager PyTorch on declared inputs, and held to budgets."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from typing import Literal
+
+from pydantic import Field
+
+from modelbuild.api import (
+    Artifact,
+    Attrs,
+    Context,
+    Dep,
+    Output,
+    Provider,
+    Source,
+    SourceArtifact,
+    Sources,
+    TestAction,
+    rule,
+)
+from modelbuild_rules.providers import DeviceTarget, EagerModel, Program
+from modelbuild_rules.testing import TestAttrs, resources, seconds
+
+_ENTRY = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)\Z")
+
+
+class Generator(Attrs):
+    """Inputs drawn by numpy's default_rng(seed + number of the case), input after input in the program's order."""
+
+    seed: int
+
+    count: int = Field(default=1, ge=1, le=1000)
+    """How many cases are drawn."""
+
+    distribution: Literal["uniform", "normal"] = "uniform"
+    """Of floating-point values: uniform in `range`, or normal with `mean` and `std`. Integers are uniform in `range`,
+    both ends included; booleans even."""
+
+    range: tuple[float, float] | None = None
+    """By default the range that the model declares for the input, else 0 and 1."""
+
+    mean: float = 0.0
+    std: float = 1.0
+
+    sizes: dict[str, int] = Field(default_factory=dict)
+    """Of dynamic dimensions, by name; by default 2, or the nearest size that is allowed."""
+
+
+class TestInputs(Attrs):
+    """A case: every input from a file, or all of them from a generator."""
+
+    name: str
+    files: dict[str, Source] = Field(default_factory=dict)
+    """A `.npy`, `.json` or picture for each input, read as `modelbuild run` reads it."""
+
+    generator: Generator | None = None
+
+
+class Tolerance(Attrs):
+    """An output is right where |a - b| <= abs + rel * |b|, b being eager PyTorch's; and its cosine is high enough."""
+
+    abs: float = 1e-4
+    rel: float = 1e-4
+    cosine: float | None = None
+    """The least cosine of the angle between both outputs, as vectors. With it, `abs` and `rel` hold only if written."""
+
+    ignore: bool = False
+    """Do not compare this output: a metric does."""
+
+
+class Metric(Attrs):
+    """A function of the user's: takes the program's outputs and eager PyTorch's (arrays by name), gives a number."""
+
+    entry: str
+    """`file.py:name`, the file being one of `metric_srcs`."""
+
+    min: float | None = None
+    max: float | None = None
+
+
+class PteTestAttrs(TestAttrs):
+    """A program of a model, tested against the model."""
+
+    program: Dep
+    """The `pte_program`."""
+
+    model: Dep
+    """The `torch_model` that it is made of."""
+
+    device: Dep | None = None
+    """The device: a `device_target`. `--device` stands in for it."""
+
+    inputs: tuple[TestInputs, ...] = Field(min_length=1)
+    """What both are run on."""
+
+    tolerance: Tolerance = Tolerance()
+    outputs: dict[str, Tolerance] = Field(default_factory=dict)
+    """Tolerances of single outputs, by name."""
+
+    metrics: tuple[Metric, ...] = ()
+    metric_srcs: Sources = ()
+
+    max_bytes: int | None = None
+    """Of the .pte and the .ptd together."""
+
+    max_delegates: int | None = None
+    """The most partitions."""
+
+    min_delegated_fraction: float | None = Field(default=None, ge=0, le=1)
+    """Of the lowered graph's nodes, those that a backend takes."""
+
+    max_latency_ratio: float | None = Field(default=None, gt=0)
+    """Median latency over that of the baseline, both measured in this run on the first case."""
+
+    baseline: Dep | None = None
+    """Another `pte_program` to compare latency with; by default eager PyTorch."""
+
+    max_memory: int | None = Field(default=None, ge=1)
+    """Bytes by which loading the program and its first run raise the process's peak memory."""
+
+    backends: dict[str, str] = Field(default_factory=dict)
+    """The backend that all nodes of a submodule are expected in, by the submodule's name."""
+
+
+@rule(attrs=PteTestAttrs)
+def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
+    attrs = ctx.attrs
+    program = ctx.provider(attrs.program, Program)
+    eager = ctx.provider(attrs.model, EagerModel)
+    device = ctx.device(DeviceTarget) if ctx.device_label is not None else None
+    metric_srcs = ctx.files(attrs.metric_srcs)
+    files: dict[str, tuple[Artifact, ...]] = {}
+    cases = []
+    for index, case in enumerate(attrs.inputs):
+        if bool(case.files) == (case.generator is not None):
+            message = f"case '{case.name}': expected 'files', or 'generator', and not both"
+            raise ctx.error(("inputs", index), message)
+        for name, source in case.files.items():
+            files[f"case.{index}.{name}"] = (ctx.file(source),)
+        drawn = case.generator.model_dump(mode="json") if case.generator else None
+        cases.append({"name": case.name, "inputs": sorted(case.files), "generator": drawn})
+    baseline = ctx.provider(attrs.baseline, Program) if attrs.baseline else None
+    made = ctx.action(
+        "test",
+        step="pte_test",
+        inputs={
+            **eager.inputs,
+            **files,
+            "metric_srcs": metric_srcs,
+            **{f"program.{name}": artifact for name, artifact in _files(program).items()},
+            **({f"baseline.{name}": artifact for name, artifact in _files(baseline).items()} if baseline else {}),
+        },
+        outputs=[Output("report", "report.json")],
+        params={
+            "eager": dict(eager.params),
+            "cases": cases,
+            "tolerance": _tolerance(attrs.tolerance),
+            "outputs": {name: _tolerance(each) for name, each in attrs.outputs.items()},
+            "metrics": [_metric(ctx, index, metric_srcs) for index in range(len(attrs.metrics))],
+            "budgets": {
+                name: getattr(attrs, name)
+                for name in ("max_bytes", "max_delegates", "min_delegated_fraction", "max_latency_ratio", "max_memory")
+                if getattr(attrs, name) is not None
+            },
+            "backends": attrs.backends,
+            "arch": asdict(device)["arch"] if device else None,
+        },
+        unkeyed={"timeout": seconds(attrs)},
+        tools=("flatbuffers", *eager.tools),
+        python=("srcs", "metric_srcs"),
+        preload=("torch",),
+        resources=resources(attrs),
+        description=f"{attrs.program} against {attrs.model}",
+    )
+    return (TestAction((made["report"],), flaky=attrs.flaky),)
+
+
+def _files(program: Program) -> dict[str, Artifact]:
+    found = {"pte": program.pte, "delegation": program.delegation, "signature": program.signature}
+    return found | ({"ptd": program.ptd} if program.ptd else {})
+
+
+def _tolerance(tolerance: Tolerance) -> dict[str, object]:
+    """Elementwise limits that are not written give way to a cosine that is."""
+    values = tolerance.model_dump()
+    if tolerance.cosine is not None:
+        for name in {"abs", "rel"} - tolerance.model_fields_set:
+            values[name] = None if not tolerance.model_fields_set & {"abs", "rel"} else 0.0
+    return values
+
+
+def _metric(ctx: Context[PteTestAttrs], index: int, srcs: tuple[Artifact, ...]) -> dict[str, object]:
+    metric = ctx.attrs.metrics[index]
+    where = ("metrics", index, "entry")
+    match = _ENTRY.match(metric.entry)
+    if match is None:
+        raise ctx.error(where, f"attribute 'metrics[{index}].entry': expected 'file.py:name', got '{metric.entry}'")
+    path = f"{ctx.label.package}/{match['file']}".lstrip("/")
+    if SourceArtifact(path) not in srcs:
+        raise ctx.error(where, f"attribute 'metrics[{index}].entry': '{match['file']}' is not among the metric_srcs")
+    if metric.min is None and metric.max is None:
+        raise ctx.error(where, f"attribute 'metrics[{index}]': expected 'min' or 'max'")
+    return {"entry": f"{path}:{match['name']}", "min": metric.min, "max": metric.max}

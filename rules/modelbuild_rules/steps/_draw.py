@@ -1,0 +1,41 @@
+"""Draws inputs: numpy's default_rng, input after input in the program's order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from modelbuild.step import StepError
+from modelbuild_runtime.describe import Port
+from modelbuild_runtime.dtypes import numpy_type
+
+
+def draw(ports: Sequence[Port], generator: Mapping[str, Any], number: int) -> dict[str, np.ndarray]:
+    """Arrays by name, of the generator's seed and the number of the case. Raises StepError for a size that a dynamic
+    dimension does not allow."""
+    random = np.random.default_rng(generator["seed"] + number)
+    return {port.name: _one(port, generator, random) for port in ports}
+
+
+def _one(port: Port, generator: Mapping[str, Any], random: np.random.Generator) -> np.ndarray:
+    shape = [_size(port, dim, generator["sizes"]) for dim in port.shape]
+    low, high = generator["range"] or port.range or (0.0, 1.0)
+    dtype = np.dtype(numpy_type(port.dtype))
+    if dtype == np.bool_:
+        return random.integers(0, 2, shape).astype(dtype)
+    if dtype.kind in "iu":
+        return random.integers(int(low), int(high), shape, endpoint=True).astype(dtype)
+    if generator["distribution"] == "normal":
+        return random.normal(generator["mean"], generator["std"], shape).astype(dtype)
+    return random.uniform(low, high, shape).astype(dtype)
+
+
+def _size(port: Port, dim: Any, sizes: Mapping[str, int]) -> int:
+    if not dim.dynamic:
+        return int(dim.max)
+    size = sizes.get(dim.name, min(max(2, dim.min), dim.max))
+    if not dim.min <= size <= dim.max:
+        raise StepError(f"input '{port.name}': dimension {dim.name} is {size}; expected {dim.min} to {dim.max}")
+    return int(size)

@@ -1,0 +1,124 @@
+"""What a pte_test is made of: comparing outputs, drawing inputs, budgets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from modelbuild.step import StepError
+from modelbuild_rules.steps._budgets import budget_cases
+from modelbuild_rules.steps._compare import compare
+from modelbuild_rules.steps._draw import draw
+from modelbuild_runtime.describe import Port
+from modelbuild_runtime.shapes import Dim
+
+ONES = np.ones((2, 3), np.float32)
+
+
+def limits(absolute: float | None = 1e-4, rel: float | None = 0.0, cosine: float | None = None) -> dict[str, Any]:
+    return {"abs": absolute, "rel": rel, "cosine": cosine}
+
+
+def changed(place: tuple[int, int], value: float) -> np.ndarray:
+    array = ONES.copy()
+    array[place] = value
+    return array
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "tolerance", "problem"),
+    [
+        (ONES, ONES, limits(0.0), ""),
+        (changed((1, 2), 1.00005), ONES, limits(), ""),
+        (changed((1, 2), 1.1), ONES, limits(), "1 of 6 values differ, most at [1, 2]: 1.1, expected 1"),
+        (changed((1, 2), 1.1), ONES, limits(rel=0.2), ""),
+        (changed((1, 2), 1.1), 0 * ONES, limits(rel=0.2), "6 of 6 values differ"),
+        (ONES[:1], ONES, limits(), "shape [1, 3], expected [2, 3]"),
+        (changed((0, 0), np.nan), ONES, limits(9.0), "values that are not finite stand elsewhere"),
+        (changed((0, 0), np.nan), changed((0, 0), np.nan), limits(), ""),
+        (changed((0, 0), np.inf), changed((0, 0), -np.inf), limits(9.0), "values that are not finite stand elsewhere"),
+        (ONES, changed((0, 0), np.nan), limits(9.0), "values that are not finite stand elsewhere"),
+        (3 * ONES, ONES, limits(None, None, 0.999), ""),
+        (changed((0, 0), -1), ONES, limits(None, None, 0.999), "cosine 0.666667, expected at least 0.999"),
+        (0 * ONES, ONES, limits(None, None, 0.5), "cosine 0.000000"),
+        (np.array(2), np.array(1), limits(), "1 of 1 values differ, most: 2, expected 1"),
+        (ONES[:0], ONES[:0], limits(0.0, 0.0, 1.0), ""),
+    ],
+)
+def test_compare(found: np.ndarray, wanted: np.ndarray, tolerance: dict[str, Any], problem: str) -> None:
+    said = compare(found, wanted, tolerance)
+    assert said.startswith(problem)
+    assert bool(said) == bool(problem)
+
+
+def generator(**given: Any) -> dict[str, Any]:
+    plain = {"seed": 1, "distribution": "uniform", "range": None, "mean": 0.0, "std": 1.0, "sizes": {}}
+    return plain | given
+
+
+BATCH = Dim(1, 8, "batch")
+IMAGE = Port("image", "tensor", "float32", (BATCH, Dim(3, 3)), range=(0.0, 255.0))
+IDS = Port("ids", "tensor", "int64", (Dim(50, 50),))
+
+
+def test_draw_is_decided_by_the_seed_and_the_number_of_the_case() -> None:
+    one, same, other = (draw([IMAGE, IDS], generator(), number) for number in (0, 0, 1))
+    assert one["image"].shape == (2, 3)
+    assert one["image"].dtype == np.float32
+    assert 1 < one["image"].max() <= 255
+    assert set(one["ids"]) == {0, 1}
+    np.testing.assert_array_equal(one["image"], same["image"])
+    assert not np.array_equal(one["image"], other["image"])
+    np.testing.assert_array_equal(draw([IMAGE], generator(seed=2), 0)["image"], other["image"])
+
+
+def test_draw_by_distribution_range_and_size() -> None:
+    normal = draw([IMAGE], generator(distribution="normal", mean=100.0, std=0.1, sizes={"batch": 8}), 0)["image"]
+    assert normal.shape == (8, 3)
+    assert abs(normal.mean() - 100) < 1
+    assert draw([IDS], generator(range=(5, 7)), 0)["ids"].min() >= 5
+    with pytest.raises(StepError, match="input 'image': dimension batch is 9; expected 1 to 8"):
+        draw([IMAGE], generator(sizes={"batch": 9}), 0)
+
+
+NODES = [
+    {"name": "a", "module": "features.0", "backend": "xnnpack", "partition": "p0", "refused": []},
+    {"name": "b", "module": "features.1", "backend": "portable", "refused": [{"backend": "xnnpack", "why": "dtype"}]},
+    {"name": "c", "module": None, "backend": "xnnpack", "partition": "p0", "refused": []},
+    {"name": "d", "module": "featuresque", "backend": "portable", "refused": []},
+]
+DELEGATION = {"nodes": NODES, "partitions": [{"id": "p0"}]}
+
+
+@pytest.mark.parametrize(
+    ("budgets", "message"),
+    [
+        ({"max_bytes": 100}, ""),
+        ({"max_bytes": 99}, "100 bytes, expected at most 99"),
+        ({"max_delegates": 0}, "1 delegates, expected at most 0"),
+        ({"min_delegated_fraction": 0.5}, ""),
+        ({"min_delegated_fraction": 0.51}, "0.5 of the nodes are delegated, expected at least 0.51"),
+        ({"max_latency_ratio": 2}, ""),
+        ({"max_latency_ratio": 1.9}, "2 times the baseline's latency, expected at most 1.9"),
+        ({"max_memory": 9}, "10 bytes of memory, expected at most 9"),
+    ],
+)
+def test_budgets(budgets: dict[str, float], message: str) -> None:
+    measures = {"bytes": 100.0, "memory": 10.0, "latency_ms": 4.0, "baseline_ms": 2.0}
+    (case,) = budget_cases(budgets, {}, DELEGATION, measures)
+    assert (case.status, case.message) == ("failed" if message else "passed", message)
+
+
+@pytest.mark.parametrize(
+    ("module", "backend", "message"),
+    [
+        ("features.0", "xnnpack", ""),
+        ("features", "xnnpack", "1 of 2 nodes are not in xnnpack, such as b, which is in portable (xnnpack: dtype)"),
+        ("head", "xnnpack", "no node of the lowered graph comes from 'head'"),
+    ],
+)
+def test_expected_backends(module: str, backend: str, message: str) -> None:
+    (case,) = budget_cases({}, {module: backend}, DELEGATION, {"bytes": 0.0, "memory": 0.0, "latency_ms": 0.0})
+    assert (case.status, case.message) == ("failed" if message else "passed", message)

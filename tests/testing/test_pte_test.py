@@ -1,0 +1,192 @@
+"""pte_test through the command line, on a model of two layers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+PORTABLE = """
+[[backend_stack]]
+name = "portable"
+backends = [{ type = "portable" }]
+[[device_target]]
+name = "here"
+arch = "x86_64"
+[[device_target]]
+name = "elsewhere"
+arch = "aarch64"
+[[torch_model]]
+name = "model"
+entry = "net.py:Net"
+srcs = ["net.py"]
+inputs = [{ name = "x", shape = [2, 4], dtype = "float32", range = [-1, 1] }]
+outputs = ["y", "z"]
+[[pte_program]]
+name = "program"
+model = ":model"
+stack = ":portable"
+"""
+NET = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(4, 3)
+
+    def forward(self, x):
+        y = self.first(x)
+        return y, torch.relu(y)
+"""
+COMMON = 'program = ":program"\nmodel = ":model"\n'
+GOOD = f"""
+[[pte_test]]
+name = "good"
+{COMMON}
+inputs = [
+    {{ name = "file", files = {{ x = "x.npy" }} }},
+    {{ name = "drawn", generator = {{ seed = 3, count = 2 }} }},
+]
+outputs = {{ z = {{ cosine = 0.9999 }} }}
+metrics = [{{ entry = "metric.py:same_sign", min = 1 }}]
+metric_srcs = ["metric.py"]
+max_bytes = 100000
+max_delegates = 0
+max_latency_ratio = 100
+backends = {{ first = "portable" }}
+"""
+BAD = f"""
+[[pte_test]]
+name = "bad"
+{COMMON}
+inputs = [{{ name = "drawn", generator = {{ seed = 3 }} }}]
+metrics = [{{ entry = "metric.py:same_sign", max = 0.5 }}]
+metric_srcs = ["metric.py"]
+max_bytes = 10
+min_delegated_fraction = 0.9
+"""
+ELSEWHERE = f"""
+[[pte_test]]
+name = "elsewhere_test"
+{COMMON}
+device = "//:elsewhere"
+inputs = [{{ name = "drawn", generator = {{ seed = 3 }} }}]
+"""
+METRIC = """
+import numpy as np
+
+def same_sign(found, expected):
+    return float((np.sign(found["y"]) == np.sign(expected["y"])).mean())
+"""
+
+
+class World:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir()
+        self.write("MODELBUILD.toml", "")
+        self.write("net.py", NET)
+        self.write("metric.py", METRIC)
+        np.save(root / "x.npy", np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4))
+
+    def write(self, name: str, text: str) -> None:
+        (self.root / name).write_text(text)
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(self.root.parent / "cache")}
+        return subprocess.run(
+            [sys.executable, "-m", "modelbuild", *arguments],
+            cwd=self.root,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path / "w")
+
+
+@pytest.mark.slow
+def test_parity_budgets_and_what_cannot_run_here(world: World) -> None:
+    world.write("BUILD.toml", PORTABLE + GOOD + BAD + ELSEWHERE)
+    ended = world.run("test", "//...", "--json")
+    assert ended.returncode == 4, ended.stderr
+    tests: dict[str, Any] = {test["label"]: test for test in json.loads(ended.stdout)["tests"]}
+    good = tests["//:good"]
+    assert (good["status"], good["reason"]) == ("passed", "")
+    assert [case["name"] for case in good["cases"]] == [
+        "file",
+        "drawn[0]",
+        "drawn[1]",
+        "max_bytes",
+        "max_delegates",
+        "max_latency_ratio",
+        "backend of first",
+    ]
+    assert good["measures"]["delegated_fraction"] == 0
+    assert good["measures"]["latency_ms"] > 0
+    bad = {case["name"]: case for case in tests["//:bad"]["cases"]}
+    assert {name for name, case in bad.items() if case["status"] == "failed"} == {
+        "drawn",
+        "max_bytes",
+        "min_delegated_fraction",
+    }
+    assert bad["drawn"]["message"] == "metric same_sign is 1, expected at most 0.5"
+    elsewhere = tests["//:elsewhere_test"]
+    assert elsewhere["status"] == "not_run"
+    assert elsewhere["reason"] == "needs a device with aarch64, and this machine is x86_64"
+    # Another model than the program's: parity must fail, and say where.
+    world.write("other.py", NET.replace("torch.relu(y)", "torch.relu(y) + 1"))
+    other = (
+        PORTABLE
+        + GOOD.replace('model = ":model"', 'model = ":other"')
+        + """
+[[torch_model]]
+name = "other"
+entry = "other.py:Net"
+srcs = ["other.py"]
+inputs = [{ name = "x", shape = [2, 4], dtype = "float32" }]
+outputs = ["y", "z"]
+"""
+    )
+    world.write("BUILD.toml", other)
+    ended = world.run("test", "//:good", "--json")
+    (test,) = json.loads(ended.stdout)["tests"]
+    failed = [case for case in test["cases"] if case["status"] == "failed"]
+    assert {case["name"] for case in failed} == {"file", "drawn[0]", "drawn[1]"}
+    assert all(case["message"].startswith("output 'z': cosine ") for case in failed)
+
+
+@pytest.mark.parametrize(
+    ("written", "line"),
+    [
+        (
+            GOOD.replace(', files = { x = "x.npy" }', ""),
+            "case 'file': expected 'files', or 'generator', and not both",
+        ),
+        (
+            GOOD.replace("metric.py:same_sign", "metrics.py:same_sign"),
+            "attribute 'metrics[0].entry': 'metrics.py' is not among the metric_srcs",
+        ),
+        (GOOD.replace(", min = 1", ""), "attribute 'metrics[0]': expected 'min' or 'max'"),
+        (GOOD.replace('model = ":model"', 'model = ":program"'), None),
+    ],
+)
+def test_a_test_without_declared_inputs_is_an_error(world: World, written: str, line: str | None) -> None:
+    world.write("BUILD.toml", PORTABLE + written)
+    ended = world.run("test", "//:good")
+    assert ended.returncode == 3
+    if line is not None:
+        place, _, said = ended.stderr.partition(": ")[2].partition(": ")
+        assert (place.partition(":")[0], said) == ("BUILD.toml", f"{line}\n")
+    else:
+        assert "':program' is a pte_program, which gives no EagerModel" in ended.stderr
