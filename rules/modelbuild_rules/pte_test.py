@@ -31,6 +31,7 @@ class Generator(Attrs):
     """Inputs drawn by numpy's default_rng(seed + number of the case), input after input in the program's order."""
 
     seed: int
+    """Decides all values."""
 
     count: int = Field(default=1, ge=1, le=1000)
     """How many cases are drawn."""
@@ -43,7 +44,10 @@ class Generator(Attrs):
     """By default the range that the model declares for the input, else 0 and 1."""
 
     mean: float = 0.0
+    """Of the normal distribution."""
+
     std: float = 1.0
+    """Of the normal distribution: its standard deviation."""
 
     sizes: dict[str, int] = Field(default_factory=dict)
     """Of dynamic dimensions, by name; by default 2, or the nearest size that is allowed."""
@@ -53,17 +57,24 @@ class TestInputs(Attrs):
     """A case: every input from a file, or all of them from a generator."""
 
     name: str
+    """What the report calls it."""
+
     files: dict[str, Source] = Field(default_factory=dict)
     """A `.npy`, `.json` or picture for each input, read as `modelbuild run` reads it."""
 
     generator: Generator | None = None
+    """How values are drawn."""
 
 
 class Tolerance(Attrs):
     """An output is right where |a - b| <= abs + rel * |b|, b being eager PyTorch's; and its cosine is high enough."""
 
     abs: float = 1e-4
+    """The difference that is allowed for any value."""
+
     rel: float = 1e-4
+    """The difference that is allowed as a part of eager PyTorch's value, besides `abs`."""
+
     cosine: float | None = None
     """The least cosine of the angle between both outputs, as vectors. With it, `abs` and `rel` hold only if written."""
 
@@ -78,7 +89,10 @@ class Metric(Attrs):
     """`file.py:name`, the file being one of `metric_srcs`."""
 
     min: float | None = None
+    """The least number that is right."""
+
     max: float | None = None
+    """The greatest number that is right."""
 
 
 class PteTestAttrs(TestAttrs):
@@ -97,11 +111,16 @@ class PteTestAttrs(TestAttrs):
     """What both are run on."""
 
     tolerance: Tolerance = Tolerance()
+    """Of all outputs that have none of their own."""
+
     outputs: dict[str, Tolerance] = Field(default_factory=dict)
     """Tolerances of single outputs, by name."""
 
     metrics: tuple[Metric, ...] = ()
+    """What else is computed of the outputs of each case."""
+
     metric_srcs: Sources = ()
+    """Python files of the metrics."""
 
     max_bytes: int | None = None
     """Of the .pte and the .ptd together."""
