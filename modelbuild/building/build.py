@@ -23,5 +23,7 @@ def build(workspace: Workspace, request: Request, reporter: Reporter) -> Result:
         return Result(targets, actions=known.actions, up_to_date=True)
 
     from modelbuild.building.full import full_build
+    from modelbuild.building.narrow import narrow
 
-    return full_build(workspace, request, snapshots, reporter, started)
+    rest = narrow(snapshots.path(request), str(workspace.root))
+    return full_build(workspace, request, snapshots, reporter, started, rest)

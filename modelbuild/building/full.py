@@ -6,6 +6,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import modelbuild
 from modelbuild.actions import Artifact, FileEntry, SourceArtifact, Value
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.analysis.rules import Rules, load_rules
+from modelbuild.building.narrow import Rest, gather
 from modelbuild.building.note import note
 from modelbuild.building.request import BuiltTarget, Request, Result
 from modelbuild.building.snapshot import Seen, Snapshots, python_folders, stamp
@@ -34,16 +36,23 @@ from modelbuild.workspace import OUTPUT_FOLDER, Workspace
 
 
 def full_build(
-    workspace: Workspace, request: Request, snapshots: Snapshots, reporter: Reporter, started: float
+    workspace: Workspace,
+    request: Request,
+    snapshots: Snapshots,
+    reporter: Reporter,
+    started: float,
+    rest: Rest | None = None,
 ) -> Result:
-    """Build, and remember what was looked at if all went well."""
+    """Build, and remember what was looked at if all went well. With `rest` only its stale targets are loaded."""
     (workspace.root / OUTPUT_FOLDER).mkdir(exist_ok=True)
     started_ns = time.time_ns()
     seen = Seen(python=python_folders())
     rules = load_rules(workspace.root, workspace.config.rules, workspace.rule_locations())
     loader = Loader(workspace, rules.by_name)
     analyzer = Analyzer(loader, rules, workspace.config.default_device)
-    targets = analyze(loader, analyzer, request)
+    targets = analyze(
+        loader, analyzer, request if rest is None else replace(request, patterns=tuple(sorted(rest.stale)))
+    )
     config = workspace.config
     with (
         open_store(config.cache_dir, config.cache_size) as local,
@@ -70,12 +79,17 @@ def full_build(
         finally:
             executor.close()
         note(workspace, analyzer, scheduler, code, result, time.monotonic() - started)
-    reporter.emit(BuildFinished(time.monotonic() - started, actions=result.actions))
+    for target in rest.targets if rest is not None else ():
+        reporter.emit(TargetBuilt(target.label, target.config, target.outputs))
     if result.code == ExitCode.OK:
         _look_back(rules, loader, sources, seen)
-        snapshots.save(request, seen, started_ns, result.targets, result.actions)
+        reads = gather(analyzer, scheduler.report.keys, loader.files_read())
+        if rest is not None:
+            result = Result(rest.merge(result.targets), actions=rest.actions(reads))
+        snapshots.save(request, seen, started_ns, result.targets, result.actions, reads, rest)
     else:
         snapshots.forget(request)
+    reporter.emit(BuildFinished(time.monotonic() - started, actions=result.actions))
     return result
 
 

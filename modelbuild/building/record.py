@@ -71,7 +71,7 @@ class Record:
         """Whether all of it is as it was."""
         folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            return self._files_hold(folder) and self._folders_hold(root, folder)
+            return self._files_hold(folder) and self.surroundings_hold(root, folder)
         except OSError:  # what was there is not
             return False
         finally:
@@ -92,7 +92,8 @@ class Record:
                 return False
         return True
 
-    def _folders_hold(self, root: str, folder: int) -> bool:
+    def surroundings_hold(self, root: str, folder: int) -> bool:
+        """Whether all but files and outputs is as it was. `folder` is the root, open. Raises OSError."""
         known = self.imports
         for path, then, inode in zip(known.paths, known.times, known.inodes, strict=True):
             now = os.stat(path, dir_fd=folder)

@@ -8,11 +8,12 @@ import json
 import os
 import stat as modes
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from modelbuild import __version__
+from modelbuild.building.narrow import Reads, Rest, merged, write
 from modelbuild.building.record import Record, Stamps, granularity, settled, up_to_date, write_record
 from modelbuild.building.request import BuiltTarget, Request
 from modelbuild.workspace import OUTPUT_FOLDER, Workspace
@@ -51,6 +52,16 @@ class Seen:
         """Whether every file had been left alone for long enough when the build began (see granularity)."""
         return all(s is not None and s[1] + granularity(s[1]) < started_ns for s in self.files.values())
 
+    def over(self, rest: Rest) -> Seen:
+        """What this build looked at and what the one before did that it left alone."""
+        before = rest.record
+        return Seen(
+            {**{path: s for path, s in _rows(before.files) if path not in rest.changed}, **self.files},
+            {path: (time, names) for path, time, names in before.folders} | self.folders,
+            [*before.absent, *(path for path in self.absent if path not in before.absent)],
+            {**dict(_rows(before.imports)), **self.python},
+        )
+
 
 def python_folders() -> dict[str, Stamp | None]:
     """Stamps of the folders that Python imports from."""
@@ -73,15 +84,32 @@ class Snapshots:
         """The last such build, if nothing that it looked at has changed since."""
         return up_to_date(str(self.path(request)), self._root)
 
-    def save(self, request: Request, seen: Seen, started_ns: int, targets: Sequence[BuiltTarget], actions: int) -> None:
-        """Remember a build; nothing, if a file changed so shortly before that it may yet change unseen."""
+    def save(
+        self,
+        request: Request,
+        seen: Seen,
+        started_ns: int,
+        targets: Sequence[BuiltTarget],
+        actions: int,
+        reads: Reads,
+        rest: Rest | None = None,
+    ) -> None:
+        """Remember a build; nothing, if a file changed so shortly before that it may yet change unseen. What a build
+        of a part left alone (`rest`) is as it was before."""
         if not seen.settled(started_ns):
             self.forget(request)
             return
         self._folder.mkdir(parents=True, exist_ok=True)
+        path = self.path(request)
+        outputs: Mapping[str, Stamp] = {}
+        if rest is not None:
+            seen = seen.over(rest)
+            left_alone = {path for target in rest.targets for path in target.outputs}
+            outputs = {path: s for path, s in _rows(rest.record.outputs) if path in left_alone}
+            reads = merged(rest.reads, reads, rest.stale)
         record = Record(
             files=_stamps(seen.files),
-            outputs=_output_stamps(self._root, (path for target in targets for path in target.outputs)),
+            outputs=_output_stamps(self._root, (path for target in targets for path in target.outputs), outputs),
             imports=_stamps(seen.python),
             # A folder that changed just before it was listed is compared by the names in it.
             folders=[(path, settled(time, started_ns), names) for path, (time, names) in seen.folders.items()],
@@ -89,7 +117,9 @@ class Snapshots:
             targets=[(t.label, t.config, t.outputs) for t in targets],
             actions=actions,
         )
-        write_record(str(self.path(request)), record)
+        self.forget(request)  # so that a record never stands beside what another build read
+        write(path, reads)
+        write_record(str(path), record)
 
     def forget(self, request: Request) -> None:
         """Drop what is known of a request."""
@@ -107,6 +137,7 @@ class Snapshots:
             request.patterns,
             [str(device) for device in request.devices],
             request.remote.leaves_outputs,
+            request.remote.leaves_outputs,
         ]
         digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
         return self._folder / digest[:32]
@@ -117,7 +148,15 @@ def _stamps(known: Mapping[str, Stamp | None]) -> Stamps:
     return Stamps(*([row[column] for row in there] for column in range(4)))  # type: ignore[arg-type]
 
 
-def _output_stamps(root: str, paths: Iterable[str]) -> Stamps:
-    found = list(paths)
-    states = [os.stat(f"{root}/{path}") for path in found]
-    return Stamps(found, [s.st_size for s in states], [s.st_mtime_ns for s in states], [s.st_ino for s in states])
+def _rows(stamps: Stamps) -> Iterator[tuple[str, Stamp]]:
+    for path, *stamp in zip(stamps.paths, stamps.sizes, stamps.times, stamps.inodes, strict=True):
+        yield path, (stamp[0], stamp[1], stamp[2])
+
+
+def _output_stamps(root: str, paths: Iterable[str], known: Mapping[str, Stamp]) -> Stamps:
+    return _stamps({path: known.get(path) or _output_stamp(f"{root}/{path}") for path in paths})
+
+
+def _output_stamp(path: str) -> Stamp:
+    status = os.stat(path)
+    return (status.st_size, status.st_mtime_ns, status.st_ino)

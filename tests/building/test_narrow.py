@@ -1,0 +1,194 @@
+"""A build after a change of sources alone does what that touches, and is in the end what a whole build is."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modelbuild.building.narrow import Reads, merged
+
+RULE = """
+from modelbuild.api import Attrs, Context, Files, Output, Sources, rule
+
+
+class JoinAttrs(Attrs):
+    srcs: Sources
+
+
+@rule(attrs=JoinAttrs)
+def join(ctx: Context[JoinAttrs]) -> tuple[Files]:
+    made = ctx.action("join", step="join", inputs={"srcs": ctx.files(ctx.attrs.srcs)}, outputs=[Output("made", "made")])
+    return (Files((made["made"],)),)
+"""
+
+STEP = """
+from modelbuild.step import Step
+
+
+def run(step: Step) -> None:
+    step.outputs["made"].write_text("".join(path.read_text() for path in step.inputs["srcs"]))
+"""
+
+# Target -> its sources: files, other targets, or (f) a target of files. The whole of them is more than twice what any
+# one file touches but "a".
+GRAPH = {
+    "t0": ["a", "b"],
+    "t1": ["c", ":t0"],
+    "t2": ["d"],
+    "t3": [":f"],
+    "t4": [":t2", "g"],
+    "t5": ["h"],
+    "t6": ["h", "i"],
+    "t7": ["j"],
+    "t8": ["j", ":t5"],
+    "t9": ["k"],
+}
+FILES = {"f": ["e", "k"]}
+
+
+class World:
+    def __init__(self, root: Path) -> None:
+        self.root = root / "workspace"
+        self.cache = root / "cache"
+        declared = [f"[[join]]\nname = '{name}'\nsrcs = {json.dumps(srcs)}\n" for name, srcs in GRAPH.items()]
+        declared += [f"[[filegroup]]\nname = '{name}'\nsrcs = {json.dumps(srcs)}\n" for name, srcs in FILES.items()]
+        self.write(
+            {
+                "MODELBUILD.toml": 'rules = ["//rules"]\n',
+                "BUILD.toml": "\n".join(declared),
+                "rules/__init__.py": "",
+                "rules/join.py": RULE,
+                "rules/steps/__init__.py": "",
+                "rules/steps/join.py": STEP,
+                **{name: f"{name}\n" for name in "abcdeghijk"},
+            }
+        )
+
+    def write(self, files: Mapping[str, str]) -> None:
+        """And wait until the file system's clock tells another change from this one."""
+        for name, text in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        time.sleep(0.1)
+
+    def build(self, *arguments: str) -> Any:
+        ended = subprocess.run(
+            [sys.executable, "-m", "modelbuild", "build", "--json", *(arguments or ("//...",))],
+            cwd=self.root,
+            env={**os.environ, "MODELBUILD_CACHE_DIR": str(self.cache)},
+            capture_output=True,
+            text=True,
+        )
+        assert ended.returncode in (0, 1), ended.stderr
+        return json.loads(ended.stdout)
+
+    def expected(self, name: str) -> str:
+        if name in FILES:
+            return "".join((self.root / file).read_text() for file in FILES[name])
+        return "".join(
+            self.expected(source[1:]) if source.startswith(":") else (self.root / source).read_text()
+            for source in GRAPH[name]
+        )
+
+    def check(self) -> None:
+        for name in GRAPH:
+            assert (self.root / f"modelbuild-out/default/{name}/made").read_text() == self.expected(name), name
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(tmp_path)
+    assert made.build()["ok"]
+    return made
+
+
+def owners(told: Any) -> set[str]:
+    """The targets whose actions were so much as looked up."""
+    return {action["owner"] for action in told["actions"]}
+
+
+def test_what_a_source_touches_and_no_more_is_looked_at(world: World) -> None:
+    world.write({"b": "B\n"})
+    told = world.build()
+    assert owners(told) == {"//:t0", "//:t1"}
+    assert [target["label"] for target in told["targets"] if not target["built"]] == []
+    assert {target["label"] for target in told["targets"]} == {f"//:{name}" for name in (*GRAPH, *FILES)}
+    world.check()
+    told = world.build()
+    assert (told["up_to_date"], told["counts"]["actions"]) == (True, len(GRAPH))
+
+
+def test_the_reader_of_a_file_through_a_target_of_files_is_found(world: World) -> None:
+    world.write({"k": "K\n"})
+    assert owners(world.build()) == {"//:t3", "//:t9"}
+    world.check()
+
+
+def test_an_output_that_is_gone_is_laid_out_again(world: World) -> None:
+    (world.root / "modelbuild-out/default/t7/made").unlink()
+    assert owners(world.build()) == {"//:t7"}
+    world.check()
+    assert world.build()["up_to_date"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"BUILD.toml": "[[filegroup]]\nname = 'other'\nsrcs = ['a']\n"},
+        {"rules/steps/join.py": STEP + "\n# changed\n"},
+        {"sub/BUILD.toml": "[[filegroup]]\nname = 'more'\nsrcs = ['x']\n", "sub/x": ""},
+        {"a": "all\n", "c": "", "d": "", "e": "", "h": "", "j": "", "k": ""},
+    ],
+    ids=["a BUILD file", "a step", "a new package", "most sources"],
+)
+def test_anything_else_takes_the_whole_way(world: World, change: Mapping[str, str]) -> None:
+    world.write({"b": "B\n", **change})
+    told = world.build()
+    declared = {"other"} if "BUILD.toml" in change else {*GRAPH, *FILES} | ({"more"} if "sub/x" in change else set())
+    assert {target["label"].rpartition(":")[2] for target in told["targets"]} == declared
+    if "BUILD.toml" not in change:
+        assert owners(told) == {f"//:{name}" for name in GRAPH}
+        world.check()
+
+
+def test_after_a_failure_the_whole_way_is_taken(world: World) -> None:
+    (world.root / "b").write_bytes(b"\xff")
+    time.sleep(0.1)
+    assert not world.build()["ok"]
+    world.write({"b": "B\n"})
+    assert world.build()["ok"]
+    world.check()
+
+
+def test_random_changes_come_out_as_a_whole_build_does(world: World) -> None:
+    draw = random.Random(7)
+    for number in range(4):
+        world.write({name: f"{name}{number}\n" for name in draw.sample("abcdeghijk", draw.randint(1, 3))})
+        assert world.build()["ok"]
+        world.check()
+        assert world.build()["up_to_date"]
+
+
+def test_readers_are_followed_through_what_needs_them() -> None:
+    reads = Reads({"//:a": ["x"], "//:b": ["y"], "//:c": []}, {"//:b": ["//:a"], "//:c": ["//:b"]})
+    assert reads.readers({"x"}) == {"//:a", "//:b", "//:c"}
+    assert reads.readers({"y"}) == {"//:b", "//:c"}
+    assert reads.readers({"z"}) == set()
+
+
+def test_what_is_built_again_takes_the_place_of_what_was_known() -> None:
+    old = Reads({"//:a": ["x"], "//:b": ["y"]}, {"//:a": []}, {"//:a": 1, "//:b": 2})
+    new = Reads({"//:a": ["z"], "//:b": ["y"]}, {"//:a": ["//:b"]}, {"//:a": 3, "//:b": 1})
+    assert merged(old, new, {"//:a"}) == Reads(
+        {"//:a": ["z"], "//:b": ["y"]}, {"//:a": ["//:b"]}, {"//:a": 3, "//:b": 2}
+    )
