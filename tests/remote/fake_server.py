@@ -26,7 +26,9 @@ class FakeServer:
     blobs   by hash; results: by the hash of an action
     """
 
-    def __init__(self, zstd: bool = False, batch: int = 0, fault: Fault = lambda method: "") -> None:
+    def __init__(
+        self, zstd: bool = False, batch: int = 0, fault: Fault = lambda method: "", credentials: Any = None
+    ) -> None:
         self.blobs: dict[str, bytes] = {}
         self.results: dict[str, bytes] = {}
         self.partial: dict[str, bytes] = {}
@@ -42,8 +44,11 @@ class FakeServer:
         for service in ("Capabilities", "ActionCache", "ContentAddressableStorage"):
             self._serve(REAPI + service)
         self._serve(BYTESTREAM + "ByteStream")
-        self.port = self._server.add_insecure_port("127.0.0.1:0")
-        self.address = f"grpc://127.0.0.1:{self.port}"
+        if credentials is None:
+            self.port = self._server.add_insecure_port("127.0.0.1:0")
+        else:
+            self.port = self._server.add_secure_port("127.0.0.1:0", credentials)
+        self.address = f"grpc{'s' if credentials else ''}://127.0.0.1:{self.port}"
         self._server.start()
 
     def close(self) -> None:
