@@ -9,11 +9,11 @@ import click
 
 from modelbuild.building.request import Flags
 from modelbuild.cli.group import COMMANDS, Settings
+from modelbuild.cli.one_program import build_here, label_of, only_file
 from modelbuild.cli.options import building
 from modelbuild.errors import ExitCode
 
 if TYPE_CHECKING:
-    from modelbuild.building.request import Result
     from modelbuild.labels import Label
 
 # ExecuTorch's libraries greet the processor with lines of this kind on stderr, whatever the program.
@@ -52,53 +52,25 @@ def command(
     TARGET is the label of one target that gives a .pte. The outputs are those of the first run. Paths are relative to
     the folder the command runs in.
     """
-    import sys
-    from dataclasses import replace
-
-    from modelbuild.building.build import build
-    from modelbuild.building.request import make_request
-    from modelbuild.errors import UsageError
-    from modelbuild.report import make_reporter
     from modelbuild.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     package = workspace.package_of(settings.directory)
-    label = _label(target, package)
+    label = label_of(target, package)
     files = _files(inputs)
-    labels = {name: _label(file, package) for name, file in files.items() if file.startswith(("//", ":"))}
-    patterns = tuple(dict.fromkeys(str(one) for one in (label, *labels.values())))
-    request = make_request(workspace, settings.directory, patterns, flags)
-    if request.remote.leaves_outputs:
-        request = replace(request, remote=replace(request.remote, download="toplevel"))
-    if len(request.devices) > 1:
-        raise UsageError(f"a program runs for one device at a time, got {len(request.devices)}")
-    reporter = make_reporter(quiet=request.quiet or request.json, results=sys.stderr)
-    try:
-        built = build(workspace, request, reporter)
-    finally:
-        reporter.close()
+    labels = {name: label_of(file, package) for name, file in files.items() if file.startswith(("//", ":"))}
+    request, built = build_here(workspace, settings.directory, (label, *labels.values()), flags)
     if built.code != ExitCode.OK:
         return built.code
 
     root = workspace.root
-    files.update({name: str(root / _only_file(built, one)) for name, one in labels.items()})
-    arguments = [str(root / _only_file(built, label, ".pte")), "--method", method]
+    files.update({name: str(root / only_file(built, one)) for name, one in labels.items()})
+    arguments = [str(root / only_file(built, label, ".pte")), "--method", method]
     arguments += [f"--input={name}={file}" for name, file in files.items()]
     arguments += ["--repeat", str(repeat), "--warmup", str(warmup), "--output-format", output_format]
     arguments += ["--output-dir", str(output_dir)] if output_dir is not None else []
     arguments += ["--json"] if request.json else []
     return _run(label, arguments, settings.directory)
-
-
-def _label(text: str, package: str) -> Label:
-    from modelbuild.errors import UsageError
-    from modelbuild.labels import Label
-    from modelbuild.loading.patterns import parse_pattern
-
-    pattern = parse_pattern(text, package)
-    if pattern.name is None or pattern.subtract:
-        raise UsageError(f"'{text}' means several targets; expected the label of one, such as //package:name")
-    return Label(pattern.package, pattern.name)
 
 
 def _files(inputs: tuple[str, ...]) -> dict[str, str]:
@@ -111,18 +83,6 @@ def _files(inputs: tuple[str, ...]) -> dict[str, str]:
             raise click.UsageError(f"--input {text}: '{name}' is given twice")
         files[name] = file
     return files
-
-
-def _only_file(built: Result, label: Label, suffix: str = "") -> str:
-    """The one output of a target (that ends in `suffix`), relative to the workspace."""
-    from modelbuild.errors import UsageError
-
-    outputs = next(target.outputs for target in built.targets if target.label == str(label))
-    found = [path for path in outputs if path.endswith(suffix)]
-    if len(found) == 1:
-        return found[0]
-    given = ", ".join(path.rpartition("/")[2] for path in outputs) or "no file"
-    raise UsageError(f"{label}: expected a target that gives one {suffix or 'file'}, but it gives {given}")
 
 
 def _run(label: Label, arguments: list[str], folder: Path) -> ExitCode:

@@ -1,16 +1,16 @@
 """The blob of a TensorRT delegate: the engine behind what the run time must know of it. Torch-free.
 
 The format is torch_tensorrt's (torch_tensorrt/executorch/serialization.py, magic TR01), so that programs of either are
-run by the other's runtime. All numbers are little-endian: magic, offset and size of the metadata (u32, u32), offset of
-the engine (u32, a multiple of 16), size of the engine (u64), a byte 1, seven of zero; then JSON, padding, the engine.
-Its field serialized_metadata, a pickle of Python objects that no run time needs, is left empty.
+run by the other's runtime; modelbuild_runtime/tensorrt_blob.py reads it. All numbers are little-endian: magic, offset
+and size of the metadata (u32, u32), offset of the engine (u32, a multiple of 16), size of the engine (u64), a byte 1,
+seven of zero; then JSON, padding, the engine. The field serialized_metadata of the JSON, a pickle of Python objects
+that no run time needs, is left empty.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,31 +58,6 @@ def write_blob(path: Path, metadata: Metadata, engine: Any) -> None:
         file.write(described)
         file.write(bytes(offset - _HEADER.size - len(described)))
         file.write(engine)
-
-
-def read_blob(path: Path) -> tuple[Metadata, int, int]:
-    """A blob's metadata, and where in the file its engine lies: offset and size. Raises ValueError for another file."""
-    with path.open("rb") as file:
-        header = file.read(_HEADER.size)
-        if len(header) < _HEADER.size or header[:4] != MAGIC:
-            raise ValueError(f"{path.name} is no TensorRT delegate's blob; expected it to begin with {MAGIC.decode()}")
-        _, start, length, offset, size, _ = _HEADER.unpack(header)
-        end = path.stat().st_size
-        if start < _HEADER.size or start + length > offset or offset % 16 or offset + size > end:
-            raise ValueError(f"{path.name}: a TensorRT delegate's blob of {end} bytes whose parts do not fit in it")
-        file.seek(start)
-        described = json.loads(file.read(length))
-    bindings: Sequence[dict[str, Any]] = described["io_bindings"]
-    return (
-        Metadata(
-            tuple(each["name"] for each in bindings if each["is_input"]),
-            tuple(each["name"] for each in bindings if not each["is_input"]),
-            described["device_id"],
-            described["target_platform"],
-        ),
-        offset,
-        size,
-    )
 
 
 def _aligned(offset: int) -> int:

@@ -92,9 +92,9 @@ class Table:
         except UnicodeDecodeError as error:
             raise Malformed("a string is not UTF-8") from error
 
-    def length(self, number: int) -> int:
-        """How many elements a vector has; 0 when absent."""
-        return self._vector(number, 1)[1]
+    def extent(self, number: int) -> tuple[int, int]:
+        """Where a vector of bytes starts, and how many there are; 0 when absent."""
+        return self._vector(number, 1)
 
     def i32s(self, number: int) -> tuple[int, ...]:
         return tuple(int(v) for v in self._vector_of(number, _I32))

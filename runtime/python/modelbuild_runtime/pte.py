@@ -25,6 +25,9 @@ Constant: TypeAlias = int | float | bool | str | None
 _KINDS: tuple[Kind, ...] = ("none", "int", "bool", "float", "tensor", "string")
 _T = TypeVar("_T")
 
+Extent: TypeAlias = tuple[int, int]
+"""Where in the file something begins, and its bytes."""
+
 _DEVICES = {0: "cpu", 1: "cuda"}
 
 
@@ -49,10 +52,20 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Delegate:
-    """A part of a method that a backend runs: the backend's id and the bytes of its blob in the program."""
+    """A part of a method that a backend runs.
+
+    backend    the backend's id
+    size       bytes of its blob
+    offset     where in the file the blob lies
+    specs      compile specs: (key, value)
+    arguments  what it is called with: its inputs, then its outputs
+    """
 
     backend: str
     size: int
+    offset: int = 0
+    specs: tuple[tuple[str, bytes], ...] = ()
+    arguments: tuple[Value, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +110,15 @@ def _read(data: memoryview) -> ProgramFile:
     if len(data) < 8 or bytes(data[4:6]) != b"ET":
         raise Malformed("it does not start as a .pte does")
     size = len(data)
+    base = 0
     if len(data) >= 32 and bytes(data[8:12]) == b"eh00":
-        size = struct.unpack_from("<Q", data, 16)[0]
+        size, base = struct.unpack_from("<QQ", data, 16)
         if not 8 <= size <= len(data):
             raise Malformed(f"its header claims {size} bytes of program in a file of {len(data)}")
     with data[:size] as flatbuffer:
         program = Table.root(flatbuffer)
-        segments = tuple(segment.u64(1) for segment in program.tables(4))
-        inline = tuple(blob.length(0) for blob in program.tables(3))
+        segments = tuple((base + segment.u64(0), segment.u64(1)) for segment in program.tables(4))
+        inline = tuple(blob.extent(0) for blob in program.tables(3))
         plans = [_Plan(plan, segments, inline) for plan in program.tables(1)]
         external = {name for plan in plans for name in plan.external()}
         return ProgramFile(tuple(plan.method() for plan in plans), len(data), tuple(sorted(external)))
@@ -113,19 +127,21 @@ def _read(data: memoryview) -> ProgramFile:
 class _Plan:
     """One ExecutionPlan, read on the way to a Method."""
 
-    def __init__(self, plan: Table, segments: tuple[int, ...], inline: tuple[int, ...]) -> None:
+    def __init__(self, plan: Table, segments: tuple[Extent, ...], inline: tuple[Extent, ...]) -> None:
         self._plan = plan
         self._blobs = (inline, segments)
         self._values = list(plan.tables(2))
 
     def method(self) -> Method:
         names = [_dotted(operator.string(0), operator.string(1)) for operator in self._plan.tables(6)]
-        calls = Counter(_item(names, call) for call in self._kernel_calls())
+        calls = Counter(_item(names, call.i32(0)) for call in self._calls(1))
+        delegates = enumerate(self._plan.tables(7))
+        arguments = {call.i32(0): call.i32s(1) for call in self._calls(2)}
         return Method(
             name=self._plan.string(0),
             inputs=tuple(self._value(i) for i in self._plan.i32s(3)),
             outputs=tuple(self._value(i) for i in self._plan.i32s(4)),
-            delegates=tuple(self._delegate(delegate) for delegate in self._plan.tables(7)),
+            delegates=tuple(self._delegate(delegate, arguments.get(i, ())) for i, delegate in delegates),
             operators=tuple(sorted(calls.items())),
             planned=sum(self._plan.i64s(8)),
         )
@@ -135,15 +151,17 @@ class _Plan:
         extras = (tensor.table(9) for tensor in tensors if tensor is not None)
         return [extra.string(1) for extra in extras if extra is not None and extra.i8(2) == 1]
 
-    def _kernel_calls(self) -> list[int]:
+    def _calls(self, kind: int) -> list[Table]:
+        """Instructions of a kind: 1 calls a kernel, 2 a delegate."""
         instructions = [i for chain in self._plan.tables(5) for i in chain.tables(2)]
-        calls = (i.table(1) for i in instructions if i.u8(0) == 1)
-        return [call.i32(0) for call in calls if call is not None]
+        calls = (i.table(1) for i in instructions if i.u8(0) == kind)
+        return [call for call in calls if call is not None]
 
-    def _delegate(self, delegate: Table) -> Delegate:
+    def _delegate(self, delegate: Table, arguments: Sequence[int]) -> Delegate:
         reference = delegate.table(1)
-        size = 0 if reference is None else _item(self._blobs[reference.i8(0) == 1], reference.u32(1))
-        return Delegate(delegate.string(0), size)
+        offset, size = (0, 0) if reference is None else _item(self._blobs[reference.i8(0) == 1], reference.u32(1))
+        specs = tuple((spec.string(0), bytes(spec.u8s(1))) for spec in delegate.tables(2))
+        return Delegate(delegate.string(0), size, offset, specs, tuple(map(self._value, arguments)))
 
     def _value(self, index: int) -> Value:
         value = _item(self._values, index)

@@ -1,0 +1,47 @@
+"""`modelbuild inspect`."""
+
+from __future__ import annotations
+
+import click
+
+from modelbuild.building.request import Flags
+from modelbuild.cli.group import COMMANDS, Settings
+from modelbuild.cli.one_program import build_here, label_of, only_file
+from modelbuild.cli.options import building
+
+
+@click.command("inspect", short_help=COMMANDS["inspect"])
+@click.argument("program", metavar="PROGRAM")
+@click.option("--nodes", "every_node", is_flag=True, help="List each node outside partitions instead of summing up.")
+@building
+@click.pass_obj
+def command(settings: Settings, program: str, every_node: bool, flags: Flags) -> int:
+    """Tell what is in a .pte: partitions, engines, devices, and what was left to kernels and why.
+
+    PROGRAM is any .pte, or the label of one target that gives one, which is built first. Why a backend left a node is
+    told where delegation.json lies beside the .pte.
+    """
+    import json
+
+    from modelbuild.errors import ExitCode, UsageError
+    from modelbuild.inspect.facts import gather
+    from modelbuild.inspect.text import lines
+    from modelbuild.workspace import find_root, load_workspace
+
+    path = settings.directory / program
+    if not program.endswith(".pte"):
+        workspace = load_workspace(find_root(settings.directory))
+        label = label_of(program, workspace.package_of(settings.directory))
+        _, built = build_here(workspace, settings.directory, (label,), flags)
+        if built.code != ExitCode.OK:
+            return built.code
+        path = workspace.root / only_file(built, label, ".pte")
+    elif not path.exists():
+        raise UsageError(f"no file {program}; expected a .pte, or the label of a target that gives one")
+    facts = gather(path)
+    if flags.json:
+        click.echo(json.dumps(facts))
+        return ExitCode.OK
+    for line in lines(facts, every_node):
+        click.echo(line)
+    return ExitCode.OK

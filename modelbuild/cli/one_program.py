@@ -1,0 +1,59 @@
+"""Builds the targets that a command then uses itself, and finds the file that each of them gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from modelbuild.building.request import Flags, Request, Result
+    from modelbuild.labels import Label
+    from modelbuild.workspace import Workspace
+
+
+def build_here(workspace: Workspace, folder: Path, labels: Iterable[Label], flags: Flags) -> tuple[Request, Result]:
+    """Build targets, for one device at most, with their outputs on this machine. Everything said goes to stderr."""
+    import sys
+    from dataclasses import replace
+
+    from modelbuild.building.build import build
+    from modelbuild.building.request import make_request
+    from modelbuild.errors import UsageError
+    from modelbuild.report import make_reporter
+
+    patterns = tuple(dict.fromkeys(map(str, labels)))
+    request = make_request(workspace, folder, patterns, flags)
+    if request.remote.leaves_outputs:
+        request = replace(request, remote=replace(request.remote, download="toplevel"))
+    if len(request.devices) > 1:
+        raise UsageError(f"a program is for one device at a time, got {len(request.devices)}")
+    reporter = make_reporter(quiet=request.quiet or request.json, results=sys.stderr)
+    try:
+        return request, build(workspace, request, reporter)
+    finally:
+        reporter.close()
+
+
+def label_of(text: str, package: str) -> Label:
+    """The label of one target. Raises UsageError for a pattern of several."""
+    from modelbuild.errors import UsageError
+    from modelbuild.labels import Label
+    from modelbuild.loading.patterns import parse_pattern
+
+    pattern = parse_pattern(text, package)
+    if pattern.name is None or pattern.subtract:
+        raise UsageError(f"'{text}' means several targets; expected the label of one, such as //package:name")
+    return Label(pattern.package, pattern.name)
+
+
+def only_file(built: Result, label: Label, suffix: str = "") -> str:
+    """The one output of a target (that ends in `suffix`), relative to the workspace."""
+    from modelbuild.errors import UsageError
+
+    outputs = next(target.outputs for target in built.targets if target.label == str(label))
+    found = [path for path in outputs if path.endswith(suffix)]
+    if len(found) == 1:
+        return found[0]
+    given = ", ".join(path.rpartition("/")[2] for path in outputs) or "no file"
+    raise UsageError(f"{label}: expected a target that gives one {suffix or 'file'}, but it gives {given}")

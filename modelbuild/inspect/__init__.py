@@ -1,0 +1,1 @@
+"""What a .pte holds, told to people and machines."""

@@ -1,0 +1,120 @@
+"""Gathers what a .pte, and a delegation.json beside it, say: JSON values. Needs no torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modelbuild.errors import UsageError
+
+if TYPE_CHECKING:
+    from modelbuild_runtime.pte import Delegate, Value
+
+VERSION = 1
+
+
+def gather(path: Path) -> dict[str, Any]:
+    """Every fact of a program. Raises UsageError for a file that is no program."""
+    try:
+        from modelbuild_runtime.describe import describe
+        from modelbuild_runtime.errors import ProgramError
+        from modelbuild_runtime.pte import read_program_file
+        from modelbuild_runtime.signature import read_signature
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"inspecting a program needs the package '{error.name}'; expected modelbuild[models]"
+        ) from None
+    try:
+        program = read_program_file(path)
+        signature = path.with_name("signature.json")
+        described = describe(path, _data(path), program, read_signature(signature) if signature.exists() else None)
+    except ProgramError as error:
+        raise UsageError(str(error)) from None
+    facts = described.to_json()
+    delegation = _delegation(path)
+    for told, method in zip(facts["methods"], program.methods, strict=True):
+        del told["delegates"]
+        told["partitions"] = [
+            _partition(path, number, delegate, delegation) for number, delegate in enumerate(method.delegates)
+        ]
+    rest = None if delegation is None else [n for n in delegation["nodes"] if "partition" not in n]
+    return {"version": VERSION, **facts, "external": list(program.external), "left": rest}
+
+
+def _data(path: Path) -> Sequence[Path]:
+    beside = path.with_suffix(".ptd")
+    return (beside,) if beside.exists() else ()
+
+
+def _delegation(path: Path) -> dict[str, Any] | None:
+    """The delegation.json beside a program; None where there is none, or it is not ours."""
+    beside = path.with_name("delegation.json")
+    try:
+        found = json.loads(beside.read_bytes())
+        return {"nodes": found["nodes"], "partitions": found["partitions"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _partition(path: Path, number: int, delegate: Delegate, delegation: dict[str, Any] | None) -> dict[str, Any]:
+    # A blob is known by its size; where two have the same, neither is.
+    found = [each for each in (delegation or {}).get("partitions", ()) if each["processed_bytes"] == delegate.size]
+    known = found[0] if len(found) == 1 else {}
+    specs = {key: _text(value) for key, value in delegate.specs}
+    return {
+        "index": number,
+        "id": known.get("id"),
+        "backend": delegate.backend,
+        "bytes": delegate.size,
+        "offset": delegate.offset,
+        "nodes": known.get("nodes"),
+        "target_device": specs.get("target_device"),
+        "specs": specs,
+        "arguments": [_value(value) for value in delegate.arguments],
+        "engine": _engine(path, delegate),
+        "about": known.get("about"),
+    }
+
+
+def _engine(path: Path, delegate: Delegate) -> dict[str, Any] | None:
+    """What a TensorRT delegate's blob says of itself; None for another one."""
+    if delegate.backend != "TensorRTBackend":
+        return None
+    from modelbuild_runtime.tensorrt_blob import read_engine
+
+    try:
+        engine = read_engine(path, delegate.offset, delegate.size)
+    except ValueError as error:
+        return {"problem": str(error)}
+    return {
+        "bytes": engine.size,
+        "offset": engine.offset,
+        "device_id": engine.device,
+        "platform": engine.platform,
+        "compute_capabilities": list(engine.compute_capabilities) or None,
+        "inputs": list(engine.inputs),
+        "outputs": list(engine.outputs),
+        "metadata": engine.metadata,
+    }
+
+
+def _value(value: Value) -> dict[str, Any]:
+    if value.kind != "tensor":
+        return {"kind": value.kind, "constant": value.constant}
+    return {
+        "kind": "tensor",
+        "dtype": value.dtype,
+        "shape": list(value.sizes),
+        "bounded": value.bounded,
+        "device": value.device,
+    }
+
+
+def _text(value: bytes) -> str:
+    """A compile spec's value, where it is short text; else what it is."""
+    text = value.rstrip(b"\0")
+    if len(text) <= 80 and text.isascii() and text.decode("ascii").isprintable():
+        return text.decode("ascii")
+    return f"{len(value)} bytes"

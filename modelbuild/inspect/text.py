@@ -1,0 +1,101 @@
+"""What is known of a program, as text with a table of its partitions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+_HEAD = ("#", "backend", "nodes", "bytes", "device", "what it is")
+
+
+def lines(facts: Mapping[str, Any], every_node: bool) -> Iterator[str]:
+    """The text, line by line. Nodes that stayed outside are summed up by operator unless `every_node`."""
+    yield f"{facts['path']}: {facts['bytes']:,} bytes"
+    for data in facts["data"]:
+        yield f"with {data['path']}: {data['bytes']:,} bytes"
+    for method in facts["methods"]:
+        yield f"method {method['name']}, {method['planned_bytes']:,} bytes of activations"
+        for name in ("input", "output"):
+            for port in method[f"{name}s"]:
+                yield f"  {name:<6} {port['name']}: {_port(port)}"
+        yield from _partitions(method["partitions"])
+        if method["operators"]:
+            calls = ", ".join(f"{name} {n}" for name, n in method["operators"].items())
+            yield f"  kernels outside partitions, calls of each: {calls}"
+    if facts["left"] is not None:
+        yield from _left(facts["left"], every_node)
+
+
+def _partitions(partitions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if not partitions:
+        yield "  no partitions: kernels compute everything"
+        return
+    rows = [_HEAD, *(_row(each) for each in partitions)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    for row, partition in zip(rows, [None, *partitions], strict=True):
+        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        if partition is not None:
+            yield from _arguments(partition)
+
+
+def _row(partition: Mapping[str, Any]) -> tuple[str, ...]:
+    id = f" {partition['id']}" if partition["id"] else ""
+    return (
+        f"{partition['index']}{id}",
+        partition["backend"],
+        "" if partition["nodes"] is None else str(partition["nodes"]),
+        f"{partition['bytes']:,}",
+        partition["target_device"] or "",
+        _engine(partition["engine"]) if partition["engine"] else _about(partition["about"]),
+    )
+
+
+def _engine(engine: Mapping[str, Any]) -> str:
+    if "problem" in engine:
+        return str(engine["problem"])
+    built_for = engine["compute_capabilities"]
+    capabilities = (
+        f"compute capability {', '.join(built_for)}" if built_for else "a compute capability it does not tell"
+    )
+    return f"TensorRT engine of {engine['bytes']:,} bytes for {capabilities} on GPU {engine['device_id']}"
+
+
+def _about(about: Mapping[str, Any] | None) -> str:
+    return "; ".join(f"{name} {value}" for name, value in (about or {}).items())
+
+
+def _arguments(partition: Mapping[str, Any]) -> Iterator[str]:
+    """The arguments of a delegate that names them: an engine's bindings."""
+    engine = partition["engine"] or {}
+    names = [("in ", name) for name in engine.get("inputs", ())] + [("out", name) for name in engine.get("outputs", ())]
+    if len(names) == len(partition["arguments"]):
+        for (way, name), value in zip(names, partition["arguments"], strict=True):
+            yield f"       {way} {name}: {_port(value)}"
+
+
+def _port(port: Mapping[str, Any]) -> str:
+    if port["kind"] != "tensor":
+        return f"{port['kind']}" + ("" if port["constant"] is None else f" = {port['constant']!r}")
+    bounded = "<=" if port.get("bounded") else ""
+    sizes = ", ".join(bounded + str(_size(size)) for size in port["shape"])
+    where = "" if port["device"] == "cpu" else f" on {port['device']}"
+    return f"{port['dtype']}[{sizes}]{where}"
+
+
+def _size(size: Any) -> str:
+    if isinstance(size, int):
+        return str(size)
+    return f"{size['name']}={size['min']}..{size['max']}" if size["name"] else f"{size['min']}..{size['max']}"
+
+
+def _left(nodes: Sequence[Mapping[str, Any]], every_node: bool) -> Iterator[str]:
+    yield f"outside partitions: {len(nodes)} node{'' if len(nodes) == 1 else 's'}"
+    told = Counter((node["name"] if every_node else "", node["op"], node["backend"], _why(node)) for node in nodes)
+    for (name, op, backend, why), count in sorted(told.items(), key=lambda item: (-item[1], item[0][1])):
+        what = f"{name} ({op})" if name else f"{count} {op}"
+        yield f"  {what}, {backend}" + (f": {why}" if why else "")
+
+
+def _why(node: Mapping[str, Any]) -> str:
+    return "; ".join(f"{refused['backend']} refused it: {refused['why']}" for refused in node["refused"])

@@ -1,0 +1,82 @@
+"""What the blob of a TensorRT delegate says of itself. Needs neither torch nor TensorRT.
+
+The format is torch_tensorrt's (torch_tensorrt/executorch/serialization.py, magic TR01). All numbers are little-endian:
+magic, offset and size of the metadata (u32, u32), offset of the engine (u32, a multiple of 16), size of the engine
+(u64), eight bytes; then JSON, padding, the engine.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MAGIC = b"TR01"
+_HEADER = struct.Struct("<4sIIIQ8s")
+_HEAD = 1 << 20
+# A TensorRT-RTX engine lists the architectures that it is for as text near its beginning. Seen in tensorrt_rtx 1.6.1.
+_ACCELERATORS = re.compile(rb"accelerators=\{((?:sm\d+ ?)*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An engine, and what stands before it.
+
+    inputs, outputs       names of the engine's bindings, in the order of the delegate's arguments
+    device                which GPU runs the engine
+    platform              "linux_x86_64"
+    compute_capabilities  ("8.6", "8.9"), where the engine tells
+    offset, size          where in the file the engine lies
+    metadata              all of the JSON
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    device: int
+    platform: str
+    compute_capabilities: tuple[str, ...]
+    offset: int
+    size: int
+    metadata: dict[str, Any]
+
+
+def read_engine(path: Path, start: int = 0, length: int | None = None) -> Engine:
+    """Describe the blob of `length` bytes at byte `start` of a file. Raises ValueError when it is another thing."""
+    length = path.stat().st_size - start if length is None else length
+    with path.open("rb") as file:
+        file.seek(start)
+        header = file.read(min(_HEADER.size, length))
+        if len(header) < _HEADER.size or header[:4] != MAGIC:
+            raise ValueError(f"no TensorRT delegate's blob; expected it to begin with {MAGIC.decode()}")
+        _, begin, size, offset, engine, _ = _HEADER.unpack(header)
+        if begin < _HEADER.size or begin + size > offset or offset % 16 or offset + engine > length:
+            raise ValueError(f"a TensorRT delegate's blob of {length} bytes whose parts do not fit in it")
+        file.seek(start + begin)
+        metadata = json.loads(file.read(size))
+        file.seek(start + offset)
+        head = file.read(min(engine, _HEAD))
+    try:
+        bindings = [(str(each["name"]), bool(each["is_input"])) for each in metadata["io_bindings"]]
+        device, platform = int(metadata["device_id"]), str(metadata.get("target_platform", ""))
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"a TensorRT delegate's blob whose metadata lacks {error}") from None
+    found = _ACCELERATORS.search(head)
+    return Engine(
+        inputs=tuple(name for name, given in bindings if given),
+        outputs=tuple(name for name, given in bindings if not given),
+        device=device,
+        platform=platform,
+        compute_capabilities=tuple(map(_capability, found[1].split())) if found else (),
+        offset=start + offset,
+        size=engine,
+        metadata=metadata,
+    )
+
+
+def _capability(name: bytes) -> str:
+    """sm120 -> 12.0"""
+    number = name.decode().removeprefix("sm")
+    return f"{number[:-1]}.{number[-1]}"
