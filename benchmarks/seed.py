@@ -47,5 +47,5 @@ class Inline:
 
 
 if __name__ == "__main__":
-    full.LocalExecutor = Inline  # type: ignore[assignment, misc]
+    full.LocalExecutor = Inline  # type: ignore[assignment, attr-defined, misc]
     main()
