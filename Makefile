@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 NATIVE = $(shell find runtime tests/runtime -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
 
-.PHONY: demo runtime test test-all bench lint format venv lock clean
+.PHONY: demo runtime test test-all bench bench-models lint format venv lock clean
 .DELETE_ON_ERROR:
 
 demo: venv
@@ -23,6 +23,7 @@ demo: venv
 
 runtime: venv
 	$(BIN)/python runtime/build.py --tests
+	$(BIN)/python runtime/archive.py
 
 test: lint runtime $(SERVERS)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
@@ -38,6 +39,9 @@ lint: venv
 
 bench:
 	$(PYTHON) benchmarks/bench.py $(BENCH_ARGS)
+
+bench-models: venv
+	$(BIN)/python benchmarks/model_changes.py
 
 format: venv
 	$(BIN)/ruff check --fix

@@ -69,7 +69,7 @@ TOOLS = (
         "snakemake",
         ("snakemake", "--cores", "2", "--quiet", "all"),
         blank={"load": WHOLE, "restore": "its cache needs a storage per rule; not set up here"},
-        most=250,
+        most=50,
     ),
     Tool(
         "dvc",

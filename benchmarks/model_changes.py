@@ -1,0 +1,145 @@
+"""Models: what a change costs with modelbuild and with a plain export script, in one run.
+
+    make bench-models
+
+Three small classifiers, each with weights of its own, become programs for XNNPACK. Each change touches one of them; the
+script, which does not know that, exports all, or just the one when a person names it ("one by hand").
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from measure import Figures, Sample, measure
+from safetensors.numpy import load_file, save_file
+
+ROOT = Path(__file__).resolve().parent.parent
+NAMES = ("north", "south", "east")
+SHAPES = {"features.0": (16, 3, 3, 3), "features.2": (32, 16, 3, 3), "head": (10, 32)}
+
+TARGETS = """
+[[torch_model]]
+name = "{name}_model"
+entry = "{name}.py:Classifier"
+srcs = ["{name}.py"]
+weights = "{name}.safetensors"
+inputs = [{{ name = "image", shape = [1, 3, 64, 64], dtype = "float32", range = [0, 255] }}]
+
+[[pte_program]]
+name = "{name}"
+model = ":{name}_model"
+stack = ":stack"
+device = ":cpu"
+"""
+SHARED = """
+[[backend_stack]]
+name = "stack"
+backends = [{ type = "xnnpack" }, { type = "portable" }]
+
+[[device_target]]
+name = "cpu"
+arch = "x86_64"
+"""
+
+
+class World:
+    """One workspace; the script works on copies of the same files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "workspace"
+        self.root.mkdir()
+        self.log = folder / "log"
+        self.environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
+        (self.root / "MODELBUILD.toml").write_text("")
+        (self.root / "BUILD.toml").write_text(SHARED + "".join(TARGETS.format(name=name) for name in NAMES))
+        draw = np.random.default_rng(0).standard_normal
+        for name in NAMES:
+            shutil.copy(ROOT / "examples/models/classifier.py", self.root / f"{name}.py")
+            weights = {f"{layer}.weight": draw(shape, dtype=np.float32) for layer, shape in SHAPES.items()}
+            weights |= {f"{layer}.bias": draw(shape[0], dtype=np.float32) for layer, shape in SHAPES.items()}
+            save_file(weights, self.root / f"{name}.safetensors")
+
+    def run(self, tool: str) -> Sample:
+        time.sleep(0.1)
+        if tool == "modelbuild":
+            command = [sys.executable, "-m", "modelbuild", "build", "//...", "--quiet", "-j1"]
+        else:
+            script = str(Path(__file__).parent / "export_script.py")
+            command = [sys.executable, script, str(self.root), *(NAMES[:1] if tool == "one by hand" else NAMES)]
+        return measure(command, self.root, self.environment, self.log)
+
+    def edit(self, name: str, pattern: str, new: str) -> None:
+        path = self.root / name
+        text, count = re.subn(pattern, new, path.read_text(), count=1)
+        assert count == 1
+        path.write_text(text)
+
+
+def comment(world: World, number: int) -> None:
+    world.edit("north.py", r"\n", f"\n# {number}\n")
+
+
+def weight(world: World, number: int) -> None:
+    path = world.root / "north.safetensors"
+    weights = load_file(path)
+    weights["head.bias"][number % 10] += 1
+    save_file(weights, path)
+
+
+def layer(world: World, number: int) -> None:
+    """In every round another program, so that none comes from the cache."""
+    world.edit("north.py", r"self\.head\(features.*?\)", f"self.head(features * 1.{number})")
+
+
+def attribute(world: World, number: int) -> None:
+    """The range of the input: what the programs are checked on."""
+    world.edit("BUILD.toml", r"range = \[[0-9.]+,", f"range = [0.{number},")
+
+
+CHANGES: dict[str, Callable[[World, int], None]] = {
+    "unchanged": lambda world, number: None,
+    "a comment": comment,
+    "one weight": weight,
+    "one layer": layer,
+    "one attribute": attribute,
+}
+TOOLS = ("modelbuild", "script", "one by hand")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    rounds = parser.parse_args().rounds
+    print("| change | tool | wall, median | CPU | peak memory | CPU, against modelbuild |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(Path(folder))
+        show("nothing built before", {tool: Figures((world.run(tool),)) for tool in TOOLS})
+        world.run("modelbuild")
+        for name, change in CHANGES.items():
+            samples: dict[str, list[Sample]] = {tool: [] for tool in TOOLS}
+            for number in range(1, rounds + 1):
+                change(world, number)
+                for tool in TOOLS:
+                    samples[tool].append(world.run(tool))
+            show(name, {tool: Figures(tuple(found)) for tool, found in samples.items()})
+
+
+def show(change: str, found: dict[str, Figures]) -> None:
+    own = found["modelbuild"]
+    for tool, figures in found.items():
+        numbers = f"{figures.median('wall'):.2f} s | {figures.median('cpu'):.2f} s | {figures.median('memory'):.0f} MiB"
+        print(f"| {change} | {tool} | {numbers} | {figures.ratio(own, 'cpu'):.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
