@@ -137,7 +137,6 @@ class Snapshots:
             request.patterns,
             [str(device) for device in request.devices],
             request.remote.leaves_outputs,
-            request.remote.leaves_outputs,
         ]
         digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
         return self._folder / digest[:32]

@@ -75,6 +75,10 @@ def translated() -> Iterator[None]:
         yield
     except grpc.FutureCancelledError:
         raise RemoteProblem("down", "CANCELLED") from None
+    except ValueError as error:
+        if "closed channel" not in str(error):
+            raise
+        raise RemoteProblem("down", "the connection was closed") from None
     except grpc.RpcError as error:
         code = error.code().name if hasattr(error, "code") else "UNKNOWN"
         details = " ".join(str(error.details() or "").split()) if hasattr(error, "details") else ""

@@ -107,7 +107,7 @@ class HttpCache:
             self._request("PUT", f"cas/{digest.hash}", _stored, file, digest.size)
 
     def close(self) -> None:
-        self._pool.shutdown()
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _has(self, digest: Digest) -> bool:
         def there(answer: http.client.HTTPResponse) -> bool:

@@ -102,7 +102,7 @@ class ObjectCache:
             obstore.put(self._store, self._blob(digest), source, chunk_size=_PART, max_concurrency=2)
 
     def close(self) -> None:
-        self._pool.shutdown()
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _has(self, digest: Digest) -> bool:
         import obstore

@@ -75,9 +75,13 @@ class RemoteStore:
 
     def close(self, finish: bool) -> None:
         """Wait for uploads (unless `finish` is false) and let go of the remote. The local store stays open."""
-        if self._uploads is not None:
-            self._uploads.close(finish)
-        self._client.close()
+        try:
+            if self._uploads is not None and finish:
+                self._uploads.wait()
+        finally:
+            if self._uploads is not None:
+                self._uploads.drop()
+            self._client.close()
 
     def _bring(self, digests: set[Digest]) -> None:
         absent = self._local.missing(digests)

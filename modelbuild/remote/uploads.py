@@ -17,6 +17,7 @@ class Uploads:
     def __init__(self, publish: Callable[[str, ActionResult], None], say: Callable[[str], None]) -> None:
         self._publish = publish
         self._say = say
+        self._dropped = False
         self._pool = ThreadPoolExecutor(_THREADS, "upload")
 
     def add(self, key: str, result: ActionResult) -> None:
@@ -25,9 +26,14 @@ class Uploads:
     def _check(self, done: Future[None]) -> None:
         """What publish() does not expect is a fault of ours; it is no reason to fail a build."""
         error = None if done.cancelled() else done.exception()
-        if error is not None:
+        if error is not None and not self._dropped:
             self._say(f"remote cache: an upload failed: {type(error).__name__}: {error}")
 
-    def close(self, finish: bool) -> None:
-        """Wait for the rest, or (`finish` false) only for what is under way."""
-        self._pool.shutdown(wait=True, cancel_futures=not finish)
+    def wait(self) -> None:
+        """Until all of it is there."""
+        self._pool.shutdown()
+
+    def drop(self) -> None:
+        """Begin nothing more. What is under way fails by itself when the connection is closed."""
+        self._dropped = True
+        self._pool.shutdown(wait=False, cancel_futures=True)

