@@ -42,8 +42,8 @@ def build(out: Path, sanitize: str = "", tests: bool = False, tensorrt: Path | N
             "CMAKE_MAKE_PROGRAM": _program("ninja"),
             "executorch_DIR": sdk / "executorch/share/cmake",
             "AOTI_SHIMS_DIR": sdk / "torch_tensorrt_executorch_runtime",
-            "NLOHMANN_JSON_INCLUDE": _folder_of("nlohmann-json", "nlohmann/json.hpp"),
-            "CUDART_ROOT": _folder_of("nvidia-cuda-runtime", "include/cuda_runtime_api.h"),
+            "NLOHMANN_JSON_INCLUDE": folder_of("nlohmann-json", "nlohmann/json.hpp"),
+            "CUDART_ROOT": folder_of("nvidia-cuda-runtime", "include/cuda_runtime_api.h"),
             "MODELBUILD_SANITIZE": sanitize,
             "MODELBUILD_TESTS": "ON" if tests else "OFF",
             "TensorRT_ROOT": tensorrt or "",
@@ -76,7 +76,7 @@ def fetch_sdk(folder: Path) -> Path:
     return target
 
 
-def _folder_of(distribution: str, header: str) -> Path:
+def folder_of(distribution: str, header: str) -> Path:
     """The folder in a distribution from which a header is included."""
     try:
         files = metadata.files(distribution) or []

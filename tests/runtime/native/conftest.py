@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,21 +52,21 @@ def modelbuild_run(native: Path) -> Callable[..., Done[str]]:
 class FakeGpus:
     """Runs programs of the runtime on fake GPUs and a fake TensorRT; each run's CUDA calls are kept."""
 
-    build: Path
-    folder: Path
+    root: Path
     trace: Path
+
+    @property
+    def plugins(self) -> Path:
+        return self.root / "lib"
 
     def __call__(self, program: str, *arguments: str | Path, gpus: int = 2, **environment: str) -> Done[str]:
         self.trace.write_text("")
         plain = {
             "PATH": os.environ["PATH"],
-            "LD_LIBRARY_PATH": str(self.folder),
             "FAKE_CUDA_GPUS": str(gpus),
             "FAKE_CUDA_TRACE": str(self.trace),
         }
-        command = [str(self.build / "bin" / program), *map(str, arguments)]
-        if program == "modelbuild-run":
-            command.append(f"--plugin-dir={self.folder}")
+        command = [str(self.root / "bin" / program), *map(str, arguments)]
         return subprocess.run(command, env={**plain, **environment}, capture_output=True, text=True, check=False)
 
     def calls(self, function: str) -> list[str]:
@@ -77,17 +78,15 @@ class FakeGpus:
         return self.trace.read_text().splitlines()[-1]
 
 
-def lay_out_fakes(build: Path, folder: Path) -> Path:
-    """A folder with the plug-ins of a build, the fake TensorRT beside them, and the fake CUDA runtime."""
-    folder.mkdir()
-    for library in [*(build / "lib").iterdir(), *(build / "fakes").glob("*.so*")]:
-        os.link(library, folder / library.name)
-    return folder
-
-
 @pytest.fixture
 def fake_gpus(native: Path, tmp_path: Path) -> FakeGpus:
-    return FakeGpus(native, lay_out_fakes(native, tmp_path / "fakes"), tmp_path / "trace.txt")
+    """The build's folders once more, with the fakes where a bundle has the CUDA runtime and a flavour of TensorRT."""
+    root = tmp_path / "fakes"
+    shutil.copytree(native / "bin", root / "bin", copy_function=os.link)
+    shutil.copytree(native / "lib", root / "lib", copy_function=os.link)
+    for library in (native / "fakes").glob("lib*.so*"):
+        os.link(library, root / "lib" / library.name)
+    return FakeGpus(root, tmp_path / "trace.txt")
 
 
 def engine(inputs: Mapping[str, tuple[Sequence[int], Sequence[int]]], outputs: Sequence[str], **more: Any) -> bytes:

@@ -78,7 +78,7 @@ def test_what_is_no_library(fake_gpus: Any, cuda_programs: dict[str, Path], x: P
     done = fake_gpus("modelbuild-run", cuda_programs["keyless"], f"--input=input0={x}")
     assert done.returncode == 1
     assert "a CUDA delegate's blob is damaged (7 bytes, for 'cuda:0')" in done.stderr
-    (fake_gpus.folder / "libaoti_cuda_shims.so").unlink()
+    (fake_gpus.plugins / "libaoti_cuda_shims.so").unlink()
     done = fake_gpus("modelbuild-run", cuda_programs["planned"], f"--input=input0={x}")
     assert done.returncode == 1
     assert "libaoti_cuda_shims.so" in done.stderr

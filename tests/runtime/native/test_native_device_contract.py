@@ -200,7 +200,7 @@ def test_engines_that_are_none(fake_gpus: Any, trt_programs: dict[str, Path], x:
     assert "a delegate refuses its blob" in done.stderr
     assert "an engine of 25 bytes of method forward can be read by none of: fake" in done.stderr
 
-    (fake_gpus.folder / "libmodelbuild_tensorrt_fake.so").unlink()
+    (fake_gpus.plugins / "libmodelbuild_tensorrt_fake.so").unlink()
     done = fake_gpus("modelbuild-run", trt_programs["host"], f"--input=input0={x}")
     assert done.returncode == 1
     assert "no flavour of TensorRT lies beside the TensorRT delegate" in done.stderr

@@ -1,0 +1,121 @@
+"""Packs a built runtime: `python runtime/archive.py --build build/runtime --out build/runtime.tar`.
+
+The archive is what the rule `runtime_bundle` takes: bin/, lib/, and runtime.json, which says what each file needs:
+
+{"version": 1, "versions": {"executorch": "1.5.1", ...}, "driver": "580",
+ "backends": {"XnnpackBackend": "lib/..."}, "kernels": "lib/...", "quantized_kernels": "lib/...",
+ "files": {"lib/...": {"needs": ["lib/..."], "glibc": "2.34"}}}
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+
+from build import BuildError, folder_of
+
+PROGRAM = "bin/modelbuild-run"
+BACKENDS = {
+    "CudaBackend": "lib/libmodelbuild_aoti.so",
+    "TensorRTBackend": "lib/libmodelbuild_tensorrt.so",
+    "XnnpackBackend": "lib/libexecutorch_backend_xnnpack.so",
+}
+KERNELS = "lib/libexecutorch_kernels_optimized.so"
+QUANTIZED_KERNELS = "lib/libexecutorch_kernels_quantized.so"
+
+# The oldest driver for Linux that a CUDA 13 runtime works with.
+DRIVER = "580"
+
+# What every Linux of the stated glibc has. libstdc++ and libgcc_s are not among it: the archive brings them.
+SYSTEM = frozenset(
+    {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2", "libmvec.so.1"}
+)
+
+
+def pack(build: Path, out: Path) -> None:
+    """Write the archive: the same bytes for the same files, whenever and wherever."""
+    with tempfile.TemporaryDirectory() as work:
+        root = Path(work)
+        for folder in ("bin", "lib"):
+            (root / folder).mkdir()
+        shutil.copy(build / PROGRAM, root / PROGRAM)
+        for library in (build / "lib").glob("*.so*"):
+            shutil.copy(library, root / "lib")
+        shutil.copy(folder_of("nvidia-cuda-runtime", "lib/libcudart.so.13") / "lib/libcudart.so.13", root / "lib")
+        for name in ("libstdc++.so.6", "libgcc_s.so.1"):
+            found = subprocess.run(["c++", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
+            shutil.copy(Path(found.stdout.strip()).resolve(), root / "lib" / name)
+        files = {path.relative_to(root).as_posix(): path for path in sorted(root.glob("*/*"))}
+        for path in files.values():
+            subprocess.run(["strip", "--strip-unneeded", path], check=True)
+        described = json.dumps(describe(files), indent=1, sort_keys=True).encode() + b"\n"
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(out, "w", format=tarfile.USTAR_FORMAT) as archive:
+            _add(archive, "runtime.json", described, 0o644)
+            for name, path in files.items():
+                _add(archive, name, path.read_bytes(), 0o755)
+
+
+def describe(files: Mapping[str, Path]) -> dict[str, object]:
+    """runtime.json. Raises BuildError when a file needs a library that is in neither the archive nor the system."""
+    told = {}
+    for name, path in files.items():
+        libraries, glibc = _needs(path)
+        unknown = [each for each in libraries if each not in SYSTEM and f"lib/{each}" not in files]
+        if unknown:
+            raise BuildError(f"{name} needs {', '.join(unknown)}, which the archive does not have")
+        told[name] = {"needs": [f"lib/{each}" for each in libraries if f"lib/{each}" in files], "glibc": glibc}
+    packages = ("modelbuild", "nvidia-cuda-runtime")
+    locked = re.findall(r"^([a-z-]+)==(\S+)", (Path(__file__).parent / "sdk.lock").read_text(), re.MULTILINE)
+    return {
+        "version": 1,
+        "versions": {**dict(locked), **{name: metadata.version(name) for name in packages}},
+        "driver": DRIVER,
+        "backends": BACKENDS,
+        "kernels": KERNELS,
+        "quantized_kernels": QUANTIZED_KERNELS,
+        "files": told,
+    }
+
+
+def _needs(path: Path) -> tuple[list[str], str]:
+    """The libraries that a program or library asks the loader for, and the oldest glibc that has what it uses."""
+    text = subprocess.run(["readelf", "--dynamic", "--version-info", path], capture_output=True, text=True, check=True)
+    libraries = re.findall(r"\(NEEDED\).*\[(.+)\]", text.stdout)
+    versions = [tuple(map(int, found.split("."))) for found in re.findall(r"Name: GLIBC_([\d.]+)", text.stdout)]
+    return libraries, ".".join(map(str, max(versions, default=(2, 0))))
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(content), mode
+    archive.addfile(entry, io.BytesIO(content))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    here = Path(__file__).resolve().parent.parent
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--build", type=Path, default=here / "build/runtime")
+    parser.add_argument("--out", type=Path, default=here / "build/runtime.tar")
+    options = parser.parse_args(arguments)
+    try:
+        pack(options.build, options.out)
+    except BuildError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(options.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""runtime_bundle: the examples' programs with what runs them, run with nothing else, equal to the Python runtime."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import modelbuild_runtime
+
+BUNDLES = """
+[[runtime_bundle]]
+name = "{name}_bundle"
+program = ":{name}"
+runtime = "runtime.tar"
+tar = {tar}
+"""
+
+pytestmark = pytest.mark.xdist_group("bundles")
+
+
+class Workspace:
+    """A copy of examples/ with bundles of some programs, and a cache of its own."""
+
+    def __init__(self, repository: Path, native: Path, folder: Path, programs: Mapping[str, bool]) -> None:
+        self.root = folder / "examples"
+        self.cache = folder / "cache"
+        ignored = shutil.ignore_patterns("modelbuild-out", "__pycache__")
+        shutil.copytree(repository / "examples", self.root, ignore=ignored)
+        pack = [sys.executable, repository / "runtime/archive.py", "--build", native, "--out"]
+        subprocess.run([*pack, self.root / "models/runtime.tar"], check=True, stdout=subprocess.DEVNULL)
+        with (self.root / "models/BUILD.toml").open("a") as file:
+            for name, tar in programs.items():
+                file.write(BUNDLES.format(name=name, tar=str(tar).lower()))
+
+    def build(self, *targets: str, code: int = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "modelbuild", "build", *targets],
+            cwd=self.root,
+            env={**os.environ, "MODELBUILD_CACHE_DIR": str(self.cache)},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, done.stderr + done.stdout
+        return done.stderr + done.stdout
+
+    def output(self, target: str, name: str) -> Path:
+        return next(self.root.glob(f"modelbuild-out/*/models/{target}/{name}"))
+
+
+def check_bundle(folder: Path, program: Path, image: Path) -> dict[str, Any]:
+    """Its outputs are those of the Python runtime, with an empty environment; its manifest is true and complete."""
+    out = folder.parent / "outputs"
+    command = [folder / "run.sh", f"--input=image={image}", f"--output-dir={out}", "--json"]
+    done = subprocess.run(command, env={}, cwd="/", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    expected = modelbuild_runtime.load(program).run({"image": np.load(image)})
+    assert [port["name"] for port in json.loads(done.stdout)["outputs"]] == list(expected)
+    for name, array in expected.items():
+        np.testing.assert_allclose(np.load(out / f"{name}.npy"), array, rtol=1e-4, atol=1e-3)
+
+    manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
+    files = {
+        p.relative_to(folder).as_posix(): p for p in folder.rglob("*") if p.is_file() and p.name != "manifest.json"
+    }
+    facts = {
+        name: {"bytes": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        for name, path in files.items()
+    }
+    assert manifest["files"] == facts
+    assert f"program/{program.name}" in files
+    assert re.fullmatch(r"2\.\d+", manifest["needs"]["glibc"])
+    assert manifest["needs"]["machine"] == "x86_64"
+    assert manifest["versions"]["executorch"] == "1.5.1"
+    return manifest
+
+
+def loaded_from_elsewhere(folder: Path, image: Path) -> set[str]:
+    """The libraries that a run opens outside of the bundle."""
+    done = subprocess.run(
+        [folder / "run.sh", f"--input=image={image}"],
+        env={"LD_DEBUG": "files"}, cwd="/", capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    opened = {Path(path).resolve() for path in re.findall(r"calling init: (\S+)", done.stderr)}
+    assert folder / "lib/libmodelbuild_runtime.so" in opened
+    return {path.name for path in opened if folder not in path.parents}
+
+
+def test_the_classifiers_bundles(repository: Path, native: Path, tmp_path: Path) -> None:
+    workspace = Workspace(repository, native, tmp_path, {"classifier_xnnpack": False, "classifier_portable": True})
+    programs = ("//models:classifier_xnnpack", "//models:classifier_portable")
+    workspace.build(*programs, *(f"{program}_bundle" for program in programs))
+    image = tmp_path / "image.npy"
+    np.save(image, np.random.default_rng(5).uniform(0, 255, (1, 3, 64, 64)).astype(np.float32))
+
+    # Moved, so that nothing of the workspace is found by accident.
+    xnnpack = tmp_path / "moved/xnnpack"
+    shutil.copytree(workspace.output("classifier_xnnpack_bundle", "classifier_xnnpack_bundle"), xnnpack)
+    manifest = check_bundle(xnnpack, workspace.output("classifier_xnnpack", "*.pte"), image)
+    assert manifest["backends"] == ["XnnpackBackend"]
+    assert manifest["needs"]["nvidia_driver"] is None
+    system = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libmvec.so.1"}
+    assert loaded_from_elsewhere(xnnpack, image) <= system | {"ld-linux-x86-64.so.2"}
+
+    packed = workspace.output("classifier_portable_bundle", "classifier_portable_bundle.tar.gz")
+    with tarfile.open(packed) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    portable = tmp_path / "unpacked/classifier_portable_bundle"
+    manifest = check_bundle(portable, workspace.output("classifier_portable", "*.pte"), image)
+    assert manifest["backends"] == []
+    assert sorted(path.name for path in (portable / "lib").iterdir()) == [
+        "libexecutorch.so",
+        "libexecutorch_kernels_optimized.so",
+        "libexecutorch_threadpool.so",
+        "libgcc_s.so.1",
+        "libmodelbuild_runtime.so",
+        "libstdc++.so.6",
+    ]
+
+    # The same bytes again, from an empty cache.
+    first = hashlib.sha256(packed.read_bytes()).hexdigest()
+    again = Workspace(repository, native, tmp_path / "again", {"classifier_portable": True})
+    again.build("//models:classifier_portable_bundle")
+    second = again.output("classifier_portable_bundle", "classifier_portable_bundle.tar.gz")
+    assert hashlib.sha256(second.read_bytes()).hexdigest() == first
+
+    (workspace.root / "models/runtime.tar").write_bytes(packed.read_bytes())
+    assert "the runtime is not what this version's `make runtime` packs" in workspace.build(
+        "//models:classifier_xnnpack_bundle", code=1
+    )
+
+
+@pytest.mark.slow
+def test_the_detectors_bundle(repository: Path, native: Path, tmp_path: Path) -> None:
+    from PIL import Image
+
+    workspace = Workspace(repository, native, tmp_path, {"detector": False})
+    workspace.build("//models:detector", "//models:detector_bundle", "//third_party:astronaut")
+    image = tmp_path / "image.npy"
+    with Image.open(next(workspace.root.glob("modelbuild-out/*/third_party/astronaut/astronaut.png"))) as photo:
+        pixels = np.asarray(photo.convert("RGB"), np.float32)
+    np.save(image, np.ascontiguousarray(pixels.transpose(2, 0, 1)[None]))
+    bundle = workspace.output("detector_bundle", "detector_bundle")
+    manifest = check_bundle(bundle, workspace.output("detector", "detector.pte"), image)
+    assert np.load(bundle.parent / "outputs/boxes.npy").shape == (1, 4)
+    assert sum(file["bytes"] for file in manifest["files"].values()) < 60_000_000
