@@ -15,7 +15,7 @@ from modelbuild.affected.git import Change, find_change, lay_out, show
 from modelbuild.affected.locks import LOCKS
 from modelbuild.affected.signatures import signatures
 from modelbuild.affected.versions import Versions, compare_locks
-from modelbuild.analysis.analyze import Analyzer
+from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.errors import EnvironmentProblem, ModelbuildError
 from modelbuild.labels import Label
 from modelbuild.loading.package import Target
@@ -79,23 +79,22 @@ def affected(
 def _base(root: Path, devices: Sequence[Label], same: Callable[[str], bool], versions: Versions) -> dict[str, Any]:
     """Signatures by node and all labels of the base revision, as far as it can be loaded."""
     labels: list[str] = []
-    found: dict[str, str] = {}
+    configured: list[ConfiguredTarget] = []
     try:
         analyzer = open_analyzer(load_workspace(root))
         packages = analyzer.loader.packages_below("")
     except ModelbuildError:
-        return {"labels": labels, "signatures": found}
+        return {"labels": labels, "signatures": {}}
     for package in packages:
         for target in _targets(analyzer, package):
             labels.append(str(target.label))
             for device in devices or (None,):
                 try:
-                    configured = [analyzer.analyze(target.label, device)]
+                    configured.append(analyzer.analyze(target.label, device))
                 except (ModelbuildError, ValueError):  # ValueError: analysed before, and failed half way
                     continue
-                signed = signatures(analyzer, configured, same, versions)
-                found.update((node, signature.text) for node, signature in signed.items())
-    return {"labels": labels, "signatures": found}
+    signed = signatures(analyzer, configured, same, versions)
+    return {"labels": labels, "signatures": {node: signature.text for node, signature in signed.items()}}
 
 
 def _targets(analyzer: Analyzer, package: str) -> list[Target]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ class Signature:
 
 
 class Signatures:
-    """Signatures of one revision.
+    """Signatures of one revision, all of whose targets have been analysed.
 
     same  whether a file of the workspace is known to be the same at the other revision: then it is not read
     """
@@ -44,20 +45,26 @@ class Signatures:
         code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages})
         self._keys = Keys(code, _NoStore())  # type: ignore[arg-type]
         self._sources = Packages(analyzer.loader, analyzer.rules, "")
+        self._owners = {owner_of(target): target for target in analyzer.targets.values()}
+        self._own: dict[str, list[str]] = defaultdict(list)
+        for node in analyzer.graph.nodes.values():
+            self._own[node.owner].append(node.id)
+        self._contents: dict[str, str] = {}
         self._nodes: dict[str, str] = {}
         self._closures: dict[str, str] = {}
         self._packages: dict[str, str] = {}
 
     def target(self, target: ConfiguredTarget) -> Signature:
         """Raises KeyError when a step's module is not there."""
-        owner = owner_of(target)
-        own = sorted(node.id for node in self._analyzer.graph.nodes.values() if node.owner == owner)
+        own = sorted(self._own[owner_of(target)])
         parts = [[name, self._node(name)] for name in own] + [[self._artifact(a)] for a in target.files()]
         return Signature(target.rule, _digest(parts or [self._declared(target)]))
 
     def _artifact(self, artifact: Artifact) -> str:
         if isinstance(artifact, SourceArtifact):
-            return f"{artifact.path} {self._content(artifact.path)}"
+            if artifact.path not in self._contents:
+                self._contents[artifact.path] = f"{artifact.path} {self._content(artifact.path)}"
+            return self._contents[artifact.path]
         return f"{self._node(artifact.action)} {artifact.output} {artifact.subpath}"
 
     def _content(self, path: str) -> str:
@@ -100,13 +107,12 @@ class Signatures:
     def _expansion(self, expansion: Expansion) -> str:
         """What an expansion declares can depend on all that its rule saw: attributes and files of all that the target
         needs; and the steps that it will name are some of its rule package."""
-        owners = {owner_of(t): t for t in self._analyzer.targets.values()}
-        return _digest([self._artifact(expansion.reads), expansion.promises, self._closure(owners, expansion.owner)])
+        return _digest([self._artifact(expansion.reads), expansion.promises, self._closure(expansion.owner)])
 
-    def _closure(self, owners: Mapping[str, ConfiguredTarget], owner: str) -> str:
+    def _closure(self, owner: str) -> str:
         if owner not in self._closures:
             found: dict[str, ConfiguredTarget] = {}
-            waiting = [owners[owner]]
+            waiting = [self._owners[owner]]
             while waiting:
                 target = waiting.pop()
                 if owner_of(target) not in found:
