@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -44,7 +45,13 @@ class ObjectCache:
             self._store = store.from_url(
                 str(address),
                 retry_config={"max_retries": 0, "retry_timeout": seconds},
-                client_options={"connect_timeout": seconds, "timeout": timedelta(days=1), "read_timeout": seconds},
+                client_options={
+                    "connect_timeout": seconds,
+                    "timeout": timedelta(days=1),
+                    "read_timeout": seconds,
+                    # With options of ours, obstore does not look for this one itself.
+                    "allow_http": os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true",
+                },
             )
         self._pool = ThreadPoolExecutor(_AT_ONCE, "objects")
 
