@@ -28,11 +28,9 @@ class TestAction(Provider):
     docs/ci.md describes it. `modelbuild test` runs these actions, `modelbuild build` does not.
 
     flaky   whether a failure may be tried again without being asked for
-    bisect  a report that says where a failed test goes wrong, made with `--bisect`
     """
 
     __test__ = False  # for pytest, which takes it for a class of tests
 
     reports: tuple[DerivedArtifact, ...]
     flaky: bool = False
-    bisect: DerivedArtifact | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.building.request import Result
@@ -43,8 +43,12 @@ def _measures(workspace: Workspace, scheduler: Scheduler, result: Result) -> Ite
             yield (name, "seconds"), made.seconds
             yield (name, "max_rss"), made.max_rss
     for target in result.targets:
-        sizes = [size for path in target.outputs for size in _sizes(str(workspace.root / path))]
-        yield (f"{target.label} ({target.config})", "bytes"), sum(sizes)
+        yield (f"{target.label} ({target.config})", "bytes"), output_bytes(workspace, target.outputs)
+
+
+def output_bytes(workspace: Workspace, outputs: Iterable[str]) -> int:
+    """Of files and folders, relative to the workspace."""
+    return sum(size for path in outputs for size in _sizes(str(workspace.root / path)))
 
 
 def _sizes(path: str) -> Iterator[int]:

@@ -7,14 +7,16 @@ import click
 from modelbuild.building.request import Flags
 from modelbuild.cli.group import COMMANDS, Settings
 from modelbuild.cli.options import building, no_options
+from modelbuild.cli.recording import Recording, recording
 
 
 # Without ignore_unknown_options `-//package:name` would be read as flags.
 @click.command("build", short_help=COMMANDS["build"], context_settings={"ignore_unknown_options": True})
 @click.argument("patterns", nargs=-1, required=True, metavar="TARGET...")
+@recording
 @building
 @click.pass_obj
-def command(settings: Settings, patterns: tuple[str, ...], flags: Flags) -> int:
+def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags, recorded: Recording) -> int:
     """Build targets and lay out their outputs below modelbuild-out/.
 
     TARGET is //package:name, //package, :name, //package/..., //package:all; -TARGET takes out what came before it.
@@ -32,6 +34,7 @@ def command(settings: Settings, patterns: tuple[str, ...], flags: Flags) -> int:
     workspace = load_workspace(find_root(settings.directory))
     request = make_request(workspace, settings.directory, patterns, flags)
     reporter = make_reporter(quiet=request.quiet, as_json=request.json)
+    reporter = recorded.around(reporter, workspace, settings.directory)
     try:
         result = build(workspace, request, reporter)
     except (ModelbuildError, KeyboardInterrupt) as error:
@@ -40,6 +43,6 @@ def command(settings: Settings, patterns: tuple[str, ...], flags: Flags) -> int:
         raise
     finally:
         reporter.close()
-    if result.code == ExitCode.OK and not request.json:
+    if result.code == ExitCode.OK and not request.json and not recorded.wanted:
         remember(settings.arguments, Snapshots.of(workspace).path(request), request.quiet)
     return result.code

@@ -9,6 +9,7 @@ import click
 from modelbuild.building.request import Flags
 from modelbuild.cli.group import COMMANDS, Settings
 from modelbuild.cli.options import building, no_options
+from modelbuild.cli.recording import Recording, recording
 
 _OPTIONS = [
     click.option("--cache-test-results/--no-cache-test-results", "cache_results", default=True,
@@ -16,7 +17,6 @@ _OPTIONS = [
     click.option("--runs-per-test", type=click.IntRange(min=1), default=1, help="Run each so often; all must pass."),
     click.option("--flaky-attempts", type=click.IntRange(min=1), default=1, help="Try a test that fails so often."),
     click.option("--require-all", is_flag=True, help="A test, or a case, that is not run is a failure."),
-    click.option("--bisect", is_flag=True, help="When parity fails, find the first node that goes wrong."),
     click.option("--test-tag-filters", "tags", default="", metavar="TAG,-TAG", help="Only with, or without, tags."),
 ]  # fmt: skip
 
@@ -28,12 +28,20 @@ def testing(function: Any) -> Any:
     return function
 
 
+def split_tags(text: str) -> tuple[str, ...]:
+    """`a,-b` as a list."""
+    return tuple(tag for tag in text.split(",") if tag)
+
+
 @click.command("test", short_help=COMMANDS["test"], context_settings={"ignore_unknown_options": True})
 @click.argument("patterns", nargs=-1, required=True, metavar="TARGET...")
 @testing
+@recording
 @building
 @click.pass_obj
-def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags, tags: str, **options: Any) -> int:
+def command(
+    settings: Settings, /, patterns: tuple[str, ...], flags: Flags, recorded: Recording, tags: str, **options: Any
+) -> int:
     """Build what tests need, and run those among TARGET and in test suites.
 
     A test passes when it ran and was right. One that needs what is not on this machine is not run, and said to be so.
@@ -49,7 +57,8 @@ def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags, tags
     workspace = load_workspace(find_root(settings.directory))
     request = make_request(workspace, settings.directory, patterns, flags)
     reporter = make_reporter(quiet=request.quiet, as_json=request.json)
-    chosen = TestOptions(tags=tuple(tag for tag in tags.split(",") if tag), **options)
+    reporter = recorded.around(reporter, workspace, settings.directory)
+    chosen = TestOptions(tags=split_tags(tags), **options)
     try:
         return run_tests(workspace, request, chosen, reporter)
     except (ModelbuildError, KeyboardInterrupt) as error:

@@ -330,9 +330,15 @@ class Scheduler:
                 seconds=result.seconds if status == "ran" else 0.0,
                 key=found.key,
                 worker=slot,
+                makers=self._makers(action),
             )
         )
         self._finish(action.id)
+
+    def _makers(self, action: Action) -> tuple[str, ...]:
+        """The actions that made what an action reads."""
+        made = (self.resolve(artifact) for artifact in reads(action))
+        return tuple(sorted({artifact.action for artifact in made if isinstance(artifact, DerivedArtifact)}))
 
     def _failed(
         self,

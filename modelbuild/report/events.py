@@ -53,6 +53,7 @@ class ActionFinished(Event):
     seconds   how long it ran; 0 when cached
     problem   why it failed: one line, or a traceback in the user's own code whose last line says it
     stdout    what it printed, decoded; only needed when it failed
+    makers    ids of the actions that made what it read
     """
 
     id: str
@@ -66,6 +67,7 @@ class ActionFinished(Event):
     stderr: str = ""
     key: str = ""
     worker: int = 0
+    makers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,8 +60,9 @@ def show_end(tally: Tally, out: TextIO, err: TextIO, quiet: bool) -> None:
         if test.status == "failed" or not quiet:
             write(err if test.status == "failed" else out, "\n".join(test_lines(test)))
     if not quiet:
-        for line in target_lines([(t.label, t.config, t.outputs) for t in tally.built]):
+        for line in target_lines([(t.label, t.config, t.outputs) for t in tally.built[tally.shown :]]):
             write(out, line)
+        tally.shown = len(tally.built)
         if tally.tests:
             write(out if tally.ok else err, test_summary(tally.tests))
         write(out if tally.ok else err, summary(tally))

@@ -28,6 +28,7 @@ class Tally:
     built: list[TargetBuilt] = field(default_factory=list)
     unbuilt: list[TargetFailed] = field(default_factory=list)
     tests: list[TestFinished] = field(default_factory=list)
+    shown: int = 0  # of `built`, those that an end before this one has shown
     finished: BuildFinished | None = None
     aborted: BuildAborted | None = None
 

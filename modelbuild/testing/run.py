@@ -23,7 +23,7 @@ from modelbuild.execution.scheduler import Scheduler
 from modelbuild.execution.step_code import StepCode
 from modelbuild.query.opened import open_analyzer
 from modelbuild.remote.open import shared
-from modelbuild.report.events import BuildFinished, BuildStarted, Notice, Reporter, TestFinished
+from modelbuild.report.events import BuildFinished, BuildStarted, Reporter, TestFinished
 from modelbuild.store.interface import Store
 from modelbuild.store.local import open_store
 from modelbuild.store.output_tree import lay_out
@@ -43,7 +43,6 @@ class TestOptions:
     runs_per_test: int = 1
     flaky_attempts: int = 1
     require_all: bool = False
-    bisect: bool = False
     tags: tuple[str, ...] = ()
 
 
@@ -126,21 +125,17 @@ def _run(
     labels = tuple(str(target.node.label) for target, _ in tests)
     session.reporter.emit(BuildStarted(labels, len(needed), session.request.jobs))
     scheduler.build(wanted)
-    failed: list[tuple[ConfiguredTarget, TestAction]] = []
-    unbuilt = False
+    failed = unbuilt = False
     measures: dict[tuple[str, str], float] = {}
     for target, action in tests:
         ended, built = _finished(session, scheduler, target, action)
         session.reporter.emit(ended)
         unbuilt |= not built
-        if ended.status == "failed":
-            failed.append((target, action))
+        failed |= ended.status == "failed"
         measures.update(((f"{ended.label} ({ended.config})", name), value) for name, value in ended.measures.items())
     end = ExitCode.BUILD_FAILED if unbuilt else ExitCode.TESTS_FAILED if failed else ExitCode.OK
     result = Result((), end, len(scheduler.report.keys))
     note(session.workspace, session.analyzer, scheduler, session.code, result, time.monotonic() - started, measures)
-    if session.options.bisect:
-        _bisect(session, failed)
     return end
 
 
@@ -200,20 +195,3 @@ def _lay_out(session: _Session, scheduler: Scheduler, target: ConfiguredTarget, 
 def _named(action: TestAction) -> Iterator[tuple[str, DerivedArtifact]]:
     for number, artifact in enumerate(action.reports):
         yield ("report.json" if len(action.reports) == 1 else f"report-{number}.json"), artifact
-
-
-def _bisect(session: _Session, failed: Sequence[tuple[ConfiguredTarget, TestAction]]) -> None:
-    """Look for where the tests that failed go wrong, and say it."""
-    for target, action in failed:
-        if action.bisect is None:
-            continue
-        scheduler = session.scheduler()
-        scheduler.build([action.bisect])
-        label = target.node.label
-        if scheduler.culprit([action.bisect]) is not None:
-            session.reporter.emit(Notice(f"{label}: it could not be told where it goes wrong"))
-            continue
-        value = scheduler.value(action.bisect)
-        assert isinstance(value, FileEntry)
-        for line in session.store.read_bytes(value.digest).decode().splitlines():
-            session.reporter.emit(Notice(f"{label}: {line}"))

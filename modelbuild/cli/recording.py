@@ -1,0 +1,107 @@
+"""Options of commands that build, for what a CI job keeps of a build."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import partial, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from modelbuild.report.events import Reporter
+    from modelbuild.workspace import Workspace
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_OPTIONS = [
+    click.option("--build-event-json", type=_FILE, metavar="FILE", help="Write each event as a line of JSON."),
+    click.option("--profile", "trace", type=_FILE, metavar="FILE", help="Write a Chrome trace, for Perfetto."),
+    click.option("--junit", type=_FILE, metavar="FILE", help="Write tests and failed actions as JUnit XML."),
+    click.option("--summary", type=_FILE, metavar="FILE", help="Add a summary in Markdown to a file."),
+    click.option("--github-annotations", is_flag=True, help="Print failures as GitHub's workflow commands."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What to keep of a build: files, or None."""
+
+    build_event_json: Path | None = None
+    trace: Path | None = None
+    junit: Path | None = None
+    summary: Path | None = None
+    github_annotations: bool = False
+
+    @property
+    def wanted(self) -> bool:
+        return any(getattr(self, field.name) for field in fields(self))
+
+    def around(self, reporter: Reporter, workspace: Workspace, folder: Path) -> Reporter:
+        """The reporter, and beside it those that record. Paths are relative to `folder`. Raises UsageError for a file
+        that cannot be written."""
+        if not self.wanted:
+            return reporter
+        from modelbuild.errors import UsageError
+
+        try:
+            return self._around(reporter, workspace, folder)
+        except OSError as error:
+            raise UsageError(f"{error.filename}: {error.strerror}") from None
+
+    def _around(self, reporter: Reporter, workspace: Workspace, folder: Path) -> Reporter:
+        import sys
+
+        from modelbuild.report.tee import Tee
+
+        reporters = [reporter]
+        if self.build_event_json:
+            from modelbuild.report.build_events import BuildEvents
+
+            reporters.append(BuildEvents(folder / self.build_event_json))
+        if self.trace:
+            from modelbuild.report.trace import Trace
+
+            reporters.append(Trace(folder / self.trace))
+        if self.junit:
+            from modelbuild.report.junit import JUnit
+
+            reporters.append(JUnit(folder / self.junit))
+        if self.summary:
+            from modelbuild.building.note import output_bytes
+            from modelbuild.history.measures import Measures
+            from modelbuild.report.markdown import Markdown
+
+            before = Measures(workspace.config.cache_dir).last
+            sizes = partial(output_bytes, workspace)
+            reporters.append(Markdown(folder / self.summary, before, sizes))
+        if self.github_annotations:
+            from modelbuild.report.github import GitHubAnnotations
+
+            reporters.append(GitHubAnnotations(sys.stderr, _prefix(workspace.root)))
+        return Tee(reporters)
+
+
+def recording(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What every command that builds takes; the function gets it as one argument, `recorded`."""
+    names = [field.name for field in fields(Recording)]
+
+    @wraps(function)
+    def gathered(*args: Any, **options: Any) -> Any:
+        recorded = Recording(**{name: options.pop(name) for name in names})
+        return function(*args, recorded=recorded, **options)
+
+    command: Callable[..., Any] = gathered
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def _prefix(root: Path) -> str:
+    """The workspace in its repository: GitHub's paths begin there."""
+    for parent in (root, *root.parents):
+        if (parent / ".git").exists():
+            below = root.relative_to(parent).as_posix()
+            return "" if below == "." else f"{below}/"
+    return ""

@@ -1,0 +1,87 @@
+"""Tests, and actions that failed, as JUnit XML."""
+
+from __future__ import annotations
+
+import re
+import threading
+from contextlib import suppress
+from pathlib import Path
+from xml.etree import ElementTree
+
+from modelbuild.report.events import ActionFinished, Event, TestFinished
+
+# What XML cannot hold.
+_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class JUnit:
+    """Gathers events; close() writes the file. A target is a test suite, and so are the actions that failed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._root = ElementTree.Element("testsuites", name="modelbuild")
+        self._failed: list[ActionFinished] = []
+        self._written = False
+
+    def emit(self, event: Event) -> None:
+        with self._lock:
+            match event:
+                case TestFinished():
+                    self._test(event)
+                case ActionFinished(status="failed"):
+                    self._failed.append(event)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._written:
+                return
+            self._written = True
+            if self._failed:
+                suite = self._suite("actions", [("failed", each.seconds) for each in self._failed])
+                for each in self._failed:
+                    case = _case(suite, each.owner, each.id, each.seconds)
+                    _say(case, "failure", each.problem.strip().rpartition("\n")[2], each.problem)
+            ElementTree.indent(self._root)
+            with suppress(OSError):
+                ElementTree.ElementTree(self._root).write(self._path, "utf-8", xml_declaration=True)
+
+    def _test(self, test: TestFinished) -> None:
+        cases = [(case.name, case.status, case.seconds, case.message, case.place) for case in test.cases]
+        if not cases or (test.status == "failed" and all(status != "failed" for _, status, *_ in cases)):
+            # What no case tells: it came to no end, or a skip is a failure.
+            cases.append((test.label, test.status, test.seconds, test.reason, ""))
+        suite = self._suite(test.label, [(status, seconds) for _, status, seconds, _, _ in cases])
+        for name, status, seconds, message, place in cases:
+            case = _case(suite, test.label, name, seconds)
+            if status == "failed":
+                _say(case, "failure", message, f"{place}: {message}" if place else message)
+            elif status == "not_run":
+                _say(case, "skipped", message)
+        if test.output:
+            ElementTree.SubElement(suite, "system-out").text = _clean(test.output)
+
+    def _suite(self, name: str, cases: list[tuple[str, float]]) -> ElementTree.Element:
+        statuses = [status for status, _ in cases]
+        return ElementTree.SubElement(
+            self._root,
+            "testsuite",
+            name=name,
+            tests=str(len(cases)),
+            failures=str(statuses.count("failed")),
+            errors="0",
+            skipped=str(statuses.count("not_run")),
+            time=f"{sum(seconds for _, seconds in cases):.3f}",
+        )
+
+
+def _case(suite: ElementTree.Element, owner: str, name: str, seconds: float) -> ElementTree.Element:
+    return ElementTree.SubElement(suite, "testcase", classname=owner, name=_clean(name), time=f"{seconds:.3f}")
+
+
+def _say(case: ElementTree.Element, tag: str, message: str, text: str = "") -> None:
+    ElementTree.SubElement(case, tag, message=_clean(message)).text = _clean(text) or None
+
+
+def _clean(text: str) -> str:
+    return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", text)

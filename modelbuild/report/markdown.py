@@ -1,0 +1,108 @@
+"""A build as Markdown, for the summary of a CI job."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeAlias
+
+from modelbuild.report.events import ActionFinished, Event, TargetBuilt, TestFinished
+from modelbuild.report.tally import Tally
+from modelbuild.report.text import summary, test_summary
+
+# (subject, name) -> the value that the base had, where it is known; see modelbuild.history.
+Before: TypeAlias = Callable[[str, str], float | None]
+
+_SHOWN = {"bytes": "size", "latency_ms": "latency (ms)", "memory": "memory", "delegates": "delegates"}
+_MOST = 50  # rows of a table
+
+
+class Markdown:
+    """Gathers events; close() adds to the file. `sizes` tells bytes of outputs."""
+
+    def __init__(self, path: Path, before: Before, sizes: Callable[[Sequence[str]], int]) -> None:
+        self._path = path
+        self._before = before
+        self._sizes = sizes
+        self._lock = threading.Lock()
+        self._tally = Tally()
+        self._failed: list[ActionFinished] = []
+        self._rows: list[tuple[str, Mapping[str, float]]] = []
+        self._written = False
+
+    def emit(self, event: Event) -> None:
+        with self._lock:
+            self._tally.add(event)
+            match event:
+                case ActionFinished(status="failed"):
+                    self._failed.append(event)
+                case TargetBuilt() if event.outputs:
+                    size = float(self._sizes(event.outputs))
+                    self._rows.append((f"{event.label} ({event.config})", {"bytes": size}))
+                case TestFinished() if event.measures:
+                    self._rows.append((f"{event.label} ({event.config})", event.measures))
+
+    def close(self) -> None:
+        with self._lock:
+            if not self._written:
+                self._written = True
+                with suppress(OSError), self._path.open("a", encoding="utf-8") as file:
+                    file.write("\n".join(self._lines()) + "\n")
+
+    def _lines(self) -> Iterator[str]:
+        tally = self._tally
+        yield f"## modelbuild: {'passed' if tally.ok else 'failed'}"
+        yield ""
+        if tally.finished is not None:
+            yield summary(tally)
+        elif tally.aborted is not None:
+            yield _cell(tally.aborted.problem)
+        yield from self._failures()
+        yield from self._tests()
+        yield from self._measures()
+
+    def _failures(self) -> Iterator[str]:
+        if self._failed:
+            yield from ("", "### Failed actions", "", "| action | why |", "| --- | --- |")
+            for event in self._failed[:_MOST]:
+                yield f"| `{event.id}` | {_cell(event.problem.strip().rpartition(chr(10))[2])} |"
+
+    def _tests(self) -> Iterator[str]:
+        if self._tally.tests:
+            yield from (
+                "",
+                f"### {test_summary(self._tally.tests)}",
+                "",
+                "| test | result | why |",
+                "| --- | --- | --- |",
+            )
+            order = {"failed": 0, "not_run": 1, "passed": 2}
+            for test in sorted(self._tally.tests, key=lambda each: order[each.status])[:_MOST]:
+                how = test.status.replace("_", " ") + (" (cached)" if test.cached else "")
+                yield f"| `{test.label}` | {how} | {_cell(test.reason)} |"
+
+    def _measures(self) -> Iterator[str]:
+        rows = [
+            (subject, title, measures[name], self._before(subject, name))
+            for subject, measures in self._rows
+            for name, title in _SHOWN.items()
+            if name in measures
+        ]
+        if rows:
+            yield from (
+                "",
+                "### Sizes and latencies",
+                "",
+                "| | | now | before | change |",
+                "| --- | --- | --- | --- | --- |",
+            )
+            for subject, title, now, before in rows[:_MOST]:
+                known = "" if before is None else f"{before:.6g}"
+                change = "" if not before else f"{(now - before) / before:+.1%}"
+                yield f"| `{subject}` | {title} | {now:.6g} | {known} | {change} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

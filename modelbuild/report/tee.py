@@ -1,0 +1,22 @@
+"""Show or record a build in several ways at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modelbuild.report.events import Event, Reporter
+
+
+class Tee:
+    """Hands each event to several reporters, in order."""
+
+    def __init__(self, reporters: Sequence[Reporter]) -> None:
+        self._reporters = tuple(reporters)
+
+    def emit(self, event: Event) -> None:
+        for reporter in self._reporters:
+            reporter.emit(event)
+
+    def close(self) -> None:
+        for reporter in self._reporters:
+            reporter.close()

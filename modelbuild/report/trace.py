@@ -1,0 +1,104 @@
+"""A build as a Chrome trace, which Perfetto and chrome://tracing open.
+
+One track for the command's phases, one for each worker, one for results found in a cache, one for the critical path:
+the chain of actions, each waiting for the one before, that the build could not have been shorter than.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from modelbuild.report.events import ActionFinished, BuildFinished, BuildStarted, Event, TestFinished
+
+_PHASES, _CACHE, _CRITICAL, _WORKERS = 0, 1, 2, 10
+
+
+class Trace:
+    """Gathers events; close() writes the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._began = time.monotonic()
+        self._started: float | None = None
+        self._ended: float | None = None
+        self._actions: dict[str, ActionFinished] = {}
+        self._events: list[dict[str, Any]] = []
+        self._written = False
+
+    def emit(self, event: Event) -> None:
+        with self._lock:
+            match event:
+                case BuildStarted():
+                    self._started = event.at
+                case BuildFinished():
+                    self._ended = event.at
+                case ActionFinished():
+                    self._actions[event.id] = event
+                case TestFinished():
+                    self._events.append(self._instant(f"{event.label} {event.status}", event.at, _PHASES))
+
+    def close(self) -> None:
+        with self._lock:
+            if self._written:
+                return
+            self._written = True
+            with suppress(OSError):
+                self._path.write_text(json.dumps({"displayTimeUnit": "ms", "traceEvents": self._all()}) + "\n")
+
+    def _all(self) -> list[dict[str, Any]]:
+        end = self._ended or time.monotonic()
+        started = self._started or end
+        found = [self._slice("loading and analysis", self._began, started, _PHASES, {})]
+        if self._started is not None:
+            found.append(self._slice("execution", started, end, _PHASES, {}))
+        workers = set()
+        for event in self._actions.values():
+            if event.status == "cached":
+                found.append(self._instant(f"{event.mnemonic} {event.owner}", event.at, _CACHE))
+                continue
+            workers.add(event.worker)
+            found.append(self._action(event, _WORKERS + event.worker))
+        found += [self._action(event, _CRITICAL) for event in critical_path(self._actions)]
+        names = {_PHASES: "phases", _CACHE: "found in a cache", _CRITICAL: "critical path"}
+        names |= {_WORKERS + worker: f"worker {worker}" for worker in sorted(workers)}
+        return [_named(track, name) for track, name in names.items()] + found + self._events
+
+    def _action(self, event: ActionFinished, track: int) -> dict[str, Any]:
+        facts = {"id": event.id, "status": event.status, "key": event.key, "description": event.description}
+        return self._slice(f"{event.mnemonic} {event.owner}", event.at - event.seconds, event.at, track, facts)
+
+    def _slice(self, name: str, start: float, end: float, track: int, facts: Mapping[str, Any]) -> dict[str, Any]:
+        duration = max(0, round((end - start) * 1e6))
+        return {"name": name, "ph": "X", "pid": 1, "tid": track, "ts": self._us(start), "dur": duration, "args": facts}
+
+    def _instant(self, name: str, at: float, track: int) -> dict[str, Any]:
+        return {"name": name, "ph": "i", "s": "t", "pid": 1, "tid": track, "ts": self._us(at)}
+
+    def _us(self, at: float) -> int:
+        return max(0, round((at - self._began) * 1e6))
+
+
+def critical_path(actions: Mapping[str, ActionFinished]) -> list[ActionFinished]:
+    """Of the actions that ran, the chain with the most seconds in which each reads from the one before."""
+    longest: dict[str, tuple[float, str]] = {}
+    for name, event in sorted(actions.items(), key=lambda item: item[1].at):
+        before = [(longest[maker][0], maker) for maker in event.makers if maker in longest]
+        most, maker = max(before, default=(0.0, ""))
+        longest[name] = (most + event.seconds, maker)
+    path = []
+    name = max(longest, key=lambda each: longest[each][0], default="")
+    while name:
+        path.append(actions[name])
+        name = longest[name][1]
+    return [event for event in reversed(path) if event.status != "cached"]
+
+
+def _named(track: int, name: str) -> dict[str, Any]:
+    return {"name": "thread_name", "ph": "M", "pid": 1, "tid": track, "args": {"name": name}}

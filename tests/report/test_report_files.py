@@ -1,0 +1,194 @@
+"""What a CI job keeps: JUnit, annotations, summary, trace and build events, from made-up events."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from modelbuild.report import events
+from modelbuild.report.build_events import BuildEvents, name_of
+from modelbuild.report.events import (
+    ActionFinished,
+    ActionStarted,
+    BuildFinished,
+    BuildStarted,
+    Event,
+    TargetBuilt,
+)
+from modelbuild.report.github import GitHubAnnotations
+from modelbuild.report.junit import JUnit
+from modelbuild.report.markdown import Markdown
+from modelbuild.report.trace import Trace, critical_path
+
+
+def ran(name: str, seconds: float, at: float, makers: tuple[str, ...] = (), worker: int = 0) -> ActionFinished:
+    return ActionFinished(
+        name, f"//m:{name}", "make", "make", "ran", seconds, worker=worker, makers=makers, key="k", at=at
+    )
+
+
+FAILED = ActionFinished(
+    "bad", "//m:bad", "export", "export", "failed", problem="Traceback\nm/net.py:7: it broke | badly", at=9.0
+)
+TEST = events.TestFinished(
+    "//m:t",
+    "cpu",
+    "failed",
+    "1 of 3 cases failed",
+    seconds=2.0,
+    cases=(
+        events.TestCase("one", "passed", 0.5),
+        events.TestCase("two", "failed", 1.0, "wrong <&> \x00", "m/test_t.py:3"),
+        events.TestCase("three", "not_run", 0.0, "no GPU"),
+    ),
+    location="m/BUILD.toml:4:1",
+    measures={"latency_ms": 3.0},
+    output="printed",
+)
+EVENTS: list[Event] = [
+    BuildStarted(("//m:a",), 4, 2, at=1.0),
+    ActionStarted("a", "//m:a", "make", "make", at=1.0),
+    ran("a", 2.0, 3.0),
+    ran("b", 1.0, 2.0, worker=1),
+    ran("c", 3.0, 6.0, ("a", "b")),
+    ActionFinished("d", "//m:d", "make", "make", "cached", makers=("c",), at=6.5),
+    FAILED,
+    TargetBuilt("//m:a", "cpu", ("out/a",)),
+    TEST,
+    events.TestFinished("//m:u", "cpu", "not_run", "no GPU", location="m/BUILD.toml:9:1"),
+    events.TestFinished("//m:v", "cpu", "failed", "took longer than its timeout", location="m/BUILD.toml:19:1"),
+    BuildFinished(9.5, at=10.0),
+]
+
+
+def played(reporter: Any) -> None:
+    for event in EVENTS:
+        reporter.emit(event)
+    reporter.close()
+    reporter.close()
+
+
+# The elements that JUnit's schema knows, with the attributes that they must have, and their parents.
+SCHEMA = {
+    "testsuites": (set(), {None}),
+    "testsuite": ({"name", "tests", "failures", "errors", "skipped", "time"}, {"testsuites"}),
+    "testcase": ({"name", "classname", "time"}, {"testsuite"}),
+    "failure": ({"message"}, {"testcase"}),
+    "skipped": ({"message"}, {"testcase"}),
+    "system-out": (set(), {"testsuite"}),
+}
+
+
+def check_junit(path: Path) -> ElementTree.Element:
+    """Parse a file, and hold it to the schema; counts must be those of the cases."""
+    root = ElementTree.parse(path).getroot()
+    waiting: list[tuple[ElementTree.Element, str | None]] = [(root, None)]
+    while waiting:
+        element, parent = waiting.pop()
+        required, parents = SCHEMA[element.tag]
+        assert required <= set(element.keys())
+        assert parent in parents
+        waiting += [(child, element.tag) for child in element]
+    for suite in root:
+        assert int(suite.get("tests", "")) == len(suite.findall("testcase"))
+        assert int(suite.get("failures", "")) == len(suite.findall("testcase/failure"))
+        assert int(suite.get("skipped", "")) == len(suite.findall("testcase/skipped"))
+    return root
+
+
+def test_junit(tmp_path: Path) -> None:
+    played(JUnit(tmp_path / "j.xml"))
+    root = check_junit(tmp_path / "j.xml")
+    assert [suite.get("name") for suite in root] == ["//m:t", "//m:u", "//m:v", "actions"]
+    failure = root.find("testsuite[@name='//m:t']/testcase[@name='two']/failure")
+    assert failure is not None
+    assert failure.get("message") == "wrong <&> \N{REPLACEMENT CHARACTER}"
+    assert (failure.text or "").startswith("m/test_t.py:3: ")
+    assert root.findtext("testsuite/system-out") == "printed"
+    action = root.find("testsuite[@name='actions']/testcase/failure")
+    assert action is not None
+    assert action.get("message") == "m/net.py:7: it broke | badly"
+
+
+def test_annotations_name_the_line_that_is_to_blame() -> None:
+    out = io.StringIO()
+    played(GitHubAnnotations(out, "ws/"))
+    assert out.getvalue().splitlines() == [
+        "::error file=ws/m/net.py,line=7,title=export //m%3Abad::m/net.py:7: it broke | badly",
+        "::error file=ws/m/test_t.py,line=3,title=//m%3At%3A two::wrong <&> \x00",
+        "::notice file=ws/m/BUILD.toml,line=9,col=1,title=//m%3Au was not run::no GPU",
+        "::error file=ws/m/BUILD.toml,line=19,col=1,title=//m%3Av::took longer than its timeout",
+    ]
+
+
+def test_summary(tmp_path: Path) -> None:
+    path = tmp_path / "s.md"
+    path.write_text("before\n")
+    played(Markdown(path, lambda subject, name: 2.0 if name == "latency_ms" else None, lambda outputs: 1000))
+    lines = path.read_text().splitlines()
+    assert lines[:2] == ["before", "## modelbuild: failed"]
+    assert "| `bad` | m/net.py:7: it broke \\| badly |" in lines
+    assert "### 3 tests: 2 failed, 1 not run" in lines
+    assert "| `//m:t` | failed | 1 of 3 cases failed |" in lines
+    assert "| `//m:t (cpu)` | latency (ms) | 3 | 2 | +50.0% |" in lines
+    assert "| `//m:a (cpu)` | size | 1000 |  |  |" in lines
+
+
+def test_trace(tmp_path: Path) -> None:
+    played(Trace(tmp_path / "t.json"))
+    trace = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    tracks = {each["tid"]: each["args"]["name"] for each in trace if each["ph"] == "M"}
+    assert {"phases", "found in a cache", "critical path", "worker 0", "worker 1"} == set(tracks.values())
+    for each in trace:
+        assert each["pid"] == 1
+        assert each["ph"] in ("M", "X", "i")
+        assert each["ph"] == "M" or isinstance(each["ts"], int)
+        assert each["ph"] != "X" or each["dur"] >= 0
+    on = {name: [e["name"] for e in trace if e["ph"] != "M" and tracks[e["tid"]] == name] for name in tracks.values()}
+    assert on["found in a cache"] == ["make //m:d"]
+    assert on["critical path"] == ["make //m:a", "make //m:c"]
+
+
+def test_critical_path_is_the_longest_chain() -> None:
+    actions = {each.id: each for each in (ran("x", 9.0, 9.0), ran("y", 5.0, 5.0), ran("z", 5.0, 10.0, ("y",)))}
+    assert [each.id for each in critical_path(actions)] == ["y", "z"]
+    assert critical_path({}) == []
+
+
+def documented(repository: Path) -> dict[str, set[str]]:
+    table = (repository / "docs/ci.md").read_text().partition("### Build events")[2].partition("## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE)
+    return {name: set(re.findall(r"`(\w+)`", re.sub(r"\(.*?\)", "", members))) for name, members in rows}
+
+
+def test_build_events_are_as_documented(tmp_path: Path, repository: Path) -> None:
+    played(BuildEvents(tmp_path / "e.jsonl"))
+    lines = [json.loads(line) for line in (tmp_path / "e.jsonl").read_text().splitlines()]
+    known = documented(repository)
+    assert [line["event"] for line in lines] == ["stream_started", *(name_of(type(event)) for event in EVENTS)]
+    for line in lines:
+        assert set(line) - {"event", "at"} == known[line["event"]], line["event"]
+    assert lines[9]["cases"][1]["place"] == "m/test_t.py:3"
+
+
+def test_every_kind_of_event_is_documented(repository: Path) -> None:
+    kinds = [k for k in vars(events).values() if isinstance(k, type) and issubclass(k, Event) and k is not Event]
+    found = {name_of(kind): {f.name for f in dataclasses.fields(kind)} - {"at"} for kind in kinds}
+    known = documented(repository)
+    assert known.pop("stream_started") == {"version", "modelbuild", "time"}
+    assert found == known
+
+
+def test_a_file_that_cannot_be_written_is_told_before_the_build(tmp_path: Path) -> None:
+    from modelbuild.cli.recording import Recording
+    from modelbuild.errors import UsageError
+
+    with pytest.raises(UsageError, match="No such file or directory"):
+        Recording(build_event_json=Path("no/such/folder")).around(None, None, tmp_path)  # type: ignore[arg-type]

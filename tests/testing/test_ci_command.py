@@ -1,0 +1,179 @@
+"""`modelbuild ci` in a repository of 300 targets and three commits, with everything that a job keeps."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import click
+import pytest
+import yaml
+
+from modelbuild.cli.group import cli
+
+PACKAGES = 29
+RULES = {
+    "tools/rules/__init__.py": "",
+    "tools/rules/join.py": """
+from modelbuild.api import Attrs, Files, Output, Sources, rule
+
+class JoinAttrs(Attrs):
+    srcs: Sources
+
+@rule(attrs=JoinAttrs)
+def join(ctx):
+    inputs = {"srcs": ctx.files(ctx.attrs.srcs)}
+    made = ctx.action("join", step="join", inputs=inputs, outputs=[Output("out", "out.txt")])
+    return (Files((made["out"],)),)
+""",
+    "tools/rules/steps/__init__.py": "",
+    "tools/rules/steps/join.py": """
+def run(step):
+    step.outputs["out"].write_text("".join(path.read_text() for path in step.inputs["srcs"]))
+""",
+    "MODELBUILD.toml": 'rules = ["//tools/rules"]\n',
+    ".gitignore": "ci/\n",
+}
+TESTS = """
+[[py_test]]
+name = "first_test"
+srcs = ["test_first.py", "first.py"]
+[[py_test]]
+name = "skipping_test"
+srcs = ["test_skipping.py"]
+"""
+
+
+def package(number: int) -> str:
+    """Ten targets: each reads a file of its own and the one before; the first one reads the last of another package."""
+    lines = ['[package]\ndefault_visibility = ["//visibility:public"]']
+    for index in range(10):
+        before = f":t{index - 1}" if index else f"//p{number // 2}:t9" if number // 2 < number else ""
+        srcs = [f"f{index}.txt", *([before] if before else [])]
+        lines.append(f'[[join]]\nname = "t{index}"\nsrcs = {json.dumps(srcs)}')
+    return "\n".join(lines) + "\n"
+
+
+class Repository:
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "repo"
+        self.cache = folder / "cache"
+        self.bin = folder / "bin"
+        files = dict(RULES)
+        for number in range(PACKAGES):
+            files[f"p{number}/BUILD.toml"] = package(number)
+            files |= {f"p{number}/f{index}.txt": f"{number}.{index}\n" for index in range(10)}
+        files["tests/BUILD.toml"] = TESTS + "".join(
+            f'[[filegroup]]\nname = "g{index}"\nsrcs = ["first.py"]\n' for index in range(8)
+        )
+        files["tests/first.py"] = "def first():\n    return 1\n"
+        files["tests/test_first.py"] = "from tests.first import first\n\ndef test_first():\n    assert first() == 1\n"
+        files["tests/test_skipping.py"] = 'import pytest\n\ndef test_gpu():\n    pytest.skip("no GPU")\n'
+        for name, text in files.items():
+            self.write(name, text)
+        self.write("../bin/modelbuild", f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m modelbuild "$@"\n')
+        (self.bin / "modelbuild").chmod(0o755)
+        self.git("init", "--quiet", "--initial-branch=main")
+        self.commit("first")
+
+    def write(self, name: str, text: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def git(self, *arguments: str) -> None:
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", *who, *arguments], cwd=self.root, check=True, capture_output=True)
+
+    def commit(self, message: str) -> None:
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "-m", message)
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        path = f"{self.bin}:{os.environ['PATH']}"
+        environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(self.cache), "PATH": path}
+        return subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True)
+
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.root / "ci/events.jsonl").read_text().splitlines()]
+
+    def ran(self) -> int:
+        return sum(event["event"] == "action_finished" and event["status"] == "ran" for event in self.events())
+
+
+@pytest.fixture
+def repository_of_300(tmp_path: Path) -> Repository:
+    return Repository(tmp_path)
+
+
+@pytest.mark.slow
+def test_three_commits(repository_of_300: Repository, repository: Path) -> None:
+    repo = repository_of_300
+    script = str(repository / "docs/ci/ci.sh")
+    (repo.root / "ci").mkdir()
+    keep = ("--junit", "ci/junit.xml", "--build-event-json", "ci/events.jsonl", "--profile", "ci/trace.json")
+
+    ended = repo.run("modelbuild", "ci", *keep)
+    assert ended.returncode == 0, ended.stderr
+    assert "2 tests: 1 passed, 1 not run" in ended.stdout
+    assert len(repo.events()[1]["targets"]) == 300
+    assert repo.ran() == 292
+
+    # Only what the change reaches: the target, those after it, and the packages that read the last of these.
+    repo.write("p14/f5.txt", "changed\n")
+    repo.commit("second")
+    ended = repo.run(script, "HEAD~1")
+    assert ended.returncode == 0, ended.stderr
+    assert sorted(repo.events()[2]["targets"]) == sorted(
+        [*(f"//p14:t{index}" for index in range(5, 10)), *(f"//p28:t{index}" for index in range(10))]
+    )
+    assert repo.ran() == 15
+    assert ElementTree.parse(repo.root / "ci/junit.xml").getroot().tag == "testsuites"
+    assert "## modelbuild: passed" in (repo.root / "ci/summary.md").read_text()
+    trace = json.loads((repo.root / "ci/trace.json").read_text())["traceEvents"]
+    assert sum(each["ph"] == "X" and each["name"].startswith("join") and each["tid"] >= 10 for each in trace) == 15
+    assert sum(each["ph"] == "X" and each["tid"] == 2 for each in trace) == 15  # one chain
+
+    repo.write("tests/first.py", "def first():\n    return 2\n")
+    repo.commit("third")
+    ended = repo.run(script, "HEAD~1")
+    assert ended.returncode == 4
+    assert "//tests:first_test  FAILED" in ended.stderr
+    (failure,) = ElementTree.parse(repo.root / "ci/junit.xml").getroot().iter("failure")
+    assert (failure.text or "").startswith("tests/test_first.py:4: assert 2 == 1")
+    assert "| `//tests:first_test` | failed | its case failed |" in (repo.root / "ci/summary.md").read_text()
+    annotated = repo.run("modelbuild", "ci", "//tests:first_test", "--github-annotations", "-q")
+    assert "::error file=tests/test_first.py,line=4,title=//tests%3Afirst_test" in annotated.stderr
+    # A skip that is no pass, where everything is required to run.
+    assert repo.run("modelbuild", "ci", "//tests:skipping_test").returncode == 0
+    required = repo.run("modelbuild", "ci", "//tests:skipping_test", "--require-all")
+    assert required.returncode == 4
+    assert "not run, which --require-all forbids: no GPU" in required.stderr
+
+    ended = repo.run("modelbuild", "ci", "--since", "HEAD", "--json")
+    assert (ended.returncode, json.loads(ended.stdout)["counts"]["actions"]) == (0, 0)
+    shown = repo.run("modelbuild", "history", "//p14:t5", "--plot", "ci/plot.svg")
+    assert re.search(r"^//p14:t5#join seconds: last .* \(2\)$", shown.stdout, re.MULTILINE)
+    picture = ElementTree.parse(repo.root / "ci/plot.svg").getroot()
+    assert len(picture.findall("{http://www.w3.org/2000/svg}polyline")) == len(shown.stdout.splitlines())
+    matrix = repo.run("modelbuild", "affected", "--since", "HEAD~2", "--format", "github-matrix", "--shards", "3")
+    assert len(json.loads(matrix.stdout)["include"]) == 3
+
+
+def test_the_example_workflow_uses_what_there_is(repository: Path) -> None:
+    workflow = yaml.safe_load((repository / "docs/ci/github-actions.yml").read_text())
+    runs = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+    commands = [found for run in runs for found in re.findall(r"modelbuild (ci|affected) ([^)]*)", run)]
+    assert [name for name, _ in commands] == ["affected", "ci"]
+    for name, rest in commands:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        known = {flag for parameter in command.params for flag in parameter.opts}
+        assert set(re.findall(r"--[a-z-]+", rest)) <= known
