@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 
 from modelbuild_rules.steps._trt_aten import aten_program
+from modelbuild_rules.steps._trt_import import PENDING
 
 aten = torch.ops.aten
 
@@ -42,9 +44,17 @@ def lowered(program: ExportedProgram, settings: Any) -> torch.fx.GraphModule:
     """What torch_tensorrt's interpreter gets: a graph whose inputs are the program's user inputs."""
     from torch_tensorrt.dynamo.lowering import post_lowering, pre_export_lowering
 
+    forget_pending_sizes([node.meta.get("val") for node in program.graph.nodes])
     logging.disable(logging.WARNING)
     try:
         aten = pre_export_lowering(aten_program(program), settings).run_decompositions(decompositions(settings))
         return post_lowering(aten.module(check_guards=False), settings)
     finally:
         logging.disable(logging.NOTSET)
+
+
+def forget_pending_sizes(values: Sequence[Any]) -> None:
+    """Forget sizes that passes came upon and bound to no node: tracing would look for them in its own results."""
+    mode = torch._guards.detect_fake_mode(values)
+    if mode is not None and mode.shape_env is not None:
+        getattr(mode.shape_env, PENDING).clear()

@@ -20,8 +20,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils import _pytree as pytree
 
 from modelbuild_rules.steps._trt_aten import aten_program
-from modelbuild_rules.steps._trt_import import PENDING
-from modelbuild_rules.steps._trt_lowering import decompositions
+from modelbuild_rules.steps._trt_lowering import decompositions, forget_pending_sizes
 from modelbuild_rules.steps._trt_pooling import WITH_INDICES
 
 NO_CONVERTER = "no converter"
@@ -109,10 +108,8 @@ class Support(OperatorSupportBase):
             args, kwargs = pytree.tree_unflatten(filled, spec)
             return node.target(*args, **kwargs)
 
-        with torch._guards.detect_fake_mode(_values(node)) or torch.no_grad() as mode:
-            if mode is not None and mode.shape_env is not None:
-                # Sizes that earlier passes came upon and bound to no node; make_fx would look for them in this one.
-                getattr(mode.shape_env, PENDING).clear()
+        forget_pending_sizes(_values(node))
+        with torch._guards.detect_fake_mode(_values(node)) or torch.no_grad():
             made = make_fx(call, decomposition_table=self._table, _allow_non_fake_inputs=True)(*values)
         return [each for each in made.graph.nodes if each.op == "call_function"]
 

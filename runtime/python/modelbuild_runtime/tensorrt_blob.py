@@ -1,6 +1,7 @@
 """What the blob of a TensorRT delegate says of itself. Needs neither torch nor TensorRT.
 
-The format is torch_tensorrt's (torch_tensorrt/executorch/serialization.py, magic TR01). All numbers are little-endian:
+The format is torch_tensorrt's (torch_tensorrt/executorch/serialization.py, magic TR01; TR02 where an engine's outputs
+may share memory with inputs). All numbers are little-endian:
 magic, offset and size of the metadata (u32, u32), offset of the engine (u32, a multiple of 16), size of the engine
 (u64), eight bytes; then JSON, padding, the engine.
 """
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-MAGIC = b"TR01"
+MAGICS = (b"TR01", b"TR02")
 _HEADER = struct.Struct("<4sIIIQ8s")
 _HEAD = 1 << 20
 # A TensorRT-RTX engine lists the architectures that it is for as text near its beginning. Seen in tensorrt_rtx 1.6.1.
@@ -49,8 +50,8 @@ def read_engine(path: Path, start: int = 0, length: int | None = None) -> Engine
     with path.open("rb") as file:
         file.seek(start)
         header = file.read(min(_HEADER.size, length))
-        if len(header) < _HEADER.size or header[:4] != MAGIC:
-            raise ValueError(f"no TensorRT delegate's blob; expected it to begin with {MAGIC.decode()}")
+        if len(header) < _HEADER.size or header[:4] not in MAGICS:
+            raise ValueError("no TensorRT delegate's blob; expected it to begin with TR01")
         _, begin, size, offset, engine, _ = _HEADER.unpack(header)
         if begin < _HEADER.size or begin + size > offset or offset % 16 or offset + engine > length:
             raise ValueError(f"a TensorRT delegate's blob of {length} bytes whose parts do not fit in it")
