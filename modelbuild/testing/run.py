@@ -22,7 +22,7 @@ from modelbuild.execution.resources import ResourcePool, machine
 from modelbuild.execution.scheduler import Scheduler
 from modelbuild.execution.step_code import StepCode
 from modelbuild.query.opened import open_analyzer
-from modelbuild.remote.open import shared
+from modelbuild.remote.open import executing, shared
 from modelbuild.report.events import BuildFinished, BuildStarted, Reporter, TestFinished
 from modelbuild.store.interface import Store
 from modelbuild.store.local import open_store
@@ -100,11 +100,11 @@ def run_tests(workspace: Workspace, request: Request, options: TestOptions, repo
         open_store(config.cache_dir, config.cache_size) as local,
         shared(local, request.remote, reporter) as store,
     ):
-        inner = LocalExecutor(
-            workspace.root, store, local.scratch, analyzer.rules.packages, keep_sandboxes=request.sandbox_debug
-        )
+        packages = analyzer.rules.packages
+        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **packages})
+        here = LocalExecutor(workspace.root, store, local.scratch, packages, keep_sandboxes=request.sandbox_debug)
+        inner = executing(here, request.remote, store, local, code, reporter)
         executor = TestExecutor(inner, store, reports, attempts, options.runs_per_test)
-        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages})
         sources = Sources(workspace.root, local)
         session = _Session(workspace, request, options, analyzer, store, sources, executor, code, reporter)
         try:
