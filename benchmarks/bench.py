@@ -40,8 +40,9 @@ SCENARIOS = {
 class Bench:
     """One folder for each tool, with the same graph in it."""
 
-    def __init__(self, folder: Path, installed: Installed, count: int) -> None:
+    def __init__(self, folder: Path, installed: Installed, count: int, keep: bool) -> None:
         self._folder = folder
+        self._keep = keep
         self._environment = {**os.environ, "PATH": installed.path, "MODELBUILD_CACHE_DIR": str(folder / "cache")}
         self._environment.pop("PYTHONPATH", None)
         self._count = count
@@ -51,8 +52,10 @@ class Bench:
         return min(self._count, tool.most)
 
     def prepare(self, tool: Tool) -> Sample:
-        """Write the graph and build all of it once."""
+        """Write the graph and build all of it once. Raises RuntimeError when that fails."""
         root = self._folder / tool.name
+        if self._keep and root.is_dir():
+            return self._run(tool, tool.build)
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
         WRITERS[tool.name](root, self.count(tool))
@@ -91,10 +94,16 @@ class Bench:
 
 
 def run(bench: Bench, tools: list[Tool], scenarios: list[str], rounds: int) -> Iterator[tuple[str, str, Figures]]:
-    """(scenario, tool, figures); the first scenario is the cold build, done once."""
-    for tool in tools:
+    """(scenario, tool, figures); the first scenario is the cold build, done once. A tool that fails is left out."""
+    for tool in list(tools):
         say(f"{tool.name}: cold build of {4 * bench.count(tool)} actions")
-        yield "cold", tool.name, Figures((bench.prepare(tool),))
+        try:
+            cold = bench.prepare(tool)
+        except RuntimeError as error:
+            say(f"{tool.name} is left out: {error}")
+            tools.remove(tool)
+            continue
+        yield "cold", tool.name, Figures((cold,))
     for name in scenarios:
         able = [tool for tool in tools if name not in tool.blank]
         say(f"{name}: {', '.join(tool.name for tool in able)}")
@@ -153,16 +162,18 @@ def main() -> None:
     parser.add_argument("--tools", default=",".join(tool.name for tool in TOOLS))
     parser.add_argument("--scenarios", default=",".join(SCENARIOS))
     parser.add_argument("--folder", type=Path, default=Path("build/bench"))
+    parser.add_argument("--keep", action="store_true", help="use the graphs that an earlier run wrote and built")
     chosen = parser.parse_args()
 
     folder = chosen.folder.resolve()
     installed = install(folder)
     wanted = chosen.tools.split(",")
     tools = [tool for tool in TOOLS if tool.name in wanted and tool.name not in installed.missing]
-    bench = Bench(folder / "graphs", installed, chosen.models)
+    bench = Bench(folder / "graphs", installed, chosen.models, chosen.keep)
     results: dict[str, dict[str, Figures]] = {}
     for scenario, name, figures in run(bench, tools, chosen.scenarios.split(","), chosen.rounds):
-        results.setdefault(scenario, {})[name] = figures
+        if scenario != "cold" or not chosen.keep:
+            results.setdefault(scenario, {})[name] = figures
 
     lines = [f"{time.strftime('%Y-%m-%d')}, {machine()}", ""]
     lines += table(results, tools, bench.count)

@@ -97,7 +97,7 @@ TOOLS = (
         load=("nx", "show", "projects"),
         restore=("nx", "run-many", "-t", "append4", "--parallel=2"),
         outputs=("model/*/out",),
-        setup=(("git", "init", "--quiet"),),
+        setup=(("git", "init", "--quiet"), ("ln", "-s", "../../node/node_modules", "node_modules")),
         environment={"NX_DAEMON": "false", "NX_NO_CLOUD": "true"},
         most=250,
         note="one task does the same step of 50 models; without its daemon",
