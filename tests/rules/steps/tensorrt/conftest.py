@@ -1,0 +1,137 @@
+"""Modules partitioned and compiled for TensorRT, without a GPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from modelbuild.step import Step
+
+OFFERED: Mapping[str, Any] = {
+    "flavour": "rtx",
+    "precision": "fp32",
+    "min_block_size": 1,
+    "torch_executed_ops": [],
+    "require_full_compilation": False,
+    "optimization_profiles": [],
+    "fallback_data_dependent_ops": True,
+    "target_device": "cuda:0",
+    "engine": None,
+}
+COMPILED: Mapping[str, Any] = {
+    "flavour": "rtx",
+    "precision": "fp32",
+    "workspace_size": 1 << 28,
+    "fallback_data_dependent_ops": True,
+    "compute_capabilities": ["8.6", "8.9"],
+    "gpu": 0,
+    "platform": "linux_x86_64",
+}
+
+
+@dataclass(frozen=True)
+class Partitioned:
+    """What the partition step wrote."""
+
+    folder: Path
+
+    @property
+    def report(self) -> dict[str, dict[str, Any]]:
+        """Facts of each node by its operator."""
+        return {node["op"]: node for node in json.loads((self.folder / "report.json").read_text())}
+
+    @property
+    def plan(self) -> list[dict[str, Any]]:
+        return json.loads((self.folder / "plan.json").read_text())
+
+    def why(self, op: str) -> str:
+        """Why the first backend of the stack refused an operator; '' where it took it."""
+        refused = self.report[op]["refused"]
+        return refused[0]["why"] if refused else ""
+
+    def part(self, id: str = "p0") -> dict[str, bytes]:
+        """The files of a partition: what its compilation's key is made of."""
+        root = self.folder / "partitions" / id
+        return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def partition(
+    module: nn.Module,
+    inputs: Sequence[torch.Tensor],
+    folder: Path,
+    *tables: Mapping[str, Any],
+    dynamic: Any = None,
+) -> Partitioned:
+    """Run the partition step with a `tensorrt` backend for each table of attributes, then portable kernels."""
+    from safetensors.torch import save_file
+
+    from modelbuild_rules.steps import partition as step
+    from modelbuild_rules.steps._program import save_program
+
+    torch.set_num_threads(1)
+    exported = torch.export.export(module.eval(), tuple(inputs), dynamic_shapes=dynamic)
+    for name in ("program", "weights", "residual", "partitions"):
+        (folder / name).mkdir(parents=True)
+    save_program(exported, folder / "program", folder / "weights")
+    save_file({str(i): each.contiguous() for i, each in enumerate(inputs)}, folder / "examples")
+    stack = [{"kind": "tensorrt", "attributes": {**OFFERED, **table}} for table in tables or ({},)]
+    names = ("residual", "partitions")
+    step.run(
+        Step(
+            {"backends": [*stack, {"kind": "portable", "attributes": {"ops": None}}], "external_weights": False},
+            {name: (folder / name,) for name in ("program", "weights", "examples")},
+            {**{name: folder / name for name in names}, **{n: folder / f"{n}.json" for n in ("plan", "report")}},
+            folder,
+        )
+    )
+    return Partitioned(folder)
+
+
+def link(made: Partitioned, gpus: Mapping[int, int] | None = None) -> Path:
+    """Compile every partition and link the program; `gpus` says which GPU the stack's backends are for."""
+    from modelbuild_rules.steps import compile_tensorrt, emit
+
+    ids = [each["id"] for each in made.plan]
+    for each in made.plan:
+        out = made.folder / "compiled" / each["id"]
+        out.mkdir(parents=True)
+        attributes = {**COMPILED, "gpu": (gpus or {}).get(each["entry"], 0)}
+        inputs = {"partition": (made.folder / "partitions" / each["id"],)}
+        compile_tensorrt.run(Step({"attributes": attributes}, inputs, {"compiled": out}, made.folder))
+    pte = made.folder / "model.pte"
+    emit.run(
+        Step(
+            {"partitions": ids},
+            {
+                "residual": (made.folder / "residual",),
+                "report": (made.folder / "report.json",),
+                "parts": tuple(made.folder / "compiled" / id for id in ids),
+            },
+            {"pte": pte, "delegation": made.folder / "delegation.json"},
+            made.folder,
+        )
+    )
+    return pte
+
+
+@pytest.fixture(scope="session", name="partition")
+def _partition() -> Callable[..., Partitioned]:
+    return partition
+
+
+@pytest.fixture(scope="session", name="link")
+def _link() -> Callable[..., Path]:
+    return link
+
+
+@pytest.fixture(scope="session")
+def compiled() -> Mapping[str, Any]:
+    """What the compile step sees."""
+    return COMPILED

@@ -1,0 +1,58 @@
+"""Where ExecuTorch is told that tensors are, beside the GPU that an engine is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from modelbuild_runtime.pte import read_program_file
+from modelbuild_runtime.tensorrt_blob import read_engine
+
+
+class Two(nn.Module):
+    """Two partitions, between which stands an operator that it is told to leave."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sigmoid(torch.erf(torch.relu(x)))
+
+
+X = torch.rand(2, 3)
+SPLIT = {"torch_executed_ops": ["aten.erf.default"]}
+
+
+def labels(pte: Path) -> list[tuple[str, int, set[str]]]:
+    """Of each delegate: its label, its engine's GPU, and where its arguments are in the program (extra_tensor_info)."""
+    (method,) = read_program_file(pte).methods
+    return [
+        (
+            dict(delegate.specs)["target_device"].decode(),
+            read_engine(pte, delegate.offset, delegate.size).device,
+            {value.device for value in delegate.arguments},
+        )
+        for delegate in method.delegates
+    ]
+
+
+def test_a_label_given_is_the_label_derived(
+    partition: Callable[..., Any], link: Callable[..., Path], tmp_path: Path
+) -> None:
+    """And building is repeatable: three programs, each built afresh, are the same bytes."""
+    made = [link(partition(Two(), (X,), tmp_path / str(n), SPLIT)) for n in range(2)]
+    explicit = link(partition(Two(), (X,), tmp_path / "explicit", {**SPLIT, "target_device": "cuda:0"}))
+    assert labels(explicit) == [("cuda:0", 0, {"cuda:0"})] * 2
+    assert len({path.read_bytes() for path in (*made, explicit)}) == 1
+    engines = read_program_file(explicit).methods[0].delegates
+    found = [read_engine(explicit, each.offset, each.size) for each in engines]
+    assert [(each.inputs, each.outputs) for each in found] == [(("arg_0",), ("output0",))] * 2
+    assert {each.compute_capabilities for each in found} == {("8.6", "8.9")}
+
+
+def test_two_engines_on_two_gpus(partition: Callable[..., Any], link: Callable[..., Path], tmp_path: Path) -> None:
+    first = {"torch_executed_ops": ["aten.erf.default", "aten.sigmoid.default"]}
+    second = {**SPLIT, "target_device": "cuda:1"}
+    pte = link(partition(Two(), (X,), tmp_path / "made", first, second), {0: 0, 1: 1})
+    assert labels(pte) == [("cuda:0", 0, {"cuda:0"}), ("cuda:1", 1, {"cuda:1"})]

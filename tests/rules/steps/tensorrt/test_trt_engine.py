@@ -1,0 +1,145 @@
+"""Building engines: shapes, results, and what TensorRT says when it can't."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from modelbuild.step import StepError
+from modelbuild_rules.steps import _trt_engine, _trt_lowering
+from modelbuild_rules.steps._partition_files import read_partition
+from modelbuild_rules.steps._trt_engine import build
+
+
+class Relu(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x)
+
+
+def built(made: Any, attributes: Mapping[str, Any]) -> Any:
+    return build(read_partition(made.folder / "partitions/p0")[0], attributes)
+
+
+def test_one_tensor_given_twice(partition: Callable[..., Any], tmp_path: Path, compiled: Mapping[str, Any]) -> None:
+    class Twice(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            y = torch.relu(x)
+            return y, y
+
+    engine = built(partition(Twice(), (torch.ones(2, 3),), tmp_path / "made"), compiled)
+    assert len(set(engine.outputs)) == len(engine.outputs)
+
+
+def test_topk_and_sort_of_one_dimension(
+    partition: Callable[..., Any], tmp_path: Path, compiled: Mapping[str, Any]
+) -> None:
+    """TensorRT's layer wants two dimensions."""
+
+    class Best(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return (*torch.topk(x, 2), *torch.sort(x * 2, descending=True))
+
+    made = partition(Best(), (torch.rand(7),), tmp_path / "made")
+    assert made.why("aten.topk.default") == made.why("aten.sort.default") == ""
+    assert len(built(made, compiled).outputs) == 4
+
+
+@pytest.mark.parametrize("size", [15, 16])
+def test_a_pooling_that_rounds_up(
+    partition: Callable[..., Any], tmp_path: Path, compiled: Mapping[str, Any], size: int
+) -> None:
+    """The partition step checks that it computes the same."""
+
+    class Up(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.pools = nn.ModuleList([nn.MaxPool2d(3, 2, ceil_mode=True), nn.MaxPool2d(2, 2, 1, ceil_mode=True)])
+
+        def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+            return [pool(x) for pool in self.pools]
+
+    made = partition(Up(), (torch.randn(1, 2, size, size) - 5,), tmp_path / "made")
+    assert {node["backend"] for node in made.report.values()} == {"tensorrt"}
+    assert len(built(made, compiled).outputs) == 2
+
+
+def test_profiles(partition: Callable[..., Any], tmp_path: Path, compiled: Mapping[str, Any]) -> None:
+    batch = ({0: torch.export.Dim("batch", min=1, max=8)},)
+    profiles = [
+        {"x": {"min": [1, 4], "opt": [1, 4], "max": [2, 4]}},
+        {"x": {"min": [2, 4], "opt": [8, 4], "max": [8, 4]}},
+    ]
+    made = [
+        partition(Relu(), (torch.ones(2, 4),), tmp_path / name, {"optimization_profiles": given}, dynamic=batch)
+        for name, given in (("one", profiles[:1]), ("two", profiles))
+    ]
+    one, two = (bytes(built(each, compiled).plan) for each in made)
+    assert one != two
+    for wrong, message in (
+        ({"y": profiles[0]["x"]}, "no input 'y'"),
+        ({"x": {"min": [1], "opt": [1], "max": [1]}}, "with 2 sizes each"),
+        ({"x": {"min": [1, 4], "opt": [1, 5], "max": [2, 4]}}, "dimension 1 is always 4"),
+        ({"x": {"min": [1, 4], "opt": [1, 4], "max": [9, 4]}}, "dimension 0 is 1 to 8 in the model"),
+    ):
+        table = {"optimization_profiles": [wrong]}
+        with pytest.raises(StepError, match=message):
+            partition(Relu(), (torch.ones(2, 4),), tmp_path / message[:12], table, dynamic=batch)
+
+
+def test_a_dimension_without_a_greatest_size(partition: Callable[..., Any], tmp_path: Path) -> None:
+    free = ({0: torch.export.Dim("batch")},)
+    with pytest.raises(StepError, match="dimension 0 of input 'x' has no greatest size; expected 'max' in the model's"):
+        partition(Relu(), (torch.ones(2, 4),), tmp_path / "made", dynamic=free)
+
+
+def test_what_tensorrt_refuses(
+    partition: Callable[..., Any], tmp_path: Path, compiled: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the decomposition of topk gone, the converter makes a layer that TensorRT refuses."""
+    made = partition(Relu(), (torch.ones(2, 4),), tmp_path / "made")
+    with pytest.raises(StepError, match=r"builds nothing for compute capability 9.0; expected one of 7.5"):
+        built(made, {**compiled, "compute_capabilities": ["9.0"]})
+
+    class Best(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.topk(x, 2)[0] + 1
+
+    best = partition(Best(), (torch.rand(7),), tmp_path / "best")
+    original = _trt_lowering.decompositions
+
+    def without(settings: Any) -> Any:
+        return {key: value for key, value in original(settings).items() if key != torch.ops.aten.topk.default}
+
+    monkeypatch.setattr(_trt_lowering, "decompositions", without)
+    with pytest.raises(StepError, match=r"TensorRT .*at least 2 dimensions are required"):
+        built(best, compiled)
+    engine = {**compiled}
+    left = partition(Best(), (torch.rand(7),), tmp_path / "left", {"engine": engine})
+    assert {node["backend"] for node in left.report.values()} == {"portable"}
+    assert "at least 2 dimensions are required" in left.why("aten.topk.default")
+
+
+def test_a_planted_fault_is_found(
+    partition: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lowering that computes something else fails the partition step, which names the partition."""
+    from modelbuild_rules.steps.backends import tensorrt
+
+    original = _trt_engine.lowered
+
+    def faulty(program: Any, settings: Any) -> Any:
+        module = original(program, settings)
+        for node in module.graph.nodes:
+            if node.target is torch.ops.aten.relu.default:
+                node.target = torch.ops.aten.sigmoid.default
+        module.recompile()
+        return module
+
+    monkeypatch.setattr(tensorrt, "lowered", faulty)
+    with pytest.raises(StepError, match=r"output 0 of partition p0, as TensorRTBackend compiles it, is not what its 1"):
+        partition(Relu(), (torch.ones(2, 4),), tmp_path / "made")

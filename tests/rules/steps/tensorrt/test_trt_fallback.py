@@ -1,0 +1,120 @@
+"""Which nodes TensorRT takes: by the converter that would be selected for that very node, and why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from modelbuild.step import StepError
+
+
+class Indexed(nn.Module):
+    """nonzero and a boolean index, whose results are as large as values say, and an integer index, whose is not."""
+
+    def forward(self, x: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = torch.relu(x)
+        return y[i], torch.nonzero(y.reshape(-1)), torch.masked_select(y, y > 0)
+
+
+class Dilated(nn.Module):
+    """Two poolings: the converter's validator takes the first and refuses the second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.MaxPool2d(2)
+        self.second = nn.MaxPool2d(2, dilation=2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(self.second(torch.sigmoid(self.first(x))))
+
+
+class Bodied(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        shifted = torch.bitwise_left_shift((torch.sigmoid(torch.relu(x)) * 8).int(), torch.ones(3, 4, dtype=torch.int))
+        return torch.exp(shifted.float())
+
+
+def test_per_node(partition: Callable[..., Any], tmp_path: Path) -> None:
+    made = partition(Indexed(), (torch.randn(4, 3), torch.tensor([2, 0])), tmp_path / "made")
+    taken = {op for op, node in made.report.items() if node["backend"] == "tensorrt"}
+    assert {"aten.relu.default", "aten.index.Tensor"} <= taken
+    assert "output allocator" in made.why("aten.nonzero.default")
+    refused = {node["op"] for node in made.report.values() if node["backend"] == "portable"}
+    assert refused & {"aten.masked_select.default", "aten.nonzero.default"}
+    assert all(node["refused"][0]["why"] for node in made.report.values() if node["backend"] == "portable")
+
+
+def test_support_honours_each_nodes_validator(partition: Callable[..., Any], tmp_path: Path) -> None:
+    made = partition(Dilated(), (torch.randn(1, 2, 16, 16),), tmp_path / "made")
+    pools = [node for node in made.report.values() if "max_pool2d" in node["op"]]
+    assert [node["backend"] for node in pools] == ["portable"]  # the last one of that operator, the dilated
+    assert made.why("aten.max_pool2d_with_indices.default") == "the converter's validator said no"
+    names = [node for part in made.plan for node in [part["nodes"]]]
+    assert sum(names) == 3  # the first pooling, sigmoid, sin
+
+
+def test_with_fallback_off_nothing_is_left_for_its_allocator() -> None:
+    from executorch.exir import EdgeCompileConfig, to_edge
+
+    from modelbuild_rules.steps._trt_settings import compilation_settings
+    from modelbuild_rules.steps._trt_support import OUTPUT_ALLOCATOR, Support
+
+    class Nonzero(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nonzero(x)
+
+    exported = torch.export.export(Nonzero(), (torch.ones(4),))
+    edge = to_edge(exported, compile_config=EdgeCompileConfig(_check_ir_validity=False)).exported_program()
+    refused = {
+        off: Support(edge, compilation_settings({"fallback_data_dependent_ops": not off})).refused
+        for off in (False, True)
+    }
+    assert OUTPUT_ALLOCATOR in refused[False].values()
+    assert OUTPUT_ALLOCATOR not in refused[True].values()
+
+
+def test_operators_to_leave_and_small_blocks(partition: Callable[..., Any], tmp_path: Path) -> None:
+    x = (torch.rand(3, 4),)
+    left = partition(Bodied(), x, tmp_path / "left", {"torch_executed_ops": ["aten.sigmoid.default"]})
+    assert left.why("aten.sigmoid.default") == "listed in torch_executed_ops"
+    assert left.why("aten.bitwise_left_shift.Tensor") == "no converter"
+    small = partition(Bodied(), x, tmp_path / "small", {"min_block_size": 3})
+    assert small.why("aten.exp.default") == "in a block of 2 operators, below min_block_size 3"
+    assert small.report["aten.relu.default"]["backend"] == "tensorrt"
+
+
+def test_all_or_nothing(partition: Callable[..., Any], tmp_path: Path) -> None:
+    with pytest.raises(StepError, match=r"does not take 1 of \d nodes, .*bitwise_left_shift.*no converter"):
+        partition(Bodied(), (torch.rand(3, 4),), tmp_path / "made", {"require_full_compilation": True})
+
+
+def test_an_operator_that_does_not_exist(partition: Callable[..., Any], tmp_path: Path) -> None:
+    with pytest.raises(StepError, match=r"no operator 'aten.sigmod.default'.*did you mean 'aten.sigmoid.default'"):
+        partition(Bodied(), (torch.rand(3, 4),), tmp_path / "made", {"torch_executed_ops": ["aten.sigmod.default"]})
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.complex64])
+def test_types_that_tensorrt_lacks(partition: Callable[..., Any], tmp_path: Path, kind: torch.dtype) -> None:
+    class Mixed(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(torch.sin(x.to(kind)).abs().float())
+
+    if kind.is_complex:
+        from modelbuild_rules.steps._trt_support import COMPLEX as expected
+    else:
+        from modelbuild_rules.steps._trt_support import DOUBLE as expected
+    from executorch.exir import EdgeCompileConfig, to_edge
+
+    from modelbuild_rules.steps._trt_settings import compilation_settings
+    from modelbuild_rules.steps._trt_support import Support
+
+    exported = torch.export.export(Mixed(), (torch.ones(4),))
+    edge = to_edge(exported, compile_config=EdgeCompileConfig(_check_ir_validity=False)).exported_program()
+    support = Support(edge, compilation_settings({}))
+    assert expected in support.refused.values()
+    assert not any("relu" in name for name in support.refused)
