@@ -1,4 +1,5 @@
 // The C API: the C++ one behind plain functions.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 

@@ -2,6 +2,7 @@
 #include <executorch/extension/module/module.h>
 #include <executorch/extension/tensor/tensor_ptr.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "arenas.hpp"

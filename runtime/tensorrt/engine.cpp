@@ -4,6 +4,7 @@
 #include <executorch/runtime/core/exec_aten/util/tensor_util.h>
 #include <executorch/runtime/platform/log.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "flavours.hpp"
@@ -27,6 +28,13 @@ std::string shape_text(const mb_trt_dims& dims) {
   std::string text;
   for (int i = 0; i < dims.rank; ++i) text += (i == 0 ? "" : ", ") + std::to_string(dims.sizes[i]);
   return "[" + text + "]";
+}
+
+bool within(const mb_trt_dims& dims, const mb_trt_dims& least, const mb_trt_dims& most) {
+  for (int i = 0; i < dims.rank; ++i) {
+    if (dims.sizes[i] < least.sizes[i] || dims.sizes[i] > most.sizes[i]) return false;
+  }
+  return true;
 }
 
 // A name for messages: the engine's own, or the method's and a number.
@@ -135,26 +143,26 @@ Error Engine::tensor_of(Span<EValue*> arguments, std::size_t at, const Binding& 
   return Error::Ok;
 }
 
-Error Engine::set_shape(const Binding& binding, const Tensor& tensor) {
+// Shapes of a context at work may not change: the host waits for it, where one does.
+Error Engine::set_shape(Binding* binding, const Tensor& tensor) {
   mb_trt_dims dims{};
-  dims.rank = static_cast<std::int32_t>(tensor.dim());
-  bool fits = dims.rank <= MB_TRT_MAX_DIMS && dims.rank == binding.least.rank;
-  for (int i = 0; fits && i < dims.rank; ++i) {
-    dims.sizes[i] = tensor.size(i);
-    fits = dims.sizes[i] >= binding.least.sizes[i] && dims.sizes[i] <= binding.most.sizes[i];
-  }
-  if (!fits) {
-    for (int i = 0; i < dims.rank && i < MB_TRT_MAX_DIMS; ++i) dims.sizes[i] = tensor.size(i);
+  dims.rank = static_cast<std::int32_t>(std::min<ssize_t>(tensor.dim(), MB_TRT_MAX_DIMS));
+  for (int i = 0; i < dims.rank; ++i) dims.sizes[i] = tensor.size(i);
+  if (tensor.dim() != binding->least.rank || !within(dims, binding->least, binding->most)) {
     ET_LOG(Error, "%s: '%s' has shape %s, outside of the engine's profile %s to %s", name_.c_str(),
-           binding.name.c_str(), shape_text(dims).c_str(), shape_text(binding.least).c_str(),
-           shape_text(binding.most).c_str());
+           binding->name.c_str(), shape_text(dims).c_str(), shape_text(binding->least).c_str(),
+           shape_text(binding->most).c_str());
     return Error::InvalidArgument;
   }
-  if (flavour_->set_shape(context_, binding.name.c_str(), &dims) == 0) {
+  if (dims.rank == binding->given.rank && within(dims, binding->given, binding->given)) return Error::Ok;
+  if (in_flight_) MB_CUDA(name_.c_str(), cudaEventSynchronize(done_));
+  in_flight_ = false;
+  if (flavour_->set_shape(context_, binding->name.c_str(), &dims) == 0) {
     ET_LOG(Error, "%s: the engine refuses shape %s for '%s'", name_.c_str(), shape_text(dims).c_str(),
-           binding.name.c_str());
+           binding->name.c_str());
     return Error::InvalidArgument;
   }
+  binding->given = dims;
   return Error::Ok;
 }
 
@@ -192,10 +200,10 @@ Error Engine::wait_for_last(cudaStream_t stream) {
 
 Error Engine::bind(Span<EValue*> arguments) {
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    const Binding& binding = inputs_[i];
+    Binding& binding = inputs_[i];
     Tensor tensor(nullptr);
     if (const Error error = tensor_of(arguments, i, binding, &tensor); error != Error::Ok) return error;
-    if (const Error error = set_shape(binding, tensor); error != Error::Ok) return error;
+    if (const Error error = set_shape(&binding, tensor); error != Error::Ok) return error;
     const Error error =
         io_->input(i, binding.name.c_str(), tensor.const_data_ptr(), tensor.nbytes(), &input_addresses_[i]);
     if (error != Error::Ok) return error;

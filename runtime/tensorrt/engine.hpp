@@ -37,14 +37,15 @@ class Engine {
     std::int32_t dtype = 0;
     mb_trt_dims least{};  // of inputs
     mb_trt_dims most{};
-    int alias = -1;  // of outputs: the input whose memory it shares
+    mb_trt_dims given{-1, {}};  // to the context, last
+    int alias = -1;             // of outputs: the input whose memory it shares
   };
 
   Engine() = default;
   Error bind_names(const Blob& blob);
   Error tensor_of(Span<EValue*> arguments, std::size_t at, const Binding& binding,
                   executorch::runtime::etensor::Tensor* tensor) const;
-  Error set_shape(const Binding& binding, const executorch::runtime::etensor::Tensor& tensor);
+  Error set_shape(Binding* binding, const executorch::runtime::etensor::Tensor& tensor);
   Error bind(Span<EValue*> arguments);
   Error bind_outputs(Span<EValue*> arguments);
   Error enqueue(cudaStream_t stream);
