@@ -76,7 +76,7 @@ $(SERVERS): $(LOCKED) tests/remote/servers.lock
 
 lock:
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
-		--custom-compile-command "make lock" --extra models --extra tensorrt-rtx --extra runtime --extra remote --extra dev $(LOCK_ARGS) \
+		--custom-compile-command "make lock" --extra models --extra tensorrt-rtx --extra cuda --extra runtime --extra remote --extra dev $(LOCK_ARGS) \
 		--output-file requirements.lock pyproject.toml
 
 clean:

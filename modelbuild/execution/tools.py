@@ -14,6 +14,9 @@ from modelbuild.execution.step_code import imported_names
 
 # Packages that an extra of ours brings, for the error's hint.
 _EXTRAS = {"torch_tensorrt_rtx": "tensorrt-rtx", "tensorrt_rtx": "tensorrt-rtx", "torch_tensorrt": "tensorrt"}
+_EXTRAS |= dict.fromkeys(
+    ("nvidia_cuda_cccl", "nvidia_cuda_crt", "nvidia_cuda_nvcc", "nvidia_cuda_runtime", "triton", "ziglang"), "cuda"
+)
 
 
 def version(distribution: str, needed_by: str) -> str:

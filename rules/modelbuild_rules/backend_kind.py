@@ -32,6 +32,17 @@ Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Prerequisite:
+    """A folder that compile steps read and that does not depend on the program: the step that makes it, its name as an
+    input and output, the step's parameters and tools."""
+
+    step: str
+    name: str
+    params: Values
+    tools: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Kind:
     """What deciding and compiling depend on. What stands in no tuple is in no key.
 
@@ -59,6 +70,10 @@ class Kind:
     def compiled(self, attributes: Values, facts: Values) -> dict[str, Any]:
         """What the compile step gets to see. `facts` are the device's, where `device` names any."""
         return {name: attributes[name] for name in self.compile} | {name: facts[name] for name in self.device}
+
+    def prerequisite(self, attributes: Values, facts: Values) -> Prerequisite | None:
+        """What compiling takes beside the partition."""
+        return None
 
     def compile_tools(self, attributes: Values) -> tuple[str, ...]:
         """Distributions whose versions decide what is made of a partition."""

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Discriminator, Field
 
 from modelbuild.api import Attrs
 from modelbuild_rules.backend_kind import Kind, Operators, as_set
+from modelbuild_rules.cuda_backend import CUDA, Cuda
 from modelbuild_rules.tensorrt_backend import TENSORRT, Tensorrt
 
 Precision = Literal["fp32", "static_quant", "dynamic_quant"]
@@ -43,7 +44,7 @@ class Portable(Attrs):
     """The only operators that may be left to them. The build fails for any other one; by default none is refused."""
 
 
-Backends = tuple[Annotated[Xnnpack | Tensorrt | Portable, Discriminator("type")], ...]
+Backends = tuple[Annotated[Xnnpack | Tensorrt | Cuda | Portable, Discriminator("type")], ...]
 
 
 KINDS: Mapping[str, Kind] = {
@@ -52,5 +53,6 @@ KINDS: Mapping[str, Kind] = {
         tools=("executorch", "sympy", "torch", "torchao"),
     ),
     "tensorrt": TENSORRT,
+    "cuda": CUDA,
     "portable": Kind(partition=("ops",)),
 }

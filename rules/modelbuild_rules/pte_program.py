@@ -73,10 +73,11 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         resources=Resources(memory=2 << 30),
         description=f"partition {ctx.attrs.model} with {ctx.attrs.stack}",
     )
+    prerequisites = tuple(_prerequisite(ctx, backend, facts) for backend in stack)
     promised = ctx.expand(
         reads=lowered["plan"],
         promises=("pte", "ptd", "delegation") if external else ("pte", "delegation"),
-        then=partial(_compile_and_link, ctx.label.name, stack, facts, lowered, external),
+        then=partial(_compile_and_link, ctx.label.name, stack, prerequisites, facts, lowered, external),
     )
     ptd = promised.get("ptd")
     program = Program(promised["pte"], ptd, promised["delegation"], model.signature)
@@ -92,6 +93,7 @@ def _offered(backend: Backend, facts: Mapping[str, Any]) -> dict[str, Any]:
 def _compile_and_link(
     name: str,
     stack: tuple[Backend, ...],
+    prerequisites: tuple[Mapping[str, DerivedArtifact], ...],
     facts: Mapping[str, Any],
     lowered: Mapping[str, DerivedArtifact],
     external: bool,
@@ -100,7 +102,10 @@ def _compile_and_link(
 ) -> Mapping[str, Artifact]:
     """Declare an action for each partition, and the one that puts the program together."""
     partitions = json.loads(plan)
-    parts = [_compile(ctx, stack[each["entry"]], facts, lowered["partitions"], each) for each in partitions]
+    parts = [
+        _compile(ctx, stack[each["entry"]], facts, {**_part(lowered, each), **prerequisites[each["entry"]]}, each)
+        for each in partitions
+    ]
     return ctx.action(
         "emit",
         step="emit",
@@ -116,8 +121,34 @@ def _compile_and_link(
     )
 
 
+def _part(lowered: Mapping[str, DerivedArtifact], each: Mapping[str, Any]) -> dict[str, DerivedArtifact]:
+    partitions = lowered["partitions"]
+    return {"partition": DerivedArtifact(partitions.action, partitions.output, each["id"])}
+
+
+def _prerequisite(
+    ctx: Context[PteProgramAttrs], backend: Backend, facts: Mapping[str, Any]
+) -> dict[str, DerivedArtifact]:
+    """What the backend's compile step reads beside a partition, by input."""
+    needed = KINDS[backend.kind].prerequisite(backend.attributes, facts)
+    if needed is None:
+        return {}
+    made = ctx.action(
+        needed.step,
+        step=needed.step,
+        outputs=[Output(needed.name, needed.name, "tree")],
+        params=needed.params,
+        tools=needed.tools,
+    )
+    return {needed.name: made[needed.name]}
+
+
 def _compile(
-    ctx: Expander, backend: Backend, facts: Mapping[str, Any], partitions: DerivedArtifact, each: Mapping[str, Any]
+    ctx: Expander,
+    backend: Backend,
+    facts: Mapping[str, Any],
+    inputs: Mapping[str, DerivedArtifact],
+    each: Mapping[str, Any],
 ) -> DerivedArtifact:
     kind = KINDS[backend.kind]
     operators = f"{each['nodes']} operator{'s' * (each['nodes'] != 1)}"
@@ -125,7 +156,7 @@ def _compile(
         "compile",
         name=f"compile:{each['id']}",
         step=f"compile_{backend.kind}",
-        inputs={"partition": DerivedArtifact(partitions.action, partitions.output, each["id"])},
+        inputs=inputs,
         outputs=[Output("compiled", "compiled", "tree")],
         params={"attributes": kind.compiled(backend.attributes, facts)},
         tools=kind.compile_tools(backend.attributes),

@@ -53,4 +53,8 @@ def partitioning(kind: str) -> Partitioning:
         from modelbuild_rules.steps.backends import tensorrt
 
         return tensorrt
+    if kind == "cuda":
+        from modelbuild_rules.steps.backends import cuda
+
+        return cuda
     raise StepError(f"no backend '{kind}'")

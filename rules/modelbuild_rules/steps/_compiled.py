@@ -11,6 +11,9 @@ from modelbuild_rules.steps._named import write_named
 
 PROCESSED = "processed.bin"
 
+ABOUT = "about.json"
+"""A file that a backend may write: facts of what it made (JSON) for delegation.json."""
+
 
 @dataclass(frozen=True, slots=True)
 class Compiled:

@@ -7,14 +7,15 @@ executorch/extension/flat_tensor/serialize/serialize.py (.ptd).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from modelbuild.step import StepError
 from modelbuild_rules.steps import _flatbuffer
-from modelbuild_rules.steps._compiled import PROCESSED
+from modelbuild_rules.steps._compiled import ABOUT, PROCESSED
 from modelbuild_rules.steps._named import Named, read_named
 from modelbuild_rules.steps._placeholder import MAX_SIZE, partition_of
 from modelbuild_rules.steps._segments import ALIGNMENT, Blob, Contents, Segments, aligned
@@ -26,15 +27,18 @@ _PTD_HEADER = 48  # 40 bytes, padded to the flatbuffer's alignment
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A compiled partition: the delegate's blob, and the data that the delegate looks up by key."""
+    """A compiled partition: the delegate's blob, the data that the delegate looks up by key, what is said of them."""
 
     processed: Path
     named: tuple[Named, ...]
+    about: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: Path) -> Part:
         """What a compile step wrote."""
-        return cls(folder / PROCESSED, read_named(folder))
+        about = folder / ABOUT
+        facts = json.loads(about.read_text()) if about.exists() else {}
+        return cls(folder / PROCESSED, read_named(folder), facts)
 
 
 def link(program: Path, constants: Iterable[Named], parts: Mapping[str, Part], pte: Path, ptd: Path | None) -> None:

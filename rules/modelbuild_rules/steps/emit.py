@@ -46,6 +46,7 @@ def delegation(nodes: list[dict[str, Any]], parts: Mapping[str, Part]) -> dict[s
                 "nodes": len(inside),
                 "processed_bytes": part.processed.stat().st_size,
                 "named_bytes": sum(path.stat().st_size for path in {entry.path for entry in part.named}),
+                **({"about": part.about} if part.about else {}),
             }
         )
     totals: dict[str, dict[str, int]] = {}

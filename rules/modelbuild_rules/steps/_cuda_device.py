@@ -1,0 +1,99 @@
+"""GPUs by compute capability: what a compiler asks of the device that it compiles for, stated instead of looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+_REGISTERS = 65536
+_MIB, _GIB = 1 << 20, 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU that stands for its compute capability; sizes in bytes.
+
+    capability      as 86
+    processors      multiprocessors
+    shared_memory   that one block of threads can have
+    threads         that one multiprocessor holds
+    """
+
+    capability: int
+    name: str
+    processors: int
+    shared_memory: int
+    threads: int
+    cache: int
+    memory: int
+
+    def properties(self) -> SimpleNamespace:
+        """In the form of torch.cuda.get_device_properties()."""
+        return SimpleNamespace(
+            name=self.name,
+            major=self.capability // 10,
+            minor=self.capability % 10,
+            total_memory=self.memory,
+            multi_processor_count=self.processors,
+            regs_per_multiprocessor=_REGISTERS,
+            max_threads_per_multi_processor=self.threads,
+            max_threads_per_block=1024,
+            warp_size=32,
+            shared_memory_per_block=48 << 10,
+            shared_memory_per_block_optin=self.shared_memory,
+            shared_memory_per_multiprocessor=self.shared_memory + 1024,
+            L2_cache_size=self.cache,
+            is_integrated=0,
+            is_multi_gpu_board=0,
+            gcnArchName="",
+            uuid="00000000-0000-0000-0000-000000000000",
+            clock_rate=1,
+            memory_clock_rate=1,
+            memory_bus_width=1,
+        )
+
+    def limits(self) -> dict[str, int]:
+        """In the form of Triton's driver.utils.get_device_properties()."""
+        return {
+            "max_shared_mem": self.shared_memory,
+            "multiprocessor_count": self.processors,
+            "max_num_regs": _REGISTERS,
+            "warpSize": 32,
+            "sm_clock_rate": 1,
+            "mem_clock_rate": 1,
+            "mem_bus_width": 1,
+        }
+
+
+# Multiprocessors, cache and memory are those of the named product; the rest is the same for all of a capability
+# (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+GPUS = {
+    gpu.capability: gpu
+    for gpu in (
+        Gpu(80, "NVIDIA A100-SXM4-80GB", 108, 163 << 10, 2048, 40 * _MIB, 80 * _GIB),
+        Gpu(86, "NVIDIA GeForce RTX 3090", 82, 99 << 10, 1536, 6 * _MIB, 24 * _GIB),
+        Gpu(87, "NVIDIA Jetson AGX Orin", 16, 163 << 10, 1536, 4 * _MIB, 32 * _GIB),
+        Gpu(89, "NVIDIA GeForce RTX 4090", 128, 99 << 10, 1536, 72 * _MIB, 24 * _GIB),
+        Gpu(90, "NVIDIA H100 80GB HBM3", 132, 227 << 10, 2048, 50 * _MIB, 80 * _GIB),
+        Gpu(100, "NVIDIA B200", 148, 227 << 10, 2048, 126 * _MIB, 180 * _GIB),
+        Gpu(120, "NVIDIA GeForce RTX 5090", 170, 99 << 10, 1536, 96 * _MIB, 32 * _GIB),
+    )
+}
+
+
+def number(capability: str) -> int:
+    """86 for "8.6"."""
+    major, minor = capability.split(".")
+    return int(major) * 10 + int(minor)
+
+
+def stated(capabilities: Iterable[int]) -> Gpu:
+    """The GPU to compile for, so that what fits it fits all: the lowest capability, the least shared memory."""
+    gpus = [GPUS[capability] for capability in sorted(capabilities)]
+    return replace(gpus[0], shared_memory=min(gpu.shared_memory for gpu in gpus))
+
+
+def registers_allow(registers: int) -> int:
+    """Threads that a block of a kernel can have, by the registers of each thread."""
+    return min(1024, _REGISTERS // max(registers, 1) // 32 * 32)

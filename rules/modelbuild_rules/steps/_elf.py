@@ -1,0 +1,82 @@
+"""Reads what a 64-bit little-endian ELF library needs: other libraries, symbols, versions of glibc."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+_SYMTAB, _DYNAMIC, _DYNSYM, _VERNEED, _VERSYM = 2, 6, 11, 0x6FFFFFFE, 0x6FFFFFFF
+_NEEDED = 1
+_WEAK = 2
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a library, or an object file, needs.
+
+    libraries   sonames that the loader looks for
+    undefined   symbols without a version that have to be found in the process
+    defined     symbols that it exports (of an object file, all that it has)
+    glibc       the newest version of glibc that a symbol is of, as (2, 17); (0, 0) where there is none
+    """
+
+    libraries: tuple[str, ...]
+    undefined: frozenset[str]
+    defined: frozenset[str]
+    glibc: tuple[int, ...]
+
+
+def needs(path: Path) -> Needs:
+    """Read a library. Raises ValueError for a file that is not one."""
+    data = path.read_bytes()
+    if data[:6] != b"\x7fELF\x02\x01":
+        raise ValueError(f"{path.name} is not a 64-bit little-endian ELF file")
+    (start,) = struct.unpack_from("<Q", data, 40)
+    size, count = struct.unpack_from("<HH", data, 58)
+    sections = [_SECTION.unpack_from(data, start + number * size) for number in range(count)]
+    libraries, undefined, defined = [], set(), set()
+    versions: set[tuple[int, ...]] = {(0, 0)}
+    versioned = {
+        number
+        for _, kind, _, _, offset, length, *_ in sections
+        if kind == _VERSYM
+        for number, (index,) in enumerate(struct.iter_unpack("<H", data[offset : offset + length]))
+        if index & 0x7FFF > 1
+    }
+    for _, kind, _, _, offset, length, link, info, _, _ in sections:
+        names = sections[link][4] if link < count else 0
+        if kind == _DYNAMIC:
+            entries = struct.iter_unpack("<QQ", data[offset : offset + length])
+            libraries += [_text(data, names + value) for tag, value in entries if tag == _NEEDED]
+        elif kind in (_DYNSYM, _SYMTAB):
+            for number, symbol in enumerate(_SYMBOL.iter_unpack(data[offset : offset + length])):
+                name, about, _, section, _, _ = symbol
+                if section:
+                    defined.add(_text(data, names + name))
+                elif about >> 4 != _WEAK and number not in versioned:
+                    undefined.add(_text(data, names + name))
+        elif kind == _VERNEED:
+            versions |= _glibc(data, offset, info, names)
+    return Needs(tuple(libraries), frozenset(undefined - {""}), frozenset(defined), max(versions))
+
+
+def _glibc(data: bytes, offset: int, count: int, names: int) -> set[tuple[int, ...]]:
+    found = set()
+    for _ in range(count):
+        _, entries, _, first, following = struct.unpack_from("<HHIII", data, offset)
+        place = offset + first
+        for _ in range(entries):
+            _, _, _, name, step = struct.unpack_from("<IHHII", data, place)
+            version = _text(data, names + name)
+            if version.startswith("GLIBC_2"):
+                found.add(tuple(int(part) for part in version.removeprefix("GLIBC_").split(".")))
+            place += step
+        offset += following
+    return found
+
+
+def _text(data: bytes, place: int) -> str:
+    return data[place : data.index(b"\0", place)].decode()

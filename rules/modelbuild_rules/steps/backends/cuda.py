@@ -1,0 +1,92 @@
+"""CUDA: what AOTInductor makes of a partition for the CUDA delegate, with or without a GPU here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from executorch.backends.cuda.cuda_backend import CudaBackend
+
+from modelbuild.errors import did_you_mean
+from modelbuild.step import StepError
+from modelbuild_rules.steps._compiled import ABOUT, PROCESSED
+from modelbuild_rules.steps._cuda_generate import Generated, generate
+from modelbuild_rules.steps._cuda_link import check, dotted, link
+from modelbuild_rules.steps._cuda_partitioner import Partitions
+from modelbuild_rules.steps._named import write_named
+from modelbuild_rules.steps._trt_sizes import own_sizes
+
+IDS: tuple[str, ...] = (CudaBackend.__name__,)
+ANNOTATIONS: tuple[str, ...] = ()
+PASSES: tuple[Any, ...] = (own_sizes,)
+
+
+def prepare(program: Any) -> None:
+    """Nothing: programs are taken as they are."""
+
+
+def partitioner(attributes: Mapping[str, Any], left_out: Mapping[str, str]) -> Partitions:
+    """The partitioner that the attributes describe. Raises StepError for an operator that does not exist."""
+    import torch
+
+    names = {found.replace("::", ".") for found in torch._C._dispatch_get_all_op_names()}
+    known = {name if name.count(".") == 2 else f"{name}.default" for name in names}
+    for op in attributes["exclude_ops"]:
+        if op not in known:
+            raise StepError(
+                f"exclude_ops: no operator '{op}'; expected one like aten.add.Tensor{did_you_mean(op, known)}"
+            )
+    return Partitions(attributes, left_out)
+
+
+@contextmanager
+def refusals() -> Iterator[dict[str, str]]:
+    """Reasons are the partitioner's own."""
+    yield {}
+
+
+def failure(program: Any, attributes: Mapping[str, Any]) -> str:
+    """Partitions are not tried out."""
+    return ""
+
+
+def eager(program: Any, attributes: Mapping[str, Any]) -> None:
+    """The compiler takes a partition as it is."""
+
+
+def refusal(partitioner: Partitions, node: Any) -> str:
+    """Why a node was left out."""
+    return partitioner.refused.get(node.name, "not offered")
+
+
+def compile(
+    program: Any, specs: Sequence[Any], attributes: Mapping[str, Any], runtime: Path, work: Path, folder: Path
+) -> Generated:
+    """Make a partition's library and write what the delegate reads into an existing folder. Returns what it is made of.
+
+    runtime   what _cpp.make_runtime made for attributes["target"]
+    work      an empty folder to build in
+    """
+    generated = generate(program, specs, attributes["capabilities"])
+    library = link(generated, attributes["capabilities"], attributes["target"], runtime, work)
+    needed = check(library, attributes["target"])
+    code = library.read_bytes()
+    weights = bytes(generated.weights)
+    # Keys and layout are those of AotiBackend.preprocess (executorch/backends/aoti/aoti_backend.py).
+    keys = [f"{hashlib.sha256(code).hexdigest()}_so_blob", f"{hashlib.sha256(weights).hexdigest()}_weights_blob"]
+    (folder / PROCESSED).write_text("\n".join(keys))
+    write_named(folder, [(keys[0], code, 1, False, None), (keys[1], weights, 1, True, None)])
+    about = {
+        "capabilities": attributes["capabilities"],
+        "glibc": dotted(needed.glibc),
+        "kernels": [
+            {"name": k.name, "registers": k.registers, "spilled_bytes": k.spilled, "shared_bytes": k.shared}
+            for k in generated.kernels
+        ],
+    }
+    (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n")
+    return generated

@@ -1,0 +1,35 @@
+"""Compiles a partition in a process of its own: `compile_partition.py PARTITION CAPABILITIES RUNTIME OUT`.
+
+OUT, a folder that is there, gets library.so, weights.bin, kernels.json (what the emulator needs), and compiled/.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from modelbuild_rules.steps._partition_files import read_partition
+from modelbuild_rules.steps.backends import cuda
+
+
+def main(partition: Path, capabilities: str, runtime: Path, out: Path) -> None:
+    attributes = {"capabilities": [int(each) for each in capabilities.split(",")], "target": "x86_64-linux-gnu.2.28"}
+    program, specs = read_partition(partition)
+    (out / "compiled").mkdir()
+    with TemporaryDirectory() as work:
+        made = cuda.compile(program, specs, attributes, runtime, Path(work), out / "compiled")
+        (out / "library.so").write_bytes((Path(work) / "library.so").read_bytes())
+    (out / "weights.bin").write_bytes(made.weights)
+    kernels = {}
+    for kernel in made.kernels:
+        source = out / f"{kernel.name}.py"
+        source.write_bytes(kernel.source.read_bytes())
+        kernels[kernel.entry] = {**asdict(kernel), "source": str(source), "ptx": None, "cubin": None}
+    (out / "kernels.json").write_text(json.dumps(kernels, indent=1))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]))

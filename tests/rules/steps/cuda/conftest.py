@@ -1,0 +1,220 @@
+"""What tests of the CUDA backend share: programs lowered and compiled once, an emulator, and the C++ runtime."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from modelbuild.step import Step
+from modelbuild_rules.steps import partition
+from modelbuild_rules.steps._cpp import make_runtime
+from modelbuild_rules.steps._program import save_program
+
+HERE = Path(__file__).parent
+TARGET = "x86_64-linux-gnu.2.28"
+CUDA: Mapping[str, Any] = {
+    "kind": "cuda",
+    "attributes": {
+        "min_block_size": 1,
+        "exclude_ops": [],
+        "data_dependent": "portable",
+        "target_device": "cuda:0",
+        "specs": {"emulate_precision_casts": "ON", "triton_kernel_mode": "ON"},
+    },
+}
+PORTABLE: Mapping[str, Any] = {"kind": "portable", "attributes": {"ops": None}}
+
+
+def load(path: Path) -> ModuleType:
+    """A module by its file."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def programs() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = load(HERE / "programs.py").PROGRAMS
+    return found
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """What steps/partition.py made of a program."""
+
+    folder: Path
+
+    @property
+    def plan(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads((self.folder / "plan.json").read_text())
+        return found
+
+    @property
+    def report(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads((self.folder / "report.json").read_text())
+        return found
+
+    def taken(self, backend: str | None) -> list[str]:
+        """The operators that a backend got, in order."""
+        return [fact["op"] for fact in self.report if fact["backend"] == backend]
+
+
+def lower(program: Any, backends: Sequence[Mapping[str, Any]], folder: Path) -> Lowered:
+    """Run the partition step on an exported program, in a folder to be made."""
+    for name in ("program", "weights", "residual", "partitions"):
+        (folder / name).mkdir(parents=True)
+    save_program(program, folder / "program", folder / "weights")
+    inputs = {"program": (folder / "program",), "weights": (folder / "weights",)}
+    partition.run(
+        Step(
+            root=folder,
+            inputs=inputs,
+            outputs={
+                "residual": folder / "residual",
+                "partitions": folder / "partitions",
+                "plan": folder / "plan.json",
+                "report": folder / "report.json",
+            },
+            params={"backends": list(backends), "external_weights": False},
+            cpus=1,
+        )
+    )
+    return Lowered(folder)
+
+
+class Lowering:
+    """Runs the partition step: `lowering(program, [lowering.cuda(), lowering.PORTABLE])`."""
+
+    PORTABLE = PORTABLE
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._count = 0
+
+    def __call__(self, program: Any, backends: Sequence[Mapping[str, Any]]) -> Lowered:
+        self._count += 1
+        return lower(program, backends, self._folder / str(self._count))
+
+    @staticmethod
+    def cuda(**attributes: Any) -> Mapping[str, Any]:
+        """A backend's entry with some attributes that are not the usual ones."""
+        return {**CUDA, "attributes": {**CUDA["attributes"], **attributes}}
+
+
+@pytest.fixture
+def lowering(tmp_path: Path) -> Lowering:
+    return Lowering(tmp_path)
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """One process at a time."""
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture(scope="session")
+def cpp_runtime(repository: Path) -> Path:
+    """What libraries are linked with, made once for each version of the compiler."""
+    made = repository / "build" / f"cpp-runtime-{version('ziglang')}"
+    made.parent.mkdir(exist_ok=True)
+    with alone(made.with_suffix(".lock")):
+        if not (made / "link.json").exists():
+            made.mkdir(exist_ok=True)
+            make_runtime(TARGET, made)
+    return made
+
+
+@dataclass(frozen=True)
+class Built:
+    """A library in a folder, and the program that it was made of."""
+
+    folder: Path
+    calls: list[list[torch.Tensor]]
+    expected: list[list[torch.Tensor]]
+
+
+def compile_partition(part: Path, capabilities: str, runtime: Path, out: Path, **environment: str) -> None:
+    out.mkdir(parents=True)
+    caches = {"TORCHINDUCTOR_CACHE_DIR": str(out / "inductor"), "TRITON_CACHE_DIR": str(out / "triton")}
+    script = HERE / "compile_partition.py"
+    done = subprocess.run(
+        [sys.executable, script, part, capabilities, runtime, out],
+        env={**os.environ, **caches, "PYTHONHASHSEED": "0", **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+@pytest.fixture(scope="session")
+def built(
+    programs: Mapping[str, Any], cpp_runtime: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Built]:
+    """Compiles a program of programs.py, each once, for compute capability 8.6."""
+    made: dict[str, Built] = {}
+
+    def build(name: str) -> Built:
+        if name not in made:
+            folder = tmp_path_factory.mktemp(name)
+            program, calls, expected = programs[name].make()
+            lowered = lower(program, [CUDA, PORTABLE], folder / "lowered")
+            (part,) = lowered.plan
+            compile_partition(lowered.folder / "partitions" / part["id"], "86", cpp_runtime, folder / "out")
+            made[name] = Built(folder / "out", calls, expected)
+        return made[name]
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def emulator(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the emulator's libraries."""
+    sdk = load(repository / "runtime/build.py").fetch_sdk(repository / "build/sdk")
+    folder = tmp_path_factory.mktemp("emulator")
+    load(HERE / "emulator/emulator.py").build(sdk / "torch_tensorrt_executorch_runtime", folder)
+    return folder
+
+
+@pytest.fixture
+def run_emulated(emulator: Path) -> Callable[[Built], tuple[list[list[torch.Tensor]], int]]:
+    """Runs a library's calls on the emulator; the outputs of each, and how many kernels were launched."""
+
+    def run(built: Built) -> tuple[list[list[torch.Tensor]], int]:
+        for call, given in enumerate(built.calls):
+            for number, tensor in enumerate(given):
+                torch.save(tensor, built.folder / f"in.{call}.{number}.pt")
+        (built.folder / "calls.json").write_text(json.dumps([len(given) for given in built.calls]))
+        done = subprocess.run(
+            [sys.executable, HERE / "emulator/run_library.py", emulator, built.folder],
+            env={**os.environ, "LD_PRELOAD": str(emulator / "libcudaem.so.13")},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+        outputs = [
+            [torch.load(built.folder / f"out.{call}.{number}.pt") for number in range(len(expected))]
+            for call, expected in enumerate(built.expected)
+        ]
+        return outputs, json.loads((built.folder / "launches.json").read_text())
+
+    return run

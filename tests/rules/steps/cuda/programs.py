@@ -1,0 +1,235 @@
+"""Programs that are compiled for the CUDA delegate and run: name -> model, inputs of some calls, tolerance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram, export
+
+
+class Mlp(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(64, 96), nn.GELU(), nn.LayerNorm(96), nn.Linear(96, 10), nn.Softmax(-1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x)
+
+
+class Cnn(nn.Module):
+    """Convolution, batch normalization with other than its first statistics, pooling, strides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16)
+        self.second, self.third, self.head = (
+            nn.Conv2d(16, 32, 3, 2, 1, bias=False),
+            nn.Conv2d(32, 64, 1),
+            nn.Linear(64, 10),
+        )
+        self.norm.running_mean.uniform_(-0.5, 0.5)
+        self.norm.running_var.uniform_(0.5, 2.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.max_pool2d(F.relu(self.norm(self.first(x))), 2)
+        return self.head(F.relu(self.third(F.relu(self.second(x)))).mean((2, 3)))
+
+
+class Depthwise(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.deep, self.point = nn.Conv2d(16, 16, 3, padding=1, groups=16), nn.Conv2d(16, 8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.hardswish(self.point(F.relu(self.deep(x))))
+
+
+class Attention(nn.Module):
+    def __init__(self, size: int = 64, heads: int = 4) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(size, 3 * size), nn.Linear(size, size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, size = x.shape
+        parts = self.qkv(x).reshape(batch, length, 3, self.heads, size // self.heads).permute(2, 0, 3, 1, 4)
+        made = F.scaled_dot_product_attention(*parts.unbind(0))
+        return self.out(made.transpose(1, 2).reshape(batch, length, size))
+
+
+class Vit(nn.Module):
+    """A small vision transformer."""
+
+    def __init__(self, size: int = 64, depth: int = 2) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, size, 8, 8)
+        self.places = nn.Parameter(torch.randn(1, 16, size) * 0.1)
+        self.attend = nn.ModuleList(Attention(size) for _ in range(depth))
+        self.mix = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(size), nn.Linear(size, 4 * size), nn.GELU(), nn.Linear(4 * size, size))
+            for _ in range(depth)
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(size) for _ in range(depth))
+        self.head = nn.Linear(size, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.patches(x).flatten(2).transpose(1, 2) + self.places
+        for norm, attend, mix in zip(self.norms, self.attend, self.mix, strict=True):
+            x = x + attend(norm(x))
+            x = x + mix(x)
+        return self.head(x.mean(1))
+
+
+class Block(nn.Module):
+    """Of a ResNet."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.first, self.one = nn.Conv2d(before, after, 3, stride, 1, bias=False), nn.BatchNorm2d(after)
+        self.second, self.two = nn.Conv2d(after, after, 3, 1, 1, bias=False), nn.BatchNorm2d(after)
+        same = stride == 1 and before == after
+        self.skip = nn.Identity() if same else nn.Conv2d(before, after, 1, stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.two(self.second(F.relu(self.one(self.first(x))))) + self.skip(x))
+
+
+class Resnet18(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64)
+        widths = (64, 64, 64, 128, 128, 256, 256, 512, 512)
+        self.blocks = nn.Sequential(*(Block(a, b, 1 if a == b else 2) for a, b in pairwise(widths)))
+        self.head = nn.Linear(512, 1000)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.max_pool2d(F.relu(self.norm(self.stem(x))), 3, 2, 1)
+        return self.head(self.blocks(x).mean((2, 3)))
+
+
+class Cache(nn.Module):
+    """Keeps a state from one call to the next."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("state", torch.ones(4, 8))
+        self.register_buffer("table", torch.arange(32.0).reshape(4, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.state.add_(x)
+        return self.state * self.table + torch.tensor([1.0, 2, 3, 4, 5, 6, 7, 8])
+
+
+class Topk(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.topk(x, 3)
+
+
+class Sort(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.sort(x, stable=True)
+
+
+class Norms(nn.Module):
+    """Normalizations and poolings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.group, self.instance = nn.GroupNorm(4, 16), nn.InstanceNorm2d(16, affine=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.avg_pool2d(self.group(x), 3, 2, 1)
+        return F.adaptive_avg_pool2d(self.instance(x), 2).flatten(1)
+
+
+class Mixed(nn.Module):
+    """Arithmetic on many types, indexing, and what becomes scans and reductions."""
+
+    def forward(self, x: Tensor, i: Tensor) -> tuple[Tensor, Tensor]:
+        picked = x.index_select(0, i).cumsum(-1)
+        return torch.where(picked > 0, picked.sin(), picked.exp()), (i * 3 // 2).to(torch.int32)
+
+
+class Both(nn.Module):
+    """Convolutions, which another backend can take, and what is around them. One parameter nobody uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 6, 3, padding=1), nn.Conv2d(6, 2, 1)
+        self.register_buffer("scale", torch.rand(6, 1, 1) + 0.5)
+        self.register_buffer("shift", torch.rand(2, 1, 1))
+        self.unused = nn.Parameter(torch.rand(5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.cumsum(torch.sin(self.first(x)) * self.scale, -1)
+        return torch.sin(self.second(x)) + self.shift
+
+
+class Select(nn.Module):
+    """How many results there are depends on values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(16, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        scores = torch.sigmoid(self.layer(x)).amax(1)
+        kept = torch.nonzero(scores > 0.6).squeeze(1)
+        return x.index_select(0, kept), scores
+
+
+@dataclass(frozen=True)
+class Program:
+    """`tolerance` is of the greatest difference to eager mode, absolute."""
+
+    model: Callable[[], nn.Module]
+    shapes: Sequence[Sequence[int]]
+    tolerance: float
+    dtype: torch.dtype = torch.float32
+    dynamic: Any = None
+    calls: int = 1
+    integers: Sequence[Sequence[int]] = field(default=())
+    emulated: bool = True  # the interpreter has no bfloat16 products; sort is a kernel of the shims
+
+    def make(self) -> tuple[ExportedProgram, list[list[Tensor]], list[list[Tensor]]]:
+        """The exported program, and the inputs and expected outputs of each call. The same ones each time."""
+        torch.manual_seed(0)
+        module = self.model().to(self.dtype).eval()
+        calls = []
+        for _ in range(self.calls):
+            given = [torch.randn(*shape).to(self.dtype) for shape in self.shapes]
+            calls.append(given + [torch.tensor(each) for each in self.integers])
+        with torch.no_grad():
+            exported = export(module, tuple(calls[0]), dynamic_shapes=self.dynamic)
+            made = [module(*(each.clone() for each in call)) for call in calls]
+        return exported, calls, [list(each) if isinstance(each, tuple) else [each] for each in made]
+
+
+BATCH = ({0: Dim("batch", min=1, max=64)},)
+HALF = 2e-3
+PROGRAMS = {
+    "mlp": Program(Mlp, [(32, 64)], 1e-5),
+    "mlp_dynamic": Program(Mlp, [(32, 64)], 1e-5, dynamic=BATCH),
+    "mlp_fp16": Program(Mlp, [(32, 64)], HALF, torch.float16),
+    "mlp_bf16": Program(Mlp, [(32, 64)], 1e-2, torch.bfloat16, emulated=False),
+    "cnn": Program(Cnn, [(4, 3, 32, 32)], 1e-4),
+    "depthwise": Program(Depthwise, [(1, 16, 32, 32)], 1e-5),
+    "attention": Program(Attention, [(2, 32, 64)], 1e-5),
+    "attention_fp16": Program(Attention, [(2, 32, 64)], HALF, torch.float16),
+    "attention_bf16": Program(Attention, [(2, 32, 64)], 1e-2, torch.bfloat16, emulated=False),
+    "norms": Program(Norms, [(2, 16, 16, 16)], 1e-5),
+    "mixed": Program(Mixed, [(8, 40)], 1e-5, integers=[[5, 0, 7, 2]]),
+    "cache": Program(Cache, [(4, 8)], 1e-5, calls=3),
+    "topk": Program(Topk, [(4, 64)], 0.0),
+    "sort": Program(Sort, [(4, 64)], 0.0, emulated=False),
+    "vit": Program(Vit, [(1, 3, 32, 32)], 1e-4),
+    "resnet18": Program(Resnet18, [(1, 3, 224, 224)], 2e-3, emulated=False),
+    "select": Program(Select, [(24, 16)], 1e-5),
+    "both": Program(Both, [(1, 3, 8, 8)], 1e-4),
+}

@@ -1,0 +1,47 @@
+"""Libraries compiled for a GPU, run without one: host code, shims, weights and the kernels' arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+
+CI = ("mlp_dynamic", "cnn", "attention", "cache")
+REST = ("mlp", "mlp_fp16", "depthwise", "attention_fp16", "norms", "mixed", "topk", "vit")
+
+pytestmark = pytest.mark.xdist_group("cuda")
+
+
+def check(name: str, programs: Mapping[str, Any], built: Callable[[str], Any], run: Callable[[Any], Any]) -> None:
+    made = built(name)
+    outputs, launches = run(made)
+    assert launches >= len(made.calls)
+    for got, expected in zip(outputs, made.expected, strict=True):
+        for one, other in zip(got, expected, strict=True):
+            assert one.dtype == other.dtype
+            assert one.shape == other.shape
+            torch.testing.assert_close(one, other, rtol=0, atol=programs[name].tolerance)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CI)
+def test_results_are_those_of_eager_mode(
+    name: str, programs: Mapping[str, Any], built: Callable[[str], Any], run_emulated: Callable[[Any], Any]
+) -> None:
+    check(name, programs, built, run_emulated)
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", REST)
+def test_results_of_more_programs(
+    name: str, programs: Mapping[str, Any], built: Callable[[str], Any], run_emulated: Callable[[Any], Any]
+) -> None:
+    check(name, programs, built, run_emulated)
+
+
+def test_every_program_that_can_be_emulated_is(programs: Mapping[str, Any]) -> None:
+    several = {"select", "both"}  # whole programs, of more than a library
+    assert {name for name, program in programs.items() if program.emulated} - several == {*CI, *REST}

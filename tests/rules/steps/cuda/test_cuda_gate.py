@@ -1,0 +1,71 @@
+"""What a library needs is read from it, and is no more than the runtime has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from modelbuild.step import StepError
+from modelbuild_rules.steps._cpp import stub_library, zig
+from modelbuild_rules.steps._cuda_link import check, cuda_home
+from modelbuild_rules.steps._cuda_missing import PROVIDED
+from modelbuild_rules.steps._elf import needs
+
+TARGET = "x86_64-linux-gnu.2.28"
+
+
+@pytest.fixture(scope="module")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return stub_library("libstub.so.1", ["one", "two"], TARGET, tmp_path_factory.mktemp("stub"))
+
+
+def library(stub: Path, calls: str, folder: Path) -> Path:
+    """A library that calls a function."""
+    (folder / "made.c").write_text(f"void {calls}(void); void made(void) {{ {calls}(); }}\n")
+    zig(["cc", "-target", TARGET, "-c", "-fPIC", "-g0", "made.c", "-o", "made.o"], folder)
+    zig(["ld.lld", "-shared", "-o", "made.so", "made.o", str(stub)], folder)
+    return folder / "made.so"
+
+
+def test_symbols_and_libraries_are_read(stub: Path, tmp_path: Path) -> None:
+    found = needs(library(stub, "one", tmp_path))
+    assert found.libraries == ("libstub.so.1",)
+    assert found.undefined == {"one"}
+    assert "made" in found.defined
+    assert found.glibc == (0, 0)
+    assert {"one", "two"} <= needs(stub).defined
+
+
+def test_the_glibc_needed_is_read() -> None:
+    library = cuda_home() / "lib/libcudart.so.13"
+    found = needs(library)
+    assert "libc.so.6" in found.libraries
+    assert (2, 2) < found.glibc <= (2, 28)
+    assert found.undefined == frozenset()
+
+
+def test_a_symbol_that_the_runtime_lacks_is_an_error(stub: Path, tmp_path: Path) -> None:
+    with pytest.raises(StepError, match="needs aoti_torch_cuda_magic, which the CUDA delegate does not have"):
+        check(library(stub, "aoti_torch_cuda_magic", tmp_path), TARGET)
+
+
+@pytest.mark.parametrize("name", ["aoti_torch_get_dim", "cuLaunchKernel", "cudaMalloc"])
+def test_what_the_runtime_has_is_none(name: str, stub: Path, tmp_path: Path) -> None:
+    assert check(library(stub, name, tmp_path), TARGET).undefined == {name}
+
+
+def test_a_glibc_that_is_too_new_is_an_error() -> None:
+    with pytest.raises(StepError, match=r"needs glibc 2\.\d+; expected no more than 2\.2$"):
+        check(cuda_home() / "lib/libcudart.so.13", "x86_64-linux-gnu.2.2")
+
+
+def test_what_is_no_library_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no library")
+    with pytest.raises(ValueError, match="text is not a 64-bit little-endian ELF file"):
+        needs(tmp_path / "text")
+
+
+def test_the_runtime_has_what_is_listed(emulator: Path) -> None:
+    shims = needs(emulator / "libaoti_cuda_shims.so").defined
+    assert {name for name in shims if name.startswith("aoti_torch_")} == PROVIDED

@@ -1,0 +1,137 @@
+"""Which nodes the CUDA backend takes, alone and beside others, and what comes along with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import export
+
+from modelbuild.step import StepError
+from modelbuild_rules.steps._cuda_support import CONTROL_FLOW, DATA_DEPENDENT, DTYPE, EXCLUDED, TRANSPOSED
+from modelbuild_rules.steps._partition_files import read_partition
+
+XNNPACK: Mapping[str, Any] = {
+    "kind": "xnnpack",
+    "attributes": {
+        "precisions": ["dynamic_quant", "fp32", "static_quant"],
+        "per_op_mode": False,
+        "exclude_ops": ["aten.sin.default", "aten.mul.Tensor", "aten.add.Tensor"],
+        "force_non_static_weights_for_f32_linear": False,
+    },
+}
+
+
+def why(lowered: Any, op: str) -> set[str]:
+    """Why CUDA did not take an operator."""
+    refused = [r for fact in lowered.report if fact["op"] == op for r in fact["refused"] if r["backend"] == "cuda"]
+    return {each["why"] for each in refused}
+
+
+def shapes(lowered: Any, id: str) -> set[tuple[int, ...]]:
+    """The shapes of a partition's constants."""
+    program, _ = read_partition(lowered.folder / "partitions" / id)
+    return {tuple(tensor.shape) for tensor in {**program.state_dict, **program.constants}.values()}
+
+
+def test_alone_it_takes_everything(lowering: Any, programs: Mapping[str, Any]) -> None:
+    lowered = lowering(programs["attention"].make()[0], [lowering.cuda()])
+    assert [part["kind"] for part in lowered.plan] == ["cuda"]
+    assert lowered.taken(None) == []
+
+
+def test_what_depends_on_values_is_left_with_what_follows(lowering: Any, programs: Mapping[str, Any]) -> None:
+    lowered = lowering(programs["select"].make()[0], [lowering.cuda(), lowering.PORTABLE])
+    assert "aten.nonzero.default" in lowered.taken("portable")
+    assert "aten.index_select.default" in lowered.taken("portable")
+    assert {"aten.addmm.default", "aten.sigmoid.default", "aten.amax.default"} <= set(lowered.taken("cuda"))
+    assert why(lowered, "aten.nonzero.default") == why(lowered, "aten.index_select.default") == {DATA_DEPENDENT}
+
+
+def test_what_depends_on_values_can_be_an_error(lowering: Any, programs: Mapping[str, Any]) -> None:
+    with pytest.raises(StepError, match=r'"error": .*aten\.nonzero\.default.*expected none such, or.*"portable"'):
+        lowering(programs["select"].make()[0], [lowering.cuda(data_dependent="error"), lowering.PORTABLE])
+
+
+def test_after_another_backend_it_sees_what_is_left(lowering: Any, programs: Mapping[str, Any]) -> None:
+    program = programs["both"].make()[0]
+    lowered = lowering(program, [XNNPACK, lowering.cuda(), lowering.PORTABLE])
+    kinds = [part["kind"] for part in lowered.plan]
+    assert kinds.count("xnnpack") == kinds.count("cuda") == 2
+    assert set(lowered.taken("xnnpack")) == {"aten.convolution.default"}
+    assert set(lowered.taken("cuda")) == {
+        *("aten.sin.default", "aten.mul.Tensor", "aten.cumsum.default", "aten.add.Tensor")
+    }
+    assert lowered.taken("portable") == []
+    # Constants go with who uses them; the one that nobody uses goes with one partition.
+    parts: dict[str, list[set[tuple[int, ...]]]] = {"xnnpack": [], "cuda": []}
+    for part in lowered.plan:
+        parts[part["kind"]].append(shapes(lowered, part["id"]) - {(5,)})
+    assert sorted(parts["xnnpack"], key=sorted) == [{(2,), (2, 6, 1, 1)}, {(6,), (6, 3, 3, 3)}]
+    assert sorted(parts["cuda"], key=sorted) == [{(2, 1, 1)}, {(6, 1, 1)}]
+
+
+def test_before_another_backend_it_takes_all(lowering: Any, programs: Mapping[str, Any]) -> None:
+    lowered = lowering(programs["both"].make()[0], [lowering.cuda(), XNNPACK, lowering.PORTABLE])
+    assert {part["kind"] for part in lowered.plan} == {"cuda"}
+
+
+def test_a_buffer_that_changes_belongs_to_the_partition(lowering: Any, programs: Mapping[str, Any]) -> None:
+    lowered = lowering(programs["cache"].make()[0], [lowering.cuda()])
+    (part,) = lowered.plan
+    program, _ = read_partition(lowered.folder / "partitions" / part["id"])
+    assert len(program.graph_signature.buffers_to_mutate) == 1
+
+
+class Odd(nn.Module):
+    """A transposed convolution, and a number of more bits than the delegate has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.ConvTranspose2d(4, 4, 2, 2)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.relu(self.up(x)), x.to(torch.float64) * 2
+
+
+def test_what_there_is_no_kernel_for_is_left(lowering: Any) -> None:
+    lowered = lowering(export(Odd().eval(), (torch.randn(1, 4, 4, 4),)), [lowering.cuda(), lowering.PORTABLE])
+    assert why(lowered, "aten.convolution.default") == {TRANSPOSED}
+    assert why(lowered, "aten.mul.Tensor") == {DTYPE.format("float64")}
+    assert lowered.taken("cuda") == ["aten.relu.default"]
+
+
+class Branch(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,)) + 1
+
+
+def test_control_flow_is_left(lowering: Any) -> None:
+    lowered = lowering(export(Branch(), (torch.randn(4),)), [lowering.cuda(), lowering.PORTABLE])
+    assert why(lowered, "higher_order.cond") == {CONTROL_FLOW}
+    assert "aten.add.Tensor" in lowered.taken("cuda")
+    assert {"aten.sin.default", "aten.cos.default"} <= set(lowered.taken("portable"))
+
+
+def test_operators_can_be_excluded(lowering: Any, programs: Mapping[str, Any]) -> None:
+    excluded = lowering.cuda(exclude_ops=["aten.gelu.default"])
+    lowered = lowering(programs["mlp"].make()[0], [excluded, lowering.PORTABLE])
+    assert lowered.taken("portable") == ["aten.gelu.default"]
+    assert why(lowered, "aten.gelu.default") == {EXCLUDED}
+    assert len(lowered.plan) == 2
+
+
+def test_small_blocks_are_left(lowering: Any, programs: Mapping[str, Any]) -> None:
+    split = lowering.cuda(exclude_ops=["aten.gelu.default"], min_block_size=3)
+    lowered = lowering(programs["mlp"].make()[0], [split, lowering.PORTABLE])
+    (part,) = lowered.plan
+    assert part["nodes"] >= 3
+    assert "aten.addmm.default" in lowered.taken("portable")
+
+
+def test_an_operator_that_does_not_exist_is_an_error(lowering: Any, programs: Mapping[str, Any]) -> None:
+    with pytest.raises(StepError, match=r"exclude_ops: no operator 'aten\.gelo\.default'.*aten\.gelu\.default"):
+        lowering(programs["mlp"].make()[0], [lowering.cuda(exclude_ops=["aten.gelo.default"])])

@@ -1,0 +1,86 @@
+"""What of torch and Triton is replaced is there, in the versions that it was checked on, and is put back."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+import torch
+
+from modelbuild.step import StepError
+from modelbuild_rules.steps import _cuda_stated
+from modelbuild_rules.steps._cuda_device import GPUS, number, registers_allow, stated
+
+
+@pytest.mark.parametrize("name", _cuda_stated.CHECKED)
+def test_the_versions_are_those_checked(name: str) -> None:
+    assert version(name).partition("+")[0] == _cuda_stated.CHECKED[name]
+
+
+@pytest.mark.parametrize("name", [*_cuda_stated.PATCHED, *_cuda_stated.USED])
+def test_a_name_is_there(name: str) -> None:
+    module, _, path = name.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in path.split("."):
+        assert hasattr(found, part), name
+        found = getattr(found, part)
+
+
+def test_attributes_of_instances_are_there() -> None:
+    name, attributes = _cuda_stated.INSTANCE
+    module, _, path = name.partition(":")
+    source = inspect.getsource(getattr(importlib.import_module(module), path))
+    assert [each for each in attributes if f"self.{each}" not in source] == []
+
+
+def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_cuda_stated, "CHECKED", {"torch": "2.99.0"})
+    with pytest.raises(StepError, match=r"torch 2\.\d+.* is installed; .* expects torch==2\.99\.0"):
+        _cuda_stated.require()
+
+
+def test_everything_is_put_back() -> None:
+    import triton
+    from torch._inductor import graph, utils
+    from torch._inductor.codecache import AotCodeCompiler
+
+    before = (
+        torch.cuda.get_device_capability,
+        torch.cuda.device_count,
+        utils.is_big_gpu,
+        graph.is_same_tensor,
+        AotCodeCompiler.compile,
+        triton.runtime.driver._active,
+    )
+    with _cuda_stated.stated_gpu(GPUS[86], lambda c: c[0], lambda k: None, lambda *_, **__: []):
+        assert torch.cuda.get_device_capability() == (8, 6)
+        assert torch.cuda.get_device_properties(0).multi_processor_count == GPUS[86].processors
+        assert triton.runtime.driver.active.get_current_target().arch == 86
+    after = (
+        torch.cuda.get_device_capability,
+        torch.cuda.device_count,
+        utils.is_big_gpu,
+        graph.is_same_tensor,
+        AotCodeCompiler.compile,
+        triton.runtime.driver._active,
+    )
+    assert before == after
+
+
+def test_one_gpu_stands_for_several() -> None:
+    assert stated([90]) == GPUS[90]
+    several = stated([89, 80])
+    assert several.capability == 80
+    assert several.shared_memory == GPUS[89].shared_memory < GPUS[80].shared_memory
+
+
+def test_capabilities_are_numbers() -> None:
+    assert [number(each) for each in ("8.6", "12.0")] == [86, 120]
+
+
+@pytest.mark.parametrize(("registers", "threads"), [(32, 1024), (64, 1024), (65, 992), (255, 256)])
+def test_registers_bound_threads(registers: int, threads: int) -> None:
+    assert registers_allow(registers) == threads

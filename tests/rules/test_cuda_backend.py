@@ -1,0 +1,67 @@
+"""What of a `cuda` table and of a device decides what, and which devices are refused before any work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from modelbuild_rules.backends import KINDS
+from modelbuild_rules.cuda_backend import CAPABILITIES, Cuda
+from modelbuild_rules.steps._cuda_device import GPUS, number
+
+CUDA = KINDS["cuda"]
+ATTRIBUTES: dict[str, Any] = Cuda(type="cuda").model_dump(mode="json")
+
+
+def facts(*capabilities: str, **others: Any) -> dict[str, Any]:
+    return {
+        **{"arch": "x86_64", "os": "linux", "cuda_index": 0, "min_glibc": None},
+        **others,
+        "compute_capabilities": capabilities,
+    }
+
+
+def test_a_gpu_is_stated_for_every_capability() -> None:
+    assert {number(name) for name in CAPABILITIES} == set(GPUS)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "problem"),
+    [
+        ((), 'CUDA needs a device with compute_capability; expected one such as ["8.9"]'),
+        (("7.5",), "libraries for compute capability 7.5 can't be made; expected one of 8.0, 8.6, "),
+        (("9.0", "12.0"), "code for compute capability 9.0 runs on no other; expected it alone, or with one below 9.0"),
+    ],
+)
+def test_a_device_that_it_cannot_serve_is_refused(capabilities: tuple[str, ...], problem: str) -> None:
+    assert CUDA.problem(ATTRIBUTES, facts(*capabilities)).startswith(problem)
+
+
+@pytest.mark.parametrize("capabilities", [("8.6",), ("9.0",), ("8.9", "8.6"), ("8.6", "9.0", "12.0")])
+def test_others_are_not(capabilities: tuple[str, ...]) -> None:
+    assert CUDA.problem(ATTRIBUTES, facts(*capabilities)) == ""
+
+
+def test_the_order_of_capabilities_decides_nothing() -> None:
+    one, other = (CUDA.compiled(ATTRIBUTES, facts(*each)) for each in (("8.9", "8.6"), ("8.6", "8.9")))
+    assert one == other == {"capabilities": [86, 89], "target": "x86_64-linux-gnu.2.28"}
+
+
+def test_the_machine_decides_what_is_linked() -> None:
+    orin = facts("8.7", arch="aarch64", min_glibc="2.31")
+    assert CUDA.compiled(ATTRIBUTES, orin)["target"] == "aarch64-linux-gnu.2.31"
+    prerequisite = CUDA.prerequisite(ATTRIBUTES, orin)
+    assert prerequisite is not None
+    assert prerequisite.params == {"target": "aarch64-linux-gnu.2.31"}
+
+
+def test_the_device_decides_where_data_is() -> None:
+    assert CUDA.offered(ATTRIBUTES, facts("8.6", cuda_index=1))["target_device"] == "cuda:1"
+    assert CUDA.offered({**ATTRIBUTES, "target_device": "cuda:2"}, facts("8.6"))["target_device"] == "cuda:2"
+
+
+def test_what_is_compiled_does_not_depend_on_what_is_taken() -> None:
+    other = {**ATTRIBUTES, "exclude_ops": ["aten.gelu.default"], "min_block_size": 9}
+    assert CUDA.compiled(other, facts("8.6")) == CUDA.compiled(ATTRIBUTES, facts("8.6"))
+    assert CUDA.offered(other, facts("8.6")) != CUDA.offered(ATTRIBUTES, facts("8.6"))
