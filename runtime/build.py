@@ -29,8 +29,10 @@ class BuildError(Exception):
     """One line: what is missing or failed."""
 
 
-def build(out: Path, sanitize: str = "", tests: bool = False, tensorrt: Path | None = None) -> Path:
-    """Build into a folder, or bring it up to date. One build at a time; others wait."""
+def build(
+    out: Path, sanitize: str = "", tests: bool = False, tensorrt: Path | None = None, targets: Sequence[str] = ()
+) -> Path:
+    """Build into a folder, or bring it up to date; all of it, or some targets. One build at a time; others wait."""
     compiler = os.environ.get("CXX", "c++")
     if shutil.which(compiler) is None:
         raise BuildError(f"no C++ compiler ({compiler}); on Debian and Ubuntu: apt-get install g++")
@@ -50,7 +52,9 @@ def build(out: Path, sanitize: str = "", tests: bool = False, tensorrt: Path | N
         }
         flags = [f"-D{name}={value}" for name, value in options.items()]
         _run(_program("cmake"), "-G", "Ninja", "-S", HERE, "-B", out, *flags, log=out / "configure.log")
-        _run(_program("cmake"), "--build", out, "--parallel", os.environ.get("JOBS", "2"), log=out / "build.log")
+        what = [f"--target={target}" for target in targets]
+        jobs = os.environ.get("JOBS", "2")
+        _run(_program("cmake"), "--build", out, "--parallel", jobs, *what, log=out / "build.log")
     return out
 
 

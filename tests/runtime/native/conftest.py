@@ -79,14 +79,23 @@ class FakeGpus:
 
 
 @pytest.fixture
-def fake_gpus(native: Path, tmp_path: Path) -> FakeGpus:
-    """The build's folders once more, with the fakes where a bundle has the CUDA runtime and a flavour of TensorRT."""
-    root = tmp_path / "fakes"
-    shutil.copytree(native / "bin", root / "bin", copy_function=os.link)
-    shutil.copytree(native / "lib", root / "lib", copy_function=os.link)
-    for library in (native / "fakes").glob("lib*.so*"):
-        os.link(library, root / "lib" / library.name)
-    return FakeGpus(root, tmp_path / "trace.txt")
+def lay_out_fakes(tmp_path: Path) -> Callable[[Path], FakeGpus]:
+    """A build's folders once more, with the fakes where a bundle has the CUDA runtime and a flavour of TensorRT."""
+
+    def lay_out(build: Path) -> FakeGpus:
+        root = tmp_path / "fakes"
+        shutil.copytree(build / "bin", root / "bin", copy_function=os.link)
+        shutil.copytree(build / "lib", root / "lib", copy_function=os.link)
+        for library in (build / "fakes").glob("lib*.so*"):
+            os.link(library, root / "lib" / library.name)
+        return FakeGpus(root, tmp_path / "trace.txt")
+
+    return lay_out
+
+
+@pytest.fixture
+def fake_gpus(native: Path, lay_out_fakes: Callable[[Path], FakeGpus]) -> FakeGpus:
+    return lay_out_fakes(native)
 
 
 def engine(inputs: Mapping[str, tuple[Sequence[int], Sequence[int]]], outputs: Sequence[str], **more: Any) -> bytes:
