@@ -163,6 +163,7 @@ def deep() -> bytes:
         pytest.param(deep(), id="too deep"),
     ],
 )
-def test_a_folder_that_cannot_be_right_is_refused(data: bytes) -> None:
+def test_a_folder_that_cannot_be_right_is_refused(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("modelbuild.remote.results.MAX_FILES", 10_000)
     with pytest.raises(ValueError):  # noqa: PT011
         tree_value(data)
