@@ -67,6 +67,7 @@ def generate(program: Any, specs: Iterable[Any], capabilities: Iterable[int]) ->
     import torch
     import torch._inductor
     from executorch.backends.cuda.cuda_backend import CudaBackend
+    from torch._inductor.exc import InductorError
 
     gpu = stated(capabilities)
     made = Generated()
@@ -96,7 +97,12 @@ def generate(program: Any, specs: Iterable[Any], capabilities: Iterable[int]) ->
         program = program.run_decompositions(CudaBackend.get_decomposition_table())
         inputs = [n.meta["val"] for n in program.graph.nodes if n.name in program.graph_signature.user_inputs]
         with CudaBackend.get_extra_aoti_compile_context_manager(specs):
-            torch._inductor.aot_compile(program.module(), tuple(inputs), options=options)
+            try:
+                torch._inductor.aot_compile(program.module(), tuple(inputs), options=options)
+            except InductorError as error:
+                if isinstance(error.inner_exception, StepError):
+                    raise error.inner_exception from None
+                raise
     return made
 
 
@@ -104,16 +110,24 @@ def _to_aten(module: Any) -> None:
     """Put ATen's operators in place of those that speak of the order of dimensions, and a reshape for each view.
 
     Inductor's tensors need not lie in memory as the edge program's, so that what was a view there may need a copy.
+    Of operators that copy a part of a tensor, which it does not know, the copy becomes a node of its own.
     Attention is put out of upstream's reach where its Triton kernel, for bfloat16 only, would refuse it.
     """
     import torch
 
     formats = {(0, 2, 3, 1): torch.channels_last, (0, 2, 3, 4, 1): torch.channels_last_3d}
-    for node in module.graph.nodes:
+    for node in list(module.graph.nodes):
         operator = getattr(node.target, "_op", None)
         attention = operator is torch.ops.aten.scaled_dot_product_attention.default
         if operator is torch.ops.aten.view_copy.default:
             node.target = aten_operator(node.target)
+        elif operator in (torch.ops.aten.slice_copy.Tensor, torch.ops.aten.select_copy.int):
+            node.target = aten_operator(node.target)
+            with module.graph.inserting_after(node):
+                copy = module.graph.call_function(torch.ops.aten.clone.default)
+            copy.meta = dict(node.meta)
+            node.replace_all_uses_with(copy)
+            copy.args, copy.kwargs = (node,), {"memory_format": torch.contiguous_format}
         elif attention and node.meta["val"].dtype != torch.bfloat16:
             node.target = operator
         elif getattr(operator, "namespace", "") == "dim_order_ops":
