@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -206,7 +207,8 @@ class Program:
             given = [torch.randn(*shape).to(self.dtype) for shape in self.shapes]
             calls.append(given + [torch.tensor(each) for each in self.integers])
         with torch.no_grad():
-            exported = export(module, tuple(calls[0]), dynamic_shapes=self.dynamic)
+            # A copy, for calls of the module change the buffers that the program begins with.
+            exported = export(deepcopy(module), tuple(calls[0]), dynamic_shapes=self.dynamic)
             made = [module(*(each.clone() for each in call)) for call in calls]
         return exported, calls, [list(each) if isinstance(each, tuple) else [each] for each in made]
 
