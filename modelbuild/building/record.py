@@ -189,7 +189,7 @@ def _decode(data: bytes) -> Record | None:
         files, outputs, imports, folders, absent, targets, actions, size = _integers(data, len(_MAGIC), 8)
         start = len(_MAGIC) + 8 * 8
         numbers = iter(_integers(data, start, size))
-        texts = iter(os.fsdecode(data[start + 8 * size :]).split("\0"))
+        texts = iter(os.fsdecode(data[start + 8 * size :]).split("\0")[:-1])
         read, laid_out, imported = (
             Stamps(_take(texts, count), *(_take(numbers, count) for _ in range(3)))
             for count in (files, outputs, imports)

@@ -17,7 +17,16 @@ from modelbuild.loading.package import ENGINE_ATTRIBUTES
 from modelbuild.workspace import PROFILE_REMOTE, PROFILE_SWITCHES, load_workspace
 
 # Tables inside attributes: the heading that describes each.
-TABLES = {"Dynamic": "dynamic", "ModelInput": "inputs", "Xnnpack": "xnnpack", "Portable": "portable"}
+TABLES = {
+    "Dynamic": "dynamic",
+    "ModelInput": "inputs",
+    "Xnnpack": "xnnpack",
+    "Portable": "portable",
+    "TestInputs": "cases",
+    "Generator": "generator",
+    "Tolerance": "tolerance",
+    "Metric": "metric",
+}
 ELSEWHERE = {"Tensorrt", "Profile", "Cuda"}
 """Tables that are described elsewhere."""
 
