@@ -14,7 +14,7 @@ from modelbuild.api import Files
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.workspace import load_workspace
-from modelbuild_rules.providers import BackendStack, DeviceTarget, ExportedModel
+from modelbuild_rules.providers import BackendStack, DeviceTarget, EagerModel, ExportedModel
 
 FILES = ("net.py", "util.py", "other.py", "w.safetensors", "w.pt", "table.json", "a.npy", "b.png")
 LABELLED = '[[filegroup]]\nname = "weights"\nsrcs = ["w.pt"]\n'
@@ -88,9 +88,13 @@ def test_the_action(export: Any) -> None:
 
 def test_what_it_provides(analyzer: Any) -> None:
     build = '[[torch_model]]\nname = "net"\n' + "".join(f"{k} = {v}\n" for k, v in BASE.items())
-    model, files = analyzer(build).analyze(Label("pkg", "net")).providers
+    analysis = analyzer(build)
+    model, eager, files = analysis.analyze(Label("pkg", "net")).providers
+    (action,) = analysis.graph.nodes.values()
     outputs = {name: DerivedArtifact("//pkg:net#export", name) for name in ExportedModel.__dataclass_fields__}
     assert model == ExportedModel(**outputs)
+    sources = {"srcs": (SourceArtifact("pkg/net.py"), SourceArtifact("pkg/util.py")), "data": ()}
+    assert eager == EagerModel(sources, action.params, action.tools)
     assert files == Files((outputs["signature"], outputs["debug"]))
 
 
