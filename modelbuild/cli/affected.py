@@ -6,7 +6,8 @@ import re
 
 import click
 
-from modelbuild.cli.group import COMMANDS, Settings
+from modelbuild.cli.group import Settings
+from modelbuild.cli.names import COMMANDS
 
 
 @click.command("affected", short_help=COMMANDS["affected"])

@@ -28,8 +28,9 @@ _VARIABLES = ("MODELBUILD_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
 def again(arguments: Sequence[str]) -> int | None:
     """Do what the command line asks for if that is quickly done: the exit code. None: not so."""
     started = time.monotonic()
-    if list(arguments) == ["--version"]:
-        sys.stdout.write(f"modelbuild {__version__}\n")
+    quick = _quick(arguments)
+    if quick is not None:
+        sys.stdout.write(quick)
         return 0
     where = _where(arguments)
     if where is None:
@@ -51,6 +52,21 @@ def again(arguments: Sequence[str]) -> int | None:
         last = nothing_to_do(len(record.targets), record.actions, time.monotonic() - started)
         write(sys.stdout, "\n".join((*target_lines(record.targets), last)))
     return 0
+
+
+def _quick(arguments: Sequence[str]) -> str | None:
+    """What there is to print for what needs no workspace."""
+    if "_MODELBUILD_COMPLETE" in os.environ:
+        from modelbuild.cli.complete import complete
+
+        asked = (os.environ.get(name, "") for name in ("_MODELBUILD_COMPLETE", "COMP_WORDS", "COMP_CWORD"))
+        return complete(*asked)
+    if list(arguments) == ["--version"]:
+        return f"modelbuild {__version__}\n"
+    if list(arguments) in (["--help"], ["-h"]):
+        with open(os.path.join(os.path.dirname(__file__), "help.txt"), encoding="utf-8") as file:
+            return file.read()
+    return None
 
 
 def remember(arguments: Sequence[str], record: Path, quiet: bool) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modelbuild.cli.group import COMMANDS, Settings
+from modelbuild.cli.group import Settings
+from modelbuild.cli.names import COMMANDS
 
 if TYPE_CHECKING:
     from modelbuild.store.local import LocalStore

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from modelbuild.building.request import Flags
-from modelbuild.cli.group import COMMANDS, Settings
+from modelbuild.cli.group import Settings
+from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options
 from modelbuild.cli.recording import Recording, recording
 from modelbuild.cli.test import split_tags, testing

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from modelbuild.cli.group import COMMANDS, Settings
+from modelbuild.cli.group import Settings
+from modelbuild.cli.names import COMMANDS
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 

@@ -8,26 +8,7 @@ from pathlib import Path
 
 import click
 
-# name -> what `modelbuild --help` says of it; the command lives in modelbuild.cli.<name>, as `command`.
-COMMANDS = {
-    "affected": "Tell which targets a change touches.",
-    "aquery": "Show the actions of targets: keys, inputs, outputs, tools.",
-    "build": "Build targets and lay out their outputs.",
-    "cache": "Look after the local cache.",
-    "ci": "Build and test what a change touches.",
-    "clean": "Remove the output tree.",
-    "cquery": "Ask about targets as they are built for a device.",
-    "diff": "Tell what differs between two action keys.",
-    "explain": "Tell why actions ran, or why they did not have to.",
-    "history": "Show how long a target took, and how big it was.",
-    "info": "Tell what this workspace and this machine are set to.",
-    "inspect": "Tell what is in a .pte: partitions, engines, and what was left out and why.",
-    "query": "Ask about targets as BUILD files declare them.",
-    "run": "Build a program and run it on inputs.",
-    "schema": "Print a JSON Schema of BUILD.toml for editors.",
-    "test": "Build what tests need, and run them.",
-    "version": "Print the version.",
-}
+from modelbuild.cli.names import COMMANDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +22,7 @@ class Settings:
 
 
 class _Commands(click.Group):
-    """Imports a command's module when the command is used."""
+    """Imports a command's module, modelbuild.cli.<name>, when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from modelbuild.cli.group import COMMANDS, Settings
+from modelbuild.cli.group import Settings
+from modelbuild.cli.names import COMMANDS
 
 
 @click.command("history", short_help=COMMANDS["history"])

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modelbuild.cli.group import COMMANDS, Settings
+from modelbuild.cli.group import Settings
+from modelbuild.cli.names import COMMANDS
 
 if TYPE_CHECKING:
     from modelbuild.workspace import Workspace

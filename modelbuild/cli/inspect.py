@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from modelbuild.building.request import Flags
-from modelbuild.cli.group import COMMANDS, Settings
+from modelbuild.cli.group import Settings
+from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.one_program import build_here, label_of, only_file
 from modelbuild.cli.options import building
 

@@ -6,7 +6,8 @@ from functools import partial
 
 import click
 
-from modelbuild.cli.group import COMMANDS, Settings
+from modelbuild.cli.group import Settings
+from modelbuild.cli.names import COMMANDS
 
 # See modelbuild.query.output.
 FORMATS = ("label", "json", "graph", "dot")

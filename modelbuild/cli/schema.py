@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from modelbuild.cli.group import COMMANDS, Settings
+from modelbuild.cli.group import Settings
+from modelbuild.cli.names import COMMANDS
 
 
 @click.command("schema", short_help=COMMANDS["schema"])

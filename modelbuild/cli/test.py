@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from modelbuild.building.request import Flags
-from modelbuild.cli.group import COMMANDS, Settings
+from modelbuild.cli.group import Settings
+from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options
 from modelbuild.cli.recording import Recording, recording
 
@@ -17,6 +18,7 @@ _OPTIONS = [
     click.option("--runs-per-test", type=click.IntRange(min=1), default=1, help="Run each so often; all must pass."),
     click.option("--flaky-attempts", type=click.IntRange(min=1), default=1, help="Try a test that fails so often."),
     click.option("--require-all", is_flag=True, help="A test, or a case, that is not run is a failure."),
+    click.option("--bisect", is_flag=True, help="Where parity fails, find the first node that is wrong."),
     click.option("--test-tag-filters", "tags", default="", metavar="TAG,-TAG", help="Only with, or without, tags."),
 ]  # fmt: skip
 

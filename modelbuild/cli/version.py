@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from modelbuild.cli.group import COMMANDS
+from modelbuild.cli.names import COMMANDS
 
 
 @click.command("version", short_help=COMMANDS["version"])

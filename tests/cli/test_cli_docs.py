@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 import pytest
 
-from modelbuild.cli.group import COMMANDS, cli
+from modelbuild.cli.group import cli
+from modelbuild.cli.names import COMMANDS
 from modelbuild.errors import ExitCode
 from modelbuild.report.json_object import JsonReporter
 

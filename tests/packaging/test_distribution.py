@@ -63,7 +63,7 @@ def test_the_wheel_has_the_three_packages_and_nothing_else(repository: Path, dis
         for file in (repository / folder).rglob("*")
         if file.is_file() and "__pycache__" not in file.parts
     }
-    assert names == expected | {"modelbuild/remote/reapi.binpb"}
+    assert names == expected | {"modelbuild/cli/help.txt", "modelbuild/remote/reapi.binpb"}
     assert {f"{package}/py.typed" for package in PACKAGES} <= names
 
 

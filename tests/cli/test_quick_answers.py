@@ -1,0 +1,146 @@
+"""What is answered without click: the version, the help, and completion; and that click would say the same."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.shell_completion import BashComplete
+
+from modelbuild import __version__
+from modelbuild.cli.complete import complete
+from modelbuild.cli.group import cli
+from modelbuild.cli.names import COMMANDS
+
+BUILD = """
+[[torch_model]]
+name = "detector_model"
+
+[[pte_program]]
+name = "detector"
+outputs = [{ name = "x" }]
+
+[[pte_program]]
+name = 'classifier_{stack}'
+"""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """//models, //models/big (whose targets are other ones) and //tools."""
+    (tmp_path / "MODELBUILD.toml").touch()
+    for package, text in {"models": BUILD, "models/big": '[[x]]\nname = "big"\n', "tools": "", ".git": ""}.items():
+        (tmp_path / package).mkdir(parents=True)
+        (tmp_path / package / "BUILD.toml").write_text(text)
+    (tmp_path / "models" / "src").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def completed(line: str) -> list[str]:
+    """What bash would insert at the end of a line: bash parts words at colons as well."""
+    words = line.replace(":", " : ").split(" ")
+    words = [word for word in words[:-1] if word] + words[-1:]
+    answer = complete("bash_complete", "\n".join(words), str(len(words) - 1))
+    assert answer is not None
+    return [row.removeprefix("plain,") for row in answer.splitlines()]
+
+
+def test_the_help_is_clicks() -> None:
+    expected = cli.get_help(click.Context(cli, info_name="modelbuild", terminal_width=80))
+    for option in ("--help", "-h"):
+        assert run(option).stdout == expected + "\n"
+
+
+def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-X", "importtime", "-m", "modelbuild", *arguments]
+    return subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "expected"),
+    [
+        (["--version"], {}, f"modelbuild {__version__}\n"),
+        (["-h"], {}, "Usage: modelbuild [OPTIONS]"),
+        (
+            [],
+            {"_MODELBUILD_COMPLETE": "bash_complete", "COMP_WORDS": "modelbuild bu", "COMP_CWORD": "1"},
+            "plain,build\n",
+        ),
+    ],
+)
+def test_nothing_is_imported_for_it(arguments: list[str], variables: dict[str, str], expected: str) -> None:
+    done = run(*arguments, **variables)
+    assert done.stdout.startswith(expected)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "modelbuild.cli.again" in imported
+    assert imported.isdisjoint({"click", "dataclasses", "pydantic", "tomli", "modelbuild.cli.commands"})
+
+
+def test_commands() -> None:
+    assert completed("modelbuild ") == sorted(COMMANDS)
+    assert completed("modelbuild c") == ["cache", "ci", "clean", "cquery"]
+
+
+def test_commands_are_clicks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMP_WORDS", "modelbuild c")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    theirs = BashComplete(cli, {}, "modelbuild", "_MODELBUILD_COMPLETE").complete()
+    assert complete("bash_complete", "modelbuild c", "1") == theirs + "\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("modelbuild build ", ["//"]),
+        ("modelbuild build //", ["//models", "//tools"]),
+        ("modelbuild build //t", []),
+        ("modelbuild build //mo", ["//models:detector_model", "//models:detector", "//models:classifier_"]),
+        ("modelbuild build //models", ["//models", "//models/big"]),
+        ("modelbuild build //models/b", ["//models/big:big"]),
+        ("modelbuild build //models:det", ["detector_model", "detector"]),
+        ("modelbuild build //models:nothing", []),
+        ("modelbuild -C models build :cl", ["classifier_"]),
+        ("modelbuild test //models/big:", ["big"]),
+        ("modelbuild query //nowhere:", []),
+    ],
+)
+def test_labels(workspace: Path, line: str, expected: list[str]) -> None:
+    assert completed(line) == expected
+
+
+def test_zsh_and_fish(workspace: Path) -> None:
+    """They take labels whole, and zsh has room for what a command does."""
+    line = "modelbuild build //models:classifier_"
+    assert complete("zsh_complete", line, "2") == "plain\n//models:classifier_\n_\n"
+    assert complete("fish_complete", line, "//models:classifier_") == "plain,//models:classifier_\n"
+    assert complete("zsh_complete", "modelbuild vers", "1") == f"plain\nversion\n{COMMANDS['version']}\n"
+
+
+@pytest.mark.parametrize("line", ["modelbuild build --de", "modelbuild build --device ", "modelbuild cache g"])
+def test_options_and_subcommands_are_left_to_click(workspace: Path, line: str) -> None:
+    words = line.split(" ")
+    assert complete("bash_complete", line, str(len(words) - 1)) is None
+    variables = {"_MODELBUILD_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    done = subprocess.run(
+        [sys.executable, "-m", "modelbuild"], env=os.environ | variables, capture_output=True, text=True, check=True
+    )
+    assert ("plain,--device" in done.stdout) == ("--de" in line and "--device " not in line)
+
+
+def test_bash_itself(workspace: Path) -> None:
+    """The script that click prints, in the shell that it is for."""
+    script = """
+        eval "$(_MODELBUILD_COMPLETE=bash_source modelbuild)"
+        COMP_WORDS=(modelbuild build //models : det); COMP_CWORD=4; _modelbuild_completion modelbuild
+        echo "${COMPREPLY[@]}"
+    """
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", script], env=os.environ | {"PATH": path}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["detector_model", "detector"]
