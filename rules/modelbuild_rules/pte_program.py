@@ -21,8 +21,9 @@ from modelbuild.api import (
     Resources,
     rule,
 )
+from modelbuild_rules.backend_kind import Prerequisite
 from modelbuild_rules.backends import KINDS
-from modelbuild_rules.providers import Backend, BackendStack, DeviceTarget, ExportedModel, Program
+from modelbuild_rules.providers import Backend, BackendStack, DeviceTarget, ExportedModel, Lowering, Program
 
 _LOWERING = ("executorch", "flatbuffers", "sympy", "torch", "torchao")
 _WARM = ("torch", "executorch.exir")
@@ -57,6 +58,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
             raise ctx.error("stack", f"{problem} (device {ctx.device_label}, stack {ctx.attrs.stack})")
     examples = {"examples": model.examples} if any(KINDS[backend.kind].examples for backend in stack) else {}
     external = ctx.attrs.external_weights
+    tools = [*_LOWERING, *(tool for b in stack for tool in KINDS[b.kind].partition_tools(b.attributes))]
     lowered = ctx.action(
         "partition",
         step="partition",
@@ -68,19 +70,25 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
             Output("report", "report.json"),
         ],
         params={"backends": [_offered(backend, facts) for backend in stack], "external_weights": external},
-        tools=[*_LOWERING, *(tool for b in stack for tool in KINDS[b.kind].partition_tools(b.attributes))],
+        tools=tools,
         preload=_WARM,
         resources=Resources(memory=2 << 30),
         description=f"partition {ctx.attrs.model} with {ctx.attrs.stack}",
     )
-    prerequisites = tuple(_prerequisite(ctx, backend, facts) for backend in stack)
+    prerequisites = _prerequisites(ctx, stack, facts)
     promised = ctx.expand(
         reads=lowered["plan"],
         promises=("pte", "ptd", "delegation") if external else ("pte", "delegation"),
         then=partial(_compile_and_link, ctx.label.name, stack, prerequisites, facts, lowered, external),
     )
     ptd = promised.get("ptd")
-    program = Program(promised["pte"], ptd, promised["delegation"], model.signature)
+    lowering = Lowering(
+        model,
+        tuple({**_offered(b, facts), "compiled": KINDS[b.kind].compiled(b.attributes, facts)} for b in stack),
+        prerequisites,
+        (*tools, *(tool for b in stack for tool in KINDS[b.kind].compile_tools(b.attributes))),
+    )
+    program = Program(promised["pte"], ptd, promised["delegation"], model.signature, lowering)
     files = [program.pte, *([ptd] if ptd else []), program.delegation, program.signature]
     return program, Files(tuple(files))
 
@@ -126,11 +134,19 @@ def _part(lowered: Mapping[str, DerivedArtifact], each: Mapping[str, Any]) -> di
     return {"partition": DerivedArtifact(partitions.action, partitions.output, each["id"])}
 
 
-def _prerequisite(
-    ctx: Context[PteProgramAttrs], backend: Backend, facts: Mapping[str, Any]
-) -> dict[str, DerivedArtifact]:
-    """What the backend's compile step reads beside a partition, by input."""
-    needed = KINDS[backend.kind].prerequisite(backend.attributes, facts)
+def _prerequisites(
+    ctx: Context[PteProgramAttrs], stack: tuple[Backend, ...], facts: Mapping[str, Any]
+) -> tuple[dict[str, DerivedArtifact], ...]:
+    """What each backend's compile step reads beside a partition, by input. Backends that need the same share it."""
+    needed = [KINDS[backend.kind].prerequisite(backend.attributes, facts) for backend in stack]
+    made: list[dict[str, DerivedArtifact]] = []
+    for each in needed:
+        first = needed.index(each)
+        made.append(made[first] if first < len(made) else _prerequisite(ctx, each))
+    return tuple(made)
+
+
+def _prerequisite(ctx: Context[PteProgramAttrs], needed: Prerequisite | None) -> dict[str, DerivedArtifact]:
     if needed is None:
         return {}
     made = ctx.action(
