@@ -8,7 +8,7 @@ PYTEST_ARGS ?= -m "not exhaustive"
 VENV := .venv
 BIN := $(VENV)/bin
 LOCKED := $(VENV)/locked-$(firstword $(shell sha256sum requirements.lock))
-SERVERS := $(VENV)/servers-$(firstword $(shell sha256sum tests/remote/servers.lock))
+SERVERS := $(VENV)/servers-$(firstword $(shell cat tests/remote/*.lock | sha256sum))
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 NATIVE = $(shell find runtime tests/runtime -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
@@ -69,15 +69,19 @@ $(LOCKED):
 	@touch $@
 
 # Programs that tests start as servers; nothing is imported from there.
-$(SERVERS): $(LOCKED) tests/remote/servers.lock
-	rm -rf $(VENV)/servers
+$(SERVERS): $(LOCKED) tests/remote/servers.lock tests/remote/buildgrid.lock
+	rm -rf $(VENV)/servers $(VENV)/buildgrid
 	$(PIP) install --quiet --no-deps --require-hashes --target $(VENV)/servers --requirement tests/remote/servers.lock
+	$(PIP) install --quiet --no-deps --require-hashes --target $(VENV)/buildgrid --requirement tests/remote/buildgrid.lock
 	@touch $@
 
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	--custom-compile-command "make lock"
+
 lock:
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
-		--custom-compile-command "make lock" --extra models --extra tensorrt-rtx --extra cuda --extra runtime --extra remote --extra dev $(LOCK_ARGS) \
+	$(LOCK) --extra models --extra tensorrt-rtx --extra cuda --extra runtime --extra remote --extra dev $(LOCK_ARGS) \
 		--output-file requirements.lock pyproject.toml
+	$(LOCK) --output-file tests/remote/buildgrid.lock tests/remote/buildgrid.in
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -105,6 +105,19 @@ def shared_casd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Casd]:
     server.kill()
 
 
+@pytest.fixture(scope="session")
+def build_grid() -> ModuleType:
+    return _load("build_grid")
+
+
+@pytest.fixture(scope="session")
+def shared_build_grid(tmp_path_factory: pytest.TempPathFactory, build_grid: ModuleType) -> Iterator[Any]:
+    """Another server for tests that do not mind what else is in it."""
+    server = build_grid.BuildGrid(tmp_path_factory.mktemp("buildgrid") / "server")
+    yield server
+    server.kill()
+
+
 @pytest.fixture
 def casd(tmp_path: Path) -> Iterator[Casd]:
     """An empty server of the test's own."""

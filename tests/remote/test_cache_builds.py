@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -23,6 +24,18 @@ def cache(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "file":
         return f"--remote-cache=file://{tmp_path}/objects"
     return f"--remote-cache={request.getfixturevalue('casd').address}"
+
+
+@pytest.fixture
+def build_grid_cache(tmp_path: Path, build_grid: ModuleType) -> Iterator[str]:
+    """Another server's; empty."""
+    server = build_grid.BuildGrid(tmp_path / "buildgrid")
+    yield f"--remote-cache={server.address}"
+    server.kill()
+
+
+def test_two_workspaces_share_every_result_on_build_grid(place: Any, build_grid_cache: str) -> None:
+    test_two_workspaces_on_two_paths_share_every_result(place, build_grid_cache)
 
 
 def test_two_workspaces_on_two_paths_share_every_result(place: Any, cache: str) -> None:

@@ -32,10 +32,10 @@ def blob(size: int, seed: int = 0) -> bytes:
     return random.Random(seed).randbytes(size)
 
 
-@pytest.fixture(params=["casd", "zstd", "small batches"])
+@pytest.fixture(params=["casd", "build_grid", "zstd", "small batches"])
 def cache(request: pytest.FixtureRequest) -> Iterator[GrpcCache]:
-    if request.param == "casd":
-        made = connect(request.getfixturevalue("shared_casd").address)
+    if request.param in ("casd", "build_grid"):
+        made = connect(request.getfixturevalue(f"shared_{request.param}").address)
     else:
         serve = request.getfixturevalue("serve")
         made = connect(serve(zstd=request.param == "zstd", batch=20_000 if "small" in request.param else 0).address)

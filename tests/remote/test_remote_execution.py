@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -33,11 +34,28 @@ def farm(tmp_path: Path, shared_casd: Any) -> Iterator[Any]:
     """A server with workers."""
     if shutil.which("bwrap") is None:
         pytest.skip("not run: needs bubblewrap, which .ci/run installs")
-    seen = [f"{os.path.realpath(path)}:{path}" for path in dict.fromkeys(MOUNTS) if os.path.exists(path)]
     run = shared_casd.programs / "buildbox-run"
-    server = type(shared_casd)(
-        tmp_path / "farm", f"--buildbox-run={run}", "--jobs=2", *(f"--runner-arg=--ro-bind-mount={m}" for m in seen)
-    )
+    mounts = (f"--runner-arg={mount}" for mount in seen())
+    server = type(shared_casd)(tmp_path / "farm", f"--buildbox-run={run}", "--jobs=2", *mounts)
+    yield server
+    server.kill()
+
+
+def seen() -> list[str]:
+    """Options of buildbox-run."""
+    there = [path for path in dict.fromkeys(MOUNTS) if os.path.exists(path)]
+    return [f"--ro-bind-mount={os.path.realpath(path)}:{path}" for path in there]
+
+
+@pytest.fixture(params=["casd", "BuildGrid"])
+def any_farm(request: pytest.FixtureRequest, tmp_path: Path, shared_casd: Any, build_grid: ModuleType) -> Iterator[Any]:
+    """Servers that have their workers in different ways: beside them, and as bots that ask for work."""
+    if request.param == "casd":
+        yield request.getfixturevalue("farm")
+        return
+    if shutil.which("bwrap") is None:
+        pytest.skip("not run: needs bubblewrap, which .ci/run installs")
+    server = build_grid.Farm(tmp_path / "farm", [shared_casd.programs / "buildbox-run", *seen()])
     yield server
     server.kill()
 
@@ -50,16 +68,16 @@ def remotely(place: Any, address: str, more: str = "") -> None:
 ONLY_REMOTE = '[remote.strategy]\n"*" = ["remote"]\n'
 
 
-def test_workers_make_the_same_bytes(place: Any, farm: Any) -> None:
+def test_workers_make_the_same_bytes(place: Any, any_farm: Any) -> None:
     here, there, third = place("here"), place("there"), place("third")
     here.build()
-    remotely(there, farm.address, f'cache = "{farm.address}"\n{ONLY_REMOTE}')
+    remotely(there, any_farm.address, f'cache = "{any_farm.address}"\n{ONLY_REMOTE}')
     ended = there.build()
     assert set(ended.statuses.values()) == {"ran"}
     assert there.outputs() == here.outputs()
     assert "remote" not in ended.err
     # What workers made is found by those who only have the cache.
-    assert set(third.build(f"--remote-cache={farm.address}").statuses.values()) == {"cached"}
+    assert set(third.build(f"--remote-cache={any_farm.address}").statuses.values()) == {"cached"}
     assert third.outputs() == here.outputs()
 
 

@@ -1,0 +1,82 @@
+"""A bot of the Remote Workers API: asks BuildGrid for actions and has buildbox-run run each.
+
+    bot.py HOST:PORT BUILDBOX_RUN [OPTION...]
+
+It takes what it speaks with from BuildGrid's own package.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import grpc
+from buildgrid._protos.build.bazel.remote.execution.v2 import remote_execution_pb2 as execution
+from buildgrid._protos.google.bytestream import bytestream_pb2, bytestream_pb2_grpc
+from buildgrid._protos.google.devtools.remoteworkers.v1test2 import bots_pb2, bots_pb2_grpc, worker_pb2
+
+# What gRPC calls INTERNAL.
+_INTERNAL = 13
+
+
+def main(address: str, *runner: str) -> None:
+    channel = grpc.insecure_channel(address)
+    bots = bots_pb2_grpc.BotsStub(channel)
+    worker = worker_pb2.Worker(devices=[worker_pb2.Device(handle="cpu")])
+    worker.devices[0].properties.add(key="OSFamily", value="linux")
+    session = bots_pb2.BotSession(bot_id=socket.gethostname(), status=bots_pb2.OK, worker=worker)
+    session = bots.CreateBotSession(bots_pb2.CreateBotSessionRequest(parent="", bot_session=session), timeout=60)
+    while True:
+        for lease in session.leases:
+            if lease.state == bots_pb2.PENDING:
+                lease.state = bots_pb2.ACTIVE
+            elif lease.state == bots_pb2.ACTIVE:
+                work(channel, address, runner, lease)
+            elif lease.state == bots_pb2.CANCELLED:
+                lease.state = bots_pb2.COMPLETED
+        try:
+            request = bots_pb2.UpdateBotSessionRequest(name=session.name, bot_session=session)
+            session = bots.UpdateBotSession(request, timeout=30)
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise
+
+
+def work(channel: grpc.Channel, address: str, runner: tuple[str, ...], lease: Any) -> None:
+    """Run the lease's action; the lease then holds how it ended."""
+    with tempfile.TemporaryDirectory() as folder:
+        action, result = Path(folder, "action"), Path(folder, "result")
+        action.write_bytes(action_of(channel, lease).SerializeToString())
+        options = ("--disable-localcas", f"--remote=http://{address}", f"--workspace-path={folder}")
+        command = [*runner, *options, f"--action={action}", f"--action-result={result}"]
+        done = subprocess.run(command, capture_output=True)
+        ended = execution.ActionResult()
+        if done.returncode:
+            lease.status.code = _INTERNAL
+            lease.status.message = done.stderr[-500:].decode(errors="replace")
+        else:
+            ended.ParseFromString(result.read_bytes())
+    lease.result.Pack(ended)
+    lease.state = bots_pb2.COMPLETED
+
+
+def action_of(channel: grpc.Channel, lease: Any) -> Any:
+    """A lease names its action, or holds it."""
+    action = execution.Action()
+    if lease.payload.Is(execution.Action.DESCRIPTOR):
+        lease.payload.Unpack(action)
+        return action
+    digest = execution.Digest()
+    lease.payload.Unpack(digest)
+    name = f"blobs/{digest.hash}/{digest.size_bytes}"
+    blobs = bytestream_pb2_grpc.ByteStreamStub(channel).Read(bytestream_pb2.ReadRequest(resource_name=name))
+    action.ParseFromString(b"".join(part.data for part in blobs))
+    return action
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
