@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import threading
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+
+# CPython 3.11 counts how deep it is in a tree for all threads together, and fails where two parse at once.
+_parsing = threading.Lock()
 
 
 class StepCode:
@@ -80,7 +84,8 @@ def imports(file: Path, module: str, is_package: bool) -> list[str]:
 def imported_names(source: bytes) -> list[tuple[str, int]]:
     """(dotted name, relative level) of every import in some Python source. SyntaxError when it is none."""
     found: dict[tuple[str, int], None] = {}
-    pending: list[ast.AST] = [ast.parse(source)]
+    with _parsing:
+        pending: list[ast.AST] = [ast.parse(source)]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Import):

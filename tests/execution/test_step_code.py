@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -87,3 +90,20 @@ def test_an_unknown_step_is_a_key_error(tree: Path) -> None:
 def test_imported_names_gives_modules_and_what_may_be_modules() -> None:
     source = b"import a.b as c\nfrom d import e\nfrom .f import *\ntry:\n    import g\nexcept ImportError:\n    pass\n"
     assert sorted(imported_names(source)) == [("a.b", 0), ("d", 0), ("d.e", 0), ("f", 1), ("g", 0)]
+
+
+def test_threads_may_read_sources_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.11 fails when another thread parses while the collector, which may run Python code, interrupts it."""
+    source = b"import a.b\nfrom . import c\n" + b"x = [f(i) for i in range(10)]\n" * 200
+
+    def pause(*_: object) -> None:
+        time.sleep(0.0001)
+
+    gc.callbacks.append(pause)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(imported_names, [source] * 40))
+    finally:
+        gc.callbacks.remove(pause)
+    assert all(names == found[0] for names in found)
+    assert set(found[0]) == {("a.b", 0), ("", 1), ("c", 1)}
