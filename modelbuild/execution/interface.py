@@ -40,16 +40,29 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where an action ran that did not run here, and seconds as the server tells them (0 where it does not): until a
+    worker took it, and that worker's for getting inputs, running and sending outputs."""
+
+    worker: str
+    queued: float = 0.0
+    fetching: float = 0.0
+    running: float = 0.0
+    sending: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """How a run ended. `result` is None when it failed; `problem` then says why in one line (several lines for a
     traceback in the user's own code); `stdout` and `stderr` are kept either way. What is not to be found in a cache
-    by a later build is not kept: `keep`."""
+    by a later build is not kept: `keep`. `place` is None for what ran here."""
 
     result: ActionResult | None
     problem: str = ""
     stdout: Digest | None = None
     stderr: Digest | None = None
     keep: bool = True
+    place: Place | None = None
 
 
 class Executor(Protocol):

@@ -19,7 +19,7 @@ from modelbuild.actions import Action, ActionResult, Artifact, DerivedArtifact, 
 from modelbuild.analysis.graph import ActionGraph, reads
 from modelbuild.api.context import Expander, Expansion
 from modelbuild.errors import ModelbuildError
-from modelbuild.execution.interface import Executor, Outcome, Request, StagedInput
+from modelbuild.execution.interface import Executor, Outcome, Place, Request, StagedInput
 from modelbuild.execution.keys import Keys, key_of
 from modelbuild.execution.remake import Found, Remaker
 from modelbuild.execution.resources import ResourcePool
@@ -44,13 +44,14 @@ class _Prepared:
 
 @dataclass(slots=True)
 class Report:
-    """What became of each action, by id: its key and what that was made of, its result and whether it ran for it, and
-    for those that failed (or could not run) the id that is to blame."""
+    """What became of each action, by id: its key and what that was made of, its result and whether it ran for it, where
+    it ran unless here, and for those that failed (or could not run) the id that is to blame."""
 
     keys: dict[str, str] = field(default_factory=dict)
     materials: dict[str, dict[str, Any]] = field(default_factory=dict)
     results: dict[str, ActionResult] = field(default_factory=dict)
     statuses: dict[str, Literal["ran", "cached"]] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
 
@@ -299,6 +300,8 @@ class Scheduler:
         if ended is None:
             return
         outcome, slot = ended
+        if outcome.place is not None:
+            self.report.places[action.id] = outcome.place
         if outcome.result is not None:
             self._succeeded(action, found, outcome.result, "ran", slot)
             for twin, prepared in twins:
@@ -331,6 +334,7 @@ class Scheduler:
                 key=found.key,
                 worker=slot,
                 makers=self._makers(action),
+                place=self.report.places.get(action.id),
             )
         )
         self._finish(action.id)

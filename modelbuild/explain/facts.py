@@ -25,6 +25,7 @@ class Facts:
     modules   SHA-256 of each module that the step is made of, by import name
     makers    who makes each input, in the order of `material["inputs"]`: an action's id, '' for a file of the workspace
     outputs   digest of each output by name
+    place     where it ran and what took time there (see modelbuild.execution.interface.Place); empty: here
     """
 
     id: str
@@ -37,6 +38,7 @@ class Facts:
     modules: Mapping[str, str]
     makers: tuple[str, ...]
     outputs: Mapping[str, str] = field(default_factory=dict)
+    place: Mapping[str, Any] = field(default_factory=dict)
 
 
 def gather(analyzer: Analyzer, scheduler: Scheduler, code: StepCode, missing: str = "failed") -> dict[str, Facts]:
@@ -59,6 +61,7 @@ def gather(analyzer: Analyzer, scheduler: Scheduler, code: StepCode, missing: st
             modules=code.modules(action.step),
             makers=tuple(_maker(scheduler, action)),
             outputs={output: value_digest(value) for output, value in result.outputs} if result else {},
+            place=asdict(report.places[name]) if name in report.places else {},
         )
     return found
 

@@ -70,8 +70,8 @@ class Records:
         return {key: json.loads(unpack(data))["material"] for key, data in rows}
 
     def _rows(self, condition: str, *values: str) -> Iterator[Row]:
-        for name, owner, key, status, seconds, first, last, parts, code in self._file.read(
-            "SELECT id, owner, key, status, seconds, first, last, p.data, c.data FROM actions"
+        for name, owner, key, status, seconds, first, last, place, parts, code in self._file.read(
+            "SELECT id, owner, key, status, seconds, first, last, place, p.data, c.data FROM actions"
             " JOIN parts AS p ON p.hash = parts JOIN parts AS c ON c.hash = code"
             f" WHERE workspace = ? AND {condition} ORDER BY last DESC, first DESC",
             (self._workspace, *values),
@@ -88,6 +88,7 @@ class Records:
                 modules=json.loads(unpack(code)),
                 makers=tuple(packed["makers"]),
                 outputs=packed["outputs"],
+                place=json.loads(place),
             )
             yield Row(facts, first, last)
 

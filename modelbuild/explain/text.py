@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def cause_line(cause: Cause) -> str:
 def verdict_lines(verdict: Verdict) -> Iterator[str]:
     """The action and how it ended, and below it why."""
     facts = verdict.facts
-    how = f"ran ({duration(facts.seconds)})" if facts.status == "ran" else facts.status
+    how = f"ran ({duration(facts.seconds)}{_place(facts.place)})" if facts.status == "ran" else facts.status
     yield f"{facts.id}  {how}"
     cached = facts.status == "cached"
     match verdict.reason:
@@ -78,6 +78,7 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
         "action": facts.id,
         "status": facts.status,
         "seconds": facts.seconds,
+        "place": facts.place or None,
         "key": facts.key,
         "reason": verdict.reason,
         "compared": verdict.compared or None,
@@ -89,6 +90,15 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
 def _cause(cause: Cause) -> dict[str, Any]:
     difference = {**asdict(cause.difference), "maker": cause.difference.maker or None}
     return {**difference, "action": cause.action, "through": list(cause.through), "target": cause.target or None}
+
+
+def _place(place: Mapping[str, Any]) -> str:
+    """Which worker ran it, and what took a tenth of a second or more around that."""
+    if not place:
+        return ""
+    around = {"queued": "waited", "fetching": "got inputs", "sending": "sent outputs"}
+    took = [f"{words} {duration(place[name])}" for name, words in around.items() if place[name] >= 0.0995]
+    return f" on {place['worker']}" + (f"; {', '.join(took)}" if took else "")
 
 
 def _short(digest: Any) -> str:

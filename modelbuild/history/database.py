@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 # Part of the file's name: a version with other tables has another file.
-SCHEMA = 1
+SCHEMA = 2
 _PATIENCE = 10.0  # seconds to wait for another process's transaction
 
 _TABLES = """
@@ -21,6 +21,7 @@ CREATE TABLE IF NOT EXISTS parts (hash TEXT PRIMARY KEY, data BLOB NOT NULL) WIT
 CREATE TABLE IF NOT EXISTS actions (
     workspace TEXT NOT NULL, id TEXT NOT NULL, owner TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
     key TEXT NOT NULL, status TEXT NOT NULL, seconds REAL NOT NULL, parts TEXT NOT NULL, code TEXT NOT NULL,
+    place TEXT NOT NULL,
     PRIMARY KEY (workspace, id, first)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS targets (
     workspace TEXT NOT NULL, node TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, parts TEXT NOT NULL,

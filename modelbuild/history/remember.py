@@ -77,15 +77,17 @@ def _actions(file: HistoryFile, workspace: str, build: int, facts: Mapping[str, 
     for name, each in facts.items():
         first, key, status = last.get(name, (0, "", ""))
         # A run that failed is a row of its own: that it ran again has that reason.
+        place = json.dumps(each.place)
         if key == each.key and (status == "failed") == (each.status == "failed"):
-            same.append((build, each.status, each.seconds, workspace, name, first))
+            same.append((build, each.status, each.seconds, place, workspace, name, first))
             continue
         code = _keep(file, json.dumps(each.modules, sort_keys=True))
         parts = {"material": each.material, "makers": each.makers, "outputs": each.outputs, "mnemonic": each.mnemonic}
         packed = _keep(file, json.dumps(parts, sort_keys=True))
-        new.append((workspace, name, each.owner, build, build, each.key, each.status, each.seconds, packed, code))
-    file.write("INSERT INTO actions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", new)
-    sql = "UPDATE actions SET last = ?, status = ?, seconds = ? WHERE workspace = ? AND id = ? AND first = ?"
+        ended = (each.key, each.status, each.seconds)
+        new.append((workspace, name, each.owner, build, build, *ended, packed, code, place))
+    file.write("INSERT INTO actions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", new)
+    sql = "UPDATE actions SET last = ?, status = ?, seconds = ?, place = ? WHERE workspace = ? AND id = ? AND first = ?"
     file.write(sql, same)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.actions import ActionResult, Digest
-from modelbuild.execution.interface import Outcome, Request
+from modelbuild.execution.interface import Outcome, Place, Request
 from modelbuild.execution.step_code import StepCode
 from modelbuild.execution.verdict import verdict
 from modelbuild.execution.warm import Ended
@@ -126,10 +126,10 @@ class RemoteExecutor:
         if lacking and not problem:
             problem = f"the step did not write its output '{lacking[0].name}' ({lacking[0].path})"
         if problem:
-            return Outcome(None, problem, stdout, stderr)
+            return Outcome(None, problem, stdout, stderr, place=place_of(result))
         made = ActionResult(outputs, stdout, stderr, ended.seconds, ended.max_rss)
         self._fetch(blobs_of(made))
-        return Outcome(made, "", stdout, stderr)
+        return Outcome(made, "", stdout, stderr, place=place_of(result))
 
     def _fetch(self, digests: Collection[Digest]) -> None:
         try:
@@ -160,3 +160,23 @@ class RemoteExecutor:
         if not raw and result.stderr_digest.size_bytes:
             raw = self._text(Digest(result.stderr_digest.hash, result.stderr_digest.size_bytes))
         return " ".join(raw.decode(errors="replace").split())[-300:]
+
+
+def place_of(result: Any) -> Place:
+    """What an ActionResult of the API says of where and when it was made."""
+    told = result.execution_metadata
+
+    def seconds(start: str, end: str) -> float:
+        if not (told.HasField(f"{start}_timestamp") and told.HasField(f"{end}_timestamp")):
+            return 0.0
+        began, ended = (getattr(told, f"{name}_timestamp") for name in (start, end))
+        took: float = ended.seconds - began.seconds + (ended.nanos - began.nanos) / 1e9
+        return max(0.0, round(took, 3))
+
+    return Place(
+        told.worker or "a worker",
+        seconds("queued", "worker_start"),
+        seconds("input_fetch_start", "input_fetch_completed"),
+        seconds("execution_start", "execution_completed"),
+        seconds("output_upload_start", "output_upload_completed"),
+    )

@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from modelbuild.execution.interface import Place
 
 Status: TypeAlias = Literal["ran", "cached", "failed"]
 TestStatus: TypeAlias = Literal["passed", "failed", "not_run"]
@@ -54,6 +57,7 @@ class ActionFinished(Event):
     problem   why it failed: one line, or a traceback in the user's own code whose last line says it
     stdout    what it printed, decoded; only needed when it failed
     makers    ids of the actions that made what it read
+    place     where it ran, unless here
     """
 
     id: str
@@ -68,6 +72,7 @@ class ActionFinished(Event):
     key: str = ""
     worker: int = 0
     makers: tuple[str, ...] = ()
+    place: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)

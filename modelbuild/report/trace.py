@@ -6,6 +6,7 @@ the chain of actions, each waiting for the one before, that the build could not 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 import time
@@ -71,7 +72,9 @@ class Trace:
         return [_named(track, name) for track, name in names.items()] + found + self._events
 
     def _action(self, event: ActionFinished, track: int) -> dict[str, Any]:
-        facts = {"id": event.id, "status": event.status, "key": event.key, "description": event.description}
+        facts: dict[str, Any] = {name: getattr(event, name) for name in ("id", "status", "key", "description")}
+        if event.place is not None:
+            facts["place"] = dataclasses.asdict(event.place)
         return self._slice(f"{event.mnemonic} {event.owner}", event.at - event.seconds, event.at, track, facts)
 
     def _slice(self, name: str, start: float, end: float, track: int, facts: Mapping[str, Any]) -> dict[str, Any]:

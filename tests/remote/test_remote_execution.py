@@ -16,8 +16,9 @@ import pytest
 
 from modelbuild.actions import Action, Digest, Output
 from modelbuild.errors import UsageError
-from modelbuild.execution.interface import Outcome, Request
+from modelbuild.execution.interface import Outcome, Place, Request
 from modelbuild.execution.step_code import StepCode
+from modelbuild.remote.executor import place_of
 from modelbuild.remote.messages import message
 from modelbuild.remote.mixed import MixedExecutor
 from modelbuild.remote.problems import RemoteProblem
@@ -76,6 +77,9 @@ def test_workers_make_the_same_bytes(place: Any, any_farm: Any) -> None:
     assert set(ended.statuses.values()) == {"ran"}
     assert there.outputs() == here.outputs()
     assert "remote" not in ended.err
+    told = json.loads(there.run("explain", "//a:sums", "--json").out)["actions"]
+    assert all(each["place"]["worker"] for each in told)
+    assert f"on {told[-1]['place']['worker']}" in there.run("explain", "//a:sums").out
     # What workers made is found by those who only have the cache.
     assert set(third.build(f"--remote-cache={any_farm.address}").statuses.values()) == {"cached"}
     assert third.outputs() == here.outputs()
@@ -220,6 +224,22 @@ def test_outputs_that_cannot_be_right_are_refused(spoil: Any) -> None:
     spoil(result)
     with pytest.raises((ValueError, KeyError)):
         outputs_of(request(), result, read)
+
+
+def test_what_a_worker_tells_of_itself() -> None:
+    result = message("ActionResult")()
+    assert place_of(result) == Place("a worker")
+    told = result.execution_metadata
+    told.worker = "worker-7"
+    starts = {"queued": 1, "worker_start": 3, "input_fetch_start": 3, "execution_start": 5, "output_upload_start": 9}
+    ends = {"input_fetch_completed": 5, "execution_completed": 9, "output_upload_completed": 9}
+    for name, at in (starts | ends).items():
+        getattr(told, f"{name}_timestamp").seconds = at
+    told.input_fetch_completed_timestamp.nanos = 500_000_000
+    told.output_upload_completed_timestamp.nanos = 7_000_000
+    assert place_of(result) == Place("worker-7", queued=2.0, fetching=2.5, running=4.0, sending=0.007)
+    told.ClearField("queued_timestamp")
+    assert place_of(result).queued == 0.0
 
 
 class Places:

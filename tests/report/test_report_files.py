@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from modelbuild.execution.interface import Place
 from modelbuild.report import events
 from modelbuild.report.build_events import BuildEvents, name_of
 from modelbuild.report.events import (
@@ -154,6 +155,17 @@ def test_trace(tmp_path: Path) -> None:
     on = {name: [e["name"] for e in trace if e["ph"] != "M" and tracks[e["tid"]] == name] for name in tracks.values()}
     assert on["found in a cache"] == ["make //m:d"]
     assert on["critical path"] == ["make //m:a", "make //m:c"]
+
+
+def test_trace_tells_which_worker_ran_it_elsewhere(tmp_path: Path) -> None:
+    trace = Trace(tmp_path / "t.json")
+    here, there = ran("a", 1, 1.0), dataclasses.replace(ran("b", 1, 2.0), place=Place("worker-7", queued=0.5))
+    for event in (here, there):
+        trace.emit(event)
+    trace.close()
+    slices = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    places = {each["args"]["id"]: each["args"].get("place") for each in slices if "id" in each.get("args", {})}
+    assert places == {"a": None, "b": dataclasses.asdict(there.place)}
 
 
 def test_critical_path_is_the_longest_chain() -> None:
