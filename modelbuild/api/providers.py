@@ -28,9 +28,11 @@ class TestAction(Provider):
     docs/ci.md describes it. `modelbuild test` runs these actions, `modelbuild build` does not.
 
     flaky   whether a failure may be tried again without being asked for
+    bisect  what looks for the cause of a failure, when asked for: JSON as docs/ci.md describes it
     """
 
     __test__ = False  # for pytest, which takes it for a class of tests
 
     reports: tuple[DerivedArtifact, ...]
     flaky: bool = False
+    bisect: DerivedArtifact | None = None

@@ -56,7 +56,7 @@ class Report:
 
 
 class Scheduler:
-    """Builds artifacts. One use; `build` may be called once."""
+    """Builds artifacts. `build` may be called again, for more."""
 
     def __init__(
         self,
@@ -92,8 +92,9 @@ class Scheduler:
         self._done: set[str] = set()
         self._expanded: set[str] = set()
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._lookups = ThreadPoolExecutor(_LOOKUPS, "lookup")
-        self._runs = ThreadPoolExecutor(jobs, "run")
+        self._jobs = jobs
+        self._lookups: ThreadPoolExecutor
+        self._runs: ThreadPoolExecutor
         self._slots: queue.SimpleQueue[int] = queue.SimpleQueue()
         for slot in range(jobs):
             self._slots.put(slot)
@@ -103,8 +104,13 @@ class Scheduler:
     def build(self, wanted: Iterable[Artifact]) -> Report:
         """Build artifacts. Failures of actions are in the report; Ctrl-C and errors of the machine are raised, after
         every process was ended."""
+        needed = self._graph.needed_for(wanted)
+        if self._waiting:
+            self._reporter.emit(GraphGrew(total=len(self.actions(self._waiting.keys() | needed))))
+        self._lookups = ThreadPoolExecutor(_LOOKUPS, "lookup")
+        self._runs = ThreadPoolExecutor(self._jobs, "run")
         try:
-            self._need(self._graph.needed_for(wanted))
+            self._need(needed)
             while self._in_flight:
                 self._events.get()()
         except BaseException:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from modelbuild.report.events import BuildFinished, BuildStarted, Reporter, Test
 from modelbuild.store.interface import Store
 from modelbuild.store.local import open_store
 from modelbuild.store.output_tree import lay_out
+from modelbuild.testing.causes import find_causes, has_failed
 from modelbuild.testing.executor import Attempts, TestExecutor
 from modelbuild.testing.report import TestReport, merge, parse_report, require_all
 from modelbuild.testing.select import select_tests, test_of
@@ -44,6 +45,7 @@ class TestOptions:
     flaky_attempts: int = 1
     require_all: bool = False
     tags: tuple[str, ...] = ()
+    bisect: bool = False
 
 
 # How often a test that its rule calls flaky is tried.
@@ -127,9 +129,12 @@ def _run(
     scheduler.build(wanted)
     failed = unbuilt = False
     measures: dict[tuple[str, str], float] = {}
-    for target, action in tests:
-        ended, built = _finished(session, scheduler, target, action)
-        session.reporter.emit(ended)
+    ends = [_finished(session, scheduler, target, action) for target, action in tests]
+    wrong = [action for (ended, built), (_, action) in zip(ends, tests, strict=True) if built and has_failed(ended)]
+    causes = find_causes(scheduler, session.store, wrong) if session.options.bisect else {}
+    for (ended, built), (_, action) in zip(ends, tests, strict=True):
+        cause = causes.get(action.bisect)
+        session.reporter.emit(replace(ended, cases=(*ended.cases, cause)) if cause else ended)
         unbuilt |= not built
         failed |= ended.status == "failed"
         measures.update(((f"{ended.label} ({ended.config})", name), value) for name, value in ended.measures.items())

@@ -72,6 +72,23 @@ class DeviceTarget(Platform):
 
 
 @dataclass(frozen=True)
+class Lowering:
+    """How a program was made, for those who look inside.
+
+    model          what it was made of
+    backends       of each backend of the stack: kind, attributes (as the partition step sees them), compiled (as the
+                   compile step sees them)
+    prerequisites  of each backend: what compiling takes beside a partition
+    tools          distributions whose versions decide what comes out
+    """
+
+    model: ExportedModel
+    backends: tuple[Mapping[str, Any], ...]
+    prerequisites: tuple[Mapping[str, Artifact], ...]
+    tools: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Program(Provider):
     """A program that ExecuTorch runs.
 
@@ -79,9 +96,11 @@ class Program(Provider):
     ptd         file: weights kept outside the program; None where there are none
     delegation  file: JSON of which backend took each node and why
     signature   file: as in ExportedModel
+    lowering    how it was made; None where that is not known
     """
 
     pte: Artifact
     ptd: Artifact | None
     delegation: Artifact
     signature: Artifact
+    lowering: Lowering | None = None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -13,15 +14,17 @@ from modelbuild.api import (
     Attrs,
     Context,
     Dep,
+    DerivedArtifact,
     Output,
     Provider,
+    Resources,
     Source,
     SourceArtifact,
     Sources,
     TestAction,
     rule,
 )
-from modelbuild_rules.providers import DeviceTarget, EagerModel, Program
+from modelbuild_rules.providers import DeviceTarget, EagerModel, ExportedModel, Lowering, Program
 from modelbuild_rules.testing import TestAttrs, resources, seconds
 
 _ENTRY = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)\Z")
@@ -162,23 +165,27 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
         drawn = case.generator.model_dump(mode="json") if case.generator else None
         cases.append({"name": case.name, "inputs": sorted(case.files), "generator": drawn})
     baseline = ctx.provider(attrs.baseline, Program) if attrs.baseline else None
+    parity = {
+        "eager": dict(eager.params),
+        "cases": cases,
+        "tolerance": _tolerance(attrs.tolerance),
+        "outputs": {name: _tolerance(each) for name, each in attrs.outputs.items()},
+        "metrics": [_metric(ctx, index, metric_srcs) for index in range(len(attrs.metrics))],
+    }
+    inputs = {
+        **eager.inputs,
+        **files,
+        "metric_srcs": metric_srcs,
+        **{f"program.{name}": artifact for name, artifact in _files(program).items()},
+    }
     made = ctx.action(
         "test",
         step="pte_test",
-        inputs={
-            **eager.inputs,
-            **files,
-            "metric_srcs": metric_srcs,
-            **{f"program.{name}": artifact for name, artifact in _files(program).items()},
-            **({f"baseline.{name}": artifact for name, artifact in _files(baseline).items()} if baseline else {}),
-        },
+        inputs=inputs
+        | ({f"baseline.{name}": artifact for name, artifact in _files(baseline).items()} if baseline else {}),
         outputs=[Output("report", "report.json")],
         params={
-            "eager": dict(eager.params),
-            "cases": cases,
-            "tolerance": _tolerance(attrs.tolerance),
-            "outputs": {name: _tolerance(each) for name, each in attrs.outputs.items()},
-            "metrics": [_metric(ctx, index, metric_srcs) for index in range(len(attrs.metrics))],
+            **parity,
             "budgets": {
                 name: getattr(attrs, name)
                 for name in ("max_bytes", "max_delegates", "min_delegated_fraction", "max_latency_ratio", "max_memory")
@@ -194,7 +201,42 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
         resources=resources(attrs),
         description=f"{attrs.program} against {attrs.model}",
     )
-    return (TestAction((made["report"],), flaky=attrs.flaky),)
+    exported = next((each for each in ctx.providers(attrs.model) if isinstance(each, ExportedModel)), None)
+    bisect = None
+    if exported is not None and program.lowering is not None:
+        bisect = _bisect(ctx, exported, program.lowering, inputs, parity, eager.tools)
+    return (TestAction((made["report"],), flaky=attrs.flaky, bisect=bisect),)
+
+
+def _bisect(
+    ctx: Context[PteTestAttrs],
+    reference: ExportedModel,
+    lowering: Lowering,
+    inputs: Mapping[str, Artifact | tuple[Artifact, ...]],
+    params: Mapping[str, Any],
+    tools: tuple[str, ...],
+) -> DerivedArtifact:
+    """What finds the node that is to blame."""
+    return ctx.action(
+        "bisect",
+        step="first_wrong_node",
+        inputs={
+            **inputs,
+            "reference.program": reference.program,
+            "reference.weights": reference.weights,
+            "reference.debug": reference.debug,
+            "lowered.program": lowering.model.program,
+            "lowered.weights": lowering.model.weights,
+            **{f"backend.{i}.{n}": a for i, needed in enumerate(lowering.prerequisites) for n, a in needed.items()},
+        },
+        outputs=[Output("finding", "finding.json")],
+        params={**params, "backends": list(lowering.backends)},
+        tools=(*lowering.tools, *tools),
+        python=("srcs", "metric_srcs"),
+        preload=("torch", "executorch.exir"),
+        resources=Resources(memory=4 << 30),
+        description=f"find the first wrong node of {ctx.attrs.program}",
+    )["finding"]
 
 
 def _files(program: Program) -> dict[str, Artifact]:

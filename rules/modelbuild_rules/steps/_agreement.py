@@ -38,7 +38,7 @@ def check_agreement(
     """
     with torch.no_grad():
         results = _user_outputs(
-            partitioned, _Partitioned(partitioned.graph_module, compiled).run(*_flat(partitioned, inputs))
+            partitioned, _Partitioned(partitioned.graph_module, compiled).run(*flat_inputs(partitioned, inputs))
         )
         expected = pytree.tree_leaves(original.module(check_guards=False)(*[each.clone() for each in inputs]))
     for place, (result, wanted) in enumerate(zip(results, expected, strict=True)):
@@ -61,7 +61,7 @@ class _Partitioned(torch.fx.Interpreter):
             return super().call_function(target, args, kwargs)
         module, *given = args
         program = module.original_module
-        results = list(torch.fx.Interpreter(program.graph_module).run(*_flat(program, given)))
+        results = list(torch.fx.Interpreter(program.graph_module).run(*flat_inputs(program, given)))
         id = partition_of(module.processed_bytes) or ""
         other = self._compiled(id, program)
         if other is not None:
@@ -76,7 +76,7 @@ class _Partitioned(torch.fx.Interpreter):
         return results
 
 
-def _flat(program: ExportedProgram, inputs: Sequence[Any]) -> list[Any]:
+def flat_inputs(program: ExportedProgram, inputs: Sequence[Any]) -> list[Any]:
     """Every input of a program's graph: its stored tensors and the given ones."""
     given = iter(inputs)
     stored: Mapping[str, Any] = {**program.constants, **program.state_dict}

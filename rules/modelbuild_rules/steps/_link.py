@@ -49,7 +49,7 @@ def link(program: Path, constants: Iterable[Named], parts: Mapping[str, Part], p
     Raises StepError when two parts give one key different data, or when there is nothing for `ptd`: ExecuTorch refuses
     to load an empty one.
     """
-    table, blobs = _read(program)
+    table, blobs = read_file(program)
     contents = Contents()
     segments = Segments(contents)
     _keep_constants(table, blobs, segments)
@@ -67,7 +67,7 @@ def link(program: Path, constants: Iterable[Named], parts: Mapping[str, Part], p
         _write_ptd(outside, Segments(contents), ptd)
 
 
-def _read(path: Path) -> tuple[Any, list[Blob]]:
+def read_file(path: Path) -> tuple[Any, list[Blob]]:
     """A .pte's program and its segments. A program without segments has no extended header."""
     with path.open("rb") as file:
         head = file.read(8 + _PTE_HEADER)

@@ -34,6 +34,12 @@ class Blob:
             file.seek(self.offset)
             return file.read(self.size)
 
+    def save(self, path: Path) -> Path:
+        """Write the bytes to a file of their own."""
+        with path.open("wb", buffering=0) as out:
+            _copy(self, out, 0)
+        return path
+
 
 class Contents:
     """Tells which blobs are equal. Reads only those that share a size with another."""

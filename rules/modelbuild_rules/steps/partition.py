@@ -39,7 +39,7 @@ def run(step: Step) -> None:
     program = load_program(step.input("program"), step.input("weights"))
     entries = step.params["backends"]
     backends = {i: partitioning(entry["kind"]) for i, entry in enumerate(entries) if entry["kind"] != "portable"}
-    edge, delegation, partitions = _lower(correct_nonzero(program), entries, backends, step.outputs["partitions"])
+    edge, delegation, partitions = lower(correct_nonzero(program), entries, backends, step.outputs["partitions"])
     plan = partitions.plan(entries)
     if "examples" in step.inputs:
         stored = load_file(step.input("examples"))
@@ -62,7 +62,7 @@ def run(step: Step) -> None:
     _write_json(step.outputs["report"], [fact.described() for fact in facts])
 
 
-def _lower(
+def lower(
     program: Any, entries: Sequence[Any], backends: Mapping[int, Partitioning], folder: Path
 ) -> tuple[Any, Delegation, Partitions]:
     """The lowered edge program, what became of its nodes, and the partitions in `folder`."""

@@ -1,0 +1,37 @@
+"""Looks for what made tests fail, where their rules know how to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from modelbuild.actions import DerivedArtifact, FileEntry
+from modelbuild.api.providers import TestAction
+from modelbuild.execution.scheduler import Scheduler
+from modelbuild.report.events import TestCase, TestFinished
+from modelbuild.store.interface import Store
+
+
+def has_failed(ended: TestFinished) -> bool:
+    """Whether a case was wrong; what came to no end has none."""
+    return any(case.status == "failed" for case in ended.cases)
+
+
+def find_causes(
+    scheduler: Scheduler, store: Store, failed: Iterable[TestAction]
+) -> dict[DerivedArtifact | None, TestCase]:
+    """Build what finds the causes of failed tests: a case for each that tells it, by the artifact."""
+    wanted = [action.bisect for action in failed if action.bisect is not None]
+    if wanted:
+        scheduler.build(wanted)
+    return {artifact: _case(scheduler, store, artifact) for artifact in wanted}
+
+
+def _case(scheduler: Scheduler, store: Store, artifact: DerivedArtifact) -> TestCase:
+    culprit = scheduler.culprit([artifact])
+    if culprit is not None:
+        return TestCase("bisect", "failed", message=f"came to no end: {culprit or artifact.action} failed")
+    value = scheduler.value(artifact)
+    assert isinstance(value, FileEntry)
+    finding = json.loads(store.read_bytes(value.digest))
+    return TestCase("bisect", "failed", message=str(finding["message"]), place=str(finding.get("place", "")))

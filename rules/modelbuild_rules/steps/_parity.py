@@ -1,0 +1,103 @@
+"""What a test of a program and the search for its first wrong node share: the program, its cases, the model in eager
+PyTorch, and how an output is held to its tolerance."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+import modelbuild_runtime
+from modelbuild.step import Step, StepError
+from modelbuild_rules.steps._compare import compare
+from modelbuild_rules.steps._draw import draw
+from modelbuild_rules.steps._model import load_function, load_model, load_weights
+from modelbuild_runtime.bindings import to_array, to_tensor
+from modelbuild_runtime.describe import Port
+from modelbuild_runtime.inputs import read_inputs
+
+Arrays: TypeAlias = dict[str, np.ndarray]
+Eager: TypeAlias = Callable[[Mapping[str, np.ndarray]], Arrays]
+
+
+def open_program(step: Step, name: str) -> modelbuild_runtime.Program:
+    """Load a program with its signature beside it."""
+    folder = Path(tempfile.mkdtemp(prefix=name))
+    pte = folder / "program.pte"
+    pte.symlink_to(step.input(f"{name}.pte").resolve())
+    (folder / "signature.json").symlink_to(step.input(f"{name}.signature").resolve())
+    data = [step.input(f"{name}.ptd")] if f"{name}.ptd" in step.inputs else []
+    return modelbuild_runtime.load(pte, data)
+
+
+def tensor_inputs(program: modelbuild_runtime.Program) -> list[Port]:
+    """What is given to a program, in its order."""
+    return [port for port in program.describe().method("forward").inputs if port.kind == "tensor"]
+
+
+def cases(step: Step, program: modelbuild_runtime.Program) -> Iterator[tuple[str, Arrays]]:
+    """Each case's name and inputs."""
+    ports = tensor_inputs(program)
+    number = 0
+    for index, case in enumerate(step.params["cases"]):
+        if case["generator"] is None:
+            files = {name: step.input(f"case.{index}.{name}") for name in case["inputs"]}
+            yield case["name"], read_inputs(ports, files)
+            continue
+        for count in range(case["generator"]["count"]):
+            several = case["generator"]["count"] > 1
+            yield f"{case['name']}[{count}]" if several else case["name"], draw(ports, case["generator"], number)
+            number += 1
+
+
+def eager_model(step: Step, program: modelbuild_runtime.Program) -> Eager:
+    """The model in eager PyTorch, as a function of arrays by name."""
+    params = step.params["eager"]
+    torch.manual_seed(params["seed"])
+    module = load_model(step.root, params["entry"], params["kwargs"])
+    load_weights(module, {p: step.input(f"weights.{p}") for p in params["weights"]}, params["allow_missing"])
+    module.eval().requires_grad_(False)
+    ports = tensor_inputs(program)
+    names = [port.name for port in program.describe().method("forward").outputs]
+
+    @torch.no_grad()
+    def call(arrays: Mapping[str, np.ndarray]) -> Arrays:
+        values = pytree.tree_leaves(module(*[to_tensor(arrays[port.name], port) for port in ports]))
+        if len(values) != len(names):
+            raise StepError(f"the model gives {len(values)} outputs, the program {len(names)}")
+        return {name: to_array(value) for name, value in zip(names, values, strict=True)}
+
+    return call
+
+
+def tolerance_of(step: Step, output: str) -> Mapping[str, Any]:
+    """What an output is held to."""
+    return step.params["outputs"].get(output) or step.params["tolerance"]
+
+
+def wrong_outputs(step: Step, found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """How outputs differ that are not what they should be, by name."""
+    problems = {}
+    for output, wanted in expected.items():
+        tolerance = tolerance_of(step, output)
+        problem = "" if tolerance["ignore"] else compare(found[output], wanted, tolerance)
+        if problem:
+            problems[output] = problem
+    return problems
+
+
+def wrong_metrics(step: Step, found: Arrays, expected: Arrays) -> list[str]:
+    """Which of the user's metrics are not what they should be."""
+    problems = []
+    for metric in step.params["metrics"]:
+        value = float(load_function(step.root, metric["entry"])(found, expected))
+        low, high = metric["min"], metric["max"]
+        if not ((low is None or value >= low) and (high is None or value <= high)):
+            bound = f"at least {low}" if high is None else f"at most {high}" if low is None else f"{low} to {high}"
+            problems.append(f"metric {metric['entry'].partition(':')[2]} is {value:.6g}, expected {bound}")
+    return problems
