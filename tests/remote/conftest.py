@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -124,6 +125,45 @@ def casd(tmp_path: Path) -> Iterator[Casd]:
     server = Casd(tmp_path / "casd")
     yield server
     server.kill()
+
+
+NGINX = """
+daemon off; pid {folder}/pid; error_log {folder}/error.log warn; worker_processes 1; {user}
+events {{ worker_connections 64; }}
+http {{
+  access_log off; client_max_body_size 0;
+  client_body_temp_path {folder}/tmp; proxy_temp_path {folder}/tmp; fastcgi_temp_path {folder}/tmp;
+  uwsgi_temp_path {folder}/tmp; scgi_temp_path {folder}/tmp;
+  server {{
+    listen 127.0.0.1:{port}; root {folder}/root;
+    location ~ "^/team/(ac|cas)/[0-9a-f]{{64}}$" {{ dav_methods PUT; create_full_put_path on; }}
+    location / {{ return 404; }}
+  }}
+}}
+"""
+
+
+@pytest.fixture
+def nginx(tmp_path: Path) -> Iterator[str]:
+    """The address of an HTTP cache; what it keeps lies in nginx/root."""
+    program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+    if program is None:
+        pytest.skip("not run: needs nginx, which .ci/run installs")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    folder = tmp_path / "nginx"
+    (folder / "root").mkdir(parents=True)
+    user = "user root;" if os.geteuid() == 0 else ""
+    (folder / "conf").write_text(NGINX.format(folder=folder, port=port, user=user))
+    process = subprocess.Popen([program, "-p", folder, "-e", folder / "error.log", "-c", folder / "conf"])
+    for _ in range(200):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.05)
+    yield f"http://127.0.0.1:{port}/team"
+    process.terminate()
+    process.wait()
 
 
 @pytest.fixture
