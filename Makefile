@@ -70,10 +70,10 @@ $(LOCKED):
 
 # Programs that tests of remote caches start; nothing is imported from there.
 $(SERVERS): $(LOCKED) $(wildcard tests/remote/*.lock tests/remote/bazel/*.json)
-	rm -rf $(VENV)/servers $(VENV)/buildgrid
+	rm -rf $(VENV)/servers* $(VENV)/buildgrid $(VENV)/bazel
 	$(PIP) install --quiet --no-deps --require-hashes --target $(VENV)/servers --requirement tests/remote/servers.lock
 	$(PIP) install --quiet --no-deps --require-hashes --target $(VENV)/buildgrid --requirement tests/remote/buildgrid.lock
-	rm -rf $(VENV)/bazel && cp -r tests/remote/bazel $(VENV)/bazel
+	cp -r tests/remote/bazel $(VENV)/bazel
 	@if command -v npm > /dev/null; then npm ci --prefix $(VENV)/bazel --silent --ignore-scripts; else echo 'no npm: the test with Bazel will not be run'; fi
 	@touch $@
 
