@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -92,6 +92,15 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True)
+class Telling:
+    """What the failure of an action is told with, and no result depends on: files, which are not built for it, and a
+    function of the problem and of what is in them that gives the text to show."""
+
+    reads: tuple[Artifact, ...]
+    words: Callable[..., str]
+
+
+@dataclass(frozen=True, slots=True)
 class Action:
     """A step to run on inputs to get outputs. Its id names it within one build; its key names it for all time.
 
@@ -103,6 +112,7 @@ class Action:
     env         environment variables that the step sees besides the fixed ones; part of the key
     preload     modules that a warm worker imports before it forks
     network     whether the step may use the network (fetching a file whose digest is pinned)
+    telling     what a failure is told with; not part of the key
     """
 
     id: str
@@ -120,6 +130,7 @@ class Action:
     network: bool = False
     resources: Resources = Resources()
     description: str = ""
+    telling: Telling | None = None
 
 
 @dataclass(frozen=True, slots=True)

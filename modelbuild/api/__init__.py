@@ -1,6 +1,6 @@
 """The rules API: everything that a rule package imports. Built-in rules and a user's own use nothing else."""
 
-from modelbuild.actions import Artifact, DerivedArtifact, Output, Resources, SourceArtifact
+from modelbuild.actions import Artifact, DerivedArtifact, Output, Resources, SourceArtifact, Telling
 from modelbuild.api.attrs import Attrs, Dep, Glob, Source, Sources
 from modelbuild.api.context import Context, Expander
 from modelbuild.api.providers import Files, Platform, Provider, TestAction
@@ -27,6 +27,7 @@ __all__ = [
     "Source",
     "SourceArtifact",
     "Sources",
+    "Telling",
     "TestAction",
     "rule",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from modelbuild.actions import Action, Artifact, DerivedArtifact, Input, Output, Resources, SourceArtifact
+from modelbuild.actions import Action, Artifact, DerivedArtifact, Input, Output, Resources, SourceArtifact, Telling
 from modelbuild.api.attrs import Attrs, Dep, Glob, Path, Source
 from modelbuild.api.providers import Platform, Provider
 from modelbuild.errors import LoadingError, Location
@@ -67,6 +67,7 @@ class Expander:
         resources: Resources | None = None,
         name: str = "",
         description: str = "",
+        telling: Telling | None = None,
     ) -> Mapping[str, DerivedArtifact]:
         """Declare an action that runs module `steps.<step>` of this rule package; see `modelbuild.actions.Action`.
 
@@ -89,6 +90,7 @@ class Expander:
             network=network,
             resources=resources or Resources(),
             description=description,
+            telling=telling,
         )
         self._graph.add_action(action)
         return {output.name: DerivedArtifact(identifier, output.name) for output in outputs}

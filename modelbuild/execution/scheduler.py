@@ -15,7 +15,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from modelbuild.actions import Action, ActionResult, Artifact, DerivedArtifact, Digest, FileEntry, SourceArtifact, Value
+from modelbuild.actions import (
+    Action,
+    ActionResult,
+    Artifact,
+    DerivedArtifact,
+    Digest,
+    FileEntry,
+    SourceArtifact,
+    Telling,
+    Value,
+)
 from modelbuild.analysis.graph import ActionGraph, reads
 from modelbuild.api.context import Expander, Expansion
 from modelbuild.errors import ModelbuildError
@@ -296,6 +306,18 @@ class Scheduler:
         finally:
             self._slots.put(slot)
 
+    def _told(self, telling: Telling | None, problem: str) -> str:
+        """The text to show for a problem; as it is when what it is told with was not built."""
+        if telling is None:
+            return problem
+        made = [self.resolve(artifact) for artifact in telling.reads]
+        values = [self._values.get((a.action, a.output)) for a in made if isinstance(a, DerivedArtifact)]
+        files = [value for value in values if isinstance(value, FileEntry)]
+        if len(files) != len(made):
+            return problem
+        words = telling.words
+        return self._remaker.keeping(lambda: words(problem, *(self._store.read_bytes(f.digest) for f in files)))
+
     def _run_alone(self, request: Request) -> Outcome:
         """Run an action whose result was thought to be known."""
         with self._pool.acquire(request.action.resources):
@@ -319,7 +341,7 @@ class Scheduler:
                 failed.owner,
                 failed.mnemonic,
                 failed.description or failed.mnemonic,
-                outcome.problem,
+                self._told(failed.telling, outcome.problem),
                 self._text(outcome.stdout),
                 self._text(outcome.stderr),
                 slot,

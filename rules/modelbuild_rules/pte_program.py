@@ -19,8 +19,10 @@ from modelbuild.api import (
     Output,
     Provider,
     Resources,
+    Telling,
     rule,
 )
+from modelbuild_rules import places
 from modelbuild_rules.backend_kind import Prerequisite
 from modelbuild_rules.backends import KINDS
 from modelbuild_rules.providers import Backend, BackendStack, DeviceTarget, ExportedModel, Lowering, Program
@@ -44,6 +46,9 @@ class PteProgramAttrs(Attrs):
     external_weights: bool = False
     """Put weights into a `.ptd` beside the `.pte`, for programs that share them or to be loaded apart."""
 
+    device_io: bool = False
+    """Leave inputs and outputs of parts on a GPU in device memory, which the caller gives; nothing is copied then."""
+
 
 @rule(attrs=PteProgramAttrs)
 def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
@@ -56,6 +61,8 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         problem = KINDS[backend.kind].problem(backend.attributes, facts)
         if problem:
             raise ctx.error("stack", f"{problem} (device {ctx.device_label}, stack {ctx.attrs.stack})")
+    if ctx.attrs.device_io and not needs_device:
+        raise ctx.error("device_io", f"no backend of {ctx.attrs.stack} runs on a GPU")
     examples = {"examples": model.examples} if any(KINDS[backend.kind].examples for backend in stack) else {}
     external = ctx.attrs.external_weights
     tools = [*_LOWERING, *(tool for b in stack for tool in KINDS[b.kind].partition_tools(b.attributes))]
@@ -69,17 +76,22 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
             Output("plan", "plan.json"),
             Output("report", "report.json"),
         ],
-        params={"backends": [_offered(backend, facts) for backend in stack], "external_weights": external},
+        params={
+            "backends": [_offered(backend, facts) for backend in stack],
+            "external_weights": external,
+            **({"device_io": True} if ctx.attrs.device_io else {}),
+        },
         tools=tools,
         preload=_WARM,
         resources=Resources(memory=2 << 30),
         description=f"partition {ctx.attrs.model} with {ctx.attrs.stack}",
+        telling=places.of_program(model),
     )
     prerequisites = _prerequisites(ctx, stack, facts)
     promised = ctx.expand(
         reads=lowered["plan"],
         promises=("pte", "ptd", "delegation") if external else ("pte", "delegation"),
-        then=partial(_compile_and_link, ctx.label.name, stack, prerequisites, facts, lowered, external),
+        then=partial(_compile_and_link, ctx.label.name, model, stack, prerequisites, facts, lowered, external),
     )
     ptd = promised.get("ptd")
     lowering = Lowering(
@@ -100,6 +112,7 @@ def _offered(backend: Backend, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _compile_and_link(
     name: str,
+    model: ExportedModel,
     stack: tuple[Backend, ...],
     prerequisites: tuple[Mapping[str, DerivedArtifact], ...],
     facts: Mapping[str, Any],
@@ -111,7 +124,14 @@ def _compile_and_link(
     """Declare an action for each partition, and the one that puts the program together."""
     partitions = json.loads(plan)
     parts = [
-        _compile(ctx, stack[each["entry"]], facts, {**_part(lowered, each), **prerequisites[each["entry"]]}, each)
+        _compile(
+            ctx,
+            stack[each["entry"]],
+            facts,
+            {**_part(lowered, each), **prerequisites[each["entry"]]},
+            each,
+            places.of_partition(model, lowered["report"], each["id"]),
+        )
         for each in partitions
     ]
     return ctx.action(
@@ -165,6 +185,7 @@ def _compile(
     facts: Mapping[str, Any],
     inputs: Mapping[str, DerivedArtifact],
     each: Mapping[str, Any],
+    telling: Telling,
 ) -> DerivedArtifact:
     kind = KINDS[backend.kind]
     operators = f"{each['nodes']} operator{'s' * (each['nodes'] != 1)}"
@@ -179,4 +200,5 @@ def _compile(
         preload=_WARM,
         resources=Resources(memory=(1 << 30) + 4 * each["bytes"]),
         description=f"compile {each['id']} for {backend.kind} ({operators})",
+        telling=telling,
     )["compiled"]

@@ -19,6 +19,7 @@ from modelbuild.actions import (
     Output,
     Resources,
     SourceArtifact,
+    Telling,
     Tree,
 )
 from modelbuild.analysis.graph import ActionGraph
@@ -264,6 +265,27 @@ def test_a_failed_action_is_not_remembered(world: World) -> None:
     world.files["f"] = b"one"
     for _ in range(2):
         assert "//m:x#bad" in world.build(broken)[1].ran
+
+
+def test_a_failure_is_told_with_what_was_built_before(world: World) -> None:
+    world.files["words"] = b"red green"
+
+    def declare(on: Expander) -> list[Artifact]:
+        plan, never = (
+            act(on, "plan", "plan", SourceArtifact("words")),
+            act(on, "never", "plan", SourceArtifact("words")),
+        )
+        made = []
+        for name, reads in (("told", plan), ("plain", never)):
+            telling = Telling((reads,), lambda problem, data: f"{problem}: {data.decode()}")
+            failing = on.action(name, step="fail", outputs=OUT, inputs={"in": plan}, name=name, telling=telling)
+            made.append(failing["out"])
+        return made
+
+    _, fake, recorder, _ = world.build(declare, keep_going=True)
+    failed = {e.id: e.problem for e in recorder.events if isinstance(e, ActionFinished) and e.status == "failed"}
+    assert failed == {"//m:x#told": "no good: red green", "//m:x#plain": "no good"}
+    assert "//m:x#never" not in fake.ran
 
 
 def test_an_expansion_that_fails_says_why(world: World) -> None:

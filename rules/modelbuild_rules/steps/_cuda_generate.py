@@ -10,7 +10,7 @@ from typing import Any
 from modelbuild.step import StepError
 from modelbuild_rules.steps._cuda_choice import choose
 from modelbuild_rules.steps._cuda_device import stated
-from modelbuild_rules.steps._cuda_missing import missing_kernels, name_nodes
+from modelbuild_rules.steps._cuda_missing import mark_nodes, missing_kernels
 from modelbuild_rules.steps._cuda_stated import require, stated_gpu
 from modelbuild_rules.steps._cuda_weights import blob, move
 from modelbuild_rules.steps._trt_aten import aten_operator
@@ -72,7 +72,7 @@ def generate(program: Any, specs: Iterable[Any], capabilities: Iterable[int]) ->
     gpu = stated(capabilities)
     made = Generated()
     autotuners: dict[str, Any] = {}
-    name_nodes(program)
+    mark_nodes(program)
 
     def compiled(kernel: Any) -> None:
         autotuners[kernel.inductor_meta["kernel_name"]] = kernel
@@ -80,7 +80,7 @@ def generate(program: Any, specs: Iterable[Any], capabilities: Iterable[int]) ->
     def take(graph: Any, wrapper: str, kernels: str, serialized: Any, **_: Any) -> list[str]:
         missing = missing_kernels(graph, CudaBackend.get_supported_fallback_kernels())
         if missing:
-            raise StepError(f"the CUDA delegate has no kernel for {missing}; {ELSEWHERE}")
+            raise StepError(missing)
         made.source = f"{wrapper}\n{kernels}"
         made.kernels = _kernels(graph, autotuners)
         constants = {name: tensor for name, tensor in graph.constants.items() if name not in graph.folded_constants}
@@ -136,9 +136,6 @@ def _to_aten(module: Any) -> None:
             node.target = aten_operator(node.target)
             node.kwargs = {**others, "memory_format": formats.get(order, torch.contiguous_format)}
     module.recompile()
-
-
-ELSEWHERE = "name the operator in exclude_ops of the stack's cuda backend, and the next backend gets it"
 
 
 def _kernels(graph: Any, autotuners: Mapping[str, Any]) -> tuple[Kernel, ...]:

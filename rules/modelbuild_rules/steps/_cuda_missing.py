@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
-_MARK = "partition node "
+from modelbuild_rules.steps._delegation import computing, op_name
+
+_MARK = re.compile(r"operator \d+ of the partition \((?P<op>.+)\)\Z")
 
 
-def name_nodes(program: Any) -> None:
-    """Write each node's name and operator where torch carries it along through all that it makes of the node."""
-    for node in program.graph.nodes:
-        if node.op == "call_function":
-            node.meta["stack_trace"] = f"{_MARK}{node.name} ({getattr(node.target, '__name__', node.target)})"
+def mark_nodes(program: Any) -> None:
+    """Write each node's place and operator where torch carries it along through all that it makes of the node."""
+    for index, (_, node) in enumerate(computing(program.graph_module)):
+        node.meta["stack_trace"] = f"operator {index} of the partition ({op_name(node)})"
 
 
 def missing_kernels(graph: Any, supported: Collection[str]) -> str:
-    """The operators that a lowered graph (Inductor's GraphLowering) leaves to libtorch, in words; '' for none."""
-    return ", ".join(dict.fromkeys(_missing(graph, supported)))
+    """What a lowered graph (Inductor's GraphLowering) leaves to libtorch, and what to do about it; '' for nothing."""
+    missing = list(dict.fromkeys(_missing(graph, supported)))
+    if not missing:
+        return ""
+    shown = ", ".join(kernel + (f" ({'; '.join(places)})" if places else "") for kernel, places in missing)
+    found = (_MARK.match(place) for _, places in missing for place in places)
+    operators = json.dumps(sorted({each["op"] for each in found if each}))
+    return (
+        f"the CUDA delegate has no kernel for {shown}; expected exclude_ops = {operators} in the stack's cuda backend,"
+        " which leaves them to the next one"
+    )
 
 
-def _missing(graph: Any, supported: Collection[str]) -> Iterator[str]:
+def _missing(graph: Any, supported: Collection[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Kernels, and what they are for."""
     from torch._inductor import ir
 
     for operation in graph.operations:
         if isinstance(operation, ir.FallbackKernel | ir.ExternKernelOut | ir.ExternKernelAlloc):
             kernel = operation.get_kernel_name()
             if kernel not in supported and kernel not in PROVIDED:
-                yield f"{_operator(operation, kernel)}{_place(operation)}"
+                yield _operator(operation, kernel), _places(operation)
 
 
 def _operator(operation: Any, kernel: str | None) -> str:
@@ -35,10 +48,9 @@ def _operator(operation: Any, kernel: str | None) -> str:
     return str(overload) if overload is not None else str(kernel)
 
 
-def _place(operation: Any) -> str:
-    traces = [node.meta.get("stack_trace") or "" for node in operation.origins]
-    names = sorted({trace.removeprefix(_MARK) for trace in traces if trace.startswith(_MARK)})
-    return f" (of node {', '.join(names)})" if names else ""
+def _places(operation: Any) -> tuple[str, ...]:
+    traces = {node.meta.get("stack_trace") or "" for node in operation.origins}
+    return tuple(sorted(filter(_MARK.match, traces)))
 
 
 PROVIDED = frozenset(

@@ -19,6 +19,7 @@ from torch.export import ExportedProgram
 from modelbuild.step import StepError
 from modelbuild_rules.steps._cuda_support import DATA_DEPENDENT, LOWERED, Support
 from modelbuild_rules.steps._cut import large_enough, proposed
+from modelbuild_rules.steps._delegation import named, origin
 
 _UNDECOMPOSED = frozenset({"aten.scaled_dot_product_attention.default"})
 """Operators for which executorch has a Triton kernel, or which Inductor decomposes better."""
@@ -57,7 +58,8 @@ class Partitions(Partitioner):
 def _refuse_data_dependent(program: ExportedProgram, refused: Mapping[str, str]) -> None:
     for node in program.graph.nodes:
         if refused.get(node.name) == DATA_DEPENDENT:
+            what = f"{node.target.__name__} ({named(node.name, origin(node))})"
             raise StepError(
-                f'data_dependent = "error": the result of {node.target.__name__} (node {node.name}) has a size that'
-                ' depends on values; expected none such, or data_dependent = "portable"'
+                f'data_dependent = "error": the result of {what} has a size that depends on values; expected none such,'
+                ' or data_dependent = "portable"'
             )

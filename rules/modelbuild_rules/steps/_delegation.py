@@ -20,11 +20,15 @@ from modelbuild_rules.steps._backends import Partitioning
 
 @dataclass
 class Fact:
-    """What became of one node. Delegated ones have a `partition` and an `index`, their place among its nodes."""
+    """What became of one node. Delegated ones have a `partition` and an `index`, their place among its nodes.
+
+    `origin` is the node of the exported program that it was made of.
+    """
 
     name: str
     op: str
     module: str | None
+    origin: str | None = None
     backend: str | None = None
     tag: tuple[int, str] | None = None
     partition: str | None = None
@@ -38,6 +42,7 @@ class Fact:
             "name": self.name,
             "op": self.op,
             "module": self.module,
+            "origin": self.origin,
             "backend": self.backend,
             **place,
             "refused": self.refused,
@@ -56,7 +61,7 @@ class Delegation:
         """Take down the nodes of a program of which nothing is delegated yet."""
         owners = _owners(program)
         for name, node in computing(program.graph_module):
-            self.facts[name] = Fact(name, op_name(node), _module(node, owners))
+            self.facts[name] = Fact(name, op_name(node), _module(node, owners), origin(node))
 
     def offered(
         self, entry: int, kind: str, program: Any, why: Mapping[str, str], refusal: Callable[[Any], str]
@@ -130,6 +135,17 @@ def computing(graph_module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield prefix + node.name, node
     for name, submodule, _ in get_control_flow_submodules(graph_module):
         yield from computing(submodule, f"{prefix}{name}.")
+
+
+def origin(node: Any) -> str | None:
+    """The node of the exported program that a node was made of."""
+    sources = node.meta.get("from_node")
+    return str(sources[0].name) if sources else None
+
+
+def named(name: str, origin: str | None) -> str:
+    """A node in a message. The rule puts in the place in the source (modelbuild_rules/places.py)."""
+    return f"node {name} from {origin}" if origin else f"node {name}"
 
 
 def op_name(node: Any) -> str:

@@ -9,7 +9,7 @@ from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig, Executo
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
-from modelbuild_rules.steps._delegation import Fact, computing
+from modelbuild_rules.steps._delegation import Fact, computing, named
 from modelbuild_rules.steps._executorch import CHECKED
 
 _SHOWN = 3
@@ -135,7 +135,9 @@ def _listed(facts: Sequence[Fact]) -> str:
 
 def _about(fact: Fact) -> str:
     module = f" of module {fact.module}" if fact.module else ""
-    return "; ".join([f"node {fact.name}{module}", *(f"{each['backend']}: {each['why']}" for each in fact.refused)])
+    return "; ".join(
+        [f"{named(fact.name, fact.origin)}{module}", *(f"{each['backend']}: {each['why']}" for each in fact.refused)]
+    )
 
 
 def _all_operators() -> set[str]:

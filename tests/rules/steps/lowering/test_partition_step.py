@@ -242,9 +242,9 @@ class TestPortable:
         }
         why = "xnnpack: no such XNNPACK operator"
         assert problem(model("multi").program, portable=False) == (
-            f"no backend of the stack takes aten.cumsum.default (node aten_cumsum_default; {why}),"
-            f" aten.embedding.default (node aten_embedding_default of module table; {why}),"
-            f" aten.topk.default (node aten_topk_default; {why});"
+            f"no backend of the stack takes aten.cumsum.default (node aten_cumsum_default from cumsum; {why}),"
+            f" aten.embedding.default (node aten_embedding_default from embedding of module table; {why}),"
+            f" aten.topk.default (node aten_topk_default from topk; {why});"
             " expected a last backend of type 'portable', or a backend that takes them"
         )
 
@@ -254,8 +254,8 @@ class TestPortable:
         allowed = ["aten.cumsum.default", "aten.embedding.default", "aten.topk.default"]
         assert lower(model("multi").program, tmp_path / "whole", ops=allowed).nodes("portable").keys() == set(allowed)
         assert problem(model("multi").program, ops=allowed[:2]) == (
-            "aten.topk.default (node aten_topk_default; xnnpack: no such XNNPACK operator) would run on portable"
-            " kernels; expected only operators in the portable backend's 'ops'"
+            "aten.topk.default (node aten_topk_default from topk; xnnpack: no such XNNPACK operator) would run on"
+            " portable kernels; expected only operators in the portable backend's 'ops'"
         )
 
     def test_an_allowed_operator_that_does_not_exist(
@@ -280,7 +280,7 @@ class TestPortable:
             def forward(self, x: torch.Tensor) -> torch.Tensor:
                 return function(x)
 
-        name = f"aten_{op}".replace(".", "_")
+        name = f"aten_{op} from {op.partition('.')[0]}".replace(".", "_")
         assert problem(export(Model(), torch.eye(3))) == (
             f"ExecuTorch 1.4.1 has no portable kernel for aten.{op} (node {name}; xnnpack: no such XNNPACK operator);"
             " expected a backend of the stack to take it"
@@ -292,8 +292,9 @@ class TestPortable:
                 return torch.fft.fft(x).abs()
 
         assert problem(export(Spectrum(), torch.ones(4, 8))) == (
-            "ExecuTorch 1.4.1's portable kernel of aten.abs.default (node aten_abs_default; xnnpack: invalid dtype)"
-            " does not take these types: self complex64, result float32; expected a backend of the stack to take it"
+            "ExecuTorch 1.4.1's portable kernel of aten.abs.default (node aten_abs_default from abs_1; xnnpack: invalid"
+            " dtype) does not take these types: self complex64, result float32; expected a backend of the stack to take"
+            " it"
         )
 
 

@@ -1,0 +1,44 @@
+"""Places in the model's source are put into what steps say of nodes."""
+
+from __future__ import annotations
+
+import json
+
+from modelbuild.actions import DerivedArtifact
+from modelbuild_rules import places
+from modelbuild_rules.providers import ExportedModel
+
+DEBUG = json.dumps({"topk": {"module": "head", "source": "net.py:12"}, "sin": {"module": "body"}}).encode()
+REPORT = json.dumps(
+    [
+        {"name": "aten_topk_default", "origin": "topk", "partition": "p0", "index": 3},
+        {"name": "aten_sin_default", "origin": "sin", "partition": "p1", "index": 3},
+        {"name": "aten_topk_default_1", "origin": "topk_1", "partition": "p0", "index": 3},
+        {"name": "aten_cos_default", "origin": None},
+    ]
+).encode()
+MODEL = ExportedModel(
+    *(DerivedArtifact("m", name) for name in ("program", "weights", "signature", "examples", "debug"))
+)
+
+
+def test_of_a_program() -> None:
+    telling = places.of_program(MODEL)
+    assert telling.reads == (MODEL.debug,)
+    problem = "no kernel for aten.topk.default (node aten_topk_default from topk; why), node aten_sin_default from sin"
+    assert telling.words(problem, DEBUG) == (
+        "no kernel for aten.topk.default (node aten_topk_default at net.py:12; why), node aten_sin_default"
+    )
+
+
+def test_of_a_partition() -> None:
+    report = DerivedArtifact("p", "report")
+    telling = places.of_partition(MODEL, report, "p0")
+    assert telling.reads == (MODEL.debug, report)
+    told = telling.words("no kernel for operator 3 of the partition (aten.topk.default)", DEBUG, REPORT)
+    # One partition can stand in several places.
+    assert told == (
+        "no kernel for node aten_topk_default at net.py:12 and node aten_topk_default_1 (aten.topk.default)"
+    )
+    unknown = "operator 9 of the partition"
+    assert telling.words(unknown, DEBUG, REPORT) == unknown
