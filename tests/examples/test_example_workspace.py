@@ -47,6 +47,12 @@ class Workspace:
         """Build, and each action's status by its id."""
         return {a["id"]: a["status"] for a in json.loads(self.command("build", *arguments, "--json"))["actions"]}
 
+    def passed(self, *targets: str) -> dict[str, list[str]]:
+        """Test what has to pass; the cases of each test."""
+        told = json.loads(self.command("test", *targets, "--require-all", "--json"))["tests"]
+        assert {test["status"] for test in told} == {"passed"}
+        return {test["label"]: [case["name"] for case in test["cases"]] for test in told}
+
     def run(self, target: str, photo: str | Path, outputs: Path) -> dict[str, np.ndarray]:
         """Run a program on a photo; its outputs by name."""
         self.command("run", target, f"--input=image={photo}", f"--output-dir={outputs}", "--repeat=1", "--warmup=0")
@@ -120,6 +126,9 @@ def test_the_detector_finds_what_it_finds_in_eager_pytorch(
     assert face["scores"].tolist() == pytest.approx([1], abs=0.01)
     assert overlap(face["boxes"][0], FACE) > 0.9
     assert "ran" not in workspace.statuses("//models:detector").values()
+    tested = workspace.passed("//models:detector_test", "//models:boxes_test")
+    assert tested["//models:detector_test"] == ["astronaut", "noise", "max_bytes", "backend of onet.conv1"]
+    assert len(tested["//models:boxes_test"]) == 5
 
 
 @pytest.mark.slow
@@ -138,3 +147,5 @@ def test_a_stack_decides_who_computes_and_not_what(workspace: Workspace, tmp_pat
     backends = {s: {node["backend"] for node in json.loads(path.read_text())["nodes"]} for s, path in reports.items()}
     assert "xnnpack" in backends["xnnpack"]
     assert backends["portable"] == {"portable"}
+    tested = workspace.passed("//models/...", "-//models:detector_test", "-//models:boxes_test")
+    assert tested == {f"//models:classifier_{stack}_test": [f"drawn[{n}]" for n in range(3)] for stack in outputs}

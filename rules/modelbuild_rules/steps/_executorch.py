@@ -22,6 +22,7 @@ PRIVATE = (
     "executorch.exir.dialects.edge._ops:EdgeOpOverload.to_out_variant",
     "executorch.exir.delegate:executorch_call_delegate",
     "executorch.exir.graph_module:get_control_flow_submodules",
+    "executorch.exir.lowered_backend_module:LoweredBackendModule.buffer",
     "executorch.extension.flat_tensor.serialize.serialize:FlatTensorSerializer.deserialize",
     "executorch.extension.pybindings._portable_lib:_get_operator_names",
     "executorch.backends.xnnpack.partition.config:ALL_PARTITIONER_CONFIGS",

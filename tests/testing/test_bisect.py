@@ -1,0 +1,222 @@
+"""`modelbuild test --bisect` finds faults planted in a partition's constant, in a node outside partitions, and in the bytes
+of a built program."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from modelbuild_rules.steps._compare import strays
+
+NET = """import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, padding=1)
+        self.second = nn.Conv2d(8, 8, 3, padding=1)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x):
+        y = torch.relu(self.first(x))
+        y = self.second(y) + y
+        y = torch.sigmoid(y)
+        y = torch.cumsum(y.mean(dim=(2, 3)), 1)
+        z = torch.tanh(self.head(y))
+        return z, torch.topk(z, 2).values
+"""
+FILES = {
+    "MODELBUILD.toml": 'rules = ["//tools/rules"]\n',
+    "m/net.py": NET,
+    "tools/rules/__init__.py": "",
+    "tools/rules/steps/__init__.py": "",
+    # A model with one value of a tensor, or one operator, changed; and a program with a value changed in its file.
+    "tools/rules/sick.py": """
+from dataclasses import replace
+from modelbuild.api import Attrs, Dep, Files, Output, rule
+from modelbuild_rules.providers import ExportedModel, Program
+
+class SickModelAttrs(Attrs):
+    model: Dep
+    weight: str = ""
+    operator: tuple[str, str] = ("", "")
+
+@rule(attrs=SickModelAttrs)
+def sick_model(ctx):
+    model = ctx.provider(ctx.attrs.model, ExportedModel)
+    inputs = {"program": model.program, "weights": model.weights}
+    outputs = [Output("program", "program", "tree"), Output("weights", "weights", "tree")]
+    params = {"weight": ctx.attrs.weight, "operator": ctx.attrs.operator}
+    made = ctx.action("alter", step="alter", inputs=inputs, outputs=outputs, params=params)
+    return (replace(model, program=made["program"], weights=made["weights"]), Files((model.signature,)))
+
+class SickProgramAttrs(Attrs):
+    program: Dep
+    model: Dep
+    weight: str
+
+@rule(attrs=SickProgramAttrs)
+def sick_program(ctx):
+    program = ctx.provider(ctx.attrs.program, Program)
+    model = ctx.provider(ctx.attrs.model, ExportedModel)
+    inputs = {"pte": program.pte, "program": model.program, "weights": model.weights}
+    params = {"weight": ctx.attrs.weight}
+    made = ctx.action("tamper", step="tamper", inputs=inputs, outputs=[Output("pte", "sick.pte")], params=params)
+    return (replace(program, pte=made["pte"]), Files((made["pte"],)))
+""",
+    "tools/rules/steps/_value.py": """
+import json
+import struct
+
+def changed(program, weights, name):
+    tensors = json.loads((program / "program.json").read_text())["tensors"]
+    (file,) = [tensor["file"] for tensor in tensors if tensor["name"] == name]
+    data = (weights / file).read_bytes()
+    return file, data, struct.pack("<f", struct.unpack("<f", data[:4])[0] + 1) + data[4:]
+""",
+    "tools/rules/steps/alter.py": """
+import shutil
+from tools_rules.steps._value import changed
+
+def run(step):
+    program, weights = step.input("program"), step.input("weights")
+    shutil.copytree(weights, step.outputs["weights"], dirs_exist_ok=True)
+    text = (program / "program.json").read_text()
+    old, new = step.params["operator"]
+    if old:
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    (step.outputs["program"] / "program.json").write_text(text)
+    if step.params["weight"]:
+        file, _, data = changed(program, weights, step.params["weight"])
+        (step.outputs["weights"] / file).write_bytes(data)
+""",
+    "tools/rules/steps/tamper.py": """
+from tools_rules.steps._value import changed
+
+def run(step):
+    _, old, new = changed(step.input("program"), step.input("weights"), step.params["weight"])
+    data = step.input("pte").read_bytes()
+    assert data.count(old) == 1
+    step.outputs["pte"].write_bytes(data.replace(old, new))
+""",
+    "m/BUILD.toml": """
+[[backend_stack]]
+name = "stack"
+backends = [{ type = "xnnpack" }, { type = "portable" }]
+[[torch_model]]
+name = "model"
+entry = "net.py:Net"
+srcs = ["net.py"]
+inputs = [{ name = "x", shape = [1, 3, 8, 8], dtype = "float32", range = [-1, 1] }]
+outputs = ["z", "best"]
+[[pte_program]]
+name = "good"
+model = ":model"
+stack = ":stack"
+[[sick_model]]
+name = "constant_model"
+model = ":model"
+weight = "second.weight"
+[[sick_model]]
+name = "operator_model"
+model = ":model"
+operator = ["aten.mean.dim", "aten.sum.dim_IntList"]
+[[pte_program]]
+name = "{fault}"
+matrix = { fault = ["constant", "operator"] }
+model = ":{fault}_model"
+stack = ":stack"
+[[sick_program]]
+name = "bytes"
+program = ":good"
+model = ":model"
+weight = "head.weight"
+[[pte_test]]
+name = "{fault}_test"
+matrix = { fault = ["constant", "operator", "bytes"] }
+program = ":{fault}"
+model = ":model"
+inputs = [{ name = "drawn", generator = { seed = 3 } }]
+[[pte_test]]
+name = "large_test"
+program = ":good"
+model = ":model"
+inputs = [{ name = "drawn", generator = { seed = 3 } }]
+max_bytes = 10
+""",
+}
+
+
+def line(text: str) -> str:
+    """The place of a line of the model's source."""
+    return f"m/net.py:{NET.splitlines().index(f'        {text}') + 1}"
+
+
+@pytest.mark.slow
+def test_planted_faults_are_found(tmp_path: Path) -> None:
+    root = tmp_path / "w"
+    for name, text in FILES.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    command = "test //... --bisect --json --keep-going --junit junit.xml --github-annotations"
+    ended = subprocess.run(
+        [sys.executable, "-m", "modelbuild", *command.split()],
+        cwd=root,
+        env={**os.environ, "MODELBUILD_CACHE_DIR": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 4, ended.stdout + ended.stderr
+    told: dict[str, Any] = json.loads(ended.stdout)
+    found = {test["label"]: test["cases"][-1] for test in told["tests"]}
+    assert {(case["name"], case["status"]) for case in found.values()} == {("bisect", "failed")}
+
+    # In a partition, the node whose constant it is; two nodes come after it before anything leaves the partition.
+    constant = found["//m:constant_test"]
+    assert constant["message"].startswith(
+        "case drawn: first wrong node: conv2d_1 (aten.convolution.default) of second, in partition p0 (xnnpack): it"
+        " differs by up to "
+    )
+    assert "(abs 0.0001, rel 0.0001 of " in constant["message"]
+    assert constant["place"] == line("y = self.second(y) + y")
+    # Outside of partitions, by the operator that the program has.
+    operator = found["//m:operator_test"]
+    assert operator["message"].startswith(
+        "case drawn: first wrong node: mean (aten.sum.dim_IntList), outside partitions (portable): it differs by up to "
+    )
+    assert operator["place"] == line("y = torch.cumsum(y.mean(dim=(2, 3)), 1)")
+    # What no compiler made is in the file's partition, and in no node of it.
+    changed = found["//m:bytes_test"]
+    assert changed["message"].startswith(
+        "case drawn: first wrong node: tanh (aten.tanh.default), in partition p1 (xnnp"
+    )
+    assert changed["message"].endswith("; compiled anew with their results in view, its nodes are right one by one")
+    assert changed["place"] == line("z = torch.tanh(self.head(y))")
+    assert found["//m:large_test"]["message"] == "parity holds in every case"
+
+    assert f"::error file=m/net.py,line={constant['place'].partition(':')[2]},title=//m%3Aconstant_test" in ended.stderr
+    assert 'name="bisect"' in (root / "junit.xml").read_text()
+
+
+def test_between_nodes_small_values_may_differ_as_great_ones_do() -> None:
+    tolerance = {"abs": 0.0, "rel": 1e-3, "cosine": None, "ignore": False}
+    wanted = np.array([1000.0, 0.0])
+    assert strays(np.array([1000.0, 0.9]), wanted, tolerance) == ""
+    assert strays(np.array([1000.0, 1.1]), wanted, tolerance) == (
+        "differs by up to 1.1 at [1] (1.1, expected 0), allowed are 1 (abs 0, rel 0.001 of 1e+03)"
+    )
+    assert strays(np.array([1000.0]), wanted, tolerance) == "has the shape [1], expected [2]"
+    assert strays(np.array([1000.0, np.nan]), wanted, tolerance) == "has infinite or missing numbers elsewhere"
+    cosine = {"abs": None, "rel": None, "cosine": 0.99, "ignore": False}
+    assert strays(2 * wanted, wanted, cosine) == ""
+    assert strays(np.array([0.0, 1.0]), wanted, cosine) == "has the cosine 0.000000, expected 0.99 or more"
