@@ -22,8 +22,10 @@ from modelbuild.errors import BuildError, ExitCode, LoadingError
 from modelbuild.execution.keys import Keys
 from modelbuild.execution.local import LocalExecutor
 from modelbuild.execution.resources import ResourcePool, machine
+from modelbuild.execution.running import Running
 from modelbuild.execution.scheduler import Scheduler
 from modelbuild.execution.step_code import StepCode
+from modelbuild.execution.values import Values
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.loading.patterns import expand_patterns
@@ -65,14 +67,11 @@ def full_build(
         scheduler = Scheduler(
             analyzer.graph,
             store,
-            executor,
+            Running(executor, ResourcePool(machine(request.jobs)), reporter, request.jobs, request.keep_going),
             Keys(code, store),
-            lambda step: tuple(name for name, _ in code.closure(step)),
-            sources.entry,
+            code.names,
+            Values(sources.entry),
             reporter,
-            ResourcePool(machine(request.jobs)),
-            request.jobs,
-            request.keep_going,
         )
         try:
             result = _build(workspace, request, reporter, analyzer, targets, scheduler, sources, store)
@@ -140,12 +139,12 @@ def _outputs(
     """A target's files by the name that each gets below the target's folder. Raises LoadingError for two of a name."""
     found: dict[str, Artifact] = {}
     for artifact in target.files():
-        name = analyzer.graph.basename(scheduler.resolve(artifact))
+        name = analyzer.graph.basename(scheduler.values.resolve(artifact))
         if found.setdefault(name, artifact) != artifact:
             where = analyzer.loader.target(target.node.label, None).location(())
             raise LoadingError(f"{target.node.label} gives two files called '{name}'", where)
     return {
-        name: sources.keep(artifact.path) if isinstance(artifact, SourceArtifact) else scheduler.value(artifact)
+        name: sources.keep(artifact.path) if isinstance(artifact, SourceArtifact) else scheduler.values.value(artifact)
         for name, artifact in found.items()
     }
 

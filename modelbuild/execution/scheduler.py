@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from modelbuild.actions import (
@@ -24,16 +23,16 @@ from modelbuild.actions import (
     FileEntry,
     SourceArtifact,
     Telling,
-    Value,
 )
 from modelbuild.analysis.graph import ActionGraph, reads
 from modelbuild.api.context import Expander, Expansion
 from modelbuild.errors import ModelbuildError
-from modelbuild.execution.interface import Executor, Outcome, Place, Request, StagedInput
+from modelbuild.execution.interface import Outcome, Place, Request, StagedInput
 from modelbuild.execution.keys import Keys, key_of
 from modelbuild.execution.remake import Found, Remaker
-from modelbuild.execution.resources import ResourcePool
-from modelbuild.report.events import ActionFinished, ActionStarted, GraphGrew, Reporter
+from modelbuild.execution.running import Running
+from modelbuild.execution.values import Values
+from modelbuild.report.events import ActionFinished, GraphGrew, Reporter
 from modelbuild.store.interface import Store
 
 T = TypeVar("T")
@@ -72,43 +71,31 @@ class Scheduler:
         self,
         graph: ActionGraph,
         store: Store,
-        executor: Executor,
+        running: Running,
         keys: Keys,
         modules: Callable[[str], tuple[str, ...]],
-        source: Callable[[str], tuple[Path, FileEntry]],
+        values: Values,
         reporter: Reporter,
-        pool: ResourcePool,
-        jobs: int,
-        keep_going: bool = False,
         afresh: Collection[str] = (),
     ) -> None:
         self._graph = graph
         self._store = store
-        self._executor = executor
+        self._running = running
         self._keys = keys
         self._modules = modules
-        self._source = source
         self._reporter = reporter
-        self._pool = pool
-        self._keep_going = keep_going
         self._afresh = afresh  # ids of actions that run although their results are in the cache
-        self._remaker = Remaker(store, self._run_alone)
-        self._stopped = False
-        self._values: dict[tuple[str, str], Value] = {}
-        self._promised: dict[tuple[str, str], Artifact] = {}
+        self._remaker = Remaker(store, running.run_again)
         self._waiting: dict[str, int] = {}
         self._dependents: dict[str, list[str]] = defaultdict(list)
         self._same_key: dict[str, list[tuple[Action, _Prepared]]] = {}
         self._done: set[str] = set()
         self._expanded: set[str] = set()
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._jobs = jobs
         self._lookups: ThreadPoolExecutor
         self._runs: ThreadPoolExecutor
-        self._slots: queue.SimpleQueue[int] = queue.SimpleQueue()
-        for slot in range(jobs):
-            self._slots.put(slot)
         self._in_flight = 0
+        self.values = values
         self.report = Report()
 
     def build(self, wanted: Iterable[Artifact]) -> Report:
@@ -118,53 +105,30 @@ class Scheduler:
         if self._waiting:
             self._reporter.emit(GraphGrew(total=len(self.actions(self._waiting.keys() | needed))))
         self._lookups = ThreadPoolExecutor(_LOOKUPS, "lookup")
-        self._runs = ThreadPoolExecutor(self._jobs, "run")
+        self._runs = ThreadPoolExecutor(self._running.jobs, "run")
         try:
             self._need(needed)
             while self._in_flight:
                 self._events.get()()
         except BaseException:
-            self._executor.close()
+            self._running.close()
             raise
         finally:
             self._lookups.shutdown(cancel_futures=True)
             self._runs.shutdown(cancel_futures=True)
         return self.report
 
-    def resolve(self, artifact: Artifact) -> Artifact:
-        """What a promise stands for; anything else is itself."""
-        while isinstance(artifact, DerivedArtifact) and (artifact.action, artifact.output) in self._promised:
-            target = self._promised[artifact.action, artifact.output]
-            if artifact.subpath and isinstance(target, DerivedArtifact):
-                subpath = f"{target.subpath}/{artifact.subpath}" if target.subpath else artifact.subpath
-                target = DerivedArtifact(target.action, target.output, subpath)
-            artifact = target
-        return artifact
-
     def culprit(self, artifacts: Iterable[Artifact]) -> str | None:
         """What is to blame for artifacts that were not built: an action's id, '' when the build stopped before them."""
         for artifact in artifacts:
-            made = self.resolve(artifact)
-            if isinstance(made, DerivedArtifact) and (made.action, made.output) not in self._values:
+            made = self.values.resolve(artifact)
+            if isinstance(made, DerivedArtifact) and not self.values.has(made):
                 return self.report.failed.get(made.action, next(iter(self.report.failed.values()), ""))
         return None
 
     def keeping(self, work: Callable[[], T]) -> T:
         """Do something with outputs of actions, after build(); it is done again when blobs had to be made again."""
         return self._remaker.keeping(work)
-
-    def value(self, artifact: Artifact) -> Value:
-        """The content of an artifact that was built, or of a file of the workspace."""
-        artifact = self.resolve(artifact)
-        if isinstance(artifact, SourceArtifact):
-            return self._source(artifact.path)[1]
-        value = self._values[artifact.action, artifact.output]
-        if not artifact.subpath:
-            return value
-        if isinstance(value, FileEntry):
-            raise ValueError(f"{artifact.action} output '{artifact.output}' is a file; it has no '{artifact.subpath}'")
-        below = value.under(artifact.subpath)
-        return below if below.files else dict(value.files)[artifact.subpath]
 
     # -- the graph ---------------------------------------------------------------------------------------------------
 
@@ -187,7 +151,7 @@ class Scheduler:
             self._fail(node, self.report.failed[failed[0]])
 
     def _start(self, node: str) -> None:
-        if self.report.failed and (not self._keep_going or node in self.report.failed):
+        if self.report.failed and (not self._running.keep_going or node in self.report.failed):
             return
         item = self._graph.nodes[node]
         if isinstance(item, Action):
@@ -228,7 +192,7 @@ class Scheduler:
     # -- expansions --------------------------------------------------------------------------------------------------
 
     def _read(self, expansion: Expansion) -> bytes:
-        value = self.value(expansion.reads)
+        value = self.values.value(expansion.reads)
         if not isinstance(value, FileEntry):
             raise ValueError(f"{expansion.id} reads '{expansion.reads.output}', which is not a file")
         return self._store.read_bytes(value.digest)
@@ -241,7 +205,7 @@ class Scheduler:
             return
         if set(made) != set(expansion.promises):
             raise ValueError(f"{expansion.id} promised {sorted(expansion.promises)} and made {sorted(made)}")
-        self._promised.update({(expansion.id, promise): artifact for promise, artifact in made.items()})
+        self.values.promised(expansion.id, made)
         self._expanded.add(expansion.id)
         makers = {a.action for a in made.values() if isinstance(a, DerivedArtifact)}
         needed = self._graph.needed_for(made.values())
@@ -269,12 +233,12 @@ class Scheduler:
 
     def _stage(self, action: Action) -> Iterable[StagedInput]:
         for item in action.inputs:
-            artifact = self.resolve(item.artifact)
+            artifact = self.values.resolve(item.artifact)
             if isinstance(artifact, SourceArtifact):
-                path, entry = self._source(artifact.path)
+                path, entry = self.values.source(artifact.path)
                 yield StagedInput(item.name, item.path, path, entry)
             else:
-                yield StagedInput(item.name, item.path, None, self.value(artifact))
+                yield StagedInput(item.name, item.path, None, self.values.value(artifact))
 
     def _prepared(self, action: Action, found: _Prepared) -> None:
         self.report.keys[action.id] = found.key
@@ -285,43 +249,24 @@ class Scheduler:
             self._same_key[found.key].append((action, found))
         else:
             self._same_key[found.key] = []
-            self._submit(self._runs, lambda: self._run(action, found), lambda ended: self._ran(action, found, ended))
+            self._submit(self._runs, lambda: self._run(found), lambda ended: self._ran(action, found, ended))
 
-    def _run(self, action: Action, found: _Prepared) -> tuple[Outcome, int] | None:
-        """How it ended, and where it ran; None when another action's failure stopped the build before."""
-        slot = self._slots.get()
-        try:
-            with self._pool.acquire(action.resources):
-                if self._stopped:
-                    return None
-                self._reporter.emit(
-                    ActionStarted(action.id, action.owner, action.mnemonic, action.description or action.mnemonic, slot)
-                )
-                outcome = self._executor.run(found.request)
-                # Said here, and not where the end is dealt with, so that this thread takes up nothing else.
-                self._stopped |= outcome.result is None and not self._keep_going
-            if outcome.result is not None and outcome.keep:
-                self._store.put_action(found.key, outcome.result, found.material)
-            return outcome, slot
-        finally:
-            self._slots.put(slot)
+    def _run(self, found: _Prepared) -> tuple[Outcome, int] | None:
+        ended = self._running.run(found.request)
+        if ended is not None and ended[0].result is not None and ended[0].keep:
+            self._store.put_action(found.key, ended[0].result, found.material)
+        return ended
 
     def _told(self, telling: Telling | None, problem: str) -> str:
         """The text to show for a problem; as it is when what it is told with was not built."""
         if telling is None:
             return problem
-        made = [self.resolve(artifact) for artifact in telling.reads]
-        values = [self._values.get((a.action, a.output)) for a in made if isinstance(a, DerivedArtifact)]
-        files = [value for value in values if isinstance(value, FileEntry)]
-        if len(files) != len(made):
+        made = [self.values.value(artifact) for artifact in telling.reads if self.values.has(artifact)]
+        files = [value for value in made if isinstance(value, FileEntry)]
+        if len(files) != len(telling.reads):
             return problem
         words = telling.words
         return self._remaker.keeping(lambda: words(problem, *(self._store.read_bytes(f.digest) for f in files)))
-
-    def _run_alone(self, request: Request) -> Outcome:
-        """Run an action whose result was thought to be known."""
-        with self._pool.acquire(request.action.resources):
-            return self._executor.run(request)
 
     def _ran(self, action: Action, found: _Prepared, ended: tuple[Outcome, int] | None) -> None:
         twins = self._same_key.pop(found.key)
@@ -348,7 +293,7 @@ class Scheduler:
             )
 
     def _succeeded(self, action: Action, found: _Prepared, result: ActionResult, status: Any, slot: int = 0) -> None:
-        self._values.update({(action.id, name): value for name, value in result.outputs})
+        self.values.made(action.id, result)
         self.report.results[action.id] = result
         self.report.statuses[action.id] = status
         self._reporter.emit(
@@ -369,7 +314,7 @@ class Scheduler:
 
     def _makers(self, action: Action) -> tuple[str, ...]:
         """The actions that made what an action reads."""
-        made = (self.resolve(artifact) for artifact in reads(action))
+        made = (self.values.resolve(artifact) for artifact in reads(action))
         return tuple(sorted({artifact.action for artifact in made if isinstance(artifact, DerivedArtifact)}))
 
     def _failed(

@@ -40,6 +40,10 @@ class StepCode:
             self._closures[module] = tuple(sorted(found.items()))
         return self._closures[module]
 
+    def names(self, module: str) -> tuple[str, ...]:
+        """Import names of the closure."""
+        return tuple(name for name, _ in self.closure(module))
+
     def digest(self, module: str) -> str:
         """SHA-256 (hex) over the names and contents of the closure."""
         if module not in self._digests:

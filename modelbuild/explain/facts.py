@@ -68,7 +68,7 @@ def gather(analyzer: Analyzer, scheduler: Scheduler, code: StepCode, missing: st
 
 def _maker(scheduler: Scheduler, action: Action) -> Iterable[str]:
     for item in action.inputs:
-        artifact = scheduler.resolve(item.artifact)
+        artifact = scheduler.values.resolve(item.artifact)
         yield artifact.action if isinstance(artifact, DerivedArtifact) else ""
 
 

@@ -42,7 +42,7 @@ class Actions:
 
     def _makers(self, action: Action) -> Iterator[tuple[str, DerivedArtifact]]:
         for artifact in reads(action):
-            resolved = self._dry.scheduler.resolve(artifact)
+            resolved = self._dry.scheduler.values.resolve(artifact)
             if isinstance(resolved, DerivedArtifact):
                 yield resolved.action, resolved
 
@@ -76,7 +76,7 @@ class Actions:
         }
 
     def _from(self, artifact: Artifact) -> str:
-        resolved = self._dry.scheduler.resolve(artifact)
+        resolved = self._dry.scheduler.values.resolve(artifact)
         if not isinstance(resolved, DerivedArtifact):
             return resolved.path
         return f"{resolved.action}:{resolved.output}" + (f"/{resolved.subpath}" if resolved.subpath else "")

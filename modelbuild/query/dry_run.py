@@ -13,8 +13,10 @@ from modelbuild.building.full import Sources
 from modelbuild.execution.interface import Outcome, Request
 from modelbuild.execution.keys import Keys
 from modelbuild.execution.resources import ResourcePool, machine
+from modelbuild.execution.running import Running
 from modelbuild.execution.scheduler import Report, Scheduler
 from modelbuild.execution.step_code import StepCode
+from modelbuild.execution.values import Values
 from modelbuild.report.events import Event
 from modelbuild.store.local import open_store
 
@@ -57,17 +59,14 @@ def dry_run(analyzer: Analyzer, wanted: Iterable[Artifact]) -> DryRun:
         scheduler = Scheduler(
             analyzer.graph,
             store,
-            _Refuses(),
+            Running(_Refuses(), ResourcePool(machine(1)), _Silent(), jobs=1, keep_going=True),
             Keys(code, store),
-            lambda step: tuple(name for name, _ in code.closure(step)),
-            Sources(workspace.root, store).entry,
+            code.names,
+            Values(Sources(workspace.root, store).entry),
             _Silent(),
-            ResourcePool(machine(1)),
-            1,
-            keep_going=True,
         )
         report = scheduler.build(artifacts)
-    needed = analyzer.graph.needed_for(scheduler.resolve(artifact) for artifact in artifacts)
+    needed = analyzer.graph.needed_for(scheduler.values.resolve(artifact) for artifact in artifacts)
     needed |= analyzer.graph.needed_for(artifacts)
     actions = [i for i in needed if isinstance(analyzer.graph.nodes[i], Action)]
     return DryRun(tuple(sorted(actions)), report, scheduler)

@@ -31,7 +31,7 @@ def _case(scheduler: Scheduler, store: Store, artifact: DerivedArtifact) -> Test
     culprit = scheduler.culprit([artifact])
     if culprit is not None:
         return TestCase("bisect", "failed", message=f"came to no end: {culprit or artifact.action} failed")
-    value = scheduler.value(artifact)
+    value = scheduler.values.value(artifact)
     assert isinstance(value, FileEntry)
     finding = json.loads(store.read_bytes(value.digest))
     return TestCase("bisect", "failed", message=str(finding["message"]), place=str(finding.get("place", "")))

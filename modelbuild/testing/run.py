@@ -19,8 +19,10 @@ from modelbuild.errors import ExitCode, UsageError
 from modelbuild.execution.keys import Keys
 from modelbuild.execution.local import LocalExecutor
 from modelbuild.execution.resources import ResourcePool, machine
+from modelbuild.execution.running import Running
 from modelbuild.execution.scheduler import Scheduler
 from modelbuild.execution.step_code import StepCode
+from modelbuild.execution.values import Values
 from modelbuild.query.opened import open_analyzer
 from modelbuild.remote.open import executing, shared
 from modelbuild.report.events import BuildFinished, BuildStarted, Reporter, TestFinished
@@ -67,17 +69,17 @@ class _Session:
     reporter: Reporter
 
     def scheduler(self, afresh: Sequence[str] = ()) -> Scheduler:
+        request = self.request
         return Scheduler(
             self.analyzer.graph,
             self.store,
-            self.executor,
+            Running(
+                self.executor, ResourcePool(machine(request.jobs)), self.reporter, request.jobs, request.keep_going
+            ),
             Keys(self.code, self.store),
-            lambda step: tuple(name for name, _ in self.code.closure(step)),
-            self.sources.entry,
+            self.code.names,
+            Values(self.sources.entry),
             self.reporter,
-            ResourcePool(machine(self.request.jobs)),
-            self.request.jobs,
-            self.request.keep_going,
             afresh,
         )
 
@@ -182,7 +184,7 @@ def _report(session: _Session, scheduler: Scheduler, artifact: DerivedArtifact) 
     culprit = scheduler.culprit([artifact])
     if culprit is not None:
         return TestReport("failed", f"not built: {culprit} failed" if culprit else "not built"), False
-    value = scheduler.value(artifact)
+    value = scheduler.values.value(artifact)
     assert isinstance(value, FileEntry)
     return parse_report(session.store.read_bytes(value.digest)), True
 
@@ -192,7 +194,9 @@ def _lay_out(session: _Session, scheduler: Scheduler, target: ConfiguredTarget, 
     label = target.node.label
     folder = "/".join(part for part in (config_name(target.device), label.package, label.name) if part)
     values = {
-        name: scheduler.value(artifact) for name, artifact in _named(action) if scheduler.culprit([artifact]) is None
+        name: scheduler.values.value(artifact)
+        for name, artifact in _named(action)
+        if scheduler.culprit([artifact]) is None
     }
     scheduler.keeping(partial(lay_out, session.store, session.workspace.root / OUTPUT_FOLDER, folder, values))
 

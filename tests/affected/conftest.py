@@ -18,8 +18,10 @@ from modelbuild.building.full import Sources
 from modelbuild.execution.interface import Outcome, Request
 from modelbuild.execution.keys import Keys
 from modelbuild.execution.resources import ResourcePool, machine
+from modelbuild.execution.running import Running
 from modelbuild.execution.scheduler import Scheduler
 from modelbuild.execution.step_code import StepCode, _file_sha256
+from modelbuild.execution.values import Values
 from modelbuild.loading.patterns import expand_patterns
 from modelbuild.query.dry_run import _Silent
 from modelbuild.query.opened import open_analyzer
@@ -172,8 +174,8 @@ class Repository:
             assert not report.failed
             found: dict[str, object] = {}
             for target in targets:
-                ids = analyzer.graph.needed_for([*target.files(), *map(scheduler.resolve, target.files())])
-                values = [value_digest(scheduler.value(artifact)) for artifact in target.files()]
+                ids = analyzer.graph.needed_for([*target.files(), *map(scheduler.values.resolve, target.files())])
+                values = [value_digest(scheduler.values.value(artifact)) for artifact in target.files()]
                 found[str(target.node.label)] = ({i: report.keys[i] for i in ids if i in report.keys}, values)
         return found
 
@@ -183,13 +185,11 @@ class Repository:
         return Scheduler(
             analyzer.graph,
             store,
-            InProcess(store),
+            Running(InProcess(store), ResourcePool(machine(1)), _Silent(), 1),
             Keys(code, store),
             lambda step: (),
-            Sources(workspace.root, store).entry,
+            Values(Sources(workspace.root, store).entry),
             _Silent(),
-            ResourcePool(machine(1)),
-            1,
         )
 
 

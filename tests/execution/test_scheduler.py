@@ -28,8 +28,10 @@ from modelbuild.errors import BuildError
 from modelbuild.execution.interface import Outcome, Request
 from modelbuild.execution.keys import Keys
 from modelbuild.execution.resources import ResourcePool
+from modelbuild.execution.running import Running
 from modelbuild.execution.scheduler import Report, Scheduler
 from modelbuild.execution.step_code import StepCode
+from modelbuild.execution.values import Values
 from modelbuild.report.events import ActionFinished, Event, GraphGrew
 
 STEPS = ("copy", "join", "plan", "constant", "fail", "slow", "split")
@@ -129,9 +131,14 @@ class World:
         fake = Fake(self.store, self.files)
         wanted = list(declare(Expander(graph, "//m:x", "pack")))
         scheduler = Scheduler(
-            graph, self.store, fake, Keys(self.code, self.store), lambda step: (), self.source, recorder,
-            ResourcePool(Resources(cpu=jobs, memory=1 << 40)), jobs, keep_going,
-        )  # type: ignore[arg-type]  # fmt: skip
+            graph,
+            self.store,
+            Running(fake, ResourcePool(Resources(cpu=jobs, memory=1 << 40)), recorder, jobs, keep_going),
+            Keys(self.code, self.store),
+            lambda step: (),
+            Values(self.source),
+            recorder,
+        )
         return scheduler.build(wanted), fake, recorder, scheduler
 
 
@@ -160,7 +167,7 @@ def test_runs_what_is_needed_in_order_and_nothing_the_second_time(world: World) 
     report, fake, _, scheduler = world.build(chain)
     assert fake.ran == ["//m:x#a", "//m:x#b", "//m:x#c"]
     assert not report.failed
-    assert scheduler.value(DerivedArtifact("//m:x#c", "out")) == FileEntry(digest(b"same"))
+    assert scheduler.values.value(DerivedArtifact("//m:x#c", "out")) == FileEntry(digest(b"same"))
     _, fake, recorder, _ = world.build(chain)
     assert fake.ran == []
     assert recorder.ended("cached") == ["//m:x#a", "//m:x#b", "//m:x#c"]
@@ -202,7 +209,7 @@ def test_actions_found_while_running_are_run_and_cached_one_by_one(world: World)
         "split", "plan", "compile0", "compile1", "compile2", "link", "last",
     }  # fmt: skip
     assert fake.ran[-2:] == ["//m:x#link", "//m:x#last"]
-    assert scheduler.value(DerivedArtifact("//m:x#last", "out")) == FileEntry(digest(b"red green blue"))
+    assert scheduler.values.value(DerivedArtifact("//m:x#last", "out")) == FileEntry(digest(b"red green blue"))
     assert [e.total for e in recorder.events if isinstance(e, GraphGrew)] == [7]
     assert set(report.keys) == set(fake.ran)
 

@@ -1,0 +1,53 @@
+"""What the artifacts of a build are by content, as far as they have been made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from modelbuild.actions import ActionResult, Artifact, DerivedArtifact, FileEntry, SourceArtifact, Value
+
+
+class Values:
+    """Grows while a build runs. `source` gives a workspace file's absolute path and content."""
+
+    def __init__(self, source: Callable[[str], tuple[Path, FileEntry]]) -> None:
+        self.source = source
+        self._values: dict[tuple[str, str], Value] = {}
+        self._promised: dict[tuple[str, str], Artifact] = {}
+
+    def made(self, action: str, result: ActionResult) -> None:
+        """Take in what an action made."""
+        self._values.update({(action, name): value for name, value in result.outputs})
+
+    def promised(self, expansion: str, made: Mapping[str, Artifact]) -> None:
+        """Take in what stands for an expansion's promises."""
+        self._promised.update({(expansion, promise): artifact for promise, artifact in made.items()})
+
+    def resolve(self, artifact: Artifact) -> Artifact:
+        """What a promise stands for; anything else is itself."""
+        while isinstance(artifact, DerivedArtifact) and (artifact.action, artifact.output) in self._promised:
+            target = self._promised[artifact.action, artifact.output]
+            if artifact.subpath and isinstance(target, DerivedArtifact):
+                subpath = f"{target.subpath}/{artifact.subpath}" if target.subpath else artifact.subpath
+                target = DerivedArtifact(target.action, target.output, subpath)
+            artifact = target
+        return artifact
+
+    def has(self, artifact: Artifact) -> bool:
+        """Whether it was made, or is a file of the workspace."""
+        artifact = self.resolve(artifact)
+        return isinstance(artifact, SourceArtifact) or (artifact.action, artifact.output) in self._values
+
+    def value(self, artifact: Artifact) -> Value:
+        """The content of an artifact that was made, or of a file of the workspace. KeyError when it was not."""
+        artifact = self.resolve(artifact)
+        if isinstance(artifact, SourceArtifact):
+            return self.source(artifact.path)[1]
+        value = self._values[artifact.action, artifact.output]
+        if not artifact.subpath:
+            return value
+        if isinstance(value, FileEntry):
+            raise ValueError(f"{artifact.action} output '{artifact.output}' is a file; it has no '{artifact.subpath}'")
+        below = value.under(artifact.subpath)
+        return below if below.files else dict(value.files)[artifact.subpath]
