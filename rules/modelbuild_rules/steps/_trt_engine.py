@@ -16,6 +16,7 @@ from torch.export import ExportedProgram
 from modelbuild.step import StepError
 from modelbuild_rules.steps._trt_import import import_torch_tensorrt
 from modelbuild_rules.steps._trt_lowering import lowered
+from modelbuild_rules.steps._trt_plan import order_bindings
 from modelbuild_rules.steps._trt_settings import capabilities, compilation_settings
 
 PROFILES = "tensorrt_profiles"
@@ -67,6 +68,7 @@ def build(program: ExportedProgram, attributes: Mapping[str, Any]) -> Engine:
     names = tuple(interpreter._input_names), tuple(interpreter._output_names)
     if [len(found) for found in names] != [len(program.graph_signature.user_inputs), len(outputs)]:
         raise StepError(f"TensorRT made an engine with bindings {names[0]} to {names[1]}")
+    order_bindings(plan, (*names[0], *names[1]))
     return Engine(plan, *names)
 
 
