@@ -4,8 +4,10 @@
 #include <executorch/runtime/backend/interface.h>
 #include <executorch/runtime/platform/log.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <string_view>
 
 #include "part.hpp"
 
@@ -21,6 +23,9 @@ std::string spec(const Specs& specs, const char* key) {
   }
   return "";
 }
+
+// executorch 1.5 lists the weights one by one, with tensors of their own.
+constexpr std::string_view kWeightByWeight = "ETCUDAFQN";
 
 bool read_keys(const er::FreeableBuffer& processed, const std::string& method, Keys* keys) {
   if (processed.size() == 0) {
@@ -52,6 +57,14 @@ class Backend final : public er::BackendInterface {
                                        Specs specs) const override {
     const std::string own_method = spec(specs, "method_name");
     const std::string target = spec(specs, "target_device");
+    const std::string_view blob(static_cast<const char*>(processed->data()), processed->size());
+    if (blob.substr(0, kWeightByWeight.size()) == kWeightByWeight) {
+      ET_LOG(Error,
+             "a CUDA delegate's weights are in the layout %.*s, which this delegate does not read; lower the program"
+             " with executorch 1.4.1",
+             static_cast<int>(std::min<std::size_t>(blob.size(), kWeightByWeight.size() + 1)), blob.data());
+      return Error::NotSupported;
+    }
     Keys keys;
     int device = 0;
     if (!read_keys(*processed, own_method, &keys) || !read_device(target, &device)) {

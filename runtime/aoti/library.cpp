@@ -72,7 +72,7 @@ Error Library::load(const void* bytes, std::size_t size, std::unique_ptr<Library
                         find(&library->output_count, "AOTInductorModelContainerGetNumOutputs") &&
                         find(&library->constant_count, "AOTInductorModelContainerGetNumConstants") &&
                         find(&library->set_constants, "AOTInductorModelUpdateConstantsFromBlob") &&
-                        find(&library->run, "AOTInductorModelContainerRun");
+                        find(&library->run, "AOTInductorModelContainerRunSingleThreaded");
   if (!complete) return Error::DelegateInvalidCompatibility;
   *result = std::move(library);
   return Error::Ok;

@@ -28,7 +28,8 @@ class Library {
   AotiError (*output_count)(Container*, std::size_t*) = nullptr;
   AotiError (*constant_count)(Container*, std::size_t*) = nullptr;
   AotiError (*set_constants)(Container*, const std::uint8_t* blob) = nullptr;
-  // Takes the inputs over; gives outputs that are the caller's.
+  // Takes the inputs over; gives outputs that are the caller's. For one call at a time, and so without the events that
+  // could not be part of a CUDA graph.
   AotiError (*run)(Container*, AotiTensor** inputs, std::size_t, AotiTensor** outputs, std::size_t, void* stream,
                    void* proxy) = nullptr;
 

@@ -213,6 +213,11 @@ Error Part::take_output(AotiTensor* from, std::size_t slot, EValue* argument, cu
     MB_CUDA(name_.c_str(), cudaMemcpyAsync(target, source, to.nbytes(), cudaMemcpyDeviceToDevice, stream));
     return Error::Ok;
   }
+  if (cuda::recording()) {
+    ET_LOG(Error, "%s: %s is put in another order by the host, which a CUDA graph does not hold", name_.c_str(),
+           name.c_str());
+    return Error::NotSupported;
+  }
   std::size_t span = 1;
   for (std::int64_t i = 0; i < rank; ++i) span += static_cast<std::size_t>((sizes[i] - 1) * strides[i]);
   std::vector<char> host(span * static_cast<std::size_t>(to.element_size()));

@@ -1,5 +1,7 @@
 #include "allocator.hpp"
 
+#include <executorch/runtime/platform/log.h>
+
 #include "device.hpp"
 #include "queue.hpp"
 
@@ -50,6 +52,10 @@ class Allocator final : public er::DeviceAllocator {
     const int device = resolved(index);
     const DeviceGuard guard(device);
     MB_CUDA(kWhere, guard.error());
+    if (recording()) {
+      ET_LOG(Error, "the program copies %zu bytes between host and device, which a CUDA graph does not hold", bytes);
+      return Error::NotSupported;
+    }
     cudaStream_t stream = nullptr;
     if (const Error error = current_stream(device, &stream); error != Error::Ok) return error;
     MB_CUDA(kWhere, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));

@@ -32,6 +32,11 @@ Error DeviceIo::locate(const char* name, const void* data, std::size_t bytes, bo
     return Error::InvalidArgument;
   }
   *here = device.has_value();
+  if (!*here && bytes != 0 && recording()) {
+    ET_LOG(Error, "%s: '%s' lies on the host, and a CUDA graph holds no staging; give it device memory", part_.c_str(),
+           name);
+    return Error::NotSupported;
+  }
   return Error::Ok;
 }
 
@@ -91,6 +96,7 @@ Error DeviceIo::finish() {
       return failed(part_.c_str(), "copy to the host", error);
     }
   }
+  if (recording()) return Error::Ok;
   // The host reads staged outputs, and may change staged inputs, as soon as this returns.
   if (staged() || !in_run()) MB_CUDA(part_.c_str(), cudaStreamSynchronize(stream_));
   count_staged(staged_in_, staged_out_);
@@ -98,6 +104,7 @@ Error DeviceIo::finish() {
 }
 
 void DeviceIo::abandon() {
+  if (recording()) return;  // nothing was done yet
   cudaStreamSynchronize(stream_);
   cudaGetLastError();
 }

@@ -2,14 +2,50 @@
 
 #include <executorch/runtime/platform/log.h>
 
+#include <utility>
+
 namespace modelbuild::cuda {
 namespace {
 
 thread_local Queue* entered = nullptr;
 
+[[noreturn]] void fail(const std::string& message) {
+  cudaGetLastError();
+  throw modelbuild::Error(modelbuild::Error::Kind::kProgram, message);
+}
+
+void check(const char* what, cudaError_t error) {
+  if (error != cudaSuccess) fail(std::string(what) + ": " + cudaGetErrorString(error));
+}
+
+// These are streams of whichever GPU is current.
+bool any_device(cudaStream_t stream) {
+  return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
+}
+
+class Graph final : public Recording {
+ public:
+  Graph(int device, cudaGraph_t graph) : device(device) {
+    const DeviceGuard guard(device);
+    const cudaError_t error = cudaGraphInstantiate(&executable, graph, cudaGraphInstantiateFlagAutoFreeOnLaunch);
+    cudaGraphDestroy(graph);
+    check("a CUDA graph cannot be made of the run", error);
+  }
+  ~Graph() override {
+    const DeviceGuard guard(device);
+    cudaGraphExecDestroy(executable);
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  int device;
+  cudaGraphExec_t executable = nullptr;
+};
+
 }  // namespace
 
 Queue::~Queue() {
+  if (done_ != nullptr) cudaEventDestroy(done_);
   for (const auto& [device, stream] : streams_) {
     const DeviceGuard guard(device);
     cudaStreamDestroy(stream);
@@ -22,34 +58,87 @@ void Queue::enter(std::optional<void*> stream) {
   transfers = {};
   caller_.reset();
   if (stream) caller_ = static_cast<cudaStream_t>(*stream);
+  device_.reset();
+  if (done_on_ && (done_on_ != caller_ || done_on_ == cudaStreamPerThread)) {
+    cudaEventSynchronize(done_);
+    done_on_.reset();
+  }
 }
 
 Transfers Queue::leave() {
   entered = outer_;
-  if (caller_) return transfers;
+  if (recording_) {  // the run failed while it was recorded
+    cudaGraph_t graph = nullptr;
+    if (end_capture(&graph) == cudaSuccess && graph != nullptr) cudaGraphDestroy(graph);
+    cudaGetLastError();
+    return transfers;
+  }
+  if (caller_) {
+    if (device_) mark_done();
+    return transfers;
+  }
   for (const auto& [device, stream] : streams_) {
     const DeviceGuard guard(device);
     const cudaError_t error = cudaStreamSynchronize(stream);
     if (error != cudaSuccess) {
-      cudaGetLastError();
-      throw modelbuild::Error(modelbuild::Error::Kind::kProgram,
-                              "a run on cuda:" + std::to_string(device) + " failed: " + cudaGetErrorString(error));
+      fail("a run on cuda:" + std::to_string(device) + " failed: " + cudaGetErrorString(error));
     }
   }
   return transfers;
 }
 
+void Queue::mark_done() {
+  const DeviceGuard guard(*device_);
+  if (done_ != nullptr && done_device_ != *device_) cudaEventDestroy(std::exchange(done_, nullptr));
+  if (done_ == nullptr) check("stream of the caller", cudaEventCreateWithFlags(&done_, cudaEventDisableTiming));
+  done_device_ = *device_;
+  check("stream of the caller", cudaEventRecord(done_, *caller_));
+  done_on_ = caller_;
+}
+
+void Queue::begin_recording() { recording_ = true; }
+
+std::unique_ptr<Recording> Queue::end_recording() {
+  const int device = captured_.value_or(0);
+  cudaGraph_t graph = nullptr;
+  const cudaError_t error = end_capture(&graph);
+  if (error != cudaSuccess) fail(std::string("a CUDA graph cannot be made of the run: ") + cudaGetErrorString(error));
+  if (graph == nullptr) fail("a CUDA graph cannot be made of the run: nothing was enqueued on a GPU");
+  return std::make_unique<Graph>(device, graph);
+}
+
+cudaError_t Queue::end_capture(cudaGraph_t* graph) {
+  recording_ = false;
+  if (!captured_) return cudaSuccess;
+  const int device = *std::exchange(captured_, std::nullopt);
+  const DeviceGuard guard(device);
+  return cudaStreamEndCapture(streams_.at(device), graph);
+}
+
+void Queue::replay(const Recording& recording) {
+  const auto& graph = static_cast<const Graph&>(recording);
+  const DeviceGuard guard(graph.device);
+  check("replay", guard.error());
+  cudaStream_t stream = nullptr;
+  if (this->stream(graph.device, &stream) != Error::Ok) fail("replay of a CUDA graph: there is no stream for it");
+  check("replay of a CUDA graph", cudaGraphLaunch(graph.executable, stream));
+}
+
 Error Queue::stream(int device, cudaStream_t* found) {
-  if (caller_) {
-    int own = device;
-    MB_CUDA("stream of the caller", cudaStreamGetDevice(*caller_, &own));
-    if (own != device) {
-      ET_LOG(Error, "the caller's stream is one of cuda:%d, but the work is to be done on cuda:%d", own, device);
-      return Error::InvalidArgument;
-    }
-    *found = *caller_;
-    return Error::Ok;
+  if (recording_) return begin_capture(device, found);
+  if (!caller_) return own_stream(device, found);
+  int own = device;
+  if (!any_device(*caller_)) MB_CUDA("stream of the caller", cudaStreamGetDevice(*caller_, &own));
+  if (own != device) {
+    ET_LOG(Error, "the caller's stream is one of cuda:%d, but the work is to be done on cuda:%d", own, device);
+    return Error::InvalidArgument;
   }
+  *found = *caller_;
+  device_ = device;
+  return Error::Ok;
+}
+
+Error Queue::own_stream(int device, cudaStream_t* found) {
   if (const auto known = streams_.find(device); known != streams_.end()) {
     *found = known->second;
     return Error::Ok;
@@ -61,11 +150,26 @@ Error Queue::stream(int device, cudaStream_t* found) {
   return Error::Ok;
 }
 
+// A graph is captured on the method's own stream, whoever's it is to be replayed on: not every stream can be captured.
+Error Queue::begin_capture(int device, cudaStream_t* found) {
+  if (captured_ && *captured_ != device) {
+    ET_LOG(Error, "parts on cuda:%d and cuda:%d cannot be in one CUDA graph", *captured_, device);
+    return Error::NotSupported;
+  }
+  if (const Error error = own_stream(device, found); error != Error::Ok || captured_) return error;
+  // Thread-local: calls that a capture would leave out, such as a wait for a result, fail instead.
+  MB_CUDA("capture", cudaStreamBeginCapture(*found, cudaStreamCaptureModeThreadLocal));
+  captured_ = device;
+  return Error::Ok;
+}
+
 Error current_stream(int device, cudaStream_t* found) {
   if (entered != nullptr) return entered->stream(device, found);
   *found = cudaStreamPerThread;
   return Error::Ok;
 }
+
+bool recording() { return entered != nullptr && entered->recording(); }
 
 bool in_run() { return entered != nullptr; }
 

@@ -69,23 +69,43 @@ std::string file_name(std::string name) {
   return name + ".npy";
 }
 
+bool callers_device(const Port& port) { return port.kind == Kind::kTensor && port.device.cuda && !port.planned; }
+
 // Device copies of the inputs; they live as long as the runs.
-std::vector<DeviceBuffer> to_device(std::vector<Tensor>* tensors, int device) {
+std::vector<DeviceBuffer> to_device(const Options& options, const MethodDescription& method,
+                                    std::vector<Tensor>* tensors) {
+  const auto any = [](const std::vector<Port>& ports) {
+    return std::any_of(ports.begin(), ports.end(), callers_device);
+  };
+  if (!options.device_io_gpu && !any(method.inputs) && !any(method.outputs)) {
+    fail("--device-io: the program keeps no input or output in device memory; build it with device_io = true");
+  }
   std::vector<DeviceBuffer> buffers;
-  for (Tensor& tensor : *tensors) {
-    buffers.emplace_back(device, std::max<std::size_t>(tensor.nbytes(), 1));
-    buffers.back().write(tensor.data, tensor.nbytes());
-    tensor.data = buffers.back().data();
-    tensor.device = {true, device};
+  auto tensor = tensors->begin();
+  for (const Port& port : method.inputs) {
+    if (port.kind != Kind::kTensor) continue;
+    Tensor& given = *tensor++;
+    if (!options.device_io_gpu && !callers_device(port)) continue;
+    const int device = options.device_io_gpu.value_or(port.device.index);
+    buffers.emplace_back(device, std::max<std::size_t>(given.nbytes(), 1));
+    buffers.back().write(given.data, given.nbytes());
+    given.data = buffers.back().data();
+    given.device = {true, device};
   }
   return buffers;
+}
+
+RunOptions run_options(const Options& options) {
+  RunOptions found;
+  found.cuda_graph = options.cuda_graph;
+  return found;
 }
 
 Latency measure(Program* program, const Options& options, const std::vector<Tensor>& tensors) {
   std::vector<double> times;
   for (int i = 0; i < options.warmup + options.repeat; ++i) {
     const auto began = std::chrono::steady_clock::now();
-    program->run(options.method, tensors);
+    program->run(options.method, tensors, run_options(options));
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - began;
     if (i >= options.warmup) times.push_back(took.count());
   }
@@ -99,7 +119,7 @@ Report run(const Options& options) {
   std::vector<Tensor> tensors;
   for (Array& array : arrays) tensors.push_back(array.tensor());
   std::vector<DeviceBuffer> buffers;
-  if (options.device_io) buffers = to_device(&tensors, *options.device_io);
+  if (options.device_io) buffers = to_device(options, method, &tensors);
 
   Report report;
   report.program = options.program.string();
@@ -111,7 +131,7 @@ Report run(const Options& options) {
     report.inputs.push_back({port.name, dtype_name(array.dtype), array.shape, ""});
   }
   if (options.output_dir) std::filesystem::create_directories(*options.output_dir);
-  for (const Value& value : program->run(options.method, tensors)) {
+  for (const Value& value : program->run(options.method, tensors, run_options(options))) {
     Array array = on_host(value);
     report.outputs.push_back({value.name, dtype_name(array.dtype), array.shape, ""});
     if (!options.output_dir) continue;
@@ -122,6 +142,7 @@ Report run(const Options& options) {
   }
   report.transfers = program->transfers();
   if (options.repeat > 0) report.latency = measure(program.get(), options, tensors);
+  if (options.cuda_graph) report.graphs = program->graph_counts();
   return report;
 }
 

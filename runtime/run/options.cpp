@@ -20,7 +20,9 @@ const char kUsage[] =
     "  --output-dir DIR       write each output there as NAME.npy\n"
     "  --repeat N             measure N runs\n"
     "  --warmup N             runs before those measured (default: 3)\n"
-    "  --device-io[=GPU]      keep inputs and outputs in device memory (default: 0)\n"
+    "  --device-io[=GPU]      keep inputs and outputs in device memory: those that the program leaves to its caller\n"
+    "                         there, or all on one GPU\n"
+    "  --cuda-graph           launch repeated runs as a CUDA graph\n"
     "  --plugin FILE.so       load a delegate or kernels\n"
     "  --plugin-dir DIR       where to look for what the program's backends need\n"
     "  --describe             tell what the program takes and gives, run nothing\n"
@@ -37,6 +39,7 @@ enum Flag : int {
   kRepeat,
   kWarmup,
   kDeviceIo,
+  kCudaGraph,
   kPlugin,
   kPluginDir,
   kDescribe,
@@ -45,13 +48,14 @@ enum Flag : int {
   kHelp
 };
 
-constexpr std::array<option, 14> kFlags = {{{"input", required_argument, nullptr, kInput},
+constexpr std::array<option, 15> kFlags = {{{"input", required_argument, nullptr, kInput},
                                             {"data", required_argument, nullptr, kData},
                                             {"method", required_argument, nullptr, kMethod},
                                             {"output-dir", required_argument, nullptr, kOutputDir},
                                             {"repeat", required_argument, nullptr, kRepeat},
                                             {"warmup", required_argument, nullptr, kWarmup},
                                             {"device-io", optional_argument, nullptr, kDeviceIo},
+                                            {"cuda-graph", no_argument, nullptr, kCudaGraph},
                                             {"plugin", required_argument, nullptr, kPlugin},
                                             {"plugin-dir", required_argument, nullptr, kPluginDir},
                                             {"describe", no_argument, nullptr, kDescribe},
@@ -111,7 +115,11 @@ void apply(int flag, Options* options) {
       options->warmup = number("warmup", value);
       return;
     case kDeviceIo:
-      options->device_io = value == nullptr ? 0 : number("device-io", value);
+      options->device_io = true;
+      if (value != nullptr) options->device_io_gpu = number("device-io", value);
+      return;
+    case kCudaGraph:
+      options->cuda_graph = true;
       return;
     case kPlugin:
       return options->load.plugins.emplace_back(value), void();

@@ -19,7 +19,11 @@ struct Options {
   int warmup = 3;
   bool describe = false;
   bool json = false;
-  std::optional<int> device_io;  // a GPU: inputs are put there before the first run, outputs stay there
+  // Inputs are put into device memory before the first run, and outputs stay there: where the program says, or all on
+  // one GPU.
+  bool device_io = false;
+  std::optional<int> device_io_gpu;
+  bool cuda_graph = false;
   LogLevel log = LogLevel::kError;
   bool help = false;
 };

@@ -42,6 +42,10 @@ std::string text(const Report& report) {
     lines += "moved each run: " + std::to_string(t.staged_in + t.copied_in) + " bytes to the device, " +
              std::to_string(t.staged_out + t.copied_out) + " back\n";
   }
+  if (report.graphs) {
+    lines += "CUDA graphs: " + std::to_string(report.graphs->recorded) + " recorded, " +
+             std::to_string(report.graphs->replayed) + " runs replayed\n";
+  }
   if (report.latency) {
     char line[160];
     std::snprintf(line, sizeof line, "latency %.3f ms median, %.3f min, %.3f p95 (%d runs after %d)\n",
@@ -73,6 +77,9 @@ std::string json(const Report& report) {
                         {"staged_out", t.staged_out},
                         {"copied_in", t.copied_in},
                         {"copied_out", t.copied_out}};
+  if (const auto& graphs = report.graphs) {
+    found["cuda_graphs"] = {{"recorded", graphs->recorded}, {"replayed", graphs->replayed}};
+  }
   return found.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -34,6 +34,7 @@ struct Report {
   std::vector<ReportedPort> outputs;
   std::optional<Latency> latency;
   Transfers transfers;
+  std::optional<GraphCounts> graphs;
 };
 
 std::string text(const Report& report);

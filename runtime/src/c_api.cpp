@@ -101,6 +101,7 @@ mb_status mb_run(mb_program* program, const char* method, const mb_tensor* input
     modelbuild::RunOptions run;
     if (given.use_stream != 0) run.stream = given.stream;
     run.outputs = tensors(given.outputs, given.output_count);
+    run.cuda_graph = given.cuda_graph != 0;
     program->outputs = program->program->run(method, tensors(inputs, input_count), run);
   });
 }
@@ -141,6 +142,11 @@ mb_status mb_output(const mb_program* program, size_t index, mb_tensor* tensor) 
 void mb_last_transfers(const mb_program* program, mb_transfers* transfers) {
   const modelbuild::Transfers last = program->program->transfers();
   *transfers = {last.staged_in, last.staged_out, last.copied_in, last.copied_out};
+}
+
+void mb_count_graphs(const mb_program* program, mb_graph_counts* counts) {
+  const modelbuild::GraphCounts found = program->program->graph_counts();
+  *counts = {found.recorded, found.replayed};
 }
 
 mb_status mb_device_allocate(int32_t device, size_t bytes, void** pointer) {

@@ -56,9 +56,17 @@ Json json(const Port& port) {
                 {"kind", "tensor"},
                 {"dtype", dtype_name(port.dtype)},
                 {"shape", shape},
-                {"device", to_string(port.device)}};
+                {"device", to_string(port.device)},
+                {"planned", port.planned}};
   if (port.range) found["range"] = {port.range->first, port.range->second};
   return found;
+}
+
+Json json(const Transfers& moved) {
+  return {{"staged_in", moved.staged_in},
+          {"staged_out", moved.staged_out},
+          {"copied_in", moved.copied_in},
+          {"copied_out", moved.copied_out}};
 }
 
 Json json(const std::vector<Port>& ports) {
@@ -74,8 +82,13 @@ Json json(const MethodDescription& method) {
   }
   Json operators = Json::object();
   for (const auto& [name, calls] : method.operators) operators[name] = calls;
-  return {{"name", method.name},    {"inputs", json(method.inputs)}, {"outputs", json(method.outputs)},
-          {"delegates", delegates}, {"operators", operators},        {"planned_bytes", method.planned_bytes}};
+  return {{"name", method.name},
+          {"inputs", json(method.inputs)},
+          {"outputs", json(method.outputs)},
+          {"delegates", delegates},
+          {"operators", operators},
+          {"planned_bytes", method.planned_bytes},
+          {"moved_at_most", json(method.most)}};
 }
 
 std::string grouped(std::uint64_t number) {
@@ -132,6 +145,11 @@ std::string Description::text() const {
     for (const Port& port : each.outputs) text += "\n    output " + to_string(port);
     for (const DelegateInfo& d : each.delegates) {
       text += "\n    " + d.backend + ": " + times(d.parts, "part") + ", " + grouped(d.bytes) + " bytes";
+    }
+    if (const Transfers& most = each.most; most != Transfers{}) {
+      text += "\n    a run on host memory moves at most " + grouped(most.copied_in + most.staged_in) +
+              " bytes to the device and " + grouped(most.copied_out + most.staged_out) + " back, " +
+              grouped(most.staged_in + most.staged_out) + " of them staged by delegates";
     }
     int calls = 0;
     for (const auto& [name, number] : each.operators) calls += number;

@@ -10,6 +10,12 @@
 
 namespace modelbuild {
 
+// What a run enqueued on a GPU, kept to be enqueued again as a whole: a CUDA graph.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+};
+
 // The streams of one method, one a GPU. While a run is entered, delegates on this thread enqueue on them.
 class MethodQueue {
  public:
@@ -18,6 +24,10 @@ class MethodQueue {
   virtual void enter(std::optional<void*> stream) = 0;
   // The end of a run: waits for the queue's streams (not for the caller's). Throws Error when what was enqueued failed.
   virtual Transfers leave() = 0;
+  // From here to end_recording() what delegates enqueue is recorded and not done. All three throw Error.
+  virtual void begin_recording() = 0;
+  virtual std::unique_ptr<Recording> end_recording() = 0;
+  virtual void replay(const Recording& recording) = 0;
 };
 
 class DeviceServices {

@@ -9,6 +9,7 @@
 #include "check_inputs.hpp"
 #include "device_services.hpp"
 #include "error_text.hpp"
+#include "graphs.hpp"
 #include "layout.hpp"
 #include "log.hpp"
 #include "plugins.hpp"
@@ -98,9 +99,11 @@ struct Program::State {
   Description description;
   std::mutex mutex;
   std::map<std::string, Loaded> methods;
-  std::unique_ptr<ee::Module> module;  // after `methods`: it goes first
+  std::unique_ptr<ee::Module> module;    // after `methods`: it goes first
+  std::map<std::string, Graphs> graphs;  // and before it these, which point into its delegates' code
   std::vector<std::vector<char>> rearranged;
   Transfers transfers;
+  GraphCounts graph_counts;
 
   Loaded& load(const std::string& name);
   void input(Loaded* loaded, std::size_t index, const Port& port, const Tensor& given, const er::MethodMeta& meta,
@@ -108,6 +111,7 @@ struct Program::State {
   Value output(const Port& port, const er::EValue& value);
   void set_outputs(Loaded* loaded, const MethodDescription& method, const er::MethodMeta& meta,
                    const std::vector<Tensor>& given);
+  std::vector<Value> outputs(const MethodDescription& method, const std::vector<er::EValue>& results);
 };
 
 Loaded& Program::State::load(const std::string& name) {
@@ -226,6 +230,7 @@ Program::Program(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Program::~Program() = default;
 const Description& Program::describe() const { return state_->description; }
 Transfers Program::transfers() const { return state_->transfers; }
+GraphCounts Program::graph_counts() const { return state_->graph_counts; }
 
 std::unique_ptr<Program> Program::load(const std::filesystem::path& path, const LoadOptions& options) {
   start_log();
@@ -238,15 +243,36 @@ std::unique_ptr<Program> Program::load(const std::filesystem::path& path, const 
   return std::unique_ptr<Program>(new Program(std::move(state)));
 }
 
+std::vector<Value> Program::State::outputs(const MethodDescription& method, const std::vector<er::EValue>& results) {
+  if (results.size() != method.outputs.size()) {
+    fail(description.path + ": " + std::to_string(results.size()) + " outputs came back, " +
+         std::to_string(method.outputs.size()) + " were promised");
+  }
+  std::vector<Value> values;
+  for (std::size_t i = 0; i < results.size(); ++i) values.push_back(output(method.outputs[i], results[i]));
+  return values;
+}
+
 std::vector<Value> Program::run(std::string_view method_name, std::span<const Tensor> inputs,
                                 const RunOptions& options) {
   const std::string name(method_name);
   const MethodDescription& method = state_->description.method(name);
   check_inputs(method, inputs);
+  std::optional<Graphs::Key> key;
+  if (options.cuda_graph) key = Graphs::key(method, inputs, options.outputs);
   const std::lock_guard<std::mutex> lock(state_->mutex);
   Loaded& loaded = state_->load(name);
   forget_error();
   state_->rearranged.clear();
+  Graphs& graphs = state_->graphs[name];
+  const bool record = std::exchange(graphs.last, std::nullopt) == key && key;
+  if (const Graphs::Graph* known = key ? graphs.find(*key) : nullptr) {
+    Entered entered(loaded.queue.get(), options.stream);
+    loaded.queue->replay(*known->recording);
+    state_->transfers = entered.leave();
+    ++state_->graph_counts.replayed;
+    return known->outputs;
+  }
 
   const auto meta = state_->module->method_meta(name);
   Transfers moved;
@@ -262,19 +288,22 @@ std::vector<Value> Program::run(std::string_view method_name, std::span<const Te
   state_->set_outputs(&loaded, method, *meta, options.outputs);
 
   Entered entered(loaded.queue.get(), options.stream);
+  if (record) loaded.queue->begin_recording();
   const auto results = state_->module->execute(name);
   if (!results.ok()) {
     fail(state_->description.path + ": method '" + name + "' failed: " + error_text(results.error()) + error_since());
   }
+  std::unique_ptr<Recording> recording;
+  if (record) {
+    recording = loaded.queue->end_recording();
+    loaded.queue->replay(*recording);
+    ++state_->graph_counts.recorded;
+  }
   state_->transfers = entered.leave();
   state_->transfers.copied_in += moved.copied_in;
-
-  if (results->size() != method.outputs.size()) {
-    fail(state_->description.path + ": " + std::to_string(results->size()) + " outputs came back, " +
-         std::to_string(method.outputs.size()) + " were promised");
-  }
-  std::vector<Value> values;
-  for (std::size_t i = 0; i < results->size(); ++i) values.push_back(state_->output(method.outputs[i], (*results)[i]));
+  std::vector<Value> values = state_->outputs(method, *results);
+  if (record) graphs.add({*key, std::move(recording), values});
+  graphs.last = std::move(key);
   return values;
 }
 

@@ -13,6 +13,11 @@ namespace {
 using flatbuffer::Malformed;
 using flatbuffer::Table;
 
+// Of the union InstructionArguments.
+constexpr std::uint8_t kKernelCall = 1;
+constexpr std::uint8_t kDelegateCall = 2;
+constexpr std::uint8_t kJumpFalseCall = 4;
+
 template <typename Items>
 const auto& item(const Items& items, std::int64_t index) {
   if (index < 0 || index >= static_cast<std::int64_t>(items.size())) {
@@ -46,6 +51,7 @@ Port tensor(const Table& table) {
     seen[axis] = true;
   }
   if (port.dim_order.size() != port.shape.size()) throw Malformed("a tensor's order of dimensions has another rank");
+  port.planned = table.has(6);
   if (table.has(9)) {
     const Table extra = table.table(9);
     port.device = {extra.scalar<std::int8_t>(3) != 0, extra.scalar<std::int8_t>(4)};
@@ -84,6 +90,52 @@ Port value(const Table& table) {
   return port;
 }
 
+std::uint64_t most_bytes(const Port& port) {
+  std::uint64_t bytes = dtype_size(port.dtype);
+  for (const Dim& dim : port.shape) bytes *= static_cast<std::uint64_t>(dim.max);
+  return bytes;
+}
+
+// Finds out what a run on host memory moves, instruction by instruction: copies that the program asks for, and host
+// memory that delegates on a GPU are called with.
+class Moves {
+ public:
+  Moves(const std::vector<Table>& values, const std::vector<std::int32_t>& inputs) : values_(values) {
+    known_.insert(inputs.begin(), inputs.end());
+  }
+
+  void kernel(const std::string& name, const std::vector<std::int32_t>& arguments) {
+    if (!arguments.empty() && name == "et_copy::_h2d_copy.out") most.copied_in += bytes(arguments[0]);
+    if (!arguments.empty() && name == "et_copy::_d2h_copy.out") most.copied_out += bytes(arguments[0]);
+    known_.insert(arguments.begin(), arguments.end());
+  }
+
+  void delegate(std::string_view backend, const std::vector<std::int32_t>& arguments) {
+    for (const std::int32_t argument : arguments) {
+      const Table& table = item(values_, argument);
+      if (table.scalar<std::uint8_t>(0) != 5 || !table.has(1)) continue;
+      // What no instruction had before, and is no input or constant, is made by this one.
+      const bool constant = table.table(1).scalar<std::uint32_t>(5) != 0;
+      const bool made = known_.insert(argument).second && !constant;
+      if (on_gpu(backend) && !tensor(table.table(1)).device.cuda) {
+        (made ? most.staged_out : most.staged_in) += bytes(argument);
+      }
+    }
+  }
+
+  Transfers most;
+
+ private:
+  static bool on_gpu(std::string_view backend) { return backend == "CudaBackend" || backend == "TensorRTBackend"; }
+  std::uint64_t bytes(std::int32_t index) const {
+    const Table& table = item(values_, index);
+    return table.scalar<std::uint8_t>(0) == 5 && table.has(1) ? most_bytes(tensor(table.table(1))) : 0;
+  }
+
+  const std::vector<Table>& values_;
+  std::set<std::int32_t> known_;
+};
+
 MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& segments,
                          const std::vector<std::uint64_t>& inline_blobs) {
   MethodDescription found;
@@ -113,12 +165,21 @@ MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& se
     names.push_back(std::move(name));
   }
   std::map<std::int32_t, std::string> readers;
+  Moves moves(values, plan.scalars<std::int32_t>(3));
+  const std::vector<Table> backends = plan.tables(7);
   for (const Table& chain : plan.tables(5)) {
     for (const Table& instruction : chain.tables(2)) {
-      if (instruction.scalar<std::uint8_t>(0) != 1 || !instruction.has(1)) continue;
+      const auto kind = instruction.scalar<std::uint8_t>(0);
+      if (!instruction.has(1)) continue;
       const Table call = instruction.table(1);
+      if (kind == kDelegateCall) {
+        moves.delegate(item(backends, call.scalar<std::int32_t>(0)).string(0), call.scalars<std::int32_t>(1));
+      }
+      found.branches = found.branches || kind == kJumpFalseCall;
+      if (kind != kKernelCall) continue;
       const std::string& name = item(names, call.scalar<std::int32_t>(0));
       ++found.operators[name];
+      moves.kernel(name, call.scalars<std::int32_t>(1));
       if (name.rfind("et_copy::", 0) == 0) continue;
       for (const std::int32_t argument : call.scalars<std::int32_t>(1)) readers.emplace(argument, name);
     }
@@ -129,6 +190,11 @@ MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& se
       found.inputs[i].host_kernel = reader->second;
     }
   }
+  for (const Port& port : found.inputs) {
+    const bool callers = port.kind == Kind::kTensor && port.device.cuda && !port.planned;
+    if (callers) moves.most.copied_in += most_bytes(port);
+  }
+  found.most = moves.most;
   for (const std::int64_t bytes : plan.scalars<std::int64_t>(8)) found.planned_bytes += bytes;
   return found;
 }

@@ -155,6 +155,10 @@ Error Engine::set_shape(Binding* binding, const Tensor& tensor) {
     return Error::InvalidArgument;
   }
   if (dims.rank == binding->given.rank && within(dims, binding->given, binding->given)) return Error::Ok;
+  if (cuda::recording()) {
+    ET_LOG(Error, "%s: the shape of '%s' changed since the last run", name_.c_str(), binding->name.c_str());
+    return Error::InvalidState;
+  }
   if (in_flight_) MB_CUDA(name_.c_str(), cudaEventSynchronize(done_));
   in_flight_ = false;
   if (flavour_->set_shape(context_, binding->name.c_str(), &dims) == 0) {
@@ -192,7 +196,7 @@ Error Engine::run(Span<EValue*> arguments) {
 // The context is one for all calls: a call on another stream begins when the last one's work is done. Shapes of a
 // context at work may not change, so the host waits for it; where the stream is the same nothing needs to.
 Error Engine::wait_for_last(cudaStream_t stream) {
-  if (!in_flight_ || stream == last_stream_) return Error::Ok;
+  if (!in_flight_ || stream == last_stream_ || cuda::recording()) return Error::Ok;
   MB_CUDA(name_.c_str(), cudaEventSynchronize(done_));
   in_flight_ = false;
   return Error::Ok;
@@ -254,6 +258,7 @@ Error Engine::enqueue(cudaStream_t stream) {
   for (const Reflect& each : reflects_) {
     MB_CUDA(name_.c_str(), cudaMemcpyAsync(each.to, each.from, each.bytes, cudaMemcpyDeviceToDevice, stream));
   }
+  if (cuda::recording()) return Error::Ok;
   MB_CUDA(name_.c_str(), cudaEventRecord(done_, stream));
   last_stream_ = stream;
   in_flight_ = true;

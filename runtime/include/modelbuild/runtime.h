@@ -63,6 +63,7 @@ typedef struct {
   void* stream;
   const mb_tensor* outputs; /* where outputs are to be written, by index; data NULL: the program's choice */
   size_t output_count;
+  int32_t cuda_graph; /* not 0: keep runs on the same addresses and shapes as CUDA graphs; see runtime.hpp */
 } mb_run_options;
 
 /* Bytes moved between host and device in a run: by delegates, because of where their inputs and outputs lay (staged),
@@ -70,6 +71,11 @@ typedef struct {
 typedef struct {
   uint64_t staged_in, staged_out, copied_in, copied_out;
 } mb_transfers;
+
+/* Runs with cuda_graph, since the program was loaded: recorded as a graph, and done by launching one. */
+typedef struct {
+  uint64_t recorded, replayed;
+} mb_graph_counts;
 
 typedef struct mb_program mb_program;
 
@@ -96,6 +102,7 @@ size_t mb_output_count(const mb_program* program);
 const char* mb_output_name(const mb_program* program, size_t index);
 mb_status mb_output(const mb_program* program, size_t index, mb_tensor* tensor); /* numbers come as rank 0 */
 void mb_last_transfers(const mb_program* program, mb_transfers* transfers);
+void mb_count_graphs(const mb_program* program, mb_graph_counts* counts);
 
 /* Memory of a GPU, for callers without CUDA of their own. */
 mb_status mb_device_allocate(int32_t device, size_t bytes, void** pointer);

@@ -75,6 +75,7 @@ struct Port {
   std::vector<Dim> shape;               // from the outermost dimension as the model's author sees it
   std::vector<std::uint8_t> dim_order;  // dimensions from the outermost in memory to the innermost
   Device device;                        // where the program's own metadata says that it lies
+  bool planned = false;                 // whether its memory is the program's own; if not, the caller's
   std::optional<std::pair<double, double>> range;
   Constant constant;        // of an input that is no tensor: the only value that the program takes
   std::string host_kernel;  // of an input: a kernel on the CPU that reads it, "" where only delegates and copies do
@@ -86,6 +87,16 @@ struct DelegateInfo {
   std::uint64_t bytes = 0;
 };
 
+// Bytes moved between host and device in one run: by delegates on their own, because what they were given lay on the
+// other side (staged), and by copies that the program itself asks for (copied).
+struct Transfers {
+  std::uint64_t staged_in = 0;
+  std::uint64_t staged_out = 0;
+  std::uint64_t copied_in = 0;
+  std::uint64_t copied_out = 0;
+  bool operator==(const Transfers&) const = default;
+};
+
 struct MethodDescription {
   std::string name;
   std::vector<Port> inputs;
@@ -93,6 +104,8 @@ struct MethodDescription {
   std::vector<DelegateInfo> delegates;
   std::map<std::string, int> operators;  // calls of each kernel outside delegates
   std::uint64_t planned_bytes = 0;       // memory for activations
+  bool branches = false;                 // whether which instructions run depends on data
+  Transfers most;                        // of a run on host memory, at most, going by the program's metadata
 };
 
 struct Description {
@@ -130,13 +143,10 @@ struct Value {
   Constant scalar;
 };
 
-// Bytes that delegates moved between host and device on their own in one run, because what they were given lay on the
-// other side. Copies that the program itself asks for are counted apart.
-struct Transfers {
-  std::uint64_t staged_in = 0;
-  std::uint64_t staged_out = 0;
-  std::uint64_t copied_in = 0;
-  std::uint64_t copied_out = 0;
+// Runs with RunOptions::cuda_graph: how many were recorded as a graph, and how many were done by launching one.
+struct GraphCounts {
+  std::uint64_t recorded = 0;
+  std::uint64_t replayed = 0;
 };
 
 struct LoadOptions {
@@ -152,6 +162,10 @@ struct RunOptions {
   // Where outputs are to be written, by index; entries without data are the program's choice. Only for outputs whose
   // memory the program did not plan itself.
   std::vector<Tensor> outputs;
+  // Keep the run as a CUDA graph: the second run in a row on the same addresses and shapes is recorded, further ones
+  // are one launch. Outputs for which no memory is given are overwritten by each. Throws Error where the run cannot be
+  // a graph: kernels on the CPU, host memory, parts on two GPUs.
+  bool cuda_graph = false;
 };
 
 // A loaded program. State that it keeps between runs lives as long as this object. One run at a time: further callers
@@ -167,7 +181,8 @@ class Program {
   // Tensors in the order of the method's tensor inputs. Tensors on the host are read in place where the program's
   // layout is row-major, and a program that writes to its inputs writes there.
   std::vector<Value> run(std::string_view method, std::span<const Tensor> inputs, const RunOptions& options = {});
-  Transfers transfers() const;  // of the last run
+  Transfers transfers() const;       // of the last run
+  GraphCounts graph_counts() const;  // of all runs
 
  private:
   struct State;

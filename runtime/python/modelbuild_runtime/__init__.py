@@ -2,7 +2,9 @@
 
 from modelbuild_runtime.describe import Description, MethodDescription, Port
 from modelbuild_runtime.errors import InputError, ProgramError
-from modelbuild_runtime.program import Latency, Program, load
+from modelbuild_runtime.latency import Latency
+from modelbuild_runtime.native_program import NativeProgram
+from modelbuild_runtime.program import Program, load
 from modelbuild_runtime.shapes import Dim
 
 __all__ = [
@@ -11,6 +13,7 @@ __all__ = [
     "InputError",
     "Latency",
     "MethodDescription",
+    "NativeProgram",
     "Port",
     "Program",
     "ProgramError",

@@ -14,8 +14,9 @@ from typing import Any
 
 from modelbuild_runtime.errors import InputError, ProgramError
 from modelbuild_runtime.inputs import read_inputs
+from modelbuild_runtime.latency import Latency
 from modelbuild_runtime.outputs import write_outputs
-from modelbuild_runtime.program import Latency, Program, load
+from modelbuild_runtime.program import Program, load
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -77,7 +77,7 @@ def check_supported(path: str, method: MethodDescription) -> None:
     if lacking:
         raise ProgramError(
             f"{path}: needs the backend {', '.join(lacking)}, which this runtime lacks"
-            f" (it has {', '.join(sorted(have))})"
+            f" (it has {', '.join(sorted(have))}); the C++ runtime, which MODELBUILD_RUNTIME names, has those for GPUs"
         )
     kernels = set(library._get_operator_names())
     absent = [name for name, _ in method.operators if name not in kernels]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from modelbuild_runtime.dtypes import item_size
 from modelbuild_runtime.errors import ProgramError
-from modelbuild_runtime.pte import Constant, Kind, Method, ProgramFile, Value
+from modelbuild_runtime.pte import Constant, Kind, Method, Moved, ProgramFile, Value
 from modelbuild_runtime.shapes import Dim, shape_text
 from modelbuild_runtime.signature import Named, Signature
 
@@ -21,6 +21,7 @@ class Port:
 
     shape      of a tensor, from the outermost dimension as the model's author sees it
     dim_order  in which order the dimensions lie in memory
+    planned    whether its memory is the program's own; if not, the caller's
     range      the values that the model was made for, where it was declared
     constant   of an input that is no tensor: the only value that the program takes
     """
@@ -31,6 +32,7 @@ class Port:
     shape: tuple[Dim, ...] = ()
     dim_order: tuple[int, ...] = ()
     device: str = "cpu"
+    planned: bool = False
     range: tuple[float, float] | None = None
     constant: Constant = None
 
@@ -51,7 +53,8 @@ class Port:
 @dataclass(frozen=True, slots=True)
 class MethodDescription:
     """delegates: (backend id, how many parts of the method it runs, bytes of their blobs).
-    operators: how often each kernel outside delegates is called. planned_bytes: memory for activations."""
+    operators: how often each kernel outside delegates is called. planned_bytes: memory for activations.
+    most: what a run on host memory moves, at most."""
 
     name: str
     inputs: tuple[Port, ...]
@@ -59,6 +62,7 @@ class MethodDescription:
     delegates: tuple[tuple[str, int, int], ...]
     operators: tuple[tuple[str, int], ...]
     planned_bytes: int
+    most: Moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,8 @@ class Description:
             lines += [f"    input  {port}" for port in method.inputs]
             lines += [f"    output {port}" for port in method.outputs]
             lines += [f"    {backend}: {_times(n, 'part')}, {size:,} bytes" for backend, n, size in method.delegates]
+            if method.most != Moved():
+                lines.append(f"    a run on host memory moves at most {_moved_text(method.most)}")
             calls = sum(n for _, n in method.operators)
             if calls:
                 lines.append(
@@ -136,6 +142,7 @@ def _method(path: Path, method: Method, signature: Signature | None) -> MethodDe
         delegates=tuple((backend, parts[backend], sizes[backend]) for backend in sorted(parts)),
         operators=method.operators,
         planned_bytes=method.planned,
+        most=method.most,
     )
 
 
@@ -170,7 +177,7 @@ def _port(name: str, value: Value, declared: Named | None) -> Port:
                 f" {len(shape)} in the program"
             )
         shape = tuple(_narrowed(dim, said, declared) for dim, said in zip(shape, declared.shape, strict=True))
-    return Port(name, "tensor", value.dtype, shape, value.dim_order, value.device, span)
+    return Port(name, "tensor", value.dtype, shape, value.dim_order, value.device, value.planned, span)
 
 
 def _narrowed(dim: Dim, said: int | str, declared: Named) -> Dim:
@@ -193,6 +200,7 @@ def _method_json(method: MethodDescription) -> dict[str, Any]:
         "delegates": [{"backend": b, "parts": n, "bytes": size} for b, n, size in method.delegates],
         "operators": dict(method.operators),
         "planned_bytes": method.planned_bytes,
+        "moved_at_most": asdict(method.most),
     }
 
 
@@ -206,10 +214,17 @@ def _port_json(port: Port) -> dict[str, Any]:
         "dtype": port.dtype,
         "shape": shape,
         "device": port.device,
+        "planned": port.planned,
     }
     if port.range is not None:
         found["range"] = list(port.range)
     return found
+
+
+def _moved_text(most: Moved) -> str:
+    there, back = most.copied_in + most.staged_in, most.copied_out + most.staged_out
+    staged = most.staged_in + most.staged_out
+    return f"{there:,} bytes to the device and {back:,} back, {staged:,} of them staged by delegates"
 
 
 def _times(number: int, noun: str) -> str:

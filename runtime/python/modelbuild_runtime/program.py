@@ -2,56 +2,49 @@
 
 from __future__ import annotations
 
-import math
+import os
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from modelbuild_runtime.describe import Description, Port, describe
 from modelbuild_runtime.dtypes import numpy_type
-from modelbuild_runtime.errors import InputError, ProgramError, did_you_mean
+from modelbuild_runtime.errors import InputError, ProgramError
+from modelbuild_runtime.latency import Latency, measured
+from modelbuild_runtime.named import Inputs, check_constant, in_order
 from modelbuild_runtime.pte import ProgramFile, read_program_file
 from modelbuild_runtime.shapes import Dim, fits, shape_text
 from modelbuild_runtime.signature import read_signature
 
-Inputs: TypeAlias = Mapping[str, Any] | Sequence[Any]
+if TYPE_CHECKING:
+    from modelbuild_runtime.native_program import NativeProgram
+
+RUNTIME = "MODELBUILD_RUNTIME"
+"""Names a folder as `make runtime` or the rule `runtime_bundle` lays it out, or the library in one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Latency:
-    """Milliseconds of the runtime's own execute call, inputs already in place; `runs` of them after `warmup` more."""
-
-    runs: int
-    warmup: int
-    min_ms: float
-    median_ms: float
-    p95_ms: float
-    max_ms: float
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.median_ms:.3f} ms median, {self.min_ms:.3f} min, {self.p95_ms:.3f} p95"
-            f" ({self.runs} runs after {self.warmup})"
-        )
-
-
-def load(path: str | Path, data_paths: Sequence[str | Path] = ()) -> Program:
+@overload
+def load(path: str | Path, data_paths: Sequence[str | Path] = ()) -> Program: ...
+@overload
+def load(path: str | Path, data_paths: Sequence[str | Path] = (), *, runtime: str | Path) -> NativeProgram: ...
+def load(path: str | Path, data_paths: Sequence[str | Path] = (), *, runtime: str | Path | None = None) -> Program:
     """Load a .pte, and the .ptd beside it: the one of the same name, or the only one if the program may need one.
 
-    Raises ProgramError when the files are no program that this runtime knows. torch is imported when it is first run.
+    `runtime` is a folder that `make runtime` or `runtime_bundle` laid out; by default that of MODELBUILD_RUNTIME. With
+    one the C++ runtime runs the program, on GPUs too. Without, ExecuTorch's Python bindings do, on the CPU; torch is
+    imported when they first run one.
+
+    Raises ProgramError when the files are no program that this runtime knows.
     """
     pte = Path(path)
     program = read_program_file(pte)
     data = [Path(given) for given in data_paths] or _beside(pte, program)
-    if len(data) > 1:
+    named = runtime if runtime is not None else os.environ.get(RUNTIME)
+    native = Path(named) if named else None
+    if len(data) > 1 and native is None:
         raise ProgramError(f"{pte}: ExecuTorch's Python runtime takes one .ptd, not {len(data)}")
     for file in data:
         if not file.is_file():
@@ -60,7 +53,13 @@ def load(path: str | Path, data_paths: Sequence[str | Path] = ()) -> Program:
         raise ProgramError(f"{pte}: {len(program.external)} of its tensors lie in a .ptd, and there is none beside it")
     candidates = (pte.with_name(f"{pte.stem}.signature.json"), pte.with_name("signature.json"))
     signature = next((read_signature(found) for found in candidates if found.is_file()), None)
-    return Program(pte, data[0] if data else None, describe(pte, data, program, signature))
+    description = describe(pte, data, program, signature)
+    if native is not None:
+        from modelbuild_runtime.native import library_file
+        from modelbuild_runtime.native_program import NativeProgram
+
+        return NativeProgram(library_file(native), pte, data, description)
+    return Program(pte, data[0] if data else None, description)
 
 
 def _beside(pte: Path, program: ProgramFile) -> list[Path]:
@@ -105,20 +104,15 @@ class Program:
 
     def measure(self, inputs: Inputs, method: str = "forward", repeat: int = 10, warmup: int = 3) -> Latency:
         """Run a method `warmup` times, then `repeat` times with the clock on. State goes on changing meanwhile."""
-        if repeat < 1 or warmup < 0:
-            raise InputError("repeat must be at least 1 and warmup at least 0")
         prepared = self._prepare(inputs, method)
         from modelbuild_runtime.bindings import execute
 
-        times = []
-        for number in range(warmup + repeat):
+        def once() -> float:
             began = time.perf_counter_ns()
             execute(self._module, method, prepared, str(self._path), clone=False)
-            if number >= warmup:
-                times.append((time.perf_counter_ns() - began) / 1e6)
-        times.sort()
-        p95 = times[math.ceil(0.95 * len(times)) - 1]
-        return Latency(repeat, warmup, times[0], median(times), p95, times[-1])
+            return (time.perf_counter_ns() - began) / 1e6
+
+        return measured(once, repeat, warmup)
 
     def _prepare(self, inputs: Inputs, method: str) -> list[Any]:
         described = self._description.method(method)
@@ -141,30 +135,14 @@ def check_inputs(ports: tuple[Port, ...], inputs: Inputs) -> list[Any]:
 
     Raises InputError that names the input, what was expected and what was given.
     """
-    given = inputs if isinstance(inputs, Mapping) else _in_order(ports, inputs)
-    names = [port.name for port in ports]
-    for name in given:
-        if name not in names:
-            raise InputError(f"no input '{name}'{did_you_mean(name, names)}; inputs: {', '.join(names) or 'none'}")
-    missing = [port for port in ports if port.name not in given and port.constant is None and port.kind != "none"]
-    if missing:
-        raise InputError(f"missing input {missing[0]}")
     sizes: dict[str, tuple[int, str]] = {}
-    return [_checked(port, given.get(port.name, port.constant), sizes) for port in ports]
-
-
-def _in_order(ports: tuple[Port, ...], inputs: Sequence[Any]) -> dict[str, Any]:
-    wanted = [port for port in ports if port.kind == "tensor"] if len(inputs) != len(ports) else list(ports)
-    if len(inputs) != len(wanted):
-        expected = ", ".join(str(port) for port in wanted) or "none"
-        raise InputError(f"{len(inputs)} inputs given, {len(wanted)} expected: {expected}")
-    return {port.name: value for port, value in zip(wanted, inputs, strict=True)}
+    given = zip(ports, in_order(ports, inputs), strict=True)
+    return [_checked(port, value, sizes) for port, value in given]
 
 
 def _checked(port: Port, value: Any, sizes: dict[str, tuple[int, str]]) -> Any:
     if port.kind != "tensor":
-        if port.constant is not None and value != port.constant:
-            raise InputError(f"input {port}: the program was made for that value only, got {value!r}")
+        check_constant(port, value)
         return value
     array = np.asarray(value)
     wanted = numpy_type(port.dtype)

@@ -6,15 +6,16 @@ executorch 1.4.1 and 1.5.1 write it; field numbers below are positions in that s
 
 from __future__ import annotations
 
+import math
 import mmap
 import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
-from modelbuild_runtime.dtypes import NAMES
+from modelbuild_runtime.dtypes import NAMES, item_size
 from modelbuild_runtime.errors import ProgramError
 from modelbuild_runtime.flatbuffer import Malformed, Table
 
@@ -30,6 +31,11 @@ Extent: TypeAlias = tuple[int, int]
 
 _DEVICES = {0: "cpu", 1: "cuda"}
 
+# Of the union InstructionArguments.
+_KERNEL_CALL, _DELEGATE_CALL = 1, 2
+
+_COPIES = {"et_copy::_h2d_copy.out": "copied_in", "et_copy::_d2h_copy.out": "copied_out"}
+
 
 @dataclass(frozen=True, slots=True)
 class Value:
@@ -38,6 +44,7 @@ class Value:
     sizes      of a tensor; where `bounded`, each may be smaller
     dim_order  dimensions from the outermost in memory to the innermost
     device     where the program expects it ("cpu", "cuda:0")
+    planned    whether its memory is the program's own; if not, the caller's
     constant   of a number or string: the value with which the program was made, the only one it takes
     """
 
@@ -47,6 +54,7 @@ class Value:
     bounded: bool = False
     dim_order: tuple[int, ...] = ()
     device: str = "cpu"
+    planned: bool = False
     constant: Constant = None
 
 
@@ -69,8 +77,20 @@ class Delegate:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """Bytes that one run moves between host and device: by delegates on a GPU that are called with host memory
+    (staged), and by copies that the program itself asks for (copied)."""
+
+    staged_in: int = 0
+    staged_out: int = 0
+    copied_in: int = 0
+    copied_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Method:
-    """operators: how often each kernel outside delegates is called. planned: bytes of memory for activations."""
+    """operators: how often each kernel outside delegates is called. planned: bytes of memory for activations.
+    most: what a run on host memory moves, at most, going by the program's metadata."""
 
     name: str
     inputs: tuple[Value, ...]
@@ -78,6 +98,7 @@ class Method:
     delegates: tuple[Delegate, ...]
     operators: tuple[tuple[str, int], ...]
     planned: int
+    most: Moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +155,9 @@ class _Plan:
 
     def method(self) -> Method:
         names = [_dotted(operator.string(0), operator.string(1)) for operator in self._plan.tables(6)]
-        calls = Counter(_item(names, call.i32(0)) for call in self._calls(1))
+        calls = Counter(_item(names, call.i32(0)) for call in self._calls(_KERNEL_CALL))
         delegates = enumerate(self._plan.tables(7))
-        arguments = {call.i32(0): call.i32s(1) for call in self._calls(2)}
+        arguments = {call.i32(0): call.i32s(1) for call in self._calls(_DELEGATE_CALL)}
         return Method(
             name=self._plan.string(0),
             inputs=tuple(self._value(i) for i in self._plan.i32s(3)),
@@ -144,18 +165,55 @@ class _Plan:
             delegates=tuple(self._delegate(delegate, arguments.get(i, ())) for i, delegate in delegates),
             operators=tuple(sorted(calls.items())),
             planned=sum(self._plan.i64s(8)),
+            most=self._moved(names),
         )
+
+    def _moved(self, names: Sequence[str]) -> Moved:
+        """What a run on host memory moves, instruction by instruction."""
+        inputs = self._plan.i32s(3)
+        backends = [delegate.string(0) for delegate in self._plan.tables(7)]
+        sums: Counter[str] = Counter()
+        known = set(inputs)
+        for kind, call in self._instructions():
+            arguments = call.i32s(1) if kind in (_KERNEL_CALL, _DELEGATE_CALL) else ()
+            if kind == _KERNEL_CALL and arguments:
+                sums[_COPIES.get(_item(names, call.i32(0)), "")] += self._bytes(arguments[0])
+            elif kind == _DELEGATE_CALL and _item(backends, call.i32(0)) in ("CudaBackend", "TensorRTBackend"):
+                for index in dict.fromkeys(arguments):
+                    if self._value(index).device == "cpu":
+                        # What no instruction had before, and is no input or constant, is made by this one.
+                        made = index not in known and not self._constant(index)
+                        sums["staged_out" if made else "staged_in"] += self._bytes(index)
+            known.update(arguments)
+        for index in inputs:
+            value = self._value(index)
+            if value.device != "cpu" and not value.planned:
+                sums["copied_in"] += self._bytes(index)
+        return Moved(sums["staged_in"], sums["staged_out"], sums["copied_in"], sums["copied_out"])
+
+    def _bytes(self, index: int) -> int:
+        """Of a tensor at its largest; 0 for what is none."""
+        value = self._value(index)
+        return math.prod(value.sizes, start=item_size(value.dtype)) if value.kind == "tensor" else 0
+
+    def _constant(self, index: int) -> bool:
+        inner = _item(self._values, index).table(1)
+        return inner is not None and inner.u32(5) != 0
 
     def external(self) -> list[str]:
         tensors = (value.table(1) for value in self._values if value.u8(0) == 5)
         extras = (tensor.table(9) for tensor in tensors if tensor is not None)
         return [extra.string(1) for extra in extras if extra is not None and extra.i8(2) == 1]
 
-    def _calls(self, kind: int) -> list[Table]:
-        """Instructions of a kind: 1 calls a kernel, 2 a delegate."""
-        instructions = [i for chain in self._plan.tables(5) for i in chain.tables(2)]
-        calls = (i.table(1) for i in instructions if i.u8(0) == kind)
-        return [call for call in calls if call is not None]
+    def _instructions(self) -> Iterator[tuple[int, Table]]:
+        for chain in self._plan.tables(5):
+            for instruction in chain.tables(2):
+                call = instruction.table(1)
+                if call is not None:
+                    yield instruction.u8(0), call
+
+    def _calls(self, wanted: int) -> list[Table]:
+        return [call for kind, call in self._instructions() if kind == wanted]
 
     def _delegate(self, delegate: Table, arguments: Sequence[int]) -> Delegate:
         reference = delegate.table(1)
@@ -192,7 +250,8 @@ def _tensor(tensor: Table) -> Value:
     device = "cpu"
     if extra is not None and extra.i8(3):
         device = f"{_DEVICES.get(extra.i8(3), 'device')}:{extra.i8(4)}"
-    return Value("tensor", NAMES[number], tensor.i32s(2), tensor.i8(8) != 0, tensor.u8s(3), device)
+    planned = tensor.table(6) is not None
+    return Value("tensor", NAMES[number], tensor.i32s(2), tensor.i8(8) != 0, tensor.u8s(3), device, planned)
 
 
 def _dotted(name: str, overload: str) -> str:

@@ -113,29 +113,27 @@ def engine(inputs: Mapping[str, tuple[Sequence[int], Sequence[int]]], outputs: S
 
 def gelu_partitioner(backend: str, specs: Mapping[str, str]) -> Any:
     """Gives each gelu of a model to a backend, as a part of its own."""
-    from executorch.exir.backend.canonical_partitioners.pattern_op_partitioner import (
-        generate_partitions_from_list_of_nodes,
-    )
     from executorch.exir.backend.compile_spec_schema import CompileSpec
     from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 
     class Gelus(Partitioner):
         def partition(self, program: Any) -> Any:
-            nodes = [[n] for n in program.graph.nodes if n.op == "call_function" and "gelu" in str(n.target)]
+            nodes = [n for n in program.graph.nodes if n.op == "call_function" and "gelu" in str(n.target)]
             compiled = [CompileSpec(key, value.encode()) for key, value in specs.items()]
             tags = {}
-            for part in generate_partitions_from_list_of_nodes(program.graph_module, nodes):
-                tags[f"{backend}{part.id}"] = DelegationSpec(backend, compiled)
-                for node in part.nodes:
-                    node.meta["delegation_tag"] = f"{backend}{part.id}"
+            for number, node in enumerate(nodes):
+                tags[f"{backend}{number}"] = DelegationSpec(backend, compiled)
+                node.meta["delegation_tag"] = f"{backend}{number}"
             return PartitionResult(tagged_exported_program=program, partition_tags=tags)
 
     return Gelus()
 
 
-def lower(path: Path, gelus: int, partitioner: Any, own_io: bool = False, shapes: Any = None) -> Path:
-    """A program for x [2, 16]: one gelu, or two with a sine between. `own_io`: memory for inputs and outputs is the
-    caller's, on the device that the metadata name."""
+def lower(
+    path: Path, gelus: int, partitioner: Any, own_io: bool = False, shapes: Any = None, between: bool = True
+) -> Path:
+    """A program for x [2, 16]: one gelu, or two, with a sine between if asked for. `own_io`: memory for inputs and
+    outputs is the caller's, on the device that the metadata name."""
     import torch
     from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
     from executorch.exir.passes import MemoryPlanningPass
@@ -144,7 +142,7 @@ def lower(path: Path, gelus: int, partitioner: Any, own_io: bool = False, shapes
     class Model(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             once = torch.nn.functional.gelu(x)
-            return once if gelus == 1 else torch.nn.functional.gelu(torch.sin(once))
+            return once if gelus == 1 else torch.nn.functional.gelu(torch.sin(once) if between else once)
 
     config = ExecutorchBackendConfig()
     if own_io:
@@ -173,6 +171,7 @@ def trt_programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     absent    no metadata, the engine is of cuda:7
     two       two engines, of cuda:0 and cuda:1, and kernels on the CPU between them
     dynamic   the first dimension from 1 to 8, the engine's profile from 2 to 8
+    waits     as `device`, and the engine waits for the GPU in each run
     nonsense  the engine is none
     """
     import torch
@@ -209,6 +208,7 @@ def trt_programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             make("absent", [7]),
             make("two", [0, 1]),
             make("dynamic", [0], plan=engine({"x": ((2, 16), (8, 16))}, ["y"]), shapes=batch),
+            make("waits", [0], "cuda:0", plan=engine({"x": ((2, 16), (2, 16))}, ["y"], waits=True), own_io=True),
             make("nonsense", [0], plan=b"nothing that is an engine"),
         ]
     )
@@ -218,12 +218,16 @@ def trt_programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def cuda_programs(native: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Programs with a CUDA delegate that gives x * 3 + 1 where the model says gelu(x), in executorch 1.4.1's layout.
 
+    host        no device in its metadata: the delegate gets host memory
     planned     as CudaPartitioner says it: metadata say cuda:0
     device      inputs and outputs are the caller's, in memory of cuda:0
     second      of cuda:1
     two         two libraries in one program
+    chain       two libraries, nothing between them, inputs and outputs as in `device`
     transposed  the library's output lies column by column
+    transposed_device  that, with inputs and outputs as in `device`
     broken      the library is none
+    newer       the weights are in a layout of executorch 1.5.1
     keyless     the blob names no weights
     """
     import numpy as np
@@ -232,6 +236,7 @@ def cuda_programs(native: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
 
     folder = tmp_path_factory.mktemp("cuda")
     plain = (native / "fakes/libfake_aoti.so").read_bytes()
+    transposed = (native / "fakes/libfake_aoti_transposed.so").read_bytes()
     content = [b""]
     blob = [b""]
 
@@ -252,17 +257,21 @@ def cuda_programs(native: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
         **more: Any,
     ) -> tuple[str, Path]:
         content[0], blob[0] = library, keys
-        specs = {"method_name": "forward", "target_device": target}
+        specs = {"method_name": "forward", **({"target_device": target} if target else {})}
         return name, lower(folder / f"{name}.pte", gelus, gelu_partitioner(CudaBackend.__name__, specs), **more)
 
     return dict(
         [
+            make("host", ""),
             make("planned"),
             make("device", own_io=True),
             make("second", "cuda:1"),
             make("two", gelus=2),
-            make("transposed", library=(native / "fakes/libfake_aoti_transposed.so").read_bytes()),
+            make("chain", gelus=2, between=False, own_io=True),
+            make("transposed", library=transposed),
+            make("transposed_device", library=transposed, own_io=True),
             make("broken", library=b"no library"),
+            make("newer", keys=b"ETCUDAFQN3\x07\0\0\0library\0\0\0\0"),
             make("keyless", keys=b"library"),
         ]
     )

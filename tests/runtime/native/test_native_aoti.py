@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-RETURNED = "end blocks=0 streams=0 events=0"
+RETURNED = "end blocks=0 streams=0 events=0 graphs=0"
 
 
 def run(fake_gpus: Any, program: Path, x: Path, *flags: str) -> dict[str, Any]:
@@ -78,6 +78,9 @@ def test_what_is_no_library(fake_gpus: Any, cuda_programs: dict[str, Path], x: P
     done = fake_gpus("modelbuild-run", cuda_programs["keyless"], f"--input=input0={x}")
     assert done.returncode == 1
     assert "a CUDA delegate's blob is damaged (7 bytes, for 'cuda:0')" in done.stderr
+    done = fake_gpus("modelbuild-run", cuda_programs["newer"], f"--input=input0={x}")
+    assert done.returncode == 1
+    assert "weights are in the layout ETCUDAFQN3, which this delegate does not read" in done.stderr
     (fake_gpus.plugins / "libaoti_cuda_shims.so").unlink()
     done = fake_gpus("modelbuild-run", cuda_programs["planned"], f"--input=input0={x}")
     assert done.returncode == 1

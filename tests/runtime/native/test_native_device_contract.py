@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import modelbuild_runtime
+
 BYTES = 2 * 16 * 4
-RETURNED = "end blocks=0 streams=0 events=0"
+RETURNED = "end blocks=0 streams=0 events=0 graphs=0"
 
 
 def run(fake_gpus: Any, program: Path, x: Path, *flags: str, **environment: str) -> tuple[dict[str, Any], list[str]]:
@@ -65,12 +67,51 @@ def test_the_callers_device_memory_is_used_in_place(fake_gpus: Any, trt_programs
 def test_device_memory_where_the_program_has_its_own_is_refused(
     fake_gpus: Any, trt_programs: dict[str, Path], x: Path
 ) -> None:
-    done = fake_gpus("modelbuild-run", trt_programs["host"], f"--input=input0={x}", "--device-io")
+    done = fake_gpus("modelbuild-run", trt_programs["host"], f"--input=input0={x}", "--device-io=0")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "error: input 'input0' lies on cuda:0, but the program plans memory of its own for it; lower it with"
         " alloc_graph_input=False\n"
     )
+
+
+def test_device_io_goes_by_what_the_program_leaves_to_its_caller(
+    fake_gpus: Any, trt_programs: dict[str, Path], x: Path
+) -> None:
+    report, log = run(fake_gpus, trt_programs["device"], x, "--device-io", "--repeat=2")
+    np.testing.assert_array_equal(report["y"], np.load(x) * 3 + 1)
+    assert report["transfers"] == {"staged_in": 0, "staged_out": 0, "copied_in": 0, "copied_out": 0}
+    assert staging(log) == []
+    for program in ("host", "planned"):
+        done = fake_gpus("modelbuild-run", trt_programs[program], f"--input=input0={x}", "--device-io")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == (
+            "error: --device-io: the program keeps no input or output in device memory; build it with device_io ="
+            " true\n"
+        )
+
+
+@pytest.mark.parametrize(
+    ("program", "moved", "line"),
+    [
+        ("host", (BYTES, BYTES, 0, 0), "128 bytes to the device and 128 back, 256 of them staged by delegates"),
+        ("planned", (0, 0, BYTES, BYTES), "128 bytes to the device and 128 back, 0 of them staged by delegates"),
+        ("device", (0, 0, BYTES, 0), "128 bytes to the device and 0 back, 0 of them staged by delegates"),
+        ("two", (2 * BYTES, 2 * BYTES, 0, 0), "256 bytes to the device and 256 back, 512 of them staged by"),
+    ],
+)
+def test_descriptions_tell_what_a_run_moves(
+    fake_gpus: Any, trt_programs: dict[str, Path], x: Path, program: str, moved: tuple[int, ...], line: str
+) -> None:
+    told = fake_gpus("modelbuild-run", trt_programs[program], "--describe", "--json").stdout
+    assert json.loads(told) == modelbuild_runtime.load(trt_programs[program]).describe().to_json()
+    (method,) = json.loads(told)["methods"]
+    assert tuple(method["moved_at_most"].values()) == moved
+    text = fake_gpus("modelbuild-run", trt_programs[program], "--describe").stdout
+    assert f"a run on host memory moves at most {line}" in text
+    assert text == f"{modelbuild_runtime.load(trt_programs[program]).describe()}\n"
+    report, _ = run(fake_gpus, trt_programs[program], x)
+    assert report["transfers"] == method["moved_at_most"]
 
 
 def test_outputs_that_nobody_gives_memory_for(fake_gpus: Any, trt_programs: dict[str, Path], x: Path) -> None:

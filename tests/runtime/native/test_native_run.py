@@ -205,7 +205,7 @@ def test_says_in_one_line_what_is_wrong(samples: dict[str, Any], modelbuild_run:
         ([tmp_path / "cut.pte", f"--input=input0={x}"], 1, "not an ExecuTorch program"),
         ([two, "--plugin=/nowhere.so"], 1, "/nowhere.so: cannot be loaded"),
         ([samples["number"].path, f"--input=input0={x}", f"--input=input1={x}"], 2, "it takes no file"),
-        ([two, f"--input=input0={x}", f"--input=input1={tmp_path}/y.npy", "--device-io"], 1, "no CUDA delegate"),
+        ([two, f"--input=input0={x}", f"--input=input1={tmp_path}/y.npy", "--device-io=0"], 1, "no CUDA delegate"),
     ]
     np.save(tmp_path / "y.npy", np.zeros((2, 3), np.float32))
     for arguments, code, reason in cases:

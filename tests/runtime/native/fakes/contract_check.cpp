@@ -136,6 +136,68 @@ void stream(const char* path, int gpu) {
   cudaStreamDestroy(own);
 }
 
+void print(const modelbuild::GraphCounts& counts) {
+  std::printf("recorded=%llu replayed=%llu\n", static_cast<unsigned long long>(counts.recorded),
+              static_cast<unsigned long long>(counts.replayed));
+}
+
+// Repeated runs as CUDA graphs: new numbers in the same memory each time, two sets of buffers, each several times in a
+// row. On a stream of the caller's, or on the program's own.
+void graph(const char* path, bool own_stream) {
+  const auto program = Program::load(path);
+  cudaStream_t own = nullptr;
+  modelbuild::RunOptions options;
+  options.cuda_graph = true;
+  if (own_stream) {
+    cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking);
+    options.stream = own;
+  }
+  std::vector<DeviceBuffer> sources;
+  std::vector<DeviceBuffer> targets;
+  for (int set = 0; set < 2; ++set) {
+    sources.emplace_back(0, kCount * sizeof(float));
+    targets.emplace_back(0, kCount * sizeof(float));
+  }
+  // Twice each in a row, then in turn.
+  for (const int set : {0, 0, 0, 1, 1, 0, 1, 0}) {
+    DeviceBuffer& source = sources[static_cast<std::size_t>(set)];
+    const Tensor input = tensor(source.data(), {true, 0});
+    options.outputs = {tensor(targets[static_cast<std::size_t>(set)].data(), {true, 0})};
+    for (int call = 0; call < 2; ++call) {
+      const std::vector<float> in = numbers(static_cast<float>(100 * set + call));
+      source.write(in.data(), kCount * sizeof(float));
+      const std::vector<Value> values = program->run("forward", {&input, 1}, options);
+      if (own_stream) cudaStreamSynchronize(own);
+      check(in, fetched(values.at(0)), "graph");
+    }
+  }
+  print(program->graph_counts());
+  print(program->transfers());
+  if (own_stream) cudaStreamDestroy(own);
+}
+
+// A run that cannot be a graph says so, in the first run or in the one that would be recorded; runs without one still
+// work.
+void no_graph(const char* path, bool on_device) {
+  const auto program = Program::load(path);
+  std::vector<float> in = numbers(3);
+  DeviceBuffer source(0, kCount * sizeof(float));
+  source.write(in.data(), kCount * sizeof(float));
+  const Tensor input = on_device ? tensor(source.data(), {true, 0}) : tensor(in.data());
+  modelbuild::RunOptions options;
+  options.cuda_graph = true;
+  for (int call = 0; call < 2; ++call) {
+    try {
+      program->run("forward", {&input, 1}, options);
+      std::printf("ran\n");
+    } catch (const modelbuild::Error& error) {
+      std::printf("%s\n", error.what());
+    }
+  }
+  check(in, fetched(program->run("forward", {&input, 1}).at(0)), "without a graph");
+  print(program->graph_counts());
+}
+
 // Programs go in the order they came and in the opposite one, with work still
 // under way.
 void destroy(const char* path, int gpu) {
@@ -171,6 +233,10 @@ int run(int count, char** arguments) {
     device(arguments[2], number(3), number(4) != 0);
   } else if (mode == "stream") {
     stream(arguments[2], number(3));
+  } else if (mode == "graph") {
+    graph(arguments[2], number(3) != 0);
+  } else if (mode == "no_graph") {
+    no_graph(arguments[2], number(3) != 0);
   } else if (mode == "destroy") {
     destroy(arguments[2], number(3));
   } else {

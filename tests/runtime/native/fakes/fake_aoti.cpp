@@ -4,8 +4,8 @@
 
 #include <cstring>
 #include <string>
-#include <vector>
 
+#include "fake_cudart.hpp"
 #include "shims.hpp"
 
 using modelbuild::aoti::AotiError;
@@ -22,27 +22,16 @@ struct Model {
   float weight = 0;
 };
 
-struct Work {
-  const float* from;
-  float* to;
-  std::vector<std::int64_t> sizes;
-  float weight;
-};
-
-void compute(void* data) {
-  const auto* work = static_cast<Work*>(data);
-  const std::int64_t rows = work->sizes[0];
-  const std::int64_t columns = work->sizes[1];
+void compute(const float* from, float* to, std::int64_t rows, std::int64_t columns, float weight) {
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t k = 0; k < columns; ++k) {
 #ifdef TRANSPOSED
-      work->to[k * rows + i] = work->from[i * columns + k] * work->weight + 1;
+      to[k * rows + i] = from[i * columns + k] * weight + 1;
 #else
-      work->to[i * columns + k] = work->from[i * columns + k] * work->weight + 1;
+      to[i * columns + k] = from[i * columns + k] * weight + 1;
 #endif
     }
   }
-  delete work;
 }
 
 }  // namespace
@@ -76,8 +65,8 @@ AotiError AOTInductorModelUpdateConstantsFromBlob(Model* model, const std::uint8
   std::memcpy(&model->weight, blob, sizeof(float));
   return 0;
 }
-AotiError AOTInductorModelContainerRun(Model* model, AotiTensor** inputs, std::size_t, AotiTensor** outputs,
-                                       std::size_t, void* stream, void*) {
+AotiError AOTInductorModelContainerRunSingleThreaded(Model* model, AotiTensor** inputs, std::size_t,
+                                                     AotiTensor** outputs, std::size_t, void* stream, void*) {
   std::int64_t* sizes = nullptr;
   void* from = nullptr;
   void* to = nullptr;
@@ -91,8 +80,9 @@ AotiError AOTInductorModelContainerRun(Model* model, AotiTensor** inputs, std::s
   constexpr std::int32_t kFloat32 = 6;
   aoti_torch_empty_strided(2, sizes, strides, kFloat32, aoti_torch_device_type_cuda(), model->device, &outputs[0]);
   aoti_torch_get_data_ptr(outputs[0], &to);
-  auto* work = new Work{static_cast<float*>(from), static_cast<float*>(to), {sizes, sizes + 2}, model->weight};
-  cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), compute, work);
+  fake_launch(static_cast<cudaStream_t>(stream), [=, rows = sizes[0], columns = sizes[1], weight = model->weight] {
+    compute(static_cast<const float*>(from), static_cast<float*>(to), rows, columns, weight);
+  });
   aoti_torch_delete_tensor_object(inputs[0]);
   return 0;
 }

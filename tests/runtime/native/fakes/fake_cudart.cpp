@@ -5,6 +5,8 @@
 // FAKE_CUDA_GPUS   how many GPUs there are (2)
 // FAKE_CUDA_TRACE  a file to append each call to, and at the end what was not
 // freed FAKE_CUDA_FAIL   "cudaMalloc:2": the second call of that function fails
+#include "fake_cudart.hpp"
+
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
@@ -13,21 +15,34 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 // `struct CUstream_st` and `CUevent_st` are CUDA's own names for what the
 // handles point to.
+struct CUgraph_st {
+  std::vector<std::function<void()>> work;
+  std::vector<void*> memory;
+};
+struct CUgraphExec_st {
+  std::shared_ptr<CUgraph_st> graph;
+};
 struct CUstream_st {
   int device;
   std::deque<std::function<void()>> work;
   std::size_t enqueued = 0;
   std::size_t done = 0;
+  CUgraph_st* capture = nullptr;
+  bool broken = false;  // the capture: something was called that cannot be in one
 };
 struct CUevent_st {
   CUstream_st* stream = nullptr;
   std::size_t position = 0;
+  bool captured = false;
 };
 
 namespace {
@@ -42,8 +57,10 @@ using Lock = std::lock_guard<std::recursive_mutex>;
 std::map<char*, Block> blocks;
 std::set<CUstream_st*> streams;
 std::set<CUevent_st*> events;
+std::set<CUgraphExec_st*> graphs;
 std::map<std::string, int> calls;
 thread_local int current = 0;
+thread_local CUstream_st* capturing = nullptr;  // the stream that this thread captures
 thread_local cudaError_t last = cudaSuccess;
 
 int gpus() {
@@ -58,7 +75,8 @@ struct Trace {
   }
   ~Trace() {
     if (file == nullptr) return;
-    std::fprintf(file, "end blocks=%zu streams=%zu events=%zu\n", blocks.size(), streams.size(), events.size());
+    std::fprintf(file, "end blocks=%zu streams=%zu events=%zu graphs=%zu\n", blocks.size(), streams.size(),
+                 events.size(), graphs.size());
     std::fclose(file);
   }
 } to;
@@ -118,8 +136,17 @@ void drain_all() {
   drain(resolve(nullptr), resolve(nullptr)->enqueued);
 }
 
+// Waits and the like cannot be in a capture of the thread-local kind; the capture fails with them.
+bool breaks_capture(const char* function) {
+  if (capturing == nullptr) return false;
+  trace(function, 0, "breaks a capture");
+  capturing->broken = true;
+  return true;
+}
+
 void enqueue(cudaStream_t stream, std::function<void()> work) {
   CUstream_st* to = resolve(stream);
+  if (to->capture != nullptr) return to->capture->work.push_back(std::move(work));
   to->work.push_back(std::move(work));
   ++to->enqueued;
 }
@@ -137,6 +164,8 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
   if (!async) {
     drain_all();
     std::memmove(to, from, bytes);
+  } else if (resolve(stream)->capture != nullptr) {
+    enqueue(stream, [to, from, bytes] { std::memmove(to, from, bytes); });
   } else if (!device_from) {  // pageable memory is read at once
     std::string data(static_cast<const char*>(from), bytes);
     enqueue(stream, [to, data = std::move(data)] { std::memcpy(to, data.data(), data.size()); });
@@ -166,6 +195,7 @@ cudaError_t cudaSetDevice(int device) {
 }
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   const Lock lock(mutex);
+  if (breaks_capture("cudaMalloc")) return result(cudaErrorStreamCaptureUnsupported);
   trace("cudaMalloc", bytes);
   if (fails("cudaMalloc") || bytes > (1ULL << 40)) return result(cudaErrorMemoryAllocation);
   *pointer = std::malloc(bytes == 0 ? 1 : bytes);
@@ -176,16 +206,29 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
 cudaError_t cudaFree(void* pointer) {
   const Lock lock(mutex);
   if (pointer == nullptr) return cudaSuccess;
+  if (breaks_capture("cudaFree")) return result(cudaErrorStreamCaptureUnsupported);
   trace("cudaFree");
   drain_all();
   if (blocks.erase(static_cast<char*>(pointer)) == 0) return result(cudaErrorInvalidValue);
   std::free(pointer);
   return cudaSuccess;
 }
-cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t) { return cudaMalloc(pointer, bytes); }
-cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) { return cudaFree(pointer); }
+// In a capture the memory is the graph's, and stays as long as it.
+cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t stream) {
+  const Lock lock(mutex);
+  CUgraph_st* graph = resolve(stream)->capture;
+  if (graph == nullptr) return cudaMalloc(pointer, bytes);
+  *pointer = std::calloc(bytes == 0 ? 1 : bytes, 1);
+  blocks[static_cast<char*>(*pointer)] = {bytes, current};
+  graph->memory.push_back(*pointer);
+  return cudaSuccess;
+}
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
+  return resolve(stream)->capture != nullptr ? cudaSuccess : cudaFree(pointer);
+}
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   const Lock lock(mutex);
+  if (breaks_capture("cudaMemcpy")) return result(cudaErrorStreamCaptureUnsupported);
   if (fails("cudaMemcpy")) return result(cudaErrorIllegalAddress);
   return result(copy(to, from, bytes, kind, false, nullptr));
 }
@@ -218,6 +261,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const Lock lock(mutex);
+  if (breaks_capture("cudaStreamSynchronize")) return result(cudaErrorStreamCaptureUnsupported);
   trace("cudaStreamSynchronize");
   if (fails("cudaStreamSynchronize")) return result(cudaErrorLaunchFailure);
   drain(resolve(stream), resolve(stream)->enqueued);
@@ -230,13 +274,73 @@ cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
 }
 cudaError_t cudaDeviceSynchronize(void) {
   const Lock lock(mutex);
+  if (breaks_capture("cudaDeviceSynchronize")) return result(cudaErrorStreamCaptureUnsupported);
   trace("cudaDeviceSynchronize");
   drain_all();
   return cudaSuccess;
 }
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+void fake_launch(cudaStream_t stream, const std::function<void()>& work) {
   const Lock lock(mutex);
-  enqueue(stream, [function, data] { function(data); });
+  enqueue(stream, work);
+}
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  const Lock lock(mutex);
+  trace("cudaStreamBeginCapture", 0, mode == cudaStreamCaptureModeThreadLocal ? "thread-local" : "?");
+  if (streams.count(stream) == 0 || capturing != nullptr) return result(cudaErrorStreamCaptureUnsupported);
+  stream->capture = new CUgraph_st();
+  stream->broken = false;
+  capturing = stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const Lock lock(mutex);
+  trace("cudaStreamEndCapture", 0, stream->broken ? "invalid" : "");
+  capturing = nullptr;
+  *graph = std::exchange(stream->capture, nullptr);
+  if (!stream->broken) return cudaSuccess;
+  cudaGraphDestroy(std::exchange(*graph, nullptr));
+  return result(cudaErrorStreamCaptureInvalidated);
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
+  const Lock lock(mutex);
+  trace("cudaGraphInstantiate", graph->work.size());
+  if (fails("cudaGraphInstantiate")) return result(cudaErrorMemoryAllocation);
+  const auto release = [](CUgraph_st* own) {
+    const Lock again(mutex);
+    for (void* pointer : own->memory) {
+      blocks.erase(static_cast<char*>(pointer));
+      std::free(pointer);
+    }
+    delete own;
+  };
+  *executable = new CUgraphExec_st{{new CUgraph_st(*graph), release}};
+  graph->memory.clear();  // the executable graph's from now on
+  graphs.insert(*executable);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  const Lock lock(mutex);
+  for (void* pointer : graph->memory) {
+    blocks.erase(static_cast<char*>(pointer));
+    std::free(pointer);
+  }
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  const Lock lock(mutex);
+  trace("cudaGraphLaunch");
+  if (fails("cudaGraphLaunch")) return result(cudaErrorLaunchFailure);
+  enqueue(stream, [graph = executable->graph] {
+    for (const auto& work : graph->work) work();
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  const Lock lock(mutex);
+  trace("cudaGraphExecDestroy");
+  graphs.erase(executable);
+  delete executable;
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int) {
@@ -253,12 +357,15 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const Lock lock(mutex);
+  event->captured = resolve(stream)->capture != nullptr;
   event->stream = resolve(stream);
   event->position = event->stream->enqueued;
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const Lock lock(mutex);
+  if (event->captured) return result(cudaErrorCapturedEvent);
+  if (breaks_capture("cudaEventSynchronize")) return result(cudaErrorStreamCaptureUnsupported);
   trace("cudaEventSynchronize");
   if (event->stream != nullptr && (streams.count(event->stream) != 0 || event->stream == resolve(nullptr))) {
     drain(event->stream, event->position);
@@ -293,6 +400,10 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "invalid device ordinal";
     case cudaErrorIllegalAddress:
       return "an illegal memory access was encountered";
+    case cudaErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated:
+      return "operation failed due to a previous error during capture";
     case cudaErrorLaunchFailure:
       return "unspecified launch failure";
     default:

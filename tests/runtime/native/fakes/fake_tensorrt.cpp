@@ -1,6 +1,6 @@
 // A flavour of TensorRT whose engines are JSON: {"magic": "FAKE", "name",
 // "inputs": [{"name", "dtype", "min", "max"}], "outputs": [{"name", "dtype"}],
-// "scale", "bias"}. Output i is input i (of as many as there are) * scale +
+// "scale", "bias", "waits"}. Output i is input i (of as many as there are) * scale +
 // bias, in float32, and has its shape. Work is put on the stream, and refuses
 // memory that is not of the GPU that was current.
 #include <cuda_runtime_api.h>
@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "fake_cudart.hpp"
 #include "flavour.h"
 #include "modelbuild/runtime.h"
 
@@ -56,20 +57,6 @@ bool on(int device, void* pointer) {
          attributes.device == device;
 }
 
-struct Work {
-  const float* from;
-  float* to;
-  std::size_t count;
-  float scale;
-  float bias;
-};
-
-void compute(void* data) {
-  const auto* work = static_cast<Work*>(data);
-  for (std::size_t i = 0; i < work->count; ++i) work->to[i] = work->from[i] * work->scale + work->bias;
-  delete work;
-}
-
 const std::string& input_of(const mb_trt_context* context, std::size_t output) {
   const Json& inputs = context->engine->plan["inputs"];
   return inputs[output % inputs.size()]["name"].get_ref<const std::string&>();
@@ -95,9 +82,15 @@ int enqueue(mb_trt_context* context, void* stream) {
       std::fprintf(stderr, "fake TensorRT: an address is not on cuda:%d\n", context->engine->device);
       std::abort();
     }
-    auto* work = new Work{static_cast<float*>(context->addresses[from]), static_cast<float*>(context->addresses[to]),
-                          numel(context->shapes.at(from)), plan["scale"], plan["bias"]};
-    cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), compute, work);
+    const auto* x = static_cast<const float*>(context->addresses[from]);
+    auto* y = static_cast<float*>(context->addresses[to]);
+    const std::size_t count = numel(context->shapes.at(from));
+    const float scale = plan["scale"];
+    const float bias = plan["bias"];
+    if (plan.value("waits", false)) cudaStreamSynchronize(static_cast<cudaStream_t>(stream));
+    fake_launch(static_cast<cudaStream_t>(stream), [x, y, count, scale, bias] {
+      for (std::size_t i = 0; i < count; ++i) y[i] = x[i] * scale + bias;
+    });
   }
   return 1;
 }

@@ -1,0 +1,41 @@
+"""How long runs take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from modelbuild_runtime.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Milliseconds of the runtime's own execute call, inputs already in place; `runs` of them after `warmup` more."""
+
+    runs: int
+    warmup: int
+    min_ms: float
+    median_ms: float
+    p95_ms: float
+    max_ms: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.median_ms:.3f} ms median, {self.min_ms:.3f} min, {self.p95_ms:.3f} p95"
+            f" ({self.runs} runs after {self.warmup})"
+        )
+
+
+def measured(once: Callable[[], float], repeat: int, warmup: int) -> Latency:
+    """Of `repeat` calls, each of which returns its milliseconds, after `warmup` more."""
+    if repeat < 1 or warmup < 0:
+        raise InputError("repeat must be at least 1 and warmup at least 0")
+    times = sorted([once() for _ in range(warmup + repeat)][warmup:])
+    p95 = times[math.ceil(0.95 * len(times)) - 1]
+    return Latency(repeat, warmup, times[0], median(times), p95, times[-1])

@@ -1,0 +1,160 @@
+"""The C++ runtime from Python: libmodelbuild_runtime through its C API (runtime/include/modelbuild/runtime.h)."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from modelbuild_runtime.errors import InputError, ProgramError
+
+HOST = -1
+_LIBRARY = "libmodelbuild_runtime.so"
+_INPUT = 2  # MB_ERROR_INPUT
+_LOG = logging.getLogger("modelbuild_runtime")
+_LEVELS = (logging.DEBUG, logging.INFO, logging.ERROR, logging.CRITICAL)
+_INFO = 1  # MB_LOG_INFO
+_SINK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.POINTER(ctypes.c_char), ctypes.c_size_t, ctypes.c_void_p)
+
+
+class Tensor(ctypes.Structure):
+    """mb_tensor"""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("rank", ctypes.c_int32),
+        ("dtype", ctypes.c_int32),
+        ("device", ctypes.c_int32),
+    )
+
+
+class LoadOptions(ctypes.Structure):
+    """mb_load_options"""
+
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("data", ctypes.POINTER(ctypes.c_char_p)),
+        ("data_count", ctypes.c_size_t),
+        ("plugins", ctypes.POINTER(ctypes.c_char_p)),
+        ("plugin_count", ctypes.c_size_t),
+        ("plugin_dirs", ctypes.POINTER(ctypes.c_char_p)),
+        ("plugin_dir_count", ctypes.c_size_t),
+    )
+
+
+class RunOptions(ctypes.Structure):
+    """mb_run_options"""
+
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("use_stream", ctypes.c_int32),
+        ("stream", ctypes.c_void_p),
+        ("outputs", ctypes.POINTER(Tensor)),
+        ("output_count", ctypes.c_size_t),
+        ("cuda_graph", ctypes.c_int32),
+    )
+
+
+class Transfers(ctypes.Structure):
+    """mb_transfers"""
+
+    _fields_ = tuple((name, ctypes.c_uint64) for name in ("staged_in", "staged_out", "copied_in", "copied_out"))
+
+
+class GraphCounts(ctypes.Structure):
+    """mb_graph_counts"""
+
+    _fields_ = (("recorded", ctypes.c_uint64), ("replayed", ctypes.c_uint64))
+
+
+def library_file(runtime: Path) -> Path:
+    """The library that a folder or file stands for. Raises ProgramError where it is not there."""
+    candidates = (runtime, runtime / _LIBRARY, runtime / "lib" / _LIBRARY)
+    found = next((path for path in candidates if path.is_file()), None)
+    if found is None:
+        raise ProgramError(f"{runtime}: no {_LIBRARY} there; `make runtime` builds it")
+    return found.resolve()
+
+
+@cache
+def _opened(path: Path) -> ctypes.CDLL:
+    # A bundle brings a libstdc++ of its own: the machine's, where it has one, is the one that others here expect.
+    with contextlib.suppress(OSError):
+        ctypes.CDLL("libstdc++.so.6")
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise ProgramError(f"{path}: cannot be loaded: {error}") from None
+    texts = ("mb_last_error", "mb_program_json", "mb_output_name")
+    for name in texts:
+        getattr(library, name).restype = ctypes.c_char_p
+    library.mb_output_count.restype = ctypes.c_size_t
+    library.mb_device_free.argtypes = (ctypes.c_int32, ctypes.c_void_p)
+    library.mb_device_allocate.argtypes = (ctypes.c_int32, ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p))
+    library.mb_copy.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32)
+    library.mb_set_log(_INFO, _log, None)
+    return library
+
+
+def _pass_on(level: int, text: Any, size: int, _user: Any) -> None:
+    _LOG.log(_LEVELS[level], "%s", ctypes.string_at(text, size).decode(errors="replace"))
+
+
+_log = _SINK(_pass_on)  # has to outlive the library
+
+
+class Handle:
+    """A program that the library has loaded. What it can't do it raises as InputError or ProgramError."""
+
+    def __init__(self, library: Path, pte: Path, data: Sequence[Path]) -> None:
+        self._library = _opened(library)
+        self._program = ctypes.c_void_p()
+        paths = (ctypes.c_char_p * len(data))(*(os.fsencode(path) for path in data))
+        options = LoadOptions(ctypes.sizeof(LoadOptions), paths, len(data))
+        self._check(
+            self._library.mb_load(os.fsencode(pte), ctypes.byref(options), ctypes.byref(self._program)),
+        )
+
+    def __del__(self) -> None:
+        if getattr(self, "_program", None):
+            self._library.mb_unload(self._program)
+
+    def run(self, method: str, inputs: Sequence[Tensor], options: RunOptions) -> None:
+        given = (Tensor * len(inputs))(*inputs)
+        options.struct_size = ctypes.sizeof(RunOptions)
+        count = ctypes.c_size_t(len(inputs))
+        self._check(self._library.mb_run(self._program, method.encode(), given, count, ctypes.byref(options)))
+
+    def output(self, index: int) -> Tensor:
+        """Of the last run; its memory holds until the next."""
+        tensor = Tensor()
+        self._check(self._library.mb_output(self._program, ctypes.c_size_t(index), ctypes.byref(tensor)))
+        return tensor
+
+    def copy(self, to: int, tensor: Tensor, size: int) -> None:
+        """A tensor's bytes to host memory, behind what was enqueued on the default stream."""
+        if tensor.device == HOST:
+            ctypes.memmove(to, tensor.data, size)
+        else:
+            self._check(self._library.mb_copy(to, tensor.data, size, tensor.device))
+
+    def transfers(self) -> Transfers:
+        found = Transfers()
+        self._library.mb_last_transfers(self._program, ctypes.byref(found))
+        return found
+
+    def graph_counts(self) -> GraphCounts:
+        found = GraphCounts()
+        self._library.mb_count_graphs(self._program, ctypes.byref(found))
+        return found
+
+    def _check(self, status: int) -> None:
+        if status:
+            message = self._library.mb_last_error().decode(errors="replace")
+            raise (InputError if status == _INPUT else ProgramError)(message)

@@ -1,0 +1,9 @@
+// What the fakes ask of the fake CUDA runtime besides CUDA: to run a function where a kernel would run.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+
+// On the stream, when something waits for it; in a capture, each time that the graph is launched.
+extern "C" void fake_launch(cudaStream_t stream, const std::function<void()>& work);
