@@ -4,6 +4,7 @@ Inputs   program, weights   trees, as steps/_program.py writes them
          examples           safetensors: example inputs by place, where a backend's compiler is to be checked on them
 Params   backends           [{kind, attributes}], in the order in which they are offered nodes
          external_weights   whether the program's own constants lie outside the .pte
+         device_io          whether inputs and outputs of parts on a GPU are left in device memory; absent: no
 Outputs  residual           tree: program.pte, whose delegates are placeholders, and constants that lie outside it
          partitions         tree: p0/, p1/, ... each a program of its own (program/, weights/) with partition.json
          plan               JSON: [{id, entry, kind, nodes, bytes}] of the partitions
@@ -28,6 +29,7 @@ from modelbuild_rules.steps._backends import Partitioning, partitioning
 from modelbuild_rules.steps._capture import captured
 from modelbuild_rules.steps._constants import CONSTANTS, initialize_buffers, outside, write_constants
 from modelbuild_rules.steps._delegation import Delegation, Recorded, computing
+from modelbuild_rules.steps._device_io import device_io_config, told_as_device_io
 from modelbuild_rules.steps._nonzero import correct_nonzero
 from modelbuild_rules.steps._partitions import Partitions
 from modelbuild_rules.steps._portable import check_allowed, check_dtypes, to_executorch
@@ -56,7 +58,11 @@ def run(step: Step) -> None:
     check_dtypes(edge.exported_program().graph_module, facts)
     initialize_buffers(edge.exported_program())
     external = bool(step.params["external_weights"])
-    lowered = to_executorch(edge, ExecutorchBackendConfig(external_constants=outside if external else False), facts)
+    config: dict[str, Any] = {"external_constants": outside if external else False}
+    if step.params.get("device_io"):
+        config |= device_io_config()
+    with told_as_device_io():
+        lowered = to_executorch(edge, ExecutorchBackendConfig(**config), facts)
     _write_residual(lowered, step.outputs["residual"])
     _write_json(step.outputs["plan"], plan)
     _write_json(step.outputs["report"], [fact.described() for fact in facts])
