@@ -42,11 +42,7 @@ def find_change(root: Path, since: str, exact: bool = False) -> Change:
     """
     top = Path(_git(root, "rev-parse", "--show-toplevel").rstrip("\n"))
     prefix = _git(root, "rev-parse", "--show-prefix").rstrip("\n")
-    commit = _git(root, "rev-parse", "--verify", "--quiet", f"{since}^{{commit}}", problem=f"no revision '{since}'")
-    base = commit.strip()
-    if not exact:
-        problem = f"'{since}' and HEAD have no common ancestor here; a shallow clone needs more history"
-        base = _git(root, "merge-base", base, "HEAD", problem=problem).strip()
+    base = find_base(root, since, exact)
     flags = ("--no-ext-diff", "--no-renames", "--no-relative", "--ignore-submodules=none", "--name-only", "-z")
     diff = _git(top, "diff", *flags, base, "--")
     untracked = _git(top, "ls-files", "--others", "--exclude-standard", "-z")
@@ -55,6 +51,29 @@ def find_change(root: Path, since: str, exact: bool = False) -> Change:
         mode, _, path = line.partition(" ")[0], *line.partition("\t")[1:]
         files[path] = mode
     return Change(top, prefix, base, files, frozenset([*diff.split("\0"), *untracked.split("\0")]) - {""})
+
+
+def find_base(root: Path, since: str, exact: bool = False) -> str:
+    """The commit to compare with: the merge base of `since` and HEAD, or `since` itself. Raises as find_change does."""
+    commit = _git(root, "rev-parse", "--verify", "--quiet", f"{since}^{{commit}}", problem=f"no revision '{since}'")
+    if exact:
+        return commit.strip()
+    problem = f"'{since}' and HEAD have no common ancestor here; a shallow clone needs more history"
+    return _git(root, "merge-base", commit.strip(), "HEAD", problem=problem).strip()
+
+
+def find_head(root: Path) -> str | None:
+    """The commit that the workspace's files are those of; None when one is changed, or there is no repository."""
+    try:
+        changed = _git(root, "diff", "--no-ext-diff", "--name-only", "HEAD", "--", ".")
+        return None if changed else _git(root, "rev-parse", "HEAD").strip()
+    except (UsageError, EnvironmentProblem):
+        return None
+
+
+def find_ancestors(root: Path, commit: str, most: int = 1000) -> list[str]:
+    """A commit and those before it, the newest first."""
+    return _git(root, "rev-list", f"--max-count={most}", commit).split()
 
 
 def lay_out(change: Change, folder: Path) -> Path:

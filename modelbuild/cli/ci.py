@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,13 +14,19 @@ from modelbuild.building.request import Flags
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options
-from modelbuild.cli.recording import Recording, recording
+from modelbuild.cli.recording import FILE, Base, Recording, recording
 from modelbuild.cli.test import split_tags, testing
+
+if TYPE_CHECKING:
+    from modelbuild.report.measured import Measured
+    from modelbuild.workspace import Workspace
 
 
 @click.command("ci", short_help=COMMANDS["ci"], context_settings={"ignore_unknown_options": True})
 @click.argument("patterns", nargs=-1, metavar="[TARGET]...")
 @click.option("--since", metavar="REF", help="Only what differs from the merge base of REF and HEAD.")
+@click.option("--report", type=FILE, metavar="FILE", help="Write sizes and latencies, for later jobs to compare with.")
+@click.option("--base-report", type=FILE, metavar="FILE", help="Compare with such a file in the summary.")
 @testing
 @recording
 @building
@@ -27,6 +36,8 @@ def command(
     /,
     patterns: tuple[str, ...],
     since: str | None,
+    report: Path | None,
+    base_report: Path | None,
     flags: Flags,
     recorded: Recording,
     tags: str,
@@ -42,13 +53,16 @@ def command(
     from modelbuild.errors import ModelbuildError
     from modelbuild.report import make_reporter
     from modelbuild.report.events import BuildAborted
+    from modelbuild.report.tee import Tee
     from modelbuild.testing.run import TestOptions
     from modelbuild.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     request = make_request(workspace, settings.directory, patterns or ("//...",), flags)
+    base = _base(workspace, since, base_report and settings.directory / base_report)
+    keep = _keeper(workspace, report and settings.directory / report)
     reporter = make_reporter(quiet=request.quiet, as_json=request.json)
-    reporter = recorded.around(reporter, workspace, settings.directory)
+    reporter = Tee([recorded.around(reporter, workspace, settings.directory, base), keep])
     chosen = TestOptions(tags=split_tags(tags), **options)
     try:
         return run_ci(workspace, replace(request, keep_going=flags.keep_going is not False), since, chosen, reporter)
@@ -58,3 +72,43 @@ def command(
         raise
     finally:
         reporter.close()
+
+
+def _base(workspace: Workspace, since: str | None, report: Path | None) -> Base | None:
+    """What the summary compares with: a report, or the commit that `since` means. None: the last builds."""
+    from modelbuild.affected.git import find_ancestors, find_base
+    from modelbuild.history.revisions import read_report, values_at
+
+    if report is not None:
+        commit, values = read_report(report)
+    elif since is not None:
+        commit = find_base(workspace.root, since)
+        values = values_at(workspace.config.cache_dir, find_ancestors(workspace.root, commit))
+    else:
+        return None
+    return Base(f"at {commit[:12]}" if commit else "before", lambda subject, name: values.get((subject, name)))
+
+
+def _keeper(workspace: Workspace, report: Path | None) -> Measured:
+    """Keeps what is measured: in the history by commit, and in a report."""
+    from modelbuild.affected.git import find_head
+    from modelbuild.building.note import output_bytes
+    from modelbuild.errors import UsageError
+    from modelbuild.history.revisions import Values, remember_revision, write_report
+    from modelbuild.report.measured import Measured
+
+    commit = find_head(workspace.root)
+    try:
+        if report is not None:
+            write_report(report, commit, {})
+    except OSError as error:
+        raise UsageError(f"{report}: {error.strerror}") from None
+
+    def keep(values: Values) -> None:
+        if commit is not None:
+            remember_revision(workspace.config.cache_dir, commit, values)
+        if report is not None:
+            with suppress(OSError):
+                write_report(report, commit, values)
+
+    return Measured(partial(output_bytes, workspace), keep)

@@ -14,14 +14,22 @@ if TYPE_CHECKING:
     from modelbuild.report.events import Reporter
     from modelbuild.workspace import Workspace
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
+FILE = click.Path(dir_okay=False, path_type=Path)
 _OPTIONS = [
-    click.option("--build-event-json", type=_FILE, metavar="FILE", help="Write each event as a line of JSON."),
-    click.option("--profile", "trace", type=_FILE, metavar="FILE", help="Write a Chrome trace, for Perfetto."),
-    click.option("--junit", type=_FILE, metavar="FILE", help="Write tests and failed actions as JUnit XML."),
-    click.option("--summary", type=_FILE, metavar="FILE", help="Add a summary in Markdown to a file."),
+    click.option("--build-event-json", type=FILE, metavar="FILE", help="Write each event as a line of JSON."),
+    click.option("--profile", "trace", type=FILE, metavar="FILE", help="Write a Chrome trace, for Perfetto."),
+    click.option("--junit", type=FILE, metavar="FILE", help="Write tests and failed actions as JUnit XML."),
+    click.option("--summary", type=FILE, metavar="FILE", help="Add a summary in Markdown to a file."),
     click.option("--github-annotations", is_flag=True, help="Print failures as GitHub's workflow commands."),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What a summary compares with: its name there, and the value of a subject's measure, where that is known."""
+
+    title: str
+    value: Callable[[str, str], float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +46,19 @@ class Recording:
     def wanted(self) -> bool:
         return any(getattr(self, field.name) for field in fields(self))
 
-    def around(self, reporter: Reporter, workspace: Workspace, folder: Path) -> Reporter:
-        """The reporter, and beside it those that record. Paths are relative to `folder`. Raises UsageError for a file
-        that cannot be written."""
+    def around(self, reporter: Reporter, workspace: Workspace, folder: Path, base: Base | None = None) -> Reporter:
+        """The reporter, and beside it those that record. Paths are relative to `folder`; `base` is what a summary
+        compares with, in place of the last builds. Raises UsageError for a file that cannot be written."""
         if not self.wanted:
             return reporter
         from modelbuild.errors import UsageError
 
         try:
-            return self._around(reporter, workspace, folder)
+            return self._around(reporter, workspace, folder, base)
         except OSError as error:
             raise UsageError(f"{error.filename}: {error.strerror}") from None
 
-    def _around(self, reporter: Reporter, workspace: Workspace, folder: Path) -> Reporter:
+    def _around(self, reporter: Reporter, workspace: Workspace, folder: Path, base: Base | None) -> Reporter:
         import sys
 
         from modelbuild.report.tee import Tee
@@ -73,9 +81,9 @@ class Recording:
             from modelbuild.history.measures import Measures
             from modelbuild.report.markdown import Markdown
 
-            before = Measures(workspace.config.cache_dir).last
+            base = base or Base("before", Measures(workspace.config.cache_dir).last)
             sizes = partial(output_bytes, workspace)
-            reporters.append(Markdown(folder / self.summary, before, sizes))
+            reporters.append(Markdown(folder / self.summary, base.value, sizes, base.title))
         if self.github_annotations:
             from modelbuild.report.github import GitHubAnnotations
 

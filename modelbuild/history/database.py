@@ -29,6 +29,9 @@ CREATE TABLE IF NOT EXISTS targets (
 CREATE TABLE IF NOT EXISTS measures (
     subject TEXT NOT NULL, name TEXT NOT NULL, at REAL NOT NULL, value REAL NOT NULL, key TEXT NOT NULL,
     PRIMARY KEY (subject, name, at)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS revisions (
+    revision TEXT NOT NULL, subject TEXT NOT NULL, name TEXT NOT NULL, value REAL NOT NULL, at REAL NOT NULL,
+    PRIMARY KEY (revision, subject, name)) WITHOUT ROWID;
 """
 
 

@@ -20,11 +20,14 @@ _MOST = 50  # rows of a table
 
 
 class Markdown:
-    """Gathers events; close() adds to the file. `sizes` tells bytes of outputs."""
+    """Gathers events; close() adds to the file. `sizes` tells bytes of outputs, `title` what `before` is."""
 
-    def __init__(self, path: Path, before: Before, sizes: Callable[[Sequence[str]], int]) -> None:
+    def __init__(
+        self, path: Path, before: Before, sizes: Callable[[Sequence[str]], int], title: str = "before"
+    ) -> None:
         self._path = path
         self._before = before
+        self._title = title
         self._sizes = sizes
         self._lock = threading.Lock()
         self._tally = Tally()
@@ -95,7 +98,7 @@ class Markdown:
                 "",
                 "### Sizes and latencies",
                 "",
-                "| | | now | before | change |",
+                f"| | | now | {self._title} | change |",
                 "| --- | --- | --- | --- | --- |",
             )
             for subject, title, now, before in rows[:_MOST]:

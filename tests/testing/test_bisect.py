@@ -1,5 +1,5 @@
-"""`modelbuild test --bisect` finds faults planted in a partition's constant, in a node outside partitions, and in the bytes
-of a built program."""
+"""`modelbuild test --bisect` finds faults planted in a constant of a partition, in a node outside partitions, and in
+the bytes of a built program."""
 
 from __future__ import annotations
 

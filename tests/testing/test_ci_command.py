@@ -88,9 +88,14 @@ class Repository:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
-    def git(self, *arguments: str) -> None:
+    def git(self, *arguments: str) -> str:
         who = ("-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false")
-        subprocess.run(["git", *who, *arguments], cwd=self.root, check=True, capture_output=True)
+        command = ["git", *who, *arguments]
+        return subprocess.run(command, cwd=self.root, check=True, capture_output=True, text=True).stdout
+
+    def size(self, target: str) -> int:
+        """Bytes of a target's output."""
+        return (self.root / f"modelbuild-out/default/{target.replace(':', '/')}/out.txt").stat().st_size
 
     def commit(self, message: str) -> None:
         self.git("add", "--all")
@@ -120,11 +125,16 @@ def test_three_commits(repository_of_300: Repository, repository: Path) -> None:
     (repo.root / "ci").mkdir()
     keep = ("--junit", "ci/junit.xml", "--build-event-json", "ci/events.jsonl", "--profile", "ci/trace.json")
 
-    ended = repo.run("modelbuild", "ci", *keep)
+    ended = repo.run("modelbuild", "ci", *keep, "--report", "ci/first.json")
     assert ended.returncode == 0, ended.stderr
     assert "2 tests: 1 passed, 1 not run" in ended.stdout
     assert len(repo.events()[1]["targets"]) == 300
     assert repo.ran() == 292
+
+    # A build of something that is no commit: not what summaries compare with.
+    size = repo.size("p14:t5")
+    repo.write("p14/f5.txt", "changed, but not committed\n")
+    assert repo.run("modelbuild", "build", "//p14:t5").returncode == 0
 
     # Only what the change reaches: the target, those after it, and the packages that read the last of these.
     repo.write("p14/f5.txt", "changed\n")
@@ -136,7 +146,10 @@ def test_three_commits(repository_of_300: Repository, repository: Path) -> None:
     )
     assert repo.ran() == 15
     assert ElementTree.parse(repo.root / "ci/junit.xml").getroot().tag == "testsuites"
-    assert "## modelbuild: passed" in (repo.root / "ci/summary.md").read_text()
+    summary = (repo.root / "ci/summary.md").read_text()
+    assert "## modelbuild: passed" in summary
+    assert f"| | | now | at {repo.git('rev-parse', 'HEAD~1')[:12]} | change |" in summary
+    assert f"| `//p14:t5 (default)` | size | {repo.size('p14:t5')} | {size} | +" in summary
     trace = json.loads((repo.root / "ci/trace.json").read_text())["traceEvents"]
     assert sum(each["ph"] == "X" and each["name"].startswith("join") and each["tid"] >= 10 for each in trace) == 15
     assert sum(each["ph"] == "X" and each["tid"] == 2 for each in trace) == 15  # one chain
@@ -157,10 +170,24 @@ def test_three_commits(repository_of_300: Repository, repository: Path) -> None:
     assert required.returncode == 4
     assert "not run, which --require-all forbids: no GPU" in required.stderr
 
+    # A commit that built nothing new is like the one before it; a report of elsewhere is as good as the history.
+    repo.run("modelbuild", "ci", "//p14:t6", "--since", "HEAD~2", "--summary", "ci/since.md")
+    repo.run("modelbuild", "ci", "//p14:t6", "--base-report", "ci/first.json", "--summary", "ci/report.md")
+    tables = [(repo.root / f"ci/{name}.md").read_text().partition("### Sizes")[2] for name in ("since", "report")]
+    assert tables[0] == tables[1]
+    assert f"at {repo.git('rev-parse', 'HEAD~2')[:12]}" in tables[0]
+    assert "| +" in tables[0]
+    repo.write("ci/bad.json", "{}")
+    bad = repo.run("modelbuild", "ci", "//p14:t6", "--base-report", "ci/bad.json")
+    assert (bad.returncode, bad.stderr.partition("bad.json: ")[2]) == (
+        2,
+        "expected a report that 'modelbuild ci --report' wrote\n",
+    )
+
     ended = repo.run("modelbuild", "ci", "--since", "HEAD", "--json")
     assert (ended.returncode, json.loads(ended.stdout)["counts"]["actions"]) == (0, 0)
     shown = repo.run("modelbuild", "history", "//p14:t5", "--plot", "ci/plot.svg")
-    assert re.search(r"^//p14:t5#join seconds: last .* \(2\)$", shown.stdout, re.MULTILINE)
+    assert re.search(r"^//p14:t5#join seconds: last .* \(3\)$", shown.stdout, re.MULTILINE)
     picture = ElementTree.parse(repo.root / "ci/plot.svg").getroot()
     assert len(picture.findall("{http://www.w3.org/2000/svg}polyline")) == len(shown.stdout.splitlines())
     matrix = repo.run("modelbuild", "affected", "--since", "HEAD~2", "--format", "github-matrix", "--shards", "3")

@@ -1,0 +1,69 @@
+"""What was measured at commits: what a summary compares a change with."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeAlias
+
+from modelbuild.errors import UsageError
+from modelbuild.history.database import HistoryFile
+
+# (subject, name) -> value, such as ("//models:detector (cpu)", "bytes").
+Values: TypeAlias = Mapping[tuple[str, str], float]
+
+VERSION = 1
+_KEPT = 500  # commits
+
+
+def remember_revision(directory: Path, revision: str, values: Values) -> None:
+    """Write to the history in the cache's folder what was measured at a commit."""
+    file = HistoryFile(directory)
+    try:
+        if values and file.begin():
+            now = time.time()
+            rows = [(revision, subject, name, value, now) for (subject, name), value in values.items()]
+            file.write("INSERT OR REPLACE INTO revisions VALUES (?, ?, ?, ?, ?)", rows)
+            newest = "SELECT revision FROM revisions GROUP BY revision ORDER BY max(at) DESC LIMIT ?"
+            file.write(f"DELETE FROM revisions WHERE revision NOT IN ({newest})", [(_KEPT,)])
+            file.commit()
+    except sqlite3.Error:
+        pass  # an aid: see database.py
+    finally:
+        with suppress(sqlite3.Error):
+            file.close()
+
+
+def values_at(directory: Path, ancestors: Sequence[str]) -> Values:
+    """What the first of these commits was like: a job measures only what its change touches, so each value is that of
+    the first commit in the list which has one."""
+    order = {revision: place for place, revision in enumerate(ancestors)}
+    file = HistoryFile(directory)
+    rows = file.read("SELECT revision, subject, name, value FROM revisions")
+    file.close()
+    known = sorted((row for row in rows if row[0] in order), key=lambda row: order[row[0]], reverse=True)
+    return {(subject, name): value for _, subject, name, value in known}
+
+
+def write_report(path: Path, revision: str | None, values: Values) -> None:
+    """Raises OSError."""
+    rows = [{"subject": subject, "name": name, "value": value} for (subject, name), value in values.items()]
+    path.write_text(json.dumps({"version": VERSION, "commit": revision, "measures": rows}, indent=1) + "\n")
+
+
+def read_report(path: Path) -> tuple[str | None, Values]:
+    """The commit and the values that write_report wrote. Raises UsageError for what is no such file."""
+    try:
+        data = json.loads(path.read_text())
+        if data["version"] != VERSION:
+            raise UsageError(f"{path}: a report of version {data['version']}; expected {VERSION}")
+        values = {(str(row["subject"]), str(row["name"])): float(row["value"]) for row in data["measures"]}
+        return data["commit"], values
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except (KeyError, TypeError, ValueError):
+        raise UsageError(f"{path}: expected a report that 'modelbuild ci --report' wrote") from None
