@@ -19,9 +19,7 @@ void check(const char* what, cudaError_t error) {
 }
 
 // These are streams of whichever GPU is current.
-bool any_device(cudaStream_t stream) {
-  return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
-}
+bool any_device(cudaStream_t stream) { return stream == cudaStreamLegacy || stream == cudaStreamPerThread; }
 
 class Graph final : public Recording {
  public:
@@ -57,7 +55,8 @@ void Queue::enter(std::optional<void*> stream) {
   entered = this;
   transfers = {};
   caller_.reset();
-  if (stream) caller_ = static_cast<cudaStream_t>(*stream);
+  // The shims of the CUDA delegate take no null for the default stream.
+  if (stream) caller_ = *stream == nullptr ? cudaStreamLegacy : static_cast<cudaStream_t>(*stream);
   device_.reset();
   if (done_on_ && (done_on_ != caller_ || done_on_ == cudaStreamPerThread)) {
     cudaEventSynchronize(done_);

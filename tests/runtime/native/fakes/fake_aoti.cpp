@@ -15,6 +15,10 @@ extern "C" AotiError aoti_torch_empty_strided(std::int64_t rank, const std::int6
                                               std::int32_t dtype, std::int32_t device_type, std::int32_t device,
                                               AotiTensor** tensor);
 
+struct StreamGuard;
+extern "C" AotiError aoti_torch_create_cuda_stream_guard(void* stream, std::int32_t device, StreamGuard** guard);
+extern "C" AotiError aoti_torch_delete_cuda_stream_guard(StreamGuard* guard);
+
 namespace {
 
 struct Model {
@@ -67,6 +71,8 @@ AotiError AOTInductorModelUpdateConstantsFromBlob(Model* model, const std::uint8
 }
 AotiError AOTInductorModelContainerRunSingleThreaded(Model* model, AotiTensor** inputs, std::size_t,
                                                      AotiTensor** outputs, std::size_t, void* stream, void*) {
+  StreamGuard* guard = nullptr;
+  if (aoti_torch_create_cuda_stream_guard(stream, model->device, &guard) != 0) return 1;
   std::int64_t* sizes = nullptr;
   void* from = nullptr;
   void* to = nullptr;
@@ -84,6 +90,7 @@ AotiError AOTInductorModelContainerRunSingleThreaded(Model* model, AotiTensor** 
     compute(static_cast<const float*>(from), static_cast<float*>(to), rows, columns, weight);
   });
   aoti_torch_delete_tensor_object(inputs[0]);
+  aoti_torch_delete_cuda_stream_guard(guard);
   return 0;
 }
 
