@@ -111,7 +111,7 @@ def _build(
 ) -> Result:
     wanted = [artifact for target in targets for artifact in target.files()]
     needed = scheduler.actions(analyzer.graph.needed_for(wanted))
-    reporter.emit(BuildStarted(tuple(str(t.node.label) for t in targets), len(needed), request.jobs))
+    reporter.emit(BuildStarted(tuple(str(t.node.label) for t in targets), len(needed), request.jobs, tuple(needed)))
     report = scheduler.build(wanted)
     built: list[BuiltTarget] = []
     for target in targets:

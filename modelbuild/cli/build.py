@@ -34,7 +34,7 @@ def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags, reco
 
     workspace = load_workspace(find_root(settings.directory))
     request = make_request(workspace, settings.directory, patterns, flags)
-    reporter = make_reporter(quiet=request.quiet, as_json=request.json)
+    reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=workspace.config.cache_dir)
     reporter = recorded.around(reporter, workspace, settings.directory)
     try:
         result = build(workspace, request, reporter)

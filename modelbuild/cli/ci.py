@@ -61,7 +61,7 @@ def command(
     request = make_request(workspace, settings.directory, patterns or ("//...",), flags)
     base = _base(workspace, since, base_report and settings.directory / base_report)
     keep = _keeper(workspace, report and settings.directory / report)
-    reporter = make_reporter(quiet=request.quiet, as_json=request.json)
+    reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=workspace.config.cache_dir)
     reporter = Tee([recorded.around(reporter, workspace, settings.directory, base), keep])
     chosen = TestOptions(tags=split_tags(tags), **options)
     try:

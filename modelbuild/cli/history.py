@@ -13,16 +13,18 @@ from modelbuild.cli.names import COMMANDS
 @click.command("history", short_help=COMMANDS["history"])
 @click.argument("target", metavar="TARGET")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Draw it as SVG.")
+@click.option("--check", is_flag=True, help="Exit with 1 when something has become worse.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
-def command(settings: Settings, target: str, plot: Path | None, as_json: bool) -> None:
-    """Show what earlier builds and tests measured of TARGET: seconds, memory, sizes, latencies."""
+def command(settings: Settings, target: str, plot: Path | None, check: bool, as_json: bool) -> int:
+    """Show what builds and tests measured of TARGET: seconds, memory, sizes, latencies; and what is worse now."""
     import dataclasses
     import json
     from statistics import median
 
-    from modelbuild.errors import UsageError
+    from modelbuild.errors import ExitCode, UsageError
     from modelbuild.history.measures import Measures
+    from modelbuild.history.regressions import change, is_regression
     from modelbuild.labels import Label
     from modelbuild.loading.patterns import parse_pattern
     from modelbuild.workspace import find_root, load_workspace
@@ -35,18 +37,37 @@ def command(settings: Settings, target: str, plot: Path | None, as_json: bool) -
     found = Measures(workspace.config.cache_dir).series(label)
     if not found:
         raise UsageError(f"{label}: no build has measured anything of it")
+    values = {key: [point.value for point in points] for key, points in found.items()}
+    worse = {key for key, each in values.items() if is_regression(key[1], each)}
+    code = ExitCode.BUILD_FAILED if check and worse else ExitCode.OK
     if plot is not None:
         from modelbuild.report.plot import plot_svg
 
-        (settings.directory / plot).write_text(plot_svg(label, found), encoding="utf-8")
+        _draw(settings.directory / plot, plot_svg(label, found, worse))
     if as_json:
         rows = [
-            {"subject": subject, "name": name, "points": [dataclasses.asdict(point) for point in points]}
+            {
+                "subject": subject,
+                "name": name,
+                "change": change(values[subject, name]),
+                "regression": (subject, name) in worse,
+                "points": [dataclasses.asdict(point) for point in points],
+            }
             for (subject, name), points in found.items()
         ]
         click.echo(json.dumps({"version": 1, "label": label, "series": rows}))
-        return
-    for (subject, name), points in found.items():
-        values = [point.value for point in points]
-        shown = f"last {values[-1]:.6g}, median {median(values):.6g}, {min(values):.6g} to {max(values):.6g}"
-        click.echo(f"{subject} {name}: {shown} ({len(values)})")
+        return code
+    for (subject, name), each in values.items():
+        shown = f"last {each[-1]:.6g}, median {median(each):.6g}, {min(each):.6g} to {max(each):.6g} ({len(each)})"
+        grown = f"  WORSE by {abs(change(each) or 0):.0%}" if (subject, name) in worse else ""
+        click.echo(f"{subject} {name}: {shown}{grown}")
+    return code
+
+
+def _draw(path: Path, picture: str) -> None:
+    from modelbuild.errors import UsageError
+
+    try:
+        path.write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None

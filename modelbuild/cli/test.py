@@ -58,7 +58,7 @@ def command(
 
     workspace = load_workspace(find_root(settings.directory))
     request = make_request(workspace, settings.directory, patterns, flags)
-    reporter = make_reporter(quiet=request.quiet, as_json=request.json)
+    reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=workspace.config.cache_dir)
     reporter = recorded.around(reporter, workspace, settings.directory)
     chosen = TestOptions(tags=split_tags(tags), **options)
     try:

@@ -103,7 +103,7 @@ class Scheduler:
         every process was ended."""
         needed = self._graph.needed_for(wanted)
         if self._waiting:
-            self._reporter.emit(GraphGrew(total=len(self.actions(self._waiting.keys() | needed))))
+            self._grew(needed)
         self._lookups = ThreadPoolExecutor(_LOOKUPS, "lookup")
         self._runs = ThreadPoolExecutor(self._running.jobs, "run")
         try:
@@ -209,11 +209,15 @@ class Scheduler:
         self._expanded.add(expansion.id)
         makers = {a.action for a in made.values() if isinstance(a, DerivedArtifact)}
         needed = self._graph.needed_for(made.values())
-        self._reporter.emit(GraphGrew(total=len(self.actions(self._waiting.keys() | needed))))
+        self._grew(needed)
         self._wait(expansion.id, makers)
         self._need(needed)
         if self._waiting[expansion.id] == 0:
             self._finish(expansion.id)
+
+    def _grew(self, needed: set[str]) -> None:
+        actions = self.actions(self._waiting.keys() | needed)
+        self._reporter.emit(GraphGrew(len(actions), tuple(actions)))
 
     def actions(self, ids: Iterable[str]) -> list[str]:
         """Those of the ids that are actions."""

@@ -7,15 +7,19 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import TextIO
 
     from modelbuild.report.events import Reporter
 
 
-def make_reporter(*, quiet: bool = False, as_json: bool = False, results: TextIO | None = None) -> Reporter:
+def make_reporter(
+    *, quiet: bool = False, as_json: bool = False, results: TextIO | None = None, history: Path | None = None
+) -> Reporter:
     """Who shows a build: live on a terminal, one line an action elsewhere, one JSON object with `as_json`.
 
-    Progress and failures go to stderr; what was built goes to `results` (stdout when None).
+    Progress and failures go to stderr; what was built goes to `results` (stdout when None). `history` is the
+    cache's folder: what is known there tells how much time is left.
     """
     out = sys.stdout if results is None else results
     if as_json:
@@ -28,7 +32,7 @@ def make_reporter(*, quiet: bool = False, as_json: bool = False, results: TextIO
         return PlainReporter(out, sys.stderr, quiet=quiet)
     from modelbuild.report.console import ConsoleReporter
 
-    return ConsoleReporter(out, sys.stderr)
+    return ConsoleReporter(out, sys.stderr, history)
 
 
 def _is_terminal(stream: TextIO) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild import __version__
-from modelbuild.report.events import Event
+from modelbuild.report.events import INSIDE, Event
 
 VERSION = 1
 
@@ -29,7 +29,8 @@ class BuildEvents:
         )
 
     def emit(self, event: Event) -> None:
-        members = {field.name: getattr(event, field.name) for field in dataclasses.fields(event) if field.name != "at"}
+        fields = [field for field in dataclasses.fields(event) if field.name != "at" and field.metadata != INSIDE]
+        members = {field.name: getattr(event, field.name) for field in fields}
         with self._lock:
             self._write({"event": name_of(type(event)), "at": round(event.at - self._began, 6), **members})
 

@@ -13,6 +13,7 @@ from modelbuild.report.events import (
     BuildFinished,
     BuildStarted,
     Event,
+    GraphGrew,
     Notice,
 )
 from modelbuild.report.plain import show_end
@@ -20,8 +21,13 @@ from modelbuild.report.tally import Tally
 from modelbuild.report.text import action_line, counts, duration, encodable, failure_lines, write
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from rich.console import Console, Group
     from rich.live import Live
+
+    from modelbuild.report.remaining import Remaining
 
 # A build that runs no action and ends within this many seconds shows no bar and never imports rich.
 PATIENCE = 0.5
@@ -33,9 +39,15 @@ BAR = 30  # columns
 class ConsoleReporter:
     """Live progress on `err`, which is a terminal; failures stay above it. What was built goes to `out`."""
 
-    def __init__(self, out: TextIO, err: TextIO) -> None:
+    def __init__(self, out: TextIO, err: TextIO, history: Path | None = None) -> None:
+        """`history` is the folder of the cache: see remaining.py."""
         self._out = out
         self._err = err
+        self._history = history
+        self._remaining: Remaining | None = None
+        self._new: list[tuple[str, ...]] = []  # ids of actions that _remaining has not heard of
+        self._ended: list[str] = []
+        self._jobs = 1
         # rich draws in a thread of its own, under a lock of its own, and reads what _state guards. So the order is
         # _screen (who writes), rich's, _state; rich is never called with _state held.
         self._screen = threading.Lock()
@@ -52,10 +64,15 @@ class ConsoleReporter:
             match event:
                 case BuildStarted():
                     self._began = event.at
+                    self._jobs = event.jobs
+                    self._new.append(event.actions)
+                case GraphGrew():
+                    self._new.append(event.actions)
                 case ActionStarted():
                     self._running[event.id] = event
                 case ActionFinished():
                     self._running.pop(event.id, None)
+                    self._ended.append(event.id)
         match event:
             case ActionStarted():
                 self._show()
@@ -110,6 +127,19 @@ class ConsoleReporter:
 
                 self._live.console.print(Text.from_ansi(encodable(lines, self._err)), soft_wrap=True)
 
+    def _estimates(self, new: Sequence[tuple[str, ...]], ended: Sequence[str]) -> Remaining | None:
+        """What is known of the actions to come. For the thread that draws."""
+        if self._history is None:
+            return None
+        from modelbuild.report.remaining import Remaining
+
+        self._remaining = self._remaining or Remaining(self._history)
+        for name in ended:
+            self._remaining.ended(name)
+        for ids in new:
+            self._remaining.expect(ids)
+        return self._remaining
+
     def _picture(self, console: Console) -> Group:
         """The bar, and below it the actions that have run longest."""
         from rich.console import Group
@@ -123,7 +153,11 @@ class ConsoleReporter:
             ended = f"{tally.ran} ran, {tally.cached} cached"
             failed = tally.failed
             running = sorted(self._running.values(), key=lambda action: action.at)
+            new, self._new = self._new, []
+            ended_ids, self._ended = self._ended, []
         now = time.monotonic()
+        remaining = self._estimates(new, ended_ids)
+        left = remaining.left(((a.id, now - a.at) for a in running), self._jobs) if remaining else None
         head = Table.grid(padding=(0, 2, 0, 0))
         head.add_column(width=max(4, min(BAR, console.width - 40)))
         head.add_column(no_wrap=True, overflow="crop")
@@ -131,6 +165,8 @@ class ConsoleReporter:
         if failed:
             said.append(f", {failed} failed", style="bold red")
         said.append(f"  {duration(now - self._began)}", style="dim")
+        if left is not None and left >= 1:
+            said.append(f", about {f'{left:.0f} s' if left < 59.5 else duration(left)} left", style="dim")
         head.add_row(ProgressBar(total=max(total, 1), completed=done), said)
 
         shown = running[: max(1, min(SHOWN_ACTIONS, console.height - 3))]

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 Status: TypeAlias = Literal["ran", "cached", "failed"]
 TestStatus: TypeAlias = Literal["passed", "failed", "not_run"]
 
+# Of a member that is no part of what is written down: there may be very many ids.
+INSIDE = {"inside": True}
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -23,18 +26,21 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class BuildStarted(Event):
-    """Loading and analysis are done. `targets` are labels as shown, `total` the actions known so far."""
+    """Loading and analysis are done. `targets` are labels as shown, `total` the actions known so far, `actions` their
+    ids."""
 
     targets: tuple[str, ...]
     total: int
     jobs: int = 1
+    actions: tuple[str, ...] = field(default=(), repr=False, metadata=INSIDE)
 
 
 @dataclass(frozen=True, slots=True)
 class GraphGrew(Event):
-    """An action that ended added others; `total` is the new number of actions."""
+    """An action that ended added others; `total` is the new number of actions, `actions` are the ids of all."""
 
     total: int
+    actions: tuple[str, ...] = field(default=(), repr=False, metadata=INSIDE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,7 @@ def _run(
     scheduler = session.scheduler(afresh)
     needed = scheduler.actions(session.analyzer.graph.needed_for(wanted))
     labels = tuple(str(target.node.label) for target, _ in tests)
-    session.reporter.emit(BuildStarted(labels, len(needed), session.request.jobs))
+    session.reporter.emit(BuildStarted(labels, len(needed), session.request.jobs, tuple(needed)))
     scheduler.build(wanted)
     failed = unbuilt = False
     measures: dict[tuple[str, str], float] = {}

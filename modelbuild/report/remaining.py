@@ -1,0 +1,58 @@
+"""How much longer a build is likely to take: what its actions took before."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import median
+
+from modelbuild.history.estimates import estimates_of
+
+
+class Remaining:
+    """Knows the actions that have not ended. One that never ran is taken to last as long as others of its kind."""
+
+    def __init__(self, history: Path) -> None:
+        """`history` is the folder of the cache."""
+        self._history = history
+        self._waiting: dict[str, float | None] = {}
+        self._seen: set[str] = set()
+        self._kinds: dict[str, list[float]] = defaultdict(list)
+
+    def expect(self, ids: Iterable[str]) -> None:
+        """Actions that the build needs."""
+        new = [name for name in dict.fromkeys(ids) if name not in self._seen]
+        self._seen.update(new)
+        found = estimates_of(self._history, new)
+        for name, seconds in found.items():
+            self._kinds[_kind(name)].append(seconds)
+        self._waiting |= {name: found.get(name) for name in new}
+
+    def ended(self, name: str) -> None:
+        """An action has ended."""
+        self._seen.add(name)
+        self._waiting.pop(name, None)
+
+    def left(self, running: Iterable[tuple[str, float]], jobs: int) -> float | None:
+        """Seconds until all have ended, with `jobs` at once; None when nothing is known of an action that is to come.
+        `running` are ids with the seconds that they have run."""
+        if not self._waiting:
+            return None
+        rest = 0.0
+        longest = 0.0
+        elapsed = dict(running)
+        typical = {kind: median(values) for kind, values in self._kinds.items()}
+        for name, known in self._waiting.items():
+            seconds = known if known is not None else typical.get(_kind(name))
+            if seconds is None:
+                return None
+            still = max(0.0, seconds - elapsed.get(name, 0.0))
+            rest += still
+            longest = max(longest, still)
+        return max(longest, rest / max(jobs, 1))
+
+
+def _kind(name: str) -> str:
+    """`compile` of `//models:detector#compile:p3`."""
+    return name.rpartition("#")[2].partition(":")[0]

@@ -1,0 +1,88 @@
+"""What counts as worse than before, and how `modelbuild history` says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from modelbuild.history.database import HistoryFile
+from modelbuild.history.regressions import change, is_regression
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "worse"),
+    [
+        ("bytes", [100, 102], True),
+        ("bytes", [100, 101], False),
+        ("bytes", [100, 90], False),
+        ("bytes", [102], False),
+        ("delegated_fraction", [0.9, 0.8], True),
+        ("delegated_fraction", [0.8, 0.9], False),
+        ("latency_ms", [10, 10, 10, 13], True),
+        ("latency_ms", [10, 10, 10, 12], False),
+        ("latency_ms", [10, 10, 13], False),  # too little is known
+        ("latency_ms", [10, 10, 14, 10, 13], False),  # it was slower before
+        ("latency_ms", [14, *[10] * 10, 13], True),  # that is long ago
+        ("seconds", [0, 0, 0, 1], False),
+    ],
+)
+def test_what_is_worse(name: str, values: Sequence[float], worse: bool) -> None:
+    assert is_regression(name, values) == worse
+
+
+def test_change_is_against_the_median() -> None:
+    assert change([1, 2, 30, 3]) == 0.5
+    assert change([7]) is None
+
+
+def history(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "modelbuild", "history", "//m:a", *arguments],
+        cwd=root,
+        env={**os.environ, "MODELBUILD_CACHE_DIR": str(root)},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_command_says_it(tmp_path: Path) -> None:
+    (tmp_path / "MODELBUILD.toml").touch()
+    file = HistoryFile(tmp_path)
+    assert file.begin()
+    rows = [("//m:a (cpu)", "bytes", 1000.0), ("//m:a (cpu)", "latency_ms", 10.0), ("//m:ab (cpu)", "bytes", 9.0)]
+    file.write("INSERT INTO measures VALUES (?, ?, ?, ?, '')", [(s, n, at, v) for s, n, v in rows for at in range(4)])
+    file.commit()
+    file.close()
+    same = history(tmp_path, "--check")
+    assert (same.returncode, same.stdout) == (
+        0,
+        "//m:a (cpu) bytes: last 1000, median 1000, 1000 to 1000 (4)\n"
+        "//m:a (cpu) latency_ms: last 10, median 10, 10 to 10 (4)\n",
+    )
+    assert file.begin()
+    file.write("INSERT INTO measures VALUES (?, ?, ?, ?, '')", [("//m:a (cpu)", "bytes", 9, 1120.0)])
+    file.commit()
+    file.close()
+    grown = history(tmp_path, "--check")
+    assert grown.returncode == 1
+    assert grown.stdout.startswith("//m:a (cpu) bytes: last 1120, median 1000, 1000 to 1120 (5)  WORSE by 12%\n")
+    assert "latency_ms: last 10, median 10, 10 to 10 (4)\n" in grown.stdout
+    told = history(tmp_path, "--json", "--plot", "plot.svg")
+    points = [
+        p.get("fill") for p in ElementTree.parse(tmp_path / "plot.svg").iter("{http://www.w3.org/2000/svg}circle")
+    ]
+    assert points == [*["#1f6feb"] * 4, "#d1242f", *["#1f6feb"] * 4]
+    nowhere = history(tmp_path, "--plot", "no/plot.svg")
+    assert (nowhere.returncode, nowhere.stderr) == (2, f"error: {tmp_path}/no/plot.svg: No such file or directory\n")
+    assert told.returncode == 0
+    assert [(each["name"], each["change"], each["regression"]) for each in json.loads(told.stdout)["series"]] == [
+        ("bytes", 0.12, True),
+        ("latency_ms", 0.0, False),
+    ]
