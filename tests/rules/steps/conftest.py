@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from modelbuild.step import Step
+from modelbuild.step import Step, StepError
 
 FOLDERS = ("program", "weights")
 FILES = {"signature": "signature.json", "examples": "examples.safetensors", "debug": "debug.json"}
@@ -87,5 +87,18 @@ def export(tmp_path: Path) -> Callable[..., Exported]:
 
     def run(source: str, *args: Any, root: Path = tmp_path / "workspace", **kwargs: Any) -> Exported:
         return run_export(root, source, *args, **kwargs)
+
+    return run
+
+
+@pytest.fixture
+def refusal(export: Callable[..., Exported]) -> Callable[..., str]:
+    """Runs an export that has to be refused; returns the line that says why."""
+
+    def run(*args: Any, **kwargs: Any) -> str:
+        with pytest.raises(StepError) as error:
+            export(*args, **kwargs)
+        assert "\n" not in str(error.value)
+        return str(error.value)
 
     return run

@@ -1,0 +1,137 @@
+"""The export step: declared shapes and bounds, and where example inputs come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+
+def made(name: str, *shape: int | str, dtype: str = "float32", span: Any = None) -> dict[str, Any]:
+    return {"name": name, "shape": list(shape), "dtype": dtype, "range": span}
+
+
+def bounds(low: int, high: int, example: int | None = None) -> dict[str, int | None]:
+    return {"min": low, "max": high, "example": example}
+
+
+class TestShapes:
+    TWO = "class Net(nn.Module):\n    def forward(self, a, b):\n        return torch.cat([a, b], 1), a * 2"
+
+    def test_dynamic_dimensions_by_name(self, export: Callable[..., Any]) -> None:
+        inputs = [made("a", "n", 3), made("b", "n", "wide", span=[-1, 1])]
+        found = export(self.TWO, inputs, dynamic={"n": bounds(1, 9), "wide": bounds(2, 5, 4)})
+        assert [list(each.shape) for each in found.examples()] == [[2, 3], [2, 4]]
+        signature = found.json("signature")
+        assert signature["inputs"][1] == {
+            "name": "b",
+            "dtype": "float32",
+            "shape": ["n", "wide"],
+            "dynamic": {"n": {"min": 1, "max": 9}, "wide": {"min": 2, "max": 5}},
+            "range": [-1, 1],
+        }
+        assert signature["outputs"] == [
+            {"name": "output0", "dtype": "float32", "shape": ["n", "wide + 3"]},
+            {"name": "output1", "dtype": "float32", "shape": ["n", 3]},
+        ]
+        module = found.program().module()
+        for n, wide in ((1, 2), (7, 5)):
+            a, b = torch.randn(n, 3), torch.randn(n, wide)
+            torch.testing.assert_close(module(a, b), (torch.cat([a, b], 1), a * 2))
+
+    def test_bounds_decide_the_program(self, export: Callable[..., Any]) -> None:
+        inputs = [made("a", "n", 3), made("b", "n", 3)]
+        one, other = (export(self.TWO, inputs, dynamic={"n": bounds(1, high)}) for high in (9, 10))
+        assert one.bytes()["program/program.json"] != other.bytes()["program/program.json"]
+
+    def test_sizes_that_the_code_does_not_take(self, refusal: Callable[..., str]) -> None:
+        source = "class Net(nn.Module):\n    def forward(self, x):\n        return x.reshape(2, 3)"
+        assert refusal(source, [made("x", "n", 3)], dynamic={"n": bounds(1, 9)}) == (
+            "m/net.py:Net does not take every size that 'dynamic' allows; torch.export suggests n = 2"
+        )
+
+    def test_only_even_sizes(self, refusal: Callable[..., str]) -> None:
+        even = "x.shape[0] % 2 == 0"
+        source = f"class Net(nn.Module):\n    def forward(self, x):\n        return x.view(2, -1) if {even} else x"
+        assert refusal(source, [made("x", "n")], dynamic={"n": bounds(1, 9)}) == (
+            "m/net.py:Net does not take every size that 'dynamic' allows; torch.export suggests"
+            " _n = Dim('_n', min=1, max=4), n = 2*_n"
+        )
+
+
+class TestExamples:
+    SAME = "class Net(nn.Module):\n    def forward(self, x):\n        return x"
+
+    @pytest.mark.parametrize(
+        ("dtype", "span", "lowest", "highest"),
+        [
+            ("float32", None, 0, 1),
+            ("float64", [5, 6], 5, 6),
+            ("bfloat16", [-2, -1], -2, -1),
+            ("int8", [-3, 3], -3, 3),
+            ("uint8", [0, 255], 0, 255),
+            ("int64", None, 0, 1),
+            ("bool", None, 0, 1),
+        ],
+    )
+    def test_are_drawn_from_the_range(
+        self, export: Callable[..., Any], dtype: str, span: Any, lowest: float, highest: float
+    ) -> None:
+        (drawn,) = export(self.SAME, [made("x", 4000, dtype=dtype, span=span)]).examples()
+        assert drawn.dtype == getattr(torch, dtype)
+        room = (highest - lowest) / 50
+        assert lowest <= drawn.double().min() <= lowest + room
+        assert highest - room <= drawn.double().max() <= highest
+
+    def test_come_from_files(self, export: Callable[..., Any], tmp_path: Path) -> None:
+        picture = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
+        np.save(tmp_path / "a.npy", np.arange(6, dtype=np.int32).reshape(2, 3))
+        Image.fromarray(picture).save(tmp_path / "b.png")
+        torch.save(torch.ones(2, 1, dtype=torch.bfloat16), tmp_path / "c.pt")
+        declared = [{"name": n, "shape": None, "dtype": None, "range": None} for n in "abc"]
+        declared[2]["shape"] = ["n", 1]
+        source = "class Net(nn.Module):\n    def forward(self, a, b, c):\n        return a + 1, b + 1, c + 1"
+        files = {f"example.{i}": (tmp_path / name,) for i, name in enumerate(("a.npy", "b.png", "c.pt"))}
+        found = export(source, declared, files, dynamic={"n": bounds(1, 8)})
+        a, b, c = found.examples()
+        assert torch.equal(a, torch.arange(6, dtype=torch.int32).reshape(2, 3))
+        assert torch.equal(b, torch.from_numpy(picture))
+        assert torch.equal(c, torch.ones(2, 1, dtype=torch.bfloat16))
+        assert [(each["dtype"], each["shape"]) for each in found.json("signature")["inputs"]] == [
+            ("int32", [2, 3]),
+            ("uint8", [2, 4, 3]),
+            ("bfloat16", ["n", 1]),
+        ]
+
+    def test_a_file_gives_the_size_of_a_name(
+        self, export: Callable[..., Any], refusal: Callable[..., str], tmp_path: Path
+    ) -> None:
+        torch.save(torch.ones(6, 3), tmp_path / "b.pt")
+        inputs = [made("a", "n", 3), {**made("b", "n", 3), "dtype": None}]
+        files = {"example.1": (tmp_path / "b.pt",)}
+        assert export(TestShapes.TWO, inputs, files, dynamic={"n": bounds(1, 8)}).examples()[0].shape == (6, 3)
+        assert refusal(TestShapes.TWO, inputs, files, dynamic={"n": bounds(1, 5)}) == (
+            "input 'b': 'n' is 6 in its file; expected 1 to 5"
+        )
+        assert refusal(TestShapes.TWO, inputs, files, dynamic={"n": bounds(1, 8, 4)}) == (
+            "input 'b': 'n' is 6 in its file, 4 elsewhere"
+        )
+
+    def test_files_that_do_not_fit(self, refusal: Callable[..., str], tmp_path: Path) -> None:
+        np.save(tmp_path / "a.npy", np.zeros((2, 4)))
+        np.save(tmp_path / "object.npy", np.array([{}]), allow_pickle=True)
+        torch.save({"x": 1}, tmp_path / "table.pt")
+
+        def refused(name: str) -> str:
+            return refusal(self.SAME, [made("x", 2, 3)], {"example.0": (tmp_path / name,)})
+
+        assert refused("a.npy") == "input 'x': a.npy has the shape [2, 4]; expected [2, 3]"
+        assert refused("object.npy").startswith(
+            "object.npy: cannot be read as a tensor: Object arrays cannot be loaded"
+        )
+        assert refused("table.pt") == "table.pt: expected a tensor, got a dict"
