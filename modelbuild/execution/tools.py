@@ -13,7 +13,10 @@ from modelbuild.errors import EnvironmentProblem, LoadingError
 from modelbuild.execution.step_code import imported_names
 
 # Packages that an extra of ours brings, for the error's hint.
-_EXTRAS = {"torch_tensorrt_rtx": "tensorrt-rtx", "tensorrt_rtx": "tensorrt-rtx", "torch_tensorrt": "tensorrt"}
+_EXTRAS = dict.fromkeys(("tensorrt", "torch_tensorrt"), "tensorrt")
+_EXTRAS |= dict.fromkeys(
+    ("tensorrt_rtx", "tensorrt_rtx_cu13_bindings", "tensorrt_rtx_cu13_libs", "torch_tensorrt_rtx"), "tensorrt-rtx"
+)
 _EXTRAS |= dict.fromkeys(
     ("nvidia_cuda_cccl", "nvidia_cuda_crt", "nvidia_cuda_nvcc", "nvidia_cuda_runtime", "triton", "ziglang"), "cuda"
 )

@@ -9,6 +9,7 @@ from pydantic import Field
 from modelbuild.api import Attrs, Context, Provider, rule
 from modelbuild_rules.backends import Backends
 from modelbuild_rules.providers import Backend, BackendStack
+from modelbuild_rules.tensorrt_backend import contradiction
 
 
 class BackendStackAttrs(Attrs):
@@ -24,9 +25,9 @@ def backend_stack(ctx: Context[BackendStackAttrs]) -> tuple[Provider, ...]:
     for index, table in enumerate(ctx.attrs.backends):
         if table.type == "portable" and index != last:
             raise ctx.error(("backends", index), "'portable' takes whatever is left; expected it as the last backend")
-        if table.type == "tensorrt" and table.require_full_compilation and table.fallback_data_dependent_ops:
-            message = "require_full_compilation leaves no node to fall back; expected one of the two"
-            raise ctx.error(("backends", index, "fallback_data_dependent_ops"), message)
+        if table.type == "tensorrt" and (found := contradiction(table)) is not None:
+            name, message = found
+            raise ctx.error(("backends", index, name), message)
     return (BackendStack(tuple(_backend(table) for table in ctx.attrs.backends)),)
 
 

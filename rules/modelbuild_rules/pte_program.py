@@ -63,9 +63,11 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
             raise ctx.error("stack", f"{problem} (device {ctx.device_label}, stack {ctx.attrs.stack})")
     if ctx.attrs.device_io and not needs_device:
         raise ctx.error("device_io", f"no backend of {ctx.attrs.stack} runs on a GPU")
-    examples = {"examples": model.examples} if any(KINDS[backend.kind].examples for backend in stack) else {}
+    run = any(KINDS[backend.kind].examples for backend in stack)
+    examples = {"examples": model.examples} if run else {}
     external = ctx.attrs.external_weights
     tools = [*_LOWERING, *(tool for b in stack for tool in KINDS[b.kind].partition_tools(b.attributes))]
+    tools += ["safetensors"] if run else []
     lowered = ctx.action(
         "partition",
         step="partition",

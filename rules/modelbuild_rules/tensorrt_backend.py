@@ -52,7 +52,8 @@ class Tensorrt(Attrs):
     """Operators that it leaves to the next backend."""
 
     require_full_compilation: bool = False
-    """The build fails unless TensorRT takes every node, in one engine."""
+    """The build fails unless TensorRT takes every node, in one engine. It wants fallback_data_dependent_ops = false,
+    which `rtx` does not have by default."""
 
     fallback_data_dependent_ops: bool | None = None
     """Leave operators whose converter needs an output allocator, such as nonzero, to the next backend. By default so
@@ -73,6 +74,23 @@ class Tensorrt(Attrs):
 
     target_device: Annotated[str, Field(pattern=r"^[a-z]+(:\d+)?$")] | None = None
     """What ExecuTorch is told about where inputs and outputs are, as "cuda:1". By default the engine's GPU."""
+
+
+def fallback(flavour: str, given: bool | None) -> bool:
+    """What fallback_data_dependent_ops comes to."""
+    return flavour == "rtx" if given is None else given
+
+
+def contradiction(table: Tensorrt) -> tuple[str, str] | None:
+    """Of attributes that exclude each other, the one to change and what is wrong; None where there are none."""
+    given = table.fallback_data_dependent_ops
+    if not table.require_full_compilation or not fallback(table.flavour, given):
+        return None
+    message = "require_full_compilation leaves no node to fall back; expected "
+    if given:
+        return "fallback_data_dependent_ops", f"{message}one of the two"
+    by_default = f"fallback_data_dependent_ops = false with it, which is true with the flavour {table.flavour}"
+    return "require_full_compilation", f"{message}{by_default}"
 
 
 class TensorrtKind(Kind):
@@ -98,7 +116,7 @@ class TensorrtKind(Kind):
 
     def offered(self, attributes: Values, facts: Values) -> dict[str, Any]:
         derived = {
-            "fallback_data_dependent_ops": _fallback(attributes),
+            "fallback_data_dependent_ops": fallback(attributes["flavour"], attributes["fallback_data_dependent_ops"]),
             "target_device": attributes["target_device"] or f"cuda:{_gpu(attributes, facts)}",
         }
         # Only where partitions are built to see whether they can be do the engine's own settings decide.
@@ -107,7 +125,7 @@ class TensorrtKind(Kind):
 
     def compiled(self, attributes: Values, facts: Values) -> dict[str, Any]:
         derived = {
-            "fallback_data_dependent_ops": _fallback(attributes),
+            "fallback_data_dependent_ops": fallback(attributes["flavour"], attributes["fallback_data_dependent_ops"]),
             "compute_capabilities": sorted(facts["compute_capabilities"], key=_number),
             "gpu": _gpu(attributes, facts),
             "platform": f"{facts['os']}_{facts['arch']}",
@@ -134,11 +152,6 @@ TENSORRT = TensorrtKind(
     device=("arch", "compute_capabilities", "cuda_index", "os"),
     examples=True,
 )
-
-
-def _fallback(attributes: Values) -> bool:
-    given = attributes["fallback_data_dependent_ops"]
-    return attributes["flavour"] == "rtx" if given is None else bool(given)
 
 
 def _gpu(attributes: Values, facts: Values) -> int:

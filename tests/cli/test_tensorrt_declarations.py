@@ -41,6 +41,23 @@ backends = [
             "BUILD.toml:22:59: require_full_compilation leaves no node to fall back; expected one of the two",
         ),
         (
+            '{ type = "tensorrt", require_full_compilation = true }',
+            "8.6",
+            "BUILD.toml:22:26: require_full_compilation leaves no node to fall back; expected"
+            " fallback_data_dependent_ops = false with it, which is true with the flavour rtx",
+        ),
+        # Nothing is wrong with this one: it is the model that is read next.
+        (
+            '{ type = "tensorrt", flavour = "standard", require_full_compilation = true }',
+            "9.0",
+            "error: model.py:1:14: not Python: invalid syntax",
+        ),
+        (
+            '{ type = "tensorrt", builder = "onnx" }',
+            "8.6",
+            "BUILD.toml:22:26: unknown attribute 'builder' of 'backends[0]'",
+        ),
+        (
             '{ type = "tensorrt" }',
             "9.0",
             "BUILD.toml:11:1: TensorRT-RTX does not support compute capability 9.0; expected one of 7.5, 8.0, 8.6,",
@@ -59,3 +76,47 @@ def test_a_declaration_that_cannot_work(world: Any, backend: str, capability: st
     assert message in ended.err
     assert "ran" not in ended.err
     assert "Traceback" not in ended.err
+
+
+def test_a_dynamic_dimension_without_a_greatest_size(world: Any) -> None:
+    """So that each dynamic dimension has a range for an engine's profile."""
+    build = BUILD.replace("shape = [2]", 'shape = ["n"]').replace(
+        "\n\n[[pte", "\ndynamic = { n = { min = 1 } }\n\n[[pte", 1
+    )
+    world.write({"MODELBUILD.toml": "", "BUILD.toml": build, "model.py": ""})
+    ended = world.run("build", "//:program")
+    assert ended.code == 3, ended.err
+    assert ended.err == "error: BUILD.toml:7:13: 'dynamic.n' of torch_model 'model' lacks the attribute 'max'\n"
+
+
+MODEL = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.exp(torch.sin(torch.cos(torch.tanh(torch.relu(x)))))
+"""
+
+
+@pytest.mark.slow
+def test_what_only_a_build_can_know(world: Any) -> None:
+    """The model's inputs, and which packages are installed."""
+
+    def build(backend: str) -> tuple[int, list[str]]:
+        text = BUILD.replace('{ type = "portable" }', backend)
+        world.write({"MODELBUILD.toml": "", "BUILD.toml": text, "model.py": MODEL})
+        ended = world.run("build", "//:program")
+        assert "Traceback" not in ended.err
+        return ended.code, [line for line in ended.err.splitlines() if line.startswith("error: ")]
+
+    assert build('{ type = "tensorrt", optimization_profiles = [{ y = { min = [2], opt = [2], max = [2] } }] }') == (
+        1,
+        [
+            "error: partition //:program :model with :stack: optimization_profiles[0].y: the model has no input 'y';"
+            " expected one of x"
+        ],
+    )
+    assert build('{ type = "tensorrt", flavour = "standard" }') == (
+        36,
+        ["error: //:program needs the package 'tensorrt', which is not installed; install modelbuild[tensorrt]"],
+    )

@@ -58,3 +58,14 @@ def test_source_that_is_not_python_is_a_located_error() -> None:
 def test_a_tool_that_is_not_installed_names_the_extra() -> None:
     with pytest.raises(EnvironmentProblem, match=r"//m:net needs the package 'no-such-tool'.*modelbuild\[models\]"):
         tools.version("no-such-tool", "//m:net")
+
+
+@pytest.mark.parametrize(
+    ("package", "extra"),
+    [("tensorrt", "tensorrt"), ("torch-tensorrt", "tensorrt"), ("torch-tensorrt-rtx", "tensorrt-rtx")]
+    + [(f"tensorrt_rtx{rest}", "tensorrt-rtx") for rest in ("", "_cu13_bindings", "_cu13_libs")],
+)
+def test_a_tool_of_an_extra_of_its_own(monkeypatch: pytest.MonkeyPatch, package: str, extra: str) -> None:
+    monkeypatch.setattr(tools, "_version", lambda _: None)
+    with pytest.raises(EnvironmentProblem, match=rf"the package '{package}'.*; install modelbuild\[{extra}\]$"):
+        tools.version(package, "//m:net")

@@ -32,6 +32,7 @@ class Engine:
     compute_capabilities  ("8.6", "8.9"), where the engine tells
     offset, size          where in the file the engine lies
     metadata              all of the JSON
+    warning               what could not be read and is assumed; '' when nothing is
     """
 
     inputs: tuple[str, ...]
@@ -42,6 +43,7 @@ class Engine:
     offset: int
     size: int
     metadata: dict[str, Any]
+    warning: str = ""
 
 
 def read_engine(path: Path, start: int = 0, length: int | None = None) -> Engine:
@@ -61,9 +63,10 @@ def read_engine(path: Path, start: int = 0, length: int | None = None) -> Engine
         head = file.read(min(engine, _HEAD))
     try:
         bindings = [(str(each["name"]), bool(each["is_input"])) for each in metadata["io_bindings"]]
-        device, platform = int(metadata["device_id"]), str(metadata.get("target_platform", ""))
+        platform = str(metadata.get("target_platform", ""))
     except (KeyError, TypeError) as error:
         raise ValueError(f"a TensorRT delegate's blob whose metadata lacks {error}") from None
+    device, warning = _device(metadata)
     found = _ACCELERATORS.search(head)
     return Engine(
         inputs=tuple(name for name, given in bindings if given),
@@ -74,7 +77,17 @@ def read_engine(path: Path, start: int = 0, length: int | None = None) -> Engine
         offset=start + offset,
         size=engine,
         metadata=metadata,
+        warning=warning,
     )
+
+
+def _device(metadata: dict[str, Any]) -> tuple[int, str]:
+    """The GPU that an engine is for, and what to say when it can't be read. torch_tensorrt takes the first one then."""
+    found = metadata.get("device_id")
+    if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
+        return found, ""
+    what = "no GPU" if found is None else f"the GPU {json.dumps(found)}"
+    return 0, f"it names {what} to run on; cuda:0 is assumed"
 
 
 def _capability(name: bytes) -> str:

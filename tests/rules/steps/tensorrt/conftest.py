@@ -56,11 +56,6 @@ class Partitioned:
         refused = self.report[op]["refused"]
         return refused[0]["why"] if refused else ""
 
-    def part(self, id: str = "p0") -> dict[str, bytes]:
-        """The files of a partition: what its compilation's key is made of."""
-        root = self.folder / "partitions" / id
-        return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
-
 
 def partition(
     module: nn.Module,

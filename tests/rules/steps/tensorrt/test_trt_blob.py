@@ -25,20 +25,26 @@ def theirs() -> Any:
 
 @pytest.mark.parametrize("names", [(("a",), ("out",)), (("x", "a longer name", "é"), ("o0", "o1"))])
 @pytest.mark.parametrize("device", [0, 3])
-def test_what_we_write_they_read(theirs: Any, tmp_path: Path, names: Any, device: int) -> None:
-    write_blob(tmp_path / "blob", Metadata(*names, device, "linux_aarch64"), memoryview(ENGINE))
+@pytest.mark.parametrize("aliased", [False, True])
+def test_what_we_write_they_read(theirs: Any, tmp_path: Path, names: Any, device: int, aliased: bool) -> None:
+    shared = ((names[1][0], names[0][0], "kv_cache_update"),) if aliased else ()
+    write_blob(tmp_path / "blob", Metadata(*names, device, "linux_aarch64", shared), memoryview(ENGINE))
+    assert (tmp_path / "blob").read_bytes()[:4] == (b"TR02" if aliased else b"TR01")
     engine, metadata = theirs.deserialize_engine((tmp_path / "blob").read_bytes())
     assert bytes(engine) == ENGINE
     assert [binding.name for binding in metadata.io_bindings] == [*names[0], *names[1]]
     assert [binding.is_input for binding in metadata.io_bindings] == [True] * len(names[0]) + [False] * len(names[1])
     assert (metadata.device_id, metadata.target_platform) == (device, "linux_aarch64")
+    assert metadata.aliased_io == {out: (given, kind) for out, given, kind in shared}
     assert theirs.serialize_engine(ENGINE, metadata) == (tmp_path / "blob").read_bytes()
 
 
-def test_what_they_write_we_read(theirs: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("aliased", [{}, {"y": ("x", "user")}])
+def test_what_they_write_we_read(theirs: Any, tmp_path: Path, aliased: dict[str, Any]) -> None:
     binding = theirs.TensorRTIOBinding
     metadata = theirs.TensorRTBlobMetadata(
         io_bindings=[binding("x", "float32", [1, 3]), binding("y", "float32", [1], False)],
+        aliased_io=aliased,
         device_id=2,
         target_platform="linux_x86_64",
     )
@@ -49,6 +55,28 @@ def test_what_they_write_we_read(theirs: Any, tmp_path: Path) -> None:
     assert engine.compute_capabilities == ("8.6", "12.0")
     assert (tmp_path / "file").read_bytes()[engine.offset : engine.offset + engine.size] == ENGINE
     assert engine.metadata["io_bindings"][0]["shape"] == [1, 3]
+    assert engine.metadata["aliased_io"] == [{"output": "y", "input": "x", "kind": "user"}][: len(aliased)]
+    assert engine.warning == ""
+
+
+@pytest.mark.parametrize(
+    ("written", "warning"),
+    [
+        (b'"device_id":"one"', 'it names the GPU "one" to run on; cuda:0 is assumed'),
+        (b'"device_id":-1', "it names the GPU -1 to run on; cuda:0 is assumed"),
+        (b'"device_id":null', "it names no GPU to run on; cuda:0 is assumed"),
+        (b'"device":7', "it names no GPU to run on; cuda:0 is assumed"),
+    ],
+)
+def test_a_device_that_cannot_be_read_is_the_first_one(tmp_path: Path, written: bytes, warning: str) -> None:
+    described = Metadata(("x",), ("y",), 7).json()
+    assert b'"device_id":7' in described
+    described = described.replace(b'"device_id":7', written)
+    offset = (32 + len(described) + 15) & ~15
+    header = struct.pack("<4sIIIQ8s", b"TR01", 32, len(described), offset, len(ENGINE), b"\1" + bytes(7))
+    (tmp_path / "blob").write_bytes((header + described).ljust(offset, b"\0") + ENGINE)
+    engine = read_engine(tmp_path / "blob")
+    assert (engine.device, engine.warning) == (0, warning)
 
 
 def header(**changes: Any) -> bytes:

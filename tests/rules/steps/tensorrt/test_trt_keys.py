@@ -1,14 +1,54 @@
-"""What an engine's key is made of is its partition: models that differ anywhere in it never share an engine."""
+"""Keys of the actions that build engines: models that differ anywhere in a partition never share an engine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+
+import modelbuild
+import modelbuild_rules
+from modelbuild.actions import Action, Output
+from modelbuild.execution.interface import StagedInput
+from modelbuild.execution.keys import Keys, key_of
+from modelbuild.execution.step_code import StepCode
+from modelbuild.store.local import open_store
+from modelbuild_rules.tensorrt_backend import TENSORRT, Tensorrt
+
+FACTS: Mapping[str, Any] = {"arch": "x86_64", "os": "linux", "compute_capabilities": ("8.6",), "cuda_index": 0}
+
+Key = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Key]:
+    """The key under which the engine of a partition is kept: key(what was partitioned, "p0", a device's facts)."""
+    folder = tmp_path_factory.mktemp("keys")
+    roots = {found.__name__: Path(str(found.__file__)).parent for found in (modelbuild, modelbuild_rules)}
+    table = Tensorrt(type="tensorrt").model_dump(mode="json")
+    with open_store(folder / "store") as store:
+        keys = Keys(StepCode(roots), store)
+
+        def made(partitioned: Any, id: str = "p0", **facts: Any) -> str:
+            action = Action(
+                id=f"//:program#compile:{id}",
+                owner="//:program",
+                mnemonic="compile",
+                step="modelbuild_rules.steps.compile_tensorrt",
+                outputs=(Output("compiled", "compiled", "tree"),),
+                params={"attributes": TENSORRT.compiled(table, {**FACTS, **facts})},
+                tools=TENSORRT.compile_tools(table),
+            )
+            copy = shutil.copytree(partitioned.folder / "partitions" / id, folder / "copy", dirs_exist_ok=True)
+            staged = StagedInput("partition", ".inputs/partition/0/p", None, store.put_output(copy))
+            return key_of(keys.material(action, [staged]))
+
+        yield made
 
 
 class Small(nn.Module):
@@ -37,15 +77,15 @@ OTHERS: Mapping[str, tuple[nn.Module, torch.Tensor]] = {
 
 
 @pytest.mark.parametrize("difference", OTHERS)
-def test_near_equals_never_share(partition: Callable[..., Any], tmp_path: Path, difference: str) -> None:
+def test_near_equals_never_share(partition: Callable[..., Any], key: Key, tmp_path: Path, difference: str) -> None:
     base = partition(Small(), (X,), tmp_path / "base")
     module, x = OTHERS[difference]
     other = partition(module, (x,), tmp_path / "other")
     assert [len(base.plan), len(other.plan)] == [1, 1]
-    assert base.part() != other.part()
+    assert key(base) != key(other)
 
 
-def test_the_same_model_is_the_same_partition(partition: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_same_model_is_the_same_engine(partition: Callable[..., Any], key: Key, tmp_path: Path) -> None:
     class Renamed(Small):
         """Equal but for names."""
 
@@ -60,10 +100,11 @@ def test_the_same_model_is_the_same_partition(partition: Callable[..., Any], tmp
 
     one = partition(Small(), (X,), tmp_path / "one")
     other = partition(Renamed(), (X,), tmp_path / "other")
-    assert one.part() == other.part()
+    assert key(one) == key(other)
+    assert key(one, compute_capabilities=("8.9",)) != key(one)
 
 
-def test_another_head_is_another_engine_and_none_else(partition: Callable[..., Any], tmp_path: Path) -> None:
+def test_another_head_is_another_engine_and_none_else(partition: Callable[..., Any], key: Key, tmp_path: Path) -> None:
     class Headed(nn.Module):
         def __init__(self, width: int) -> None:
             super().__init__()
@@ -76,15 +117,14 @@ def test_another_head_is_another_engine_and_none_else(partition: Callable[..., A
 
     three, five = (partition(Headed(width), (X,), tmp_path / str(width), SPLIT) for width in (3, 5))
     assert [len(three.plan), len(five.plan)] == [2, 2]
-    assert three.part("p0") == five.part("p0")
-    assert three.part("p1") != five.part("p1")
+    assert key(three, "p0") == key(five, "p0")
+    assert len({key(three, "p0"), key(three, "p1"), key(five, "p1")}) == 3
 
 
-def test_dynamic_sizes_and_profiles_are_in_it(partition: Callable[..., Any], tmp_path: Path) -> None:
-    def made(name: str, high: int, **table: Any) -> dict[str, bytes]:
+def test_dynamic_sizes_and_profiles_are_in_it(partition: Callable[..., Any], key: Key, tmp_path: Path) -> None:
+    def made(name: str, high: int, **table: Any) -> str:
         batch = torch.export.Dim("batch", min=1, max=high)
-        return partition(Small(), (X,), tmp_path / name, table, dynamic=({0: batch},)).part()
+        return key(partition(Small(), (X,), tmp_path / name, table, dynamic=({0: batch},)))
 
     profile = {"x": {"min": [1, 4], "opt": [2, 4], "max": [8, 4]}}
-    parts = [made("8", 8), made("9", 9), made("profile", 8, optimization_profiles=[profile])]
-    assert len({str(part) for part in parts}) == 3
+    assert len({made("8", 8), made("9", 9), made("profile", 8, optimization_profiles=[profile])}) == 3
