@@ -12,6 +12,7 @@ from modelbuild.errors import ExitCode
 from modelbuild.loading.patterns import expand_patterns
 from modelbuild.query.opened import open_analyzer
 from modelbuild.report.events import BuildFinished, BuildStarted, Notice, Reporter
+from modelbuild.report.once import Once
 from modelbuild.testing.run import TestOptions, run_tests
 from modelbuild.testing.select import SUITE
 from modelbuild.workspace import Workspace
@@ -25,6 +26,7 @@ def run_ci(
     Tests run although other targets failed to build, unless the request stops at the first failure.
     """
     started = time.monotonic()
+    reporter = Once(reporter)
     if since is None:
         analyzer = open_analyzer(workspace)
         found = [(str(t.label), t.rule) for t in expand_patterns(analyzer.loader, request.patterns, request.package)]
@@ -42,4 +44,5 @@ def run_ci(
     tests = tuple(label for label, rule in found if rule.endswith("_test") or rule == SUITE)
     if not tests or (code != ExitCode.OK and not request.keep_going):
         return code
-    return code or run_tests(workspace, replace(request, patterns=tests), options, reporter)
+    tested = run_tests(workspace, replace(request, patterns=tests), options, reporter, started)
+    return code if code != ExitCode.OK else tested

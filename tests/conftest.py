@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import settings
@@ -20,3 +22,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def repository() -> Path:
     """The root of the checkout that the tests are in."""
     return Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def ci_formats() -> ModuleType:
+    """What holds files of a CI job to their formats: ci_formats.py."""
+    spec = importlib.util.spec_from_file_location("ci_formats", Path(__file__).with_name("ci_formats.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

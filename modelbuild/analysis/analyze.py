@@ -12,7 +12,7 @@ from modelbuild.analysis.rules import Rules
 from modelbuild.analysis.validate import validate
 from modelbuild.api.attrs import Attrs, Dep, Glob, Path, Source, references
 from modelbuild.api.context import Context, Resolved
-from modelbuild.api.providers import Files, Platform, Provider
+from modelbuild.api.providers import Files, Platform, Provider, TestAction
 from modelbuild.api.rule import Rule
 from modelbuild.errors import LoadingError, Location, UsageError
 from modelbuild.labels import Label
@@ -188,6 +188,9 @@ class Analyzer:
             locate,
         )
         providers = tuple(pending.rule.implementation(context))
+        if any(isinstance(p, TestAction) for p in providers) and not pending.rule.name.endswith("_test"):
+            message = f"the rule '{pending.rule.name}' gives a TestAction; expected a name that ends in '_test'"
+            raise LoadingError(message, locate(()))
         return ConfiguredTarget(node, pending.rule.name, pending.device, pending.attrs, providers, configured)
 
     def _glob(self, package: str, glob: Glob, at: Where) -> tuple[Artifact, ...]:

@@ -15,7 +15,7 @@ from modelbuild.report.text import summary, test_summary
 # (subject, name) -> the value that the base had, where it is known; see modelbuild.history.
 Before: TypeAlias = Callable[[str, str], float | None]
 
-_SHOWN = {"bytes": "size", "latency_ms": "latency (ms)", "memory": "memory", "delegates": "delegates"}
+_SHOWN = {"bytes": "size (bytes)", "latency_ms": "latency (ms)", "memory": "memory (bytes)", "delegates": "delegates"}
 _MOST = 50  # rows of a table
 
 
@@ -102,9 +102,13 @@ class Markdown:
                 "| --- | --- | --- | --- | --- |",
             )
             for subject, title, now, before in rows[:_MOST]:
-                known = "" if before is None else f"{before:.6g}"
-                change = "" if not before else f"{(now - before) / before:+.1%}"
-                yield f"| `{subject}` | {title} | {now:.6g} | {known} | {change} |"
+                known = "" if before is None else _number(before)
+                change = "" if not before or before == now else f"{(now - before) / before:+.1%}"
+                yield f"| `{subject}` | {title} | {_number(now)} | {known} | {change} |"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value.is_integer() or value >= 1000 else f"{value:.4g}"
 
 
 def _cell(text: str) -> str:

@@ -27,8 +27,9 @@ class Trace:
         self._path = path
         self._lock = threading.Lock()
         self._began = time.monotonic()
-        self._started: float | None = None
-        self._ended: float | None = None
+        self._loading: float | None = self._began  # since when nothing runs, None while actions do
+        self._running = self._began
+        self._phases: list[dict[str, Any]] = []
         self._actions: dict[str, ActionFinished] = {}
         self._events: list[dict[str, Any]] = []
         self._written = False
@@ -37,9 +38,12 @@ class Trace:
         with self._lock:
             match event:
                 case BuildStarted():
-                    self._started = event.at
+                    if self._loading is not None:
+                        self._phase("loading and analysis", self._loading, event.at)
+                    self._loading, self._running = None, event.at
                 case BuildFinished():
-                    self._ended = event.at
+                    self._phase("execution", self._running, event.at)
+                    self._loading = event.at
                 case ActionFinished():
                     self._actions[event.id] = event
                 case TestFinished():
@@ -54,11 +58,11 @@ class Trace:
                 self._path.write_text(json.dumps({"displayTimeUnit": "ms", "traceEvents": self._all()}) + "\n")
 
     def _all(self) -> list[dict[str, Any]]:
-        end = self._ended or time.monotonic()
-        started = self._started or end
-        found = [self._slice("loading and analysis", self._began, started, _PHASES, {})]
-        if self._started is not None:
-            found.append(self._slice("execution", started, end, _PHASES, {}))
+        if self._loading is None:  # it came to no end
+            self._phase("execution", self._running, time.monotonic())
+        elif not self._phases:
+            self._phase("loading and analysis", self._loading, time.monotonic())
+        found = list(self._phases)
         workers = set()
         for event in self._actions.values():
             if event.status == "cached":
@@ -70,6 +74,9 @@ class Trace:
         names = {_PHASES: "phases", _CACHE: "found in a cache", _CRITICAL: "critical path"}
         names |= {_WORKERS + worker: f"worker {worker}" for worker in sorted(workers)}
         return [_named(track, name) for track, name in names.items()] + found + self._events
+
+    def _phase(self, name: str, start: float, end: float) -> None:
+        self._phases.append(self._slice(name, start, end, _PHASES, {}))
 
     def _action(self, event: ActionFinished, track: int) -> dict[str, Any]:
         facts: dict[str, Any] = {name: getattr(event, name) for name in ("id", "status", "key", "description")}

@@ -84,9 +84,17 @@ class _Session:
         )
 
 
-def run_tests(workspace: Workspace, request: Request, options: TestOptions, reporter: Reporter) -> ExitCode:
-    """Raises ModelbuildError for what is wrong before any action runs, UsageError where there is no test."""
-    started = time.monotonic()
+def run_tests(
+    workspace: Workspace,
+    request: Request,
+    options: TestOptions,
+    reporter: Reporter,
+    started: float | None = None,
+) -> ExitCode:
+    """Raises ModelbuildError for what is wrong before any action runs, UsageError where there is no test. `started` is
+    when the command began (time.monotonic())."""
+    began = time.monotonic()
+    started = began if started is None else started
     (workspace.root / OUTPUT_FOLDER).mkdir(exist_ok=True)
     analyzer = open_analyzer(workspace)
     tests = select_tests(analyzer, analyze(analyzer.loader, analyzer, request), options.tags)
@@ -112,7 +120,7 @@ def run_tests(workspace: Workspace, request: Request, options: TestOptions, repo
         sources = Sources(workspace.root, local)
         session = _Session(workspace, request, options, analyzer, store, sources, executor, code, reporter)
         try:
-            end = _run(session, pairs, list(reports), started)
+            end = _run(session, pairs, list(reports), began)
         finally:
             executor.close()
     reporter.emit(BuildFinished(time.monotonic() - started))

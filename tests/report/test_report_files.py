@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-import re
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
@@ -76,37 +74,9 @@ def played(reporter: Any) -> None:
     reporter.close()
 
 
-# The elements that JUnit's schema knows, with the attributes that they must have, and their parents.
-SCHEMA = {
-    "testsuites": (set(), {None}),
-    "testsuite": ({"name", "tests", "failures", "errors", "skipped", "time"}, {"testsuites"}),
-    "testcase": ({"name", "classname", "time"}, {"testsuite"}),
-    "failure": ({"message"}, {"testcase"}),
-    "skipped": ({"message"}, {"testcase"}),
-    "system-out": (set(), {"testsuite"}),
-}
-
-
-def check_junit(path: Path) -> ElementTree.Element:
-    """Parse a file, and hold it to the schema; counts must be those of the cases."""
-    root = ElementTree.parse(path).getroot()
-    waiting: list[tuple[ElementTree.Element, str | None]] = [(root, None)]
-    while waiting:
-        element, parent = waiting.pop()
-        required, parents = SCHEMA[element.tag]
-        assert required <= set(element.keys())
-        assert parent in parents
-        waiting += [(child, element.tag) for child in element]
-    for suite in root:
-        assert int(suite.get("tests", "")) == len(suite.findall("testcase"))
-        assert int(suite.get("failures", "")) == len(suite.findall("testcase/failure"))
-        assert int(suite.get("skipped", "")) == len(suite.findall("testcase/skipped"))
-    return root
-
-
-def test_junit(tmp_path: Path) -> None:
+def test_junit(tmp_path: Path, ci_formats: Any) -> None:
     played(JUnit(tmp_path / "j.xml"))
-    root = check_junit(tmp_path / "j.xml")
+    root = ci_formats.check_junit(tmp_path / "j.xml")
     assert [suite.get("name") for suite in root] == ["//m:t", "//m:u", "//m:v", "actions"]
     failure = root.find("testsuite[@name='//m:t']/testcase[@name='two']/failure")
     assert failure is not None
@@ -139,20 +109,16 @@ def test_summary(tmp_path: Path) -> None:
     assert "### 3 tests: 2 failed, 1 not run" in lines
     assert "| `//m:t` | failed | 1 of 3 cases failed |" in lines
     assert "| `//m:t (cpu)` | latency (ms) | 3 | 2 | +50.0% |" in lines
-    assert "| `//m:a (cpu)` | size | 1000 |  |  |" in lines
+    assert "| `//m:a (cpu)` | size (bytes) | 1,000 |  |  |" in lines
 
 
-def test_trace(tmp_path: Path) -> None:
+def test_trace(tmp_path: Path, ci_formats: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("modelbuild.report.trace.time.monotonic", lambda: 0.0)  # when the events' clock began
     played(Trace(tmp_path / "t.json"))
-    trace = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
-    tracks = {each["tid"]: each["args"]["name"] for each in trace if each["ph"] == "M"}
-    assert {"phases", "found in a cache", "critical path", "worker 0", "worker 1"} == set(tracks.values())
-    for each in trace:
-        assert each["pid"] == 1
-        assert each["ph"] in ("M", "X", "i")
-        assert each["ph"] == "M" or isinstance(each["ts"], int)
-        assert each["ph"] != "X" or each["dur"] >= 0
-    on = {name: [e["name"] for e in trace if e["ph"] != "M" and tracks[e["tid"]] == name] for name in tracks.values()}
+    tracks = ci_formats.check_trace(tmp_path / "t.json")
+    assert {"phases", "found in a cache", "critical path", "worker 0", "worker 1"} == tracks.keys()
+    on = {name: [each["name"] for each in events] for name, events in tracks.items()}
+    assert on["phases"][:2] == ["loading and analysis", "execution"]
     assert on["found in a cache"] == ["make //m:d"]
     assert on["critical path"] == ["make //m:a", "make //m:c"]
 
@@ -174,29 +140,20 @@ def test_critical_path_is_the_longest_chain() -> None:
     assert critical_path({}) == []
 
 
-def documented(repository: Path) -> dict[str, set[str]]:
-    table = (repository / "docs/ci.md").read_text().partition("### Build events")[2].partition("## ")[0]
-    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE)
-    return {name: set(re.findall(r"`(\w+)`", re.sub(r"\(.*?\)", "", members))) for name, members in rows}
-
-
-def test_build_events_are_as_documented(tmp_path: Path, repository: Path) -> None:
+def test_build_events_are_as_documented(tmp_path: Path, repository: Path, ci_formats: Any) -> None:
     played(BuildEvents(tmp_path / "e.jsonl"))
-    lines = [json.loads(line) for line in (tmp_path / "e.jsonl").read_text().splitlines()]
-    known = documented(repository)
+    lines = ci_formats.check_events(tmp_path / "e.jsonl", repository)
     assert [line["event"] for line in lines] == ["stream_started", *(name_of(type(event)) for event in EVENTS)]
-    for line in lines:
-        assert set(line) - {"event", "at"} == known[line["event"]], line["event"]
     assert lines[9]["cases"][1]["place"] == "m/test_t.py:3"
 
 
-def test_every_kind_of_event_is_documented(repository: Path) -> None:
+def test_every_kind_of_event_is_documented(repository: Path, ci_formats: Any) -> None:
     kinds = [k for k in vars(events).values() if isinstance(k, type) and issubclass(k, Event) and k is not Event]
     found = {
         name_of(kind): {f.name for f in dataclasses.fields(kind) if f.metadata != events.INSIDE} - {"at"}
         for kind in kinds
     }
-    known = documented(repository)
+    known = ci_formats.documented_events(repository)
     assert known.pop("stream_started") == {"version", "modelbuild", "time"}
     assert found == known
 

@@ -35,8 +35,13 @@ def join(ctx):
 """,
     "tools/rules/steps/__init__.py": "",
     "tools/rules/steps/join.py": """
+from modelbuild.step import StepError
+
 def run(step):
-    step.outputs["out"].write_text("".join(path.read_text() for path in step.inputs["srcs"]))
+    text = "".join(path.read_text() for path in step.inputs["srcs"])
+    if "broken" in text:
+        raise StepError("it is broken")
+    step.outputs["out"].write_text(text)
 """,
     "MODELBUILD.toml": 'rules = ["//tools/rules"]\n',
     ".gitignore": "ci/\n",
@@ -119,8 +124,14 @@ def repository_of_300(tmp_path: Path) -> Repository:
 
 
 @pytest.mark.slow
-def test_three_commits(repository_of_300: Repository, repository: Path) -> None:
+def test_three_commits(repository_of_300: Repository, repository: Path, ci_formats: Any) -> None:
     repo = repository_of_300
+
+    def kept() -> tuple[ElementTree.Element, dict[str, list[Any]]]:
+        """What the job left, held to its formats."""
+        ci_formats.check_events(repo.root / "ci/events.jsonl", repository)
+        return ci_formats.check_junit(repo.root / "ci/junit.xml"), ci_formats.check_trace(repo.root / "ci/trace.json")
+
     script = str(repository / "docs/ci/ci.sh")
     (repo.root / "ci").mkdir()
     keep = ("--junit", "ci/junit.xml", "--build-event-json", "ci/events.jsonl", "--profile", "ci/trace.json")
@@ -130,6 +141,12 @@ def test_three_commits(repository_of_300: Repository, repository: Path) -> None:
     assert "2 tests: 1 passed, 1 not run" in ended.stdout
     assert len(repo.events()[1]["targets"]) == 300
     assert repo.ran() == 292
+    suites, tracks = kept()
+    assert {suite.get("name"): suite.get("skipped") for suite in suites} == {
+        "//tests:first_test": "0",
+        "//tests:skipping_test": "1",
+    }
+    assert sum(len(events) for track, events in tracks.items() if track.startswith("worker")) == 292
 
     # A build of something that is no commit: not what summaries compare with.
     size = repo.size("p14:t5")
@@ -145,21 +162,22 @@ def test_three_commits(repository_of_300: Repository, repository: Path) -> None:
         [*(f"//p14:t{index}" for index in range(5, 10)), *(f"//p28:t{index}" for index in range(10))]
     )
     assert repo.ran() == 15
-    assert ElementTree.parse(repo.root / "ci/junit.xml").getroot().tag == "testsuites"
+    suites, tracks = kept()
+    assert len(suites) == 0
     summary = (repo.root / "ci/summary.md").read_text()
     assert "## modelbuild: passed" in summary
     assert f"| | | now | at {repo.git('rev-parse', 'HEAD~1')[:12]} | change |" in summary
-    assert f"| `//p14:t5 (default)` | size | {repo.size('p14:t5')} | {size} | +" in summary
-    trace = json.loads((repo.root / "ci/trace.json").read_text())["traceEvents"]
-    assert sum(each["ph"] == "X" and each["name"].startswith("join") and each["tid"] >= 10 for each in trace) == 15
-    assert sum(each["ph"] == "X" and each["tid"] == 2 for each in trace) == 15  # one chain
+    assert f"| `//p14:t5 (default)` | size (bytes) | {repo.size('p14:t5')} | {size} | +" in summary
+    assert sum(len(events) for track, events in tracks.items() if track.startswith("worker")) == 15
+    assert len(tracks["critical path"]) == 15  # one chain
 
     repo.write("tests/first.py", "def first():\n    return 2\n")
     repo.commit("third")
     ended = repo.run(script, "HEAD~1")
     assert ended.returncode == 4
     assert "//tests:first_test  FAILED" in ended.stderr
-    (failure,) = ElementTree.parse(repo.root / "ci/junit.xml").getroot().iter("failure")
+    suites, _ = kept()
+    (failure,) = suites.iter("failure")
     assert (failure.text or "").startswith("tests/test_first.py:4: assert 2 == 1")
     assert "| `//tests:first_test` | failed | its case failed |" in (repo.root / "ci/summary.md").read_text()
     annotated = repo.run("modelbuild", "ci", "//tests:first_test", "--github-annotations", "-q")
@@ -192,6 +210,49 @@ def test_three_commits(repository_of_300: Repository, repository: Path) -> None:
     assert len(picture.findall("{http://www.w3.org/2000/svg}polyline")) == len(shown.stdout.splitlines())
     matrix = repo.run("modelbuild", "affected", "--since", "HEAD~2", "--format", "github-matrix", "--shards", "3")
     assert len(json.loads(matrix.stdout)["include"]) == 3
+
+
+def test_tests_run_although_something_else_is_broken(repository_of_300: Repository, ci_formats: Any) -> None:
+    repo = repository_of_300
+    repo.write("p28/f9.txt", "broken\n")
+    repo.write("more/test_more.py", "def test_more():\n    pass\n")
+    test = '[[py_test]]\nname = "{}_test"\nsrcs = ["test_more.py"]\n'
+    repo.write("more/BUILD.toml", test.format("more") + test.format("blocked") + 'data = ["//p28:t9"]\n')
+    targets = ("//p28:t9", "//more:all")
+    keep = ("--junit", "j.xml", "--summary", "s.md", "--profile", "t.json")
+    ended = repo.run("modelbuild", "ci", *targets, *keep, "--json")
+    assert ended.returncode == 1
+    told = json.loads(ended.stdout)
+    assert {test["label"]: test["status"] for test in told["tests"]} == {
+        "//more:more_test": "passed",
+        "//more:blocked_test": "failed",
+    }
+    # Each action is told of once, although building and testing both need it.
+    assert len({action["id"] for action in told["actions"]}) == len(told["actions"])
+    assert [failure["id"] for failure in told["failures"]] == ["//p28:t9#join"]
+    suites = {suite.get("name"): suite for suite in ci_formats.check_junit(repo.root / "j.xml")}
+    assert len(suites["actions"]) == 1
+    assert (repo.root / "s.md").read_text().count("| it is broken |") == 1
+    tracks = ci_formats.check_trace(repo.root / "t.json")
+    phases = [each for each in tracks["phases"] if each["ph"] == "X"]
+    assert [each["name"] for each in phases] == ["loading and analysis", "execution"] * 2
+    ran = [each["name"] for track, events in tracks.items() if track.startswith("worker") for each in events]
+    assert sorted(set(ran)) == sorted(ran)
+    assert "join //p28:t8" in ran
+    stopped = repo.run("modelbuild", "ci", *targets, "--no-keep-going", "--json")
+    assert (stopped.returncode, json.loads(stopped.stdout)["tests"]) == (1, [])
+
+
+def test_a_rule_of_tests_is_called_so(repository_of_300: Repository) -> None:
+    """`ci`, `affected --tests` and queries know tests by the names of their rules."""
+    repo = repository_of_300
+    join = RULES["tools/rules/join.py"].replace("Sources, rule", "Sources, TestAction, rule")
+    repo.write("tools/rules/join.py", join.replace('Files((made["out"],))', 'TestAction((made["out"],))'))
+    ended = repo.run("modelbuild", "ci", "//p0:t0")
+    assert (ended.returncode, ended.stderr) == (
+        3,
+        "error: p0/BUILD.toml:3:1: the rule 'join' gives a TestAction; expected a name that ends in '_test'\n",
+    )
 
 
 def test_the_example_workflow_uses_what_there_is(repository: Path) -> None:
