@@ -1,0 +1,334 @@
+"""Builds programs for the CUDA delegate without a GPU, and runs them on one: against eager mode, and beside torch.
+
+    python benchmarks/cuda_programs.py build PIECES [--capability 9.0] [NAME...]
+    python benchmarks/cuda_programs.py run PIECES OUT [NAME...]
+
+PIECES.tar.xz is what `build` makes, with the runtime of build/runtime.tar: it holds all that `run` needs beside this
+repository, and a Python with numpy and, for the comparison, torch with CUDA (of any version). `run` writes what it sees
+to OUT/results.jsonl program by program; what hangs is ended and costs that program only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+REPOSITORY = Path(__file__).parents[1]
+SOURCES = [
+    REPOSITORY / "benchmarks/cuda_zoo.py",
+    REPOSITORY / "tests/rules/steps/cuda/programs.py",
+    REPOSITORY / "examples/models/nets.py",
+]
+sys.path[:0] = [str(source.parent) for source in SOURCES]
+
+LIMIT = 20  # seconds for one program in the runtime
+TORCH_LIMIT = 90  # seconds in which torch.compile has to end for all programs, side by side
+REPEAT, WARMUP = 300, 30
+
+COLUMNS = ("error", "allowed", "runtime_us", "eager_us", "compile_us")
+
+PROGRAM = """
+[[torch_model]]
+name = "{name}_model"
+entry = "cuda_zoo.py:make"
+kwargs = {{ name = "{name}" }}
+srcs = ["cuda_zoo.py", "programs.py", "nets.py"]
+inputs = [{inputs}]
+{dynamic}
+[[backend_stack]]
+name = "{name}_stack"
+backends = [{before}{{ type = "cuda", min_block_size = 1 }}, {{ type = "portable" }}]
+
+[[pte_program]]
+name = "{name}"
+model = ":{name}_model"
+stack = ":{name}_stack"
+device = ":gpu"
+"""
+DEVICE = '[[device_target]]\nname = "gpu"\narch = "x86_64"\ncompute_capability = ["{}"]\n'
+
+
+# -- without a GPU --------------------------------------------------------------------------------------------------
+
+
+def build(pieces: Path, capability: str, names: Sequence[str]) -> None:
+    """Each program in a folder below PIECES, with its inputs and what eager mode makes of them on the CPU."""
+    from cuda_zoo import STACKS, ZOO, calls
+
+    names = names or list(ZOO)
+    workspace = pieces / "workspace"
+    workspace.mkdir(parents=True, exist_ok=True)
+    for source in SOURCES:
+        (workspace / source.name).write_bytes(source.read_bytes())
+    (workspace / "MODELBUILD.toml").touch()
+    declared = [DEVICE.format(capability)]
+    for name in names:
+        given = calls(name)[0]
+        for place, tensor in enumerate(given):
+            np.save(workspace / f"{name}.{place}.npy", tensor.numpy())
+        dynamic = "dynamic = { n = { min = 1, max = 64 } }\n" if ZOO[name].dynamic else ""
+        shapes = [["n", *t.shape[1:]] if dynamic else list(t.shape) for t in given]
+        tables = [
+            f'{{ name = "x{place}", shape = {json.dumps(shape)}, file = "{name}.{place}.npy" }}'
+            for place, shape in enumerate(shapes)
+        ]
+        inputs, before = ", ".join(tables), STACKS.get(name, "")
+        declared.append(PROGRAM.format(name=name, inputs=inputs, dynamic=dynamic, before=before))
+    (workspace / "BUILD.toml").write_text("\n".join(declared))
+    command = [sys.executable, "-m", "modelbuild", "-C", workspace, "build", "--keep-going", "--jobs", "1"]
+    subprocess.run([*command, *(f"//:{name}" for name in names)])
+    for name in names:
+        made = workspace / "modelbuild-out/gpu" / name
+        if made.is_dir():
+            _lay_out(pieces / name, made, name)
+    with tarfile.open(REPOSITORY / "build/runtime.tar") as archive:
+        archive.extractall(pieces / "runtime", filter="data")
+    with tarfile.open(pieces.with_suffix(".tar.xz"), "w:xz") as archive:
+        for folder in [pieces / "runtime", *(pieces / name for name in names if (pieces / name).is_dir())]:
+            archive.add(folder, folder.name)
+
+
+def _lay_out(folder: Path, made: Path, name: str) -> None:
+    import torch
+    from cuda_zoo import calls, make
+
+    folder.mkdir(exist_ok=True)
+    for file in made.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    module, values = make(name), {}
+    with torch.no_grad():
+        for call, given in enumerate(calls(name)):
+            result = module(*(each.clone() for each in given))
+            outputs = result if isinstance(result, tuple) else (result,)
+            values |= {f"in.{call}.{place}": each.numpy() for place, each in enumerate(given)}
+            values |= {f"out.{call}.{place}": each.numpy() for place, each in enumerate(outputs)}
+    np.savez(folder / "calls.npz", **values)
+
+
+# -- with one -------------------------------------------------------------------------------------------------------
+
+
+def run(pieces: Path, out: Path, names: Sequence[str]) -> int:
+    """What the runtime makes of each program, then torch: a line of OUT/results.jsonl each. 1 when any is wrong."""
+    with tarfile.open(pieces.with_suffix(".tar.xz")) as archive:
+        archive.extractall(pieces, filter="data")
+    found = {path.parent.name: path.parent for path in sorted(pieces.glob("*/calls.npz"))}
+    results: dict[str, dict[str, Any]] = {name: {} for name in names or found}
+
+    def note(name: str, **facts: Any) -> None:
+        results[name].update(facts)
+        with (out / "results.jsonl").open("a") as file:
+            file.write(json.dumps({"program": name, **facts}) + "\n")
+
+    for name in results:
+        note(name, **_parity(name, pieces))
+        note(name, **_latency(found[name], out))
+    for name, facts in _torch(list(results), pieces):
+        note(name, **facts)
+    lines = [f"| {' | '.join(['program', *COLUMNS])} |", "| --- " * (1 + len(COLUMNS)) + "|"]
+    lines += [f"| {name} | " + " | ".join(_shown(f.get(c)) for c in COLUMNS) + " |" for name, f in results.items()]
+    (out / "table.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+    return int(not all("error" in f and "problem" not in f and f["error"] <= f["allowed"] for f in results.values()))
+
+
+def _shown(value: Any) -> str:
+    return "" if value is None else f"{value:.1e}" if value < 1 else f"{value:.0f}"
+
+
+def _started(what: str, pieces: Path, name: str) -> subprocess.Popen[str]:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, __file__, what, pieces, name], text=True, **pipes)
+
+
+def _ended(process: subprocess.Popen[str], what: str) -> dict[str, Any]:
+    """Let a process that waits for a line go on: the facts that it prints."""
+    try:
+        text, errors = process.communicate("go\n", LIMIT)
+        problem = f"{what}: {errors[-600:]}" if process.returncode else ""
+    except subprocess.TimeoutExpired:
+        process.kill()
+        text, problem = process.communicate()[0], f"{what}: no end after {LIMIT} s"
+    lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    facts = {key: value for line in lines for key, value in line.items()}
+    return facts | {"problem": problem} if problem else facts
+
+
+def _parity(name: str, pieces: Path) -> dict[str, Any]:
+    return _ended(_started("parity", pieces, name), "parity")
+
+
+def _torch(names: Sequence[str], pieces: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What torch does with each program: compiled side by side, then timed one by one."""
+    waiting = {name: _started("torch", pieces, name) for name in names}
+    end = time.monotonic() + TORCH_LIMIT
+    while time.monotonic() < end and not all(
+        (pieces / name / "ready").exists() or process.poll() is not None for name, process in waiting.items()
+    ):
+        time.sleep(0.1)
+    for name, process in waiting.items():
+        if not (pieces / name / "ready").exists():
+            process.kill()
+        yield name, _ended(process, "torch")
+
+
+def _latency(folder: Path, out: Path) -> dict[str, Any]:
+    """Of modelbuild-run, inputs and outputs in host memory, microseconds."""
+    with np.load(folder / "calls.npz") as values:
+        for key in [each for each in values.files if each.startswith("in.0.")]:
+            np.save(folder / f"{key}.npy", values[key])
+    names = [each["name"] for each in json.loads((folder / "signature.json").read_text())["inputs"]]
+    inputs = [f"--input={name}={folder / f'in.0.{place}.npy'}" for place, name in enumerate(names)]
+    command = [folder.parent / "runtime/bin/modelbuild-run", folder / f"{folder.name}.pte", *inputs, "--json"]
+    try:
+        done = subprocess.run(
+            [*command, f"--repeat={REPEAT}", f"--warmup={WARMUP}"], capture_output=True, text=True, timeout=LIMIT
+        )
+    except subprocess.TimeoutExpired:
+        return {"problem": f"modelbuild-run: no end after {LIMIT} s"}
+    if done.returncode:
+        return {"problem": f"modelbuild-run: {done.stderr[-600:]}"}
+    report = json.loads(done.stdout)
+    (out / f"{folder.name}.json").write_text(done.stdout)
+    return {"runtime_us": report["latency"]["median_ms"] * 1e3, "runtime_p95_us": report["latency"]["p95_ms"] * 1e3}
+
+
+class Tensor(ctypes.Structure):
+    """mb_tensor of modelbuild/runtime.h."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("rank", ctypes.c_int32),
+        ("dtype", ctypes.c_int32),
+        ("device", ctypes.c_int32),
+    ]
+
+
+DTYPES = {3: np.int32, 4: np.int64, 6: np.float32}
+
+
+def parity(pieces: Path, name: str) -> dict[str, Any]:
+    """The greatest difference of all calls, made by the runtime's C API one after the other on one loaded program."""
+    from programs import PROGRAMS
+
+    library = ctypes.CDLL(str(pieces / "runtime/lib/libmodelbuild_runtime.so"))
+    library.mb_last_error.restype = ctypes.c_char_p
+    library.mb_output_count.restype = ctypes.c_size_t
+
+    def ok(status: int) -> None:
+        if status:
+            raise SystemExit(library.mb_last_error().decode())
+
+    program = ctypes.c_void_p()
+    ok(library.mb_load(str(pieces / name / f"{name}.pte").encode(), None, ctypes.byref(program)))
+    error, scale = 0.0, 0.0
+    with np.load(pieces / name / "calls.npz") as values:
+        count = len({key.split(".")[1] for key in values.files})
+        for call in range(count):
+            given = [np.ascontiguousarray(each) for each in _values(values, "in", call)]
+            tensors = (Tensor * len(given))(*map(_tensor, given))
+            ok(library.mb_run(program, b"forward", tensors, ctypes.c_size_t(len(given)), None))
+            expected = list(_values(values, "out", call))
+            assert library.mb_output_count(program) == len(expected)
+            for place, right in enumerate(expected):
+                made = Tensor()
+                ok(library.mb_output(program, ctypes.c_size_t(place), ctypes.byref(made)))
+                got = _array(made)
+                assert (got.shape, got.dtype) == (right.shape, right.dtype), (got.shape, right.shape)
+                if right.size:
+                    scale = max(scale, float(np.abs(right).max()))
+                    error = max(error, float(np.abs(got.astype(np.float64) - right).max()))
+    library.mb_unload(program)
+    allowed = PROGRAMS[name].tolerance if name in PROGRAMS else 1e-3
+    return {"error": error, "allowed": allowed, "calls": count, "largest": scale}
+
+
+def _values(values: Any, kind: str, call: int) -> Iterator[np.ndarray]:
+    place = 0
+    while f"{kind}.{call}.{place}" in values.files:
+        yield values[f"{kind}.{call}.{place}"]
+        place += 1
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    shape = (ctypes.c_int64 * array.ndim)(*array.shape)
+    (dtype,) = (number for number, kind in DTYPES.items() if kind == array.dtype)
+    return Tensor(array.ctypes.data, ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64)), array.ndim, dtype, -1)
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    shape, kind = tensor.shape[: tensor.rank], np.dtype(DTYPES[tensor.dtype])
+    size = int(np.prod(shape)) * kind.itemsize
+    return np.frombuffer(ctypes.string_at(tensor.data, size), kind).reshape(shape)
+
+
+def torch_facts(folder: Path) -> Iterator[dict[str, Any]]:
+    """Latencies of torch, host memory to host memory and on the device, median microseconds. Once all is compiled it
+    says so by a file `ready`, and waits for a line before it times anything."""
+    import torch
+    from cuda_zoo import calls, make
+
+    module, given = make(folder.name).cuda(), calls(folder.name)[0]
+    device = [each.cuda() for each in given]
+    yield {"torch": torch.__version__, "gpu": torch.cuda.get_device_name()}
+
+    def to_host(result: Any) -> None:
+        for each in result if isinstance(result, tuple) else (result,):
+            each.cpu()
+
+    kinds = [("eager", module), ("compile", torch.compile(module))]
+    with torch.no_grad():
+        for _, called in kinds:
+            called(*device)
+        (folder / "ready").touch()
+        sys.stdin.readline()
+        for kind, called in kinds:
+            through: Callable[[], None] = lambda c=called: to_host(c(*(each.cuda() for each in given)))  # noqa: E731
+            yield {f"{kind}_us": _median(through, torch)}
+            yield {f"{kind}_device_us": _median(partial(called, *device), torch)}
+
+
+def _median(call: Callable[[], Any], torch: Any) -> float:
+    times = []
+    for _ in range(WARMUP + REPEAT):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    return float(np.median(times[WARMUP:])) * 1e6
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["build", "run", "parity", "torch"])
+    parser.add_argument("pieces", type=lambda text: Path(text).resolve())
+    parser.add_argument("rest", nargs="*")
+    parser.add_argument("--capability", default="9.0")
+    given = parser.parse_args()
+    if given.what == "build":
+        build(given.pieces, given.capability, given.rest)
+    elif given.what == "run":
+        return run(given.pieces, Path(given.rest[0]), given.rest[1:])
+    elif given.what == "parity":
+        print(json.dumps(parity(given.pieces, given.rest[0])), flush=True)
+    else:
+        for facts in torch_facts(given.pieces / given.rest[0]):
+            print(json.dumps(facts), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""The programs of benchmarks/cuda_programs.py: made in the sandbox of an export, and again where torch runs them.
+
+They are those of tests/rules/steps/cuda/programs.py and the networks of examples/models/nets.py, with weights drawn
+from a seed. All take and give float32 and integers, whatever they compute in.
+"""
+
+from __future__ import annotations
+
+import torch
+from nets import OutputNet, ProposalNet, RefinementNet
+from programs import PROGRAMS, Program
+from torch import Tensor, nn
+
+
+class Nets(nn.Module):
+    """The detector's three networks side by side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.proposal, self.refinement, self.output = ProposalNet(), RefinementNet(), OutputNet()
+
+    def forward(self, image: Tensor, small: Tensor, large: Tensor) -> tuple[Tensor, ...]:
+        return (*self.proposal(image), *self.refinement(small), *self.output(large))
+
+
+class Whole(nn.Module):
+    """A module that computes in another type than float32."""
+
+    def __init__(self, inner: nn.Module, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.inner, self.dtype = inner.to(dtype), dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x.to(self.dtype)).float()
+
+
+ZOO = {
+    **{name: program for name, program in PROGRAMS.items() if name not in ("mlp_fp16", "attention")},
+    "nets": Program(Nets, [(1, 3, 96, 96), (16, 3, 24, 24), (8, 3, 48, 48)], 1e-3),
+}
+STACKS = {"both": '{ type = "xnnpack", exclude_ops = ["aten.sin.default", "aten.mul.Tensor"] }, '}
+"""What stands before CUDA in a program's stack."""
+
+
+def make(name: str) -> nn.Module:
+    """A program's module. Weights are rounded to bfloat16: random numbers, but they can be packed for a transfer."""
+    torch.manual_seed(0)
+    program = ZOO[name]
+    module = program.model()
+    for parameter in module.parameters():
+        parameter.data = parameter.data.bfloat16().to(parameter.dtype)
+    return (module if program.dtype == torch.float32 else Whole(module, program.dtype)).eval()
+
+
+def calls(name: str) -> list[list[Tensor]]:
+    """The inputs of each call: twice for each number of a dynamic program's rows, as often as the state wants."""
+    torch.manual_seed(1)
+    program = ZOO[name]
+    shapes = [program.shapes] * program.calls
+    if program.dynamic:
+        shapes = [[(rows, *shape[1:]) for shape in program.shapes] for rows in (program.shapes[0][0], 1, 64, 7)]
+    scale = 255.0 if name == "nets" else 1.0
+    integers = [torch.tensor(each) for each in program.integers]
+    return [[torch.randn(*shape) * scale for shape in each] + integers for each in shapes]
