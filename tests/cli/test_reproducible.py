@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.numpy import save_file
 
-from .conftest import World, classifier_workspace
+from .conftest import World, classifier_weights, classifier_workspace
 
 
 def outputs(world: Any) -> dict[str, str]:
@@ -57,9 +58,34 @@ def test_the_classifier(built_classifier: Any, repository: Path, tmp_path: Path)
     assert blobs(other) == blobs(built_classifier)
 
 
+@pytest.mark.slow
+def test_the_classifier_as_two_engines(repository: Path, tmp_path: Path) -> None:
+    """TensorRT's; and with other weights, those of its head alone are built again."""
+    program = "//classifier:tensorrt"
+    made = []
+    for world, environment in (
+        (World(tmp_path / "w", tmp_path / "c"), {}),
+        (elsewhere(tmp_path), surroundings(tmp_path)),
+    ):
+        classifier_workspace(repository / "examples", world)
+        split = 'min_block_size = 1, torch_executed_ops = ["aten.mean.dim"]'
+        world.edit("classifier/BUILD.toml", 'workspace_size = "64MiB"', split)
+        built = world.build(program, "--jobs=1", **environment)
+        assert set(built.values()) == {"ran"}
+        assert {f"{program}#compile:p0", f"{program}#compile:p1"} <= set(built)
+        made.append((outputs(world), blobs(world)))
+    assert made[0] == made[1]
+    weights = classifier_weights()
+    weights["head.weight"][0, 0] += 1
+    save_file(weights, world.root / "classifier/classifier.safetensors")
+    again = {"//classifier:model#export", f"{program}#partition", f"{program}#compile:p1", f"{program}#emit"}
+    assert world.ran(program, **environment) == again
+
+
 @pytest.mark.exhaustive
 @pytest.mark.slow
-def test_the_detector(repository: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["detector", "detector_rtx"])
+def test_the_detector(repository: Path, tmp_path: Path, name: str) -> None:
     made = []
     for world, jobs, environment in (
         (World(tmp_path / "w", tmp_path / "c"), "2", {"PYTHONHASHSEED": "1"}),
@@ -68,6 +94,6 @@ def test_the_detector(repository: Path, tmp_path: Path) -> None:
         shutil.copytree(
             repository / "examples", world.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("modelbuild-out")
         )
-        assert set(world.build("//models:detector", f"--jobs={jobs}", **environment).values()) == {"ran"}
+        assert set(world.build(f"//models:{name}", f"--jobs={jobs}", **environment).values()) == {"ran"}
         made.append((outputs(world), blobs(world)))
     assert made[0] == made[1]

@@ -79,4 +79,7 @@ def _without_gpu() -> Iterator[None]:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         logging.getLogger("torch_tensorrt").setLevel(logging.ERROR)
+        # torch warns of what torch_tensorrt uses of it, with the time and the process's number.
+        logging.disable(logging.WARNING)
+        stack.callback(logging.disable, logging.NOTSET)
         yield
