@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,8 +60,11 @@ def _delegation(path: Path) -> dict[str, Any] | None:
 
 
 def _partition(path: Path, number: int, delegate: Delegate, delegation: dict[str, Any] | None) -> dict[str, Any]:
-    # A blob is known by its size; where two have the same, neither is.
+    # A blob is known by its size, and where several have the same, by its digest.
     found = [each for each in (delegation or {}).get("partitions", ()) if each["processed_bytes"] == delegate.size]
+    if len(found) > 1:
+        digest = _digest(path, delegate)
+        found = [each for each in found if each.get("processed_sha256") == digest]
     known = found[0] if len(found) == 1 else {}
     specs = {key: _text(value) for key, value in delegate.specs}
     return {
@@ -69,6 +73,7 @@ def _partition(path: Path, number: int, delegate: Delegate, delegation: dict[str
         "backend": delegate.backend,
         "bytes": delegate.size,
         "offset": delegate.offset,
+        "named_bytes": known.get("named_bytes"),
         "nodes": known.get("nodes"),
         "target_device": specs.get("target_device"),
         "specs": specs,
@@ -76,6 +81,12 @@ def _partition(path: Path, number: int, delegate: Delegate, delegation: dict[str
         "engine": _engine(path, delegate),
         "about": known.get("about"),
     }
+
+
+def _digest(path: Path, delegate: Delegate) -> str:
+    with path.open("rb") as file:
+        file.seek(delegate.offset)
+        return hashlib.sha256(file.read(delegate.size)).hexdigest()
 
 
 def _engine(path: Path, delegate: Delegate) -> dict[str, Any] | None:
@@ -92,6 +103,7 @@ def _engine(path: Path, delegate: Delegate) -> dict[str, Any] | None:
         "bytes": engine.size,
         "offset": engine.offset,
         "device_id": engine.device,
+        "warning": engine.warning or None,
         "platform": engine.platform,
         "compute_capabilities": list(engine.compute_capabilities) or None,
         "inputs": list(engine.inputs),

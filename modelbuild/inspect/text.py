@@ -45,7 +45,7 @@ def _row(partition: Mapping[str, Any]) -> tuple[str, ...]:
         f"{partition['index']}{id}",
         partition["backend"],
         "" if partition["nodes"] is None else str(partition["nodes"]),
-        f"{partition['bytes']:,}",
+        f"{partition['bytes']:,}" + (f" + {partition['named_bytes']:,}" if partition["named_bytes"] else ""),
         partition["target_device"] or "",
         _engine(partition["engine"]) if partition["engine"] else _about(partition["about"]),
     )
@@ -58,11 +58,19 @@ def _engine(engine: Mapping[str, Any]) -> str:
     capabilities = (
         f"compute capability {', '.join(built_for)}" if built_for else "a compute capability it does not tell"
     )
-    return f"TensorRT engine of {engine['bytes']:,} bytes for {capabilities} on GPU {engine['device_id']}"
+    warning = f" (warning: {engine['warning']})" if engine["warning"] else ""
+    return f"TensorRT engine of {engine['bytes']:,} bytes for {capabilities} on GPU {engine['device_id']}{warning}"
 
 
 def _about(about: Mapping[str, Any] | None) -> str:
-    return "; ".join(f"{name} {value}" for name, value in (about or {}).items())
+    return "; ".join(f"{name} {_told(value)}" for name, value in (about or {}).items())
+
+
+def _told(value: Any) -> str:
+    """Lists in brief: of plain values those, of tables how many."""
+    if not isinstance(value, list):
+        return str(value)
+    return str(len(value)) if any(isinstance(each, dict) for each in value) else ", ".join(map(str, value))
 
 
 def _arguments(partition: Mapping[str, Any]) -> Iterator[str]:

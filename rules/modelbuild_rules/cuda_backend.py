@@ -37,6 +37,10 @@ class Cuda(Attrs):
 
     type: Literal["cuda"]
 
+    build_on: Literal["cpu", "gpu"] = "cpu"
+    """What libraries are made on: a machine without a GPU. "gpu", with kernels chosen by timing, is refused: it is not
+    there yet."""
+
     min_block_size: int = Field(default=5, ge=1)
     """The fewest operators for which a library is made: each has a megabyte of code of its own."""
 
@@ -63,6 +67,8 @@ class CudaKind(Kind):
     __slots__ = ()
 
     def problem(self, attributes: Values, facts: Values) -> str:
+        if attributes["build_on"] == "gpu":
+            return 'build_on = "gpu" of the cuda backend can\'t be built yet; expected "cpu", which needs no GPU'
         wanted = facts["compute_capabilities"]
         if not wanted:
             return 'CUDA needs a device with compute_capability; expected one such as ["8.9"]'

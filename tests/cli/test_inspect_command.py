@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -68,6 +69,28 @@ def test_reasons_come_from_delegation_json(world: Any, program: Path) -> None:
     assert world.run("inspect", "theirs.pte", "--json").json["left"] == [nonzero]
     world.write({"delegation.json": "{}"})
     assert world.run("inspect", "theirs.pte", "--json").json["left"] is None
+
+
+def test_blobs_of_one_size_are_told_apart(world: Any, program: Path) -> None:
+    found = world.run("inspect", str(program), "--json").json["methods"][0]["partitions"][0]
+    blob = program.read_bytes()[found["offset"] : found["offset"] + found["bytes"]]
+    digests = (hashlib.sha256(b"another").hexdigest(), hashlib.sha256(blob).hexdigest())
+    parts = [
+        {
+            "id": f"p{i}",
+            "nodes": 3 + i,
+            "processed_bytes": found["bytes"],
+            "processed_sha256": digest,
+            "named_bytes": 1234,
+        }
+        for i, digest in enumerate(digests)
+    ]
+    parts[1]["about"] = {"kernels": [{"name": "a"}, {"name": "b"}], "capabilities": [86, 89]}
+    world.root.joinpath("theirs.pte").write_bytes(program.read_bytes())
+    world.write({"delegation.json": json.dumps({"nodes": [], "partitions": parts})})
+    text = world.run("inspect", "theirs.pte").out
+    assert f"0 p1  XnnpackBackend  4      {found['bytes']:,} + 1,234" in text
+    assert "kernels 2; capabilities 86, 89" in text
 
 
 def test_a_target_is_built_first(world: Any, program: Path) -> None:

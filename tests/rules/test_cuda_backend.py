@@ -38,6 +38,11 @@ def test_a_device_that_it_cannot_serve_is_refused(capabilities: tuple[str, ...],
     assert CUDA.problem(ATTRIBUTES, facts(*capabilities)).startswith(problem)
 
 
+def test_building_on_a_gpu_is_refused() -> None:
+    problem = CUDA.problem({**ATTRIBUTES, "build_on": "gpu"}, facts("8.6"))
+    assert problem == 'build_on = "gpu" of the cuda backend can\'t be built yet; expected "cpu", which needs no GPU'
+
+
 @pytest.mark.parametrize("capabilities", [("8.6",), ("9.0",), ("8.9", "8.6"), ("8.6", "9.0", "12.0")])
 def test_others_are_not(capabilities: tuple[str, ...]) -> None:
     assert CUDA.problem(ATTRIBUTES, facts(*capabilities)) == ""

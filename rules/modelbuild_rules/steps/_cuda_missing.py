@@ -49,8 +49,11 @@ def _operator(operation: Any, kernel: str | None) -> str:
 
 
 def _places(operation: Any) -> tuple[str, ...]:
+    """The nodes that became an operation: those of its own operator, or else all."""
     traces = {node.meta.get("stack_trace") or "" for node in operation.origins}
-    return tuple(sorted(filter(_MARK.match, traces)))
+    found = [each for each in map(_MARK.match, sorted(traces)) if each]
+    same = [each for each in found if each["op"] == str(getattr(operation, "op_overload", ""))]
+    return tuple(each[0] for each in same or found)
 
 
 PROVIDED = frozenset(

@@ -8,6 +8,7 @@ Outputs  pte, delegation, and ptd where weights lie outside the program
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,8 @@ from modelbuild.step import Step
 from modelbuild_rules.steps import _executorch
 from modelbuild_rules.steps._link import Part, link
 from modelbuild_rules.steps._named import read_named
+
+_DIGESTED = 1 << 20
 
 
 def run(step: Step) -> None:
@@ -44,7 +47,7 @@ def delegation(nodes: list[dict[str, Any]], parts: Mapping[str, Part]) -> dict[s
                 "id": id,
                 "backend": inside[0]["backend"],
                 "nodes": len(inside),
-                "processed_bytes": part.processed.stat().st_size,
+                **_processed(part.processed),
                 "named_bytes": sum(path.stat().st_size for path in {entry.path for entry in part.named}),
                 **({"about": part.about} if part.about else {}),
             }
@@ -58,3 +61,10 @@ def delegation(nodes: list[dict[str, Any]], parts: Mapping[str, Part]) -> dict[s
         total["partitions"] += 1
         total["bytes"] += partition["processed_bytes"] + partition["named_bytes"]
     return {"version": 1, "totals": totals, "partitions": partitions, "nodes": nodes}
+
+
+def _processed(blob: Path) -> dict[str, Any]:
+    """By what a delegate's blob is found in a .pte again: its size and, where it is not large, its digest."""
+    size = blob.stat().st_size
+    digest = {"processed_sha256": hashlib.sha256(blob.read_bytes()).hexdigest()} if size <= _DIGESTED else {}
+    return {"processed_bytes": size, **digest}

@@ -6,6 +6,7 @@ import fcntl
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,11 +17,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from modelbuild.step import Step
-from modelbuild_rules.steps import partition
+from modelbuild_rules.steps import compile_xnnpack, emit, partition
 from modelbuild_rules.steps._cpp import make_runtime
 from modelbuild_rules.steps._program import save_program
 
@@ -37,6 +39,15 @@ CUDA: Mapping[str, Any] = {
     },
 }
 PORTABLE: Mapping[str, Any] = {"kind": "portable", "attributes": {"ops": None}}
+XNNPACK: Mapping[str, Any] = {
+    "kind": "xnnpack",
+    "attributes": {
+        "precisions": ["dynamic_quant", "fp32", "static_quant"],
+        "per_op_mode": False,
+        "exclude_ops": ["aten.sin.default", "aten.mul.Tensor", "aten.add.Tensor"],
+        "force_non_static_weights_for_f32_linear": False,
+    },
+}
 
 
 def load(path: Path) -> ModuleType:
@@ -104,6 +115,7 @@ class Lowering:
     """Runs the partition step: `lowering(program, [lowering.cuda(), lowering.PORTABLE])`."""
 
     PORTABLE = PORTABLE
+    XNNPACK = XNNPACK
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -216,5 +228,61 @@ def run_emulated(emulator: Path) -> Callable[[Built], tuple[list[list[torch.Tens
             for call, expected in enumerate(built.expected)
         ]
         return outputs, json.loads((built.folder / "launches.json").read_text())
+
+    return run
+
+
+@pytest.fixture
+def run_whole(
+    programs: Mapping[str, Any], cpp_runtime: Path, emulator: Path, repository: Path, tmp_path: Path
+) -> Callable[[str, Sequence[Mapping[str, Any]]], dict[str, Any]]:
+    """Compiles a program with a stack and runs it on the emulator, by the C++ runtime: what that found."""
+
+    def run(name: str, backends: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        program, calls, expected = programs[name].make()
+        lowered = lower(program, backends, tmp_path / "lowered")
+        pieces = tmp_path / "pieces"
+        (pieces / name).mkdir(parents=True)
+        parts, kernels = [], {}
+        for part in lowered.plan:
+            source, out = lowered.folder / "partitions" / part["id"], tmp_path / part["id"]
+            if part["kind"] == "cuda":
+                compile_partition(source, "86", cpp_runtime, out)
+                made = json.loads((out / "kernels.json").read_text())
+                assert not made.keys() & kernels.keys()  # the emulator knows kernels by their names
+                kernels |= made
+            else:
+                (out / "compiled").mkdir(parents=True)
+                inputs, outputs = {"partition": (source,)}, {"compiled": out / "compiled"}
+                compile_xnnpack.run(Step(root=out, inputs=inputs, outputs=outputs, params={"attributes": {}}))
+            parts.append(out / "compiled")
+        emit.run(
+            Step(
+                root=tmp_path,
+                inputs={
+                    "residual": (lowered.folder / "residual",),
+                    "report": (lowered.folder / "report.json",),
+                    "parts": tuple(parts),
+                },
+                outputs={"pte": pieces / name / f"{name}.pte", "delegation": pieces / name / "delegation.json"},
+                params={"partitions": [part["id"] for part in lowered.plan]},
+            )
+        )
+        (pieces / name / "kernels.json").write_text(json.dumps(kernels))
+        values = {f"in.{i}.{n}": each.numpy() for i, call in enumerate(calls) for n, each in enumerate(call)}
+        values |= {f"out.{i}.{n}": each.numpy() for i, call in enumerate(expected) for n, each in enumerate(call)}
+        np.savez(pieces / name / "calls.npz", **values)
+        (pieces / "runtime").mkdir()
+        shutil.copytree(emulator, pieces / "runtime/lib")
+        load(HERE / "emulator/emulator.py").copy_runtime(repository / "build/runtime/lib", pieces / "runtime/lib")
+        done = subprocess.run(
+            [sys.executable, HERE / "emulator/run_program.py", pieces, name],
+            env={**os.environ, "LD_PRELOAD": str(pieces / "runtime/lib/libcudaem.so.13")},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return found
 
     return run

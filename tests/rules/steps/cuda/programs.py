@@ -124,7 +124,7 @@ class Cache(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         self.state.add_(x)
-        return self.state * self.table + torch.tensor([1.0, 2, 3, 4, 5, 6, 7, 8])
+        return self.state * self.table + torch.tensor([1.0, 2, 3, 4, 5, 6, 7, 8], device=x.device)
 
 
 class Topk(nn.Module):

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 import torch
 
+from modelbuild_rules.steps._elf import needs
+
 CI = ("mlp_dynamic", "cnn", "attention", "cache")
 REST = ("mlp", "mlp_fp16", "depthwise", "attention_fp16", "norms", "mixed", "topk", "vit")
+COMPILED = ("attention_bf16", "mlp_bf16", "resnet18", "sort")  # run by benchmarks/cuda_programs.py on a GPU only
 
 pytestmark = pytest.mark.xdist_group("cuda")
 
@@ -42,6 +45,16 @@ def test_results_of_more_programs(
     check(name, programs, built, run_emulated)
 
 
+@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", COMPILED)
+def test_others_are_compiled(name: str, built: Callable[[str], Any]) -> None:
+    library = needs(built(name).folder / "library.so")
+    assert "AOTInductorModelContainerRun" in library.defined
+    assert library.glibc <= (2, 28)
+
+
 def test_every_program_that_can_be_emulated_is(programs: Mapping[str, Any]) -> None:
     several = {"select", "both"}  # whole programs, of more than a library
     assert {name for name, program in programs.items() if program.emulated} - several == {*CI, *REST}
+    assert {name for name, program in programs.items() if not program.emulated} == {*COMPILED}

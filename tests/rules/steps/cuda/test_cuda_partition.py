@@ -14,16 +14,6 @@ from modelbuild.step import StepError
 from modelbuild_rules.steps._cuda_support import CONTROL_FLOW, DATA_DEPENDENT, DTYPE, EXCLUDED, TRANSPOSED
 from modelbuild_rules.steps._partition_files import read_partition
 
-XNNPACK: Mapping[str, Any] = {
-    "kind": "xnnpack",
-    "attributes": {
-        "precisions": ["dynamic_quant", "fp32", "static_quant"],
-        "per_op_mode": False,
-        "exclude_ops": ["aten.sin.default", "aten.mul.Tensor", "aten.add.Tensor"],
-        "force_non_static_weights_for_f32_linear": False,
-    },
-}
-
 
 def why(lowered: Any, op: str) -> set[str]:
     """Why CUDA did not take an operator."""
@@ -58,7 +48,7 @@ def test_what_depends_on_values_can_be_an_error(lowering: Any, programs: Mapping
 
 def test_after_another_backend_it_sees_what_is_left(lowering: Any, programs: Mapping[str, Any]) -> None:
     program = programs["both"].make()[0]
-    lowered = lowering(program, [XNNPACK, lowering.cuda(), lowering.PORTABLE])
+    lowered = lowering(program, [lowering.XNNPACK, lowering.cuda(), lowering.PORTABLE])
     kinds = [part["kind"] for part in lowered.plan]
     assert kinds.count("xnnpack") == kinds.count("cuda") == 2
     assert set(lowered.taken("xnnpack")) == {"aten.convolution.default"}
@@ -75,7 +65,7 @@ def test_after_another_backend_it_sees_what_is_left(lowering: Any, programs: Map
 
 
 def test_before_another_backend_it_takes_all(lowering: Any, programs: Mapping[str, Any]) -> None:
-    lowered = lowering(programs["both"].make()[0], [lowering.cuda(), XNNPACK, lowering.PORTABLE])
+    lowered = lowering(programs["both"].make()[0], [lowering.cuda(), lowering.XNNPACK, lowering.PORTABLE])
     assert {part["kind"] for part in lowered.plan} == {"cuda"}
 
 
@@ -135,3 +125,38 @@ def test_small_blocks_are_left(lowering: Any, programs: Mapping[str, Any]) -> No
 def test_an_operator_that_does_not_exist_is_an_error(lowering: Any, programs: Mapping[str, Any]) -> None:
     with pytest.raises(StepError, match=r"exclude_ops: no operator 'aten\.gelo\.default'.*aten\.gelu\.default"):
         lowering(programs["mlp"].make()[0], [lowering.cuda(exclude_ops=["aten.gelo.default"])])
+
+
+TENSORRT: Mapping[str, Any] = {
+    "kind": "tensorrt",
+    "attributes": {
+        "flavour": "rtx",
+        "precision": "fp32",
+        "min_block_size": 1,
+        "torch_executed_ops": ["aten.sin.default", "aten.mul.Tensor", "aten.cumsum.default", "aten.add.Tensor"],
+        "require_full_compilation": False,
+        "optimization_profiles": [],
+        "fallback_data_dependent_ops": True,
+        "target_device": "cuda:0",
+        "engine": None,
+    },
+}
+
+
+def test_after_tensorrt_it_sees_what_is_left(lowering: Any, programs: Mapping[str, Any]) -> None:
+    lowered = lowering(programs["both"].make()[0], [TENSORRT, lowering.cuda(), lowering.PORTABLE])
+    kinds = [part["kind"] for part in lowered.plan]
+    assert kinds.count("tensorrt") == kinds.count("cuda") == 2
+    assert set(lowered.taken("tensorrt")) == {"aten.convolution.default"}
+    assert set(lowered.taken("cuda")) == set(TENSORRT["attributes"]["torch_executed_ops"])
+    assert lowered.taken("portable") == []
+    parts = [shapes(lowered, part["id"]) - {(5,)} for part in lowered.plan if part["kind"] == "cuda"]
+    assert sorted(parts, key=sorted) == [{(2, 1, 1)}, {(6, 1, 1)}]
+
+
+def test_what_one_leaves_the_next_of_the_same_kind_can_take(lowering: Any, programs: Mapping[str, Any]) -> None:
+    first, second = lowering.cuda(exclude_ops=["aten.gelu.default"]), lowering.cuda()
+    lowered = lowering(programs["mlp"].make()[0], [first, second, lowering.PORTABLE])
+    assert [(part["kind"], part["entry"]) for part in lowered.plan] == [("cuda", 0), ("cuda", 0), ("cuda", 1)]
+    assert why(lowered, "aten.gelu.default") == {EXCLUDED}
+    assert lowered.taken("portable") == []

@@ -33,10 +33,23 @@ def build(wheel: Path, folder: Path) -> None:
         command = ["cc", "-target", TARGET, "-shared", "-fPIC", "-O1", "-g0", source, "-o", name]
         zig([*command, f"-Wl,-soname,{name}", *more], folder)
     for name in SHIMS:
-        data = (wheel / name).read_bytes()
-        assert _REAL.encode() in data
-        renamed = data.replace(_REAL.encode(), RUNTIME.encode()).replace(_hash(_REAL), _hash(RUNTIME))
-        (folder / name).write_bytes(renamed)
+        _rename(wheel / name, folder)
+
+
+def copy_runtime(libraries: Path, folder: Path) -> None:
+    """Put the libraries of the C++ runtime beside those of the emulator, which they use."""
+    for library in libraries.glob("*.so"):
+        if library.name in ("libmodelbuild_aoti.so", "libmodelbuild_cuda.so"):
+            _rename(library, folder)
+        elif library.name not in SHIMS:
+            (folder / library.name).write_bytes(library.read_bytes())
+
+
+def _rename(library: Path, folder: Path) -> None:
+    data = library.read_bytes()
+    assert _REAL.encode() in data
+    renamed = data.replace(_REAL.encode(), RUNTIME.encode()).replace(_hash(_REAL), _hash(RUNTIME))
+    (folder / library.name).write_bytes(renamed)
 
 
 def _hash(name: str) -> bytes:

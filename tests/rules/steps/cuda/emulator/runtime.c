@@ -54,6 +54,7 @@ int cudaStreamCreate(void **stream) { *stream = (void *)0x51; return 0; }
 int cudaStreamCreateWithFlags(void **stream, unsigned flags) { return cudaStreamCreate(stream); }
 int cudaStreamDestroy(void *stream) { return 0; }
 int cudaStreamSynchronize(void *stream) { return 0; }
+int cudaStreamGetDevice(void *stream, int *device) { *device = 0; return 0; }
 int cudaDeviceSynchronize(void) { return 0; }
 int cudaEventCreate(void **event) { *event = (void *)0xE1; return 0; }
 int cudaEventCreateWithFlags(void **event, unsigned flags) { return cudaEventCreate(event); }

@@ -1,0 +1,26 @@
+"""Runs a whole program on the emulator, by the C++ runtime: `run_program.py PIECES NAME`; prints what `parity` found.
+
+PIECES is as benchmarks/cuda_programs.py makes it, with the emulator's libraries among those of the runtime; the
+program's folder has kernels.json too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+os.environ["TRITON_INTERPRET"] = "1"
+sys.path.append(str(Path(__file__).parents[5] / "benchmarks"))
+from cuda_programs import parity
+from emulator import Launcher
+
+
+def main(pieces: Path, name: str) -> None:
+    launcher = Launcher(pieces / "runtime/lib", json.loads((pieces / name / "kernels.json").read_text()))
+    print(json.dumps({**parity(pieces, name), "launches": launcher.count}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,183 @@
+"""CUDA programs through the command line: built twice in two places, and told what goes wrong where in the model."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import modelbuild
+from modelbuild.actions import Action, ActionResult
+from modelbuild.analysis.analyze import Analyzer
+from modelbuild.analysis.rules import load_rules
+from modelbuild.execution.keys import Keys, key_of
+from modelbuild.execution.step_code import StepCode
+from modelbuild.labels import Label
+from modelbuild.loading.loader import Loader
+from modelbuild.store.local import open_store
+from modelbuild.workspace import load_workspace
+from modelbuild_rules.steps import _cuda_cubin
+
+pytestmark = pytest.mark.xdist_group("cuda")
+
+
+@dataclass(frozen=True)
+class Workspace:
+    root: Path
+    cache: Path
+
+    def run(self, *arguments: str) -> Any:
+        return subprocess.run(
+            [sys.executable, "-m", "modelbuild", *arguments],
+            cwd=self.root,
+            env={**os.environ, "MODELBUILD_CACHE_DIR": str(self.cache), "COLUMNS": "200"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+
+    def build(self, *targets: str) -> dict[str, str]:
+        """Each action's status by its id."""
+        ended = self.run("build", *targets, "--json")
+        assert ended.returncode == 0, ended.stderr + ended.stdout
+        return {action["id"]: action["status"] for action in json.loads(ended.stdout)["actions"]}
+
+    def know(self, target: str, runtime: Path) -> None:
+        """Put what libraries are linked with, which was made once for all tests, where the build finds it."""
+        rules = load_rules(self.root, ())
+        analysis = Analyzer(Loader(load_workspace(self.root), rules.by_name), rules)
+        analysis.analyze(Label.parse(target, ""))
+        nodes = [node for node in analysis.graph.nodes.values() if isinstance(node, Action)]
+        (action,) = (node for node in nodes if node.mnemonic == "cpp_runtime")
+        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **rules.packages})
+        with open_store(self.cache) as store:
+            material = Keys(code, store).material(action, ())
+            copy = shutil.copytree(runtime, self.cache / "copy")
+            store.put_action(key_of(material), ActionResult((("runtime", store.put_output(copy)),)), material)
+
+
+def example(repository: Path, folder: Path) -> Workspace:
+    """A copy of examples/ with a cache of its own."""
+    left_out = shutil.ignore_patterns("modelbuild-out", "__pycache__")
+    shutil.copytree(repository / "examples", folder / "examples", ignore=left_out)
+    (folder / "cache").mkdir()
+    return Workspace(folder / "examples", folder / "cache")
+
+
+def fat_binaries(data: bytes, folder: Path) -> list[tuple[set[str], set[str]]]:
+    """The capabilities, as "sm_86", of the SASS and of the PTX in each of a file's images of kernels."""
+    found = []
+    for start in (each.start() for each in re.finditer(re.escape(struct.pack("<I", 0xBA55ED50)), data)):
+        _, _, header, size = struct.unpack_from("<IHHQ", data, start)
+        image = folder / "image.bin"
+        image.write_bytes(data[start : start + header + size])
+        ptx = set(re.findall(r"sm_\d+", _cuda_cubin._cuobjdump("-lptx", image)))
+        found.append((_cuda_cubin.architectures(image), ptx))
+    return found
+
+
+@pytest.mark.slow
+def test_a_program_is_the_same_wherever_it_is_built(repository: Path, cpp_runtime: Path, tmp_path: Path) -> None:
+    made = []
+    for folder in (tmp_path / "one", tmp_path / "other/folder"):
+        workspace = example(repository, folder)
+        workspace.know("//models:classifier_cuda", cpp_runtime)
+        ran = workspace.build("//models:classifier_cuda")
+        assert [name for name, status in ran.items() if status == "cached"] == ["//models:classifier_cuda#cpp_runtime"]
+        made.append(workspace.root / "modelbuild-out/rtx/models/classifier_cuda")
+    one, other = (path / "classifier_cuda.pte" for path in made)
+    assert one.read_bytes() == other.read_bytes()
+    assert str(tmp_path).encode() not in one.read_bytes()
+    # One library for both capabilities: SASS of each, and PTX for what is newer.
+    images = fat_binaries(one.read_bytes(), tmp_path)
+    assert images
+    assert {(*sorted(sass), *sorted(ptx)) for sass, ptx in images} == {("sm_86", "sm_89", "sm_86")}
+    shown = json.loads(workspace.run("inspect", str(other), "--json").stdout)
+    (part,) = shown["methods"][0]["partitions"]
+    assert (part["backend"], part["nodes"], part["target_device"]) == ("CudaBackend", 10, "cuda:0")
+    assert part["about"]["capabilities"] == [86, 89]
+    assert tuple(map(int, part["about"]["glibc"].split("."))) <= (2, 28)
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_the_detector_is_the_same_wherever_it_is_built(repository: Path, cpp_runtime: Path, tmp_path: Path) -> None:
+    names, made = ("detector_cuda", "detector_trt_cuda"), []
+    for folder in (tmp_path / "one", tmp_path / "other/folder"):
+        workspace = example(repository, folder)
+        workspace.know("//models:detector_cuda", cpp_runtime)
+        workspace.build(*(f"//models:{name}" for name in names))
+        made.append([workspace.root / f"modelbuild-out/rtx/models/{name}/{name}.pte" for name in names])
+    for one, other in zip(*made, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+        report = json.loads((one.parent / "delegation.json").read_text())
+        ops = {backend: {n["op"] for n in report["nodes"] if n["backend"] == backend} for backend in report["totals"]}
+        assert "aten.nonzero.default" in ops["portable"]
+        kinds = {"detector_cuda": {"cuda", "portable"}, "detector_trt_cuda": {"tensorrt", "cuda", "portable"}}
+        assert ops.keys() == kinds[one.stem]
+
+
+MODEL = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        rows = torch.sin(x)
+        best, _ = torch.topk(rows, 3)
+        return best + 1
+"""
+BUILD = """
+[[torch_model]]
+name = "model"
+entry = "net.py:Model"
+srcs = ["net.py"]
+inputs = [{ name = "x", shape = [2, 5000], dtype = "float32" }]
+
+[[pte_program]]
+name = "program"
+model = ":model"
+stack = ":stack"
+device = ":device"
+
+[[device_target]]
+name = "device"
+arch = "x86_64"
+compute_capability = ["8.6"]
+
+[[backend_stack]]
+name = "stack"
+backends = [{ type = "cuda", min_block_size = 1 }, { type = "portable" }]
+"""
+NO_KERNEL = (
+    "the CUDA delegate has no kernel for aten.topk.default (node aten_topk_default at net.py:9 (aten.topk.default));"
+    ' expected exclude_ops = ["aten.topk.default"] in the stack\'s cuda backend, which leaves them to the next one'
+)
+
+
+@pytest.mark.slow
+def test_an_operator_without_a_kernel_is_told_by_its_line(cpp_runtime: Path, tmp_path: Path) -> None:
+    """Rows of more than 4096 are too many for the Triton kernel of top-k."""
+    workspace = Workspace(tmp_path / "workspace", tmp_path / "cache")
+    workspace.root.mkdir()
+    workspace.cache.mkdir()
+    for name, text in (("MODELBUILD.toml", ""), ("BUILD.toml", BUILD), ("net.py", MODEL)):
+        (workspace.root / name).write_text(text)
+    workspace.know("//:program", cpp_runtime)
+    ended = workspace.run("build", "//:program")
+    assert ended.returncode == 1, ended.stderr
+    assert NO_KERNEL in ended.stderr + ended.stdout
+    # A comment moves the line; what is compiled stays the same, and so does the rest of what is told.
+    (workspace.root / "net.py").write_text(MODEL.replace("rows =", "# of each row\n        rows ="))
+    ended = workspace.run("build", "//:program")
+    assert NO_KERNEL.replace(":9 ", ":10 ") in ended.stderr + ended.stdout
