@@ -44,5 +44,5 @@ def run_ci(
     tests = tuple(label for label, rule in found if rule.endswith("_test") or rule == SUITE)
     if not tests or (code != ExitCode.OK and not request.keep_going):
         return code
-    tested = run_tests(workspace, replace(request, patterns=tests), options, reporter, started)
+    tested = run_tests(workspace, replace(request, patterns=tests), options, reporter, started).code
     return code if code != ExitCode.OK else tested

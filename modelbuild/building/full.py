@@ -81,7 +81,7 @@ def full_build(
     for target in rest.targets if rest is not None else ():
         reporter.emit(TargetBuilt(target.label, target.config, target.outputs))
     if result.code == ExitCode.OK:
-        _look_back(rules, loader, sources, seen)
+        look_back(rules, loader, sources, seen)
         reads = gather(analyzer, scheduler.report.keys, loader.files_read())
         if rest is not None:
             result = Result(rest.merge(result.targets), actions=rest.actions(reads))
@@ -186,7 +186,7 @@ class Sources:
         return entry
 
 
-def _look_back(rules: Rules, loader: Loader, sources: Sources, seen: Seen) -> None:
+def look_back(rules: Rules, loader: Loader, sources: Sources, seen: Seen) -> None:
     """Collect everything that decided the build: what was read, listed, or relied on not to be there."""
     seen.files.update({path: (s.size, s.ctime_ns, s.inode) for path, s in loader.files_read().items()})
     seen.files.update(sources.stamps)

@@ -42,6 +42,7 @@ class Request:
     patterns  target patterns as typed
     devices   device targets to build for, each on its own; none leaves it to the targets and the workspace
     remote    the remote cache, and how it is used
+    purpose   what tells requests for the same targets apart: '' to build them
     """
 
     package: str
@@ -53,6 +54,7 @@ class Request:
     quiet: bool = False
     json: bool = False
     remote: RemoteSettings = NO_REMOTE
+    purpose: str = ""
 
 
 def make_request(workspace: Workspace, directory: Path, patterns: tuple[str, ...], flags: Flags) -> Request:

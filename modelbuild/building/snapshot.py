@@ -137,6 +137,7 @@ class Snapshots:
             request.patterns,
             [str(device) for device in request.devices],
             request.remote.leaves_outputs,
+            request.purpose,
         ]
         digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
         return self._folder / digest[:32]

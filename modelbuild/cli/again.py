@@ -1,4 +1,4 @@
-"""The same command line again: when nothing has changed since it last built something, say so and be done.
+"""The same command line again: when nothing has changed since it last built or tested something, say so and be done.
 
 The null path: this imports little beyond what Python has imported at its start, no click among it. Whatever is not
 plainly the same is left to the commands proper.
@@ -42,7 +42,7 @@ def again(arguments: Sequence[str]) -> int | None:
 
     from modelbuild.building.record import up_to_date
 
-    quiet, path = remembered
+    quiet, path, said = remembered
     record = up_to_date(path, root)
     if record is None:
         return None
@@ -50,7 +50,7 @@ def again(arguments: Sequence[str]) -> int | None:
         from modelbuild.report.text import nothing_to_do, target_lines, write
 
         last = nothing_to_do(len(record.targets), record.actions, time.monotonic() - started)
-        write(sys.stdout, "\n".join((*target_lines(record.targets), last)))
+        write(sys.stdout, "\n".join((*([said] if said else target_lines(record.targets)), last)))
     return 0
 
 
@@ -69,8 +69,9 @@ def _quick(arguments: Sequence[str]) -> str | None:
     return None
 
 
-def remember(arguments: Sequence[str], record: Path, quiet: bool) -> None:
-    """Have the next command line of these arguments look at a record first. Raises OSError."""
+def remember(arguments: Sequence[str], record: Path, quiet: bool, said: str = "") -> None:
+    """Have the next command line of these arguments look at a record first, and say `said` in place of the record's
+    targets. Raises OSError."""
     where = _where(arguments)
     if where is None:
         return
@@ -79,7 +80,7 @@ def remember(arguments: Sequence[str], record: Path, quiet: bool) -> None:
     os.makedirs(os.path.dirname(file), exist_ok=True)
     temporary = f"{file}.{os.getpid()}"
     with open(temporary, "wb") as written:
-        written.write(_line(given) + os.fsencode(f"{'quiet' if quiet else ''}\0{record}"))
+        written.write(_line(given) + os.fsencode(f"{'quiet' if quiet else ''}\0{record}\0{said}"))
     os.replace(temporary, file)
 
 
@@ -89,7 +90,7 @@ def _where(arguments: Sequence[str]) -> tuple[str, list[str]] | None:
     if len(arguments) > 2 and arguments[0] in ("-C", "--workspace"):
         folder = os.path.join(folder, arguments[1])
         arguments = arguments[2:]
-    if not arguments or arguments[0] != "build":
+    if not arguments or arguments[0] not in ("build", "test"):
         return None
     root = folder = os.path.abspath(folder)
     while not os.path.isfile(f"{root}/{_WORKSPACE_FILE}"):
@@ -110,8 +111,9 @@ def _line(given: Sequence[str]) -> bytes:
     return os.fsencode("".join(f"{text}\0" for text in given) + "\n")
 
 
-def _read(file: str, given: Sequence[str]) -> tuple[bool, str] | None:
-    """Whether nothing is to be said, and the path of the record. None when another command line is remembered there."""
+def _read(file: str, given: Sequence[str]) -> tuple[bool, str, str] | None:
+    """Whether nothing is to be said, the path of the record, and what to say in place of its targets. None when another
+    command line is remembered there."""
     try:
         with open(file, "rb") as opened:
             data = opened.read()
@@ -120,5 +122,5 @@ def _read(file: str, given: Sequence[str]) -> tuple[bool, str] | None:
     line = _line(given)
     if not data.startswith(line):
         return None
-    quiet, _, path = os.fsdecode(data[len(line) :]).partition("\0")
-    return quiet == "quiet", path
+    quiet, path, *said = os.fsdecode(data[len(line) :]).split("\0", 2)
+    return quiet == "quiet", path, said[0] if said else ""

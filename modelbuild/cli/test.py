@@ -49,10 +49,16 @@ def command(
     A test passes when it ran and was right. One that needs what is not on this machine is not run, and said to be so.
     """
     no_options(patterns)
+    import time
+    from dataclasses import replace
+
     from modelbuild.building.request import make_request
+    from modelbuild.building.snapshot import Seen, Snapshots, python_folders
+    from modelbuild.cli.again import remember
     from modelbuild.errors import ModelbuildError
     from modelbuild.report import make_reporter
     from modelbuild.report.events import BuildAborted
+    from modelbuild.testing.remember import Memory
     from modelbuild.testing.run import TestOptions, run_tests
     from modelbuild.workspace import find_root, load_workspace
 
@@ -61,11 +67,16 @@ def command(
     reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=workspace.config.cache_dir)
     reporter = recorded.around(reporter, workspace, settings.directory)
     chosen = TestOptions(tags=split_tags(tags), **options)
+    snapshots, purpose = Snapshots.of(workspace), replace(request, purpose=f"test {tags}")
+    memory = Memory(snapshots, purpose, Seen(python=python_folders()), time.time_ns())
     try:
-        return run_tests(workspace, request, chosen, reporter)
+        tested = run_tests(workspace, request, chosen, reporter, memory=memory)
     except (ModelbuildError, KeyboardInterrupt) as error:
         interrupted = isinstance(error, KeyboardInterrupt)
         reporter.emit(BuildAborted("interrupted" if interrupted else str(error), interrupted))
         raise
     finally:
         reporter.close()
+    if tested.said and not request.json and not recorded.wanted:
+        remember(settings.arguments, snapshots.path(purpose), request.quiet, tested.said)
+    return tested.code

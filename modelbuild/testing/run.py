@@ -31,6 +31,7 @@ from modelbuild.store.local import open_store
 from modelbuild.store.output_tree import lay_out
 from modelbuild.testing.causes import find_causes, has_failed
 from modelbuild.testing.executor import Attempts, TestExecutor
+from modelbuild.testing.remember import Memory
 from modelbuild.testing.report import TestReport, merge, parse_report, require_all
 from modelbuild.testing.select import select_tests, test_of
 from modelbuild.workspace import OUTPUT_FOLDER, Workspace
@@ -48,6 +49,14 @@ class TestOptions:
     require_all: bool = False
     tags: tuple[str, ...] = ()
     bisect: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """How tests ended, and what there is to say of them as long as nothing changes; '' when they are to run again."""
+
+    code: ExitCode
+    said: str = ""
 
 
 # How often a test that its rule calls flaky is tried.
@@ -90,9 +99,13 @@ def run_tests(
     options: TestOptions,
     reporter: Reporter,
     started: float | None = None,
-) -> ExitCode:
-    """Raises ModelbuildError for what is wrong before any action runs, UsageError where there is no test. `started` is
-    when the command began (time.monotonic())."""
+    memory: Memory | None = None,
+) -> Tested:
+    """Raises ModelbuildError for what is wrong before any action runs, UsageError where there is no test.
+
+    started  when the command began (time.monotonic())
+    memory   where to remember what would be found in the cache the next time
+    """
     began = time.monotonic()
     started = began if started is None else started
     (workspace.root / OUTPUT_FOLDER).mkdir(exist_ok=True)
@@ -120,16 +133,20 @@ def run_tests(
         sources = Sources(workspace.root, local)
         session = _Session(workspace, request, options, analyzer, store, sources, executor, code, reporter)
         try:
-            end = _run(session, pairs, list(reports), began)
+            tested = _run(session, pairs, list(reports), began, memory)
         finally:
             executor.close()
     reporter.emit(BuildFinished(time.monotonic() - started))
-    return end
+    return tested
 
 
 def _run(
-    session: _Session, tests: Sequence[tuple[ConfiguredTarget, TestAction]], reports: Sequence[str], started: float
-) -> ExitCode:
+    session: _Session,
+    tests: Sequence[tuple[ConfiguredTarget, TestAction]],
+    reports: Sequence[str],
+    started: float,
+    memory: Memory | None,
+) -> Tested:
     wanted = [artifact for _, action in tests for artifact in action.reports]
     afresh = reports if not session.options.cache_results or session.options.runs_per_test > 1 else ()
     scheduler = session.scheduler(afresh)
@@ -151,7 +168,12 @@ def _run(
     end = ExitCode.BUILD_FAILED if unbuilt else ExitCode.TESTS_FAILED if failed else ExitCode.OK
     result = Result((), end, len(scheduler.report.keys))
     note(session.workspace, session.analyzer, scheduler, session.code, result, time.monotonic() - started, measures)
-    return end
+    said = ""
+    if memory is not None and end == ExitCode.OK and not afresh:
+        laid_out = [_laid_out(target, action) for target, action in tests]
+        passed = list(zip((ended for ended, _ in ends), laid_out, strict=True))
+        said = memory.keep(session.analyzer, session.sources, scheduler, passed)
+    return Tested(end, said)
 
 
 def _finished(
@@ -199,14 +221,22 @@ def _report(session: _Session, scheduler: Scheduler, artifact: DerivedArtifact) 
 
 def _lay_out(session: _Session, scheduler: Scheduler, target: ConfiguredTarget, action: TestAction) -> None:
     """Put the reports where the outputs of targets are."""
-    label = target.node.label
-    folder = "/".join(part for part in (config_name(target.device), label.package, label.name) if part)
     values = {
         name: scheduler.values.value(artifact)
         for name, artifact in _named(action)
         if scheduler.culprit([artifact]) is None
     }
-    scheduler.keeping(partial(lay_out, session.store, session.workspace.root / OUTPUT_FOLDER, folder, values))
+    scheduler.keeping(partial(lay_out, session.store, session.workspace.root / OUTPUT_FOLDER, _folder(target), values))
+
+
+def _laid_out(target: ConfiguredTarget, action: TestAction) -> list[str]:
+    """Paths of a test's reports in the workspace."""
+    return [f"{OUTPUT_FOLDER}/{_folder(target)}/{name}" for name, _ in _named(action)]
+
+
+def _folder(target: ConfiguredTarget) -> str:
+    label = target.node.label
+    return "/".join(part for part in (config_name(target.device), label.package, label.name) if part)
 
 
 def _named(action: TestAction) -> Iterator[tuple[str, DerivedArtifact]]:

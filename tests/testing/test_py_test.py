@@ -166,6 +166,28 @@ def test_lines(world: World) -> None:
     assert (ended.returncode, ended.stderr) == (2, "error: no test in //m:files\n")
 
 
+def test_asked_again_it_looks_for_changes_only(world: World) -> None:
+    first = world.run("test", "//m:good").stdout.splitlines()
+    assert first[0].startswith("//m:good  PASSED  ")
+    world.run("test", "//m:good")  # sources that were written just now could yet change unseen in the first run
+    again = world.run("test", "//m:good")
+    assert again.returncode == 0
+    *lines, summary, last = again.stdout.splitlines()
+    assert lines == ["//m:good  PASSED  cached", *first[1:-2]]
+    assert summary == "1 test: 1 passed (1 cached)"
+    assert last.startswith("Nothing to do: 1 target up to date (1 action) in ")
+    assert "Nothing to do" not in world.run("test", "//m:good", "--no-cache-test-results").stdout
+    (world.root / "modelbuild-out/default/m/good/report.json").unlink()
+    assert "Nothing to do" not in world.run("test", "//m:good").stdout
+    assert "Nothing to do" in world.run("test", "//m:good").stdout
+    (world.root / "m/data.txt").write_text("5")
+    assert world.run("test", "//m:good").returncode == 4
+    # What was not run is tried again; and tests are one thing, building them another.
+    for _ in range(2):
+        assert "NOT RUN" in world.run("test", "//m:skipped").stdout
+    assert "Nothing to do" not in world.run("build", "//m:skipped").stdout
+
+
 def test_building_a_test_does_not_run_it(world: World) -> None:
     ended = world.run("build", "//m:bad", "--json")
     assert ended.returncode == 0

@@ -1,0 +1,49 @@
+"""Remembers tests that all passed, so that asking for them again is quickly answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from modelbuild.analysis.analyze import Analyzer
+from modelbuild.building.full import Sources, look_back
+from modelbuild.building.narrow import gather
+from modelbuild.building.request import BuiltTarget, Request
+from modelbuild.building.snapshot import Seen, Snapshots
+from modelbuild.execution.scheduler import Scheduler
+from modelbuild.report.events import TestFinished
+from modelbuild.report.text import test_lines, test_summary
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Where to remember, and what was seen before anything was read. `began_ns` is when that was, by time.time_ns()."""
+
+    snapshots: Snapshots
+    request: Request
+    seen: Seen
+    began_ns: int
+
+    def keep(
+        self,
+        analyzer: Analyzer,
+        sources: Sources,
+        scheduler: Scheduler,
+        tests: Sequence[tuple[TestFinished, Sequence[str]]],
+    ) -> str:
+        """Write down what decided the results, if each is in the cache; tests come with the reports laid out for them.
+        Returns what there is to say when nothing has changed; '' when tests are to run again."""
+        if not all(_is_cached(ended) for ended, _ in tests):
+            self.snapshots.forget(self.request)
+            return ""
+        look_back(analyzer.rules, analyzer.loader, sources, self.seen)
+        reads = gather(analyzer, scheduler.report.keys, analyzer.loader.files_read())
+        targets = [BuiltTarget(ended.label, ended.config, tuple(reports)) for ended, reports in tests]
+        self.snapshots.save(self.request, self.seen, self.began_ns, targets, len(scheduler.report.keys), reads)
+        cached = [replace(ended, cached=True) for ended, _ in tests]
+        return "\n".join([*(line for each in cached for line in test_lines(each)), test_summary(cached)])
+
+
+def _is_cached(ended: TestFinished) -> bool:
+    """Whether a test passed, and not only at a later attempt."""
+    return ended.status == "passed" and (ended.cached or ended.attempts == ended.passed)
