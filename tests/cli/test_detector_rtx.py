@@ -1,0 +1,76 @@
+"""The example detector through TensorRT, without a GPU: what it has, what it leaves and why, and the same each time."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import World
+
+PROGRAM = "//models:detector_rtx"
+
+
+def forget(world: World, *magics: bytes) -> int:
+    """Delete what was laid out, and blobs over a megabyte with one of these texts among their first eight bytes; how
+    many these were."""
+    shutil.rmtree(world.root / "modelbuild-out")
+    blobs = [path for path in (world.cache / "cas").rglob("*") if path.is_file() and path.stat().st_size > 1 << 20]
+    found = [path for path in blobs if any(magic in path.read_bytes()[:8] for magic in magics)]
+    for path in found:
+        path.unlink()
+    return len(found)
+
+
+def left_for(nodes: list[dict[str, Any]], op: str) -> set[tuple[str, str]]:
+    """Who computes an operator that stayed outside, and why TensorRT does not."""
+    why = [(node, refused) for node in nodes if node["op"] == op for refused in node["refused"]]
+    return {(node["backend"], refused["why"]) for node, refused in why if refused["backend"] == "tensorrt"}
+
+
+@pytest.mark.slow
+def test_the_detector_is_two_engines_and_what_depends_on_values(world: World, repository: Path) -> None:
+    left_out = shutil.ignore_patterns("modelbuild-out", "__pycache__")
+    shutil.copytree(repository / "examples", world.root, dirs_exist_ok=True, ignore=left_out)
+    ran = world.ran(PROGRAM)
+    assert {f"{PROGRAM}#compile:p0", f"{PROGRAM}#compile:p1"} <= ran
+    facts = world.run("inspect", PROGRAM, "--json").json
+    (method,) = facts["methods"]
+    engines = [part for part in method["partitions"] if part["backend"] == "TensorRTBackend"]
+    assert [part["id"] for part in engines] == ["p0", "p1"]
+    assert [part["nodes"] > 200 for part in engines] == [True, True]
+    for part in engines:
+        engine = part["engine"]
+        assert (part["target_device"], engine["device_id"], engine["warning"]) == ("cuda:0", 0, None)
+        assert engine["compute_capabilities"] == ["8.6", "8.9"]
+        assert len(engine["inputs"]) + len(engine["outputs"]) == len(part["arguments"])
+        assert {value["device"] for value in part["arguments"]} == {"cuda:0"}
+    # Five levels of the pyramid, and the faces at the end.
+    nonzero = "aten.nonzero.default"
+    assert sum(node["op"] == nonzero for node in facts["left"]) == 6
+    why = "its converter needs an output allocator: how large the result is depends on values"
+    assert left_for(facts["left"], nonzero) == {("portable", why)}
+    assert "an input or output has a size that depends on values" in {
+        reason for node in facts["left"] for _, reason in left_for([node], node["op"])
+    }
+    text = world.run("inspect", PROGRAM).out
+    assert f"  6 {nonzero}, portable: tensorrt refused it: {why}; xnnpack refused it: " in text
+    assert "on GPU 0\n" in text
+
+    # An engine with many results from branches of their own is built again, to the same bytes.
+    pte = world.root / "modelbuild-out/rtx/models/detector_rtx/detector_rtx.pte"
+    program = pte.read_bytes()
+    assert forget(world, b"TR01", b"ET12") == 3
+    again = {f"{PROGRAM}#compile:p0", f"{PROGRAM}#compile:p1", f"{PROGRAM}#emit"}
+    assert world.ran(PROGRAM) == again
+    assert pte.read_bytes() == program
+
+    # What inspect says of engines that do not tell their GPU.
+    (world.root / "told.pte").write_bytes(program.replace(b'"device_id":0', b'"device__d":0'))
+    (method,) = world.run("inspect", "told.pte", "--json").json["methods"]
+    told = [part["engine"] for part in method["partitions"] if part["engine"]]
+    warning = "it names no GPU to run on; cuda:0 is assumed"
+    assert [(engine["device_id"], engine["warning"]) for engine in told] == [(0, warning)] * 2
+    assert f"on GPU 0 (warning: {warning})" in world.run("inspect", "told.pte").out
