@@ -43,6 +43,8 @@ def _measures(workspace: Workspace, scheduler: Scheduler, result: Result) -> Ite
             yield (name, "seconds"), made.seconds
             yield (name, "max_rss"), made.max_rss
     for target in result.targets:
+        if not target.outputs:  # such as a test, which measures itself
+            continue
         yield (f"{target.label} ({target.config})", "bytes"), output_bytes(workspace, target.outputs)
 
 

@@ -27,6 +27,7 @@ def command(settings: Settings, target: str, plot: Path | None, check: bool, as_
     from modelbuild.history.regressions import change, is_regression
     from modelbuild.labels import Label
     from modelbuild.loading.patterns import parse_pattern
+    from modelbuild.report.text import number
     from modelbuild.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
@@ -58,7 +59,8 @@ def command(settings: Settings, target: str, plot: Path | None, check: bool, as_
         click.echo(json.dumps({"version": 1, "label": label, "series": rows}))
         return code
     for (subject, name), each in values.items():
-        shown = f"last {each[-1]:.6g}, median {median(each):.6g}, {min(each):.6g} to {max(each):.6g} ({len(each)})"
+        last, usual, low, high = map(number, (each[-1], median(each), min(each), max(each)))
+        shown = f"last {last}, median {usual}, {low} to {high} ({len(each)})"
         grown = f"  WORSE by {abs(change(each) or 0):.0%}" if (subject, name) in worse else ""
         click.echo(f"{subject} {name}: {shown}{grown}")
     return code

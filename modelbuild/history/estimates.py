@@ -33,11 +33,13 @@ def estimates_of(directory: Path, ids: Iterable[str]) -> dict[str, float]:
 
 
 def target_estimates(directory: Path, labels: Iterable[str]) -> dict[str, float]:
-    """Seconds by label, of those that ran before: all of a target's own actions, one after the other."""
+    """Seconds by label, of those that ran before: all of a target's own actions, one after the other. An action that
+    ran for several devices counts once."""
     wanted = set(labels)
-    found: dict[str, float] = defaultdict(float)
+    found: dict[str, dict[str, float]] = defaultdict(dict)
     for action, seconds in action_estimates(directory).items():
-        label = action.partition("#")[0].partition(" (")[0]
+        owner, _, name = action.partition("#")
+        label = owner.partition(" (")[0]
         if label in wanted:
-            found[label] += seconds
-    return dict(found)
+            found[label][name] = max(seconds, found[label].get(name, 0.0))
+    return {label: sum(actions.values()) for label, actions in found.items()}

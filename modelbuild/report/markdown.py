@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from modelbuild.report.events import ActionFinished, Event, TargetBuilt, TestFinished
 from modelbuild.report.tally import Tally
-from modelbuild.report.text import summary, test_summary
+from modelbuild.report.text import number, summary, test_summary
 
 # (subject, name) -> the value that the base had, where it is known; see modelbuild.history.
 Before: TypeAlias = Callable[[str, str], float | None]
@@ -102,13 +102,9 @@ class Markdown:
                 "| --- | --- | --- | --- | --- |",
             )
             for subject, title, now, before in rows[:_MOST]:
-                known = "" if before is None else _number(before)
+                known = "" if before is None else number(before)
                 change = "" if not before or before == now else f"{(now - before) / before:+.1%}"
-                yield f"| `{subject}` | {title} | {_number(now)} | {known} | {change} |"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value.is_integer() or value >= 1000 else f"{value:.4g}"
+                yield f"| `{subject}` | {title} | {number(now)} | {known} | {change} |"
 
 
 def _cell(text: str) -> str:

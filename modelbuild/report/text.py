@@ -46,6 +46,11 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def number(value: float) -> str:
+    """`1,234,567`, `0.1235`: something that was measured."""
+    return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.4g}"
+
+
 def action_line(event: ActionStarted | ActionFinished) -> str:
     """`compile //models:detector p0 (xnnpack)`."""
     detail = event.description.removeprefix(event.mnemonic).strip()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -24,6 +24,7 @@ from modelbuild.api import (
     TestAction,
     rule,
 )
+from modelbuild.errors import did_you_mean
 from modelbuild_rules.providers import DeviceTarget, EagerModel, ExportedModel, Lowering, Program
 from modelbuild_rules.testing import TestAttrs, resources, seconds
 
@@ -160,10 +161,16 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
         if bool(case.files) == (case.generator is not None):
             message = f"case '{case.name}': expected 'files', or 'generator', and not both"
             raise ctx.error(("inputs", index), message)
+        if case.files:
+            _check_names(
+                ctx, "input", ("inputs", index, "files"), case.files, [each["name"] for each in eager.params["inputs"]]
+            )
         for name, source in case.files.items():
             files[f"case.{index}.{name}"] = (ctx.file(source),)
         drawn = case.generator.model_dump(mode="json") if case.generator else None
         cases.append({"name": case.name, "inputs": sorted(case.files), "generator": drawn})
+    if eager.params["outputs"] is not None:
+        _check_names(ctx, "output", ("outputs",), attrs.outputs, eager.params["outputs"])
     baseline = ctx.provider(attrs.baseline, Program) if attrs.baseline else None
     parity = {
         "eager": dict(eager.params),
@@ -237,6 +244,15 @@ def _bisect(
         resources=Resources(memory=4 << 30),
         description=f"find the first wrong node of {ctx.attrs.program}",
     )["finding"]
+
+
+def _check_names(
+    ctx: Context[PteTestAttrs], what: str, path: tuple[str | int, ...], given: Iterable[str], known: Sequence[str]
+) -> None:
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; expected {', '.join(known)}"
+            raise ctx.error((*path, name), f"the model has no {what} '{name}'{hint}")
 
 
 def _files(program: Program) -> dict[str, Artifact]:

@@ -63,7 +63,7 @@ def test_the_command_says_it(tmp_path: Path) -> None:
     same = history(tmp_path, "--check")
     assert (same.returncode, same.stdout) == (
         0,
-        "//m:a (cpu) bytes: last 1000, median 1000, 1000 to 1000 (4)\n"
+        "//m:a (cpu) bytes: last 1,000, median 1,000, 1,000 to 1,000 (4)\n"
         "//m:a (cpu) latency_ms: last 10, median 10, 10 to 10 (4)\n",
     )
     assert file.begin()
@@ -72,7 +72,7 @@ def test_the_command_says_it(tmp_path: Path) -> None:
     file.close()
     grown = history(tmp_path, "--check")
     assert grown.returncode == 1
-    assert grown.stdout.startswith("//m:a (cpu) bytes: last 1120, median 1000, 1000 to 1120 (5)  WORSE by 12%\n")
+    assert grown.stdout.startswith("//m:a (cpu) bytes: last 1,120, median 1,000, 1,000 to 1,120 (5)  WORSE by 12%\n")
     assert "latency_ms: last 10, median 10, 10 to 10 (4)\n" in grown.stdout
     told = history(tmp_path, "--json", "--plot", "plot.svg")
     points = [

@@ -178,6 +178,8 @@ outputs = ["y", "z"]
             "attribute 'metrics[0].entry': 'metrics.py' is not among the metric_srcs",
         ),
         (GOOD.replace(", min = 1", ""), "attribute 'metrics[0]': expected 'min' or 'max'"),
+        (GOOD.replace("{ z = {", "{ yy = {"), "the model has no output 'yy'; did you mean 'y'?"),
+        (GOOD.replace("{ x = ", "{ image = "), "the model has no input 'image'; expected x"),
         (GOOD.replace('model = ":model"', 'model = ":program"'), None),
     ],
 )

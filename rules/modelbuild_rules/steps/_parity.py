@@ -13,6 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import modelbuild_runtime
+from modelbuild.errors import did_you_mean
 from modelbuild.step import Step, StepError
 from modelbuild_rules.steps._compare import compare
 from modelbuild_rules.steps._draw import draw
@@ -81,7 +82,10 @@ def tolerance_of(step: Step, output: str) -> Mapping[str, Any]:
 
 
 def wrong_outputs(step: Step, found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> dict[str, str]:
-    """How outputs differ that are not what they should be, by name."""
+    """How outputs differ that are not what they should be, by name. Raises StepError for a tolerance of no output."""
+    for name in step.params["outputs"]:
+        if name not in expected:
+            raise StepError(f"a tolerance for '{name}', which is no output{did_you_mean(name, expected)}")
     problems = {}
     for output, wanted in expected.items():
         tolerance = tolerance_of(step, output)
