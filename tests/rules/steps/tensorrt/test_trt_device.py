@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from modelbuild_rules.tensorrt_backend import TENSORRT, Tensorrt
 from modelbuild_runtime.pte import read_program_file
 from modelbuild_runtime.tensorrt_blob import read_engine
 
@@ -52,7 +53,21 @@ def test_a_label_given_is_the_label_derived(
 
 
 def test_two_engines_on_two_gpus(partition: Callable[..., Any], link: Callable[..., Path], tmp_path: Path) -> None:
-    first = {"torch_executed_ops": ["aten.erf.default", "aten.sigmoid.default"]}
-    second = {**SPLIT, "target_device": "cuda:1"}
-    pte = link(partition(Two(), (X,), tmp_path / "made", first, second), {0: 0, 1: 1})
+    """Two tables, one with a GPU of its own: each engine has the label of its GPU, as the rule derives it."""
+    facts = {"arch": "x86_64", "os": "linux", "compute_capabilities": ("8.6",), "cuda_index": 0}
+    tables = [
+        Tensorrt(type="tensorrt", min_block_size=1, torch_executed_ops=("aten.erf.default", "aten.sigmoid.default")),
+        Tensorrt(type="tensorrt", min_block_size=1, torch_executed_ops=("aten.erf.default",), gpu=1),
+    ]
+    given = [table.model_dump(mode="json") for table in tables]
+    made = partition(Two(), (X,), tmp_path / "made", *(TENSORRT.offered(each, facts) for each in given))
+    pte = link(made, {place: TENSORRT.compiled(each, facts)["gpu"] for place, each in enumerate(given)})
     assert labels(pte) == [("cuda:0", 0, {"cuda:0"}), ("cuda:1", 1, {"cuda:1"})]
+
+
+def test_a_label_given_is_taken_as_it_is(
+    partition: Callable[..., Any], link: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Where ExecuTorch is told that tensors are is one thing, the GPU in the engine another."""
+    pte = link(partition(Two(), (X,), tmp_path / "made", {**SPLIT, "target_device": "cuda:3"}))
+    assert labels(pte) == [("cuda:3", 0, {"cuda:3"})] * 2
