@@ -185,6 +185,13 @@ class Select(nn.Module):
         return x.index_select(0, kept), scores
 
 
+class Branch(nn.Module):
+    """What is computed depends on values."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > -1.3, lambda x: x.sin(), lambda x: x.cos(), (x * 2,)) + 1
+
+
 @dataclass(frozen=True)
 class Program:
     """`tolerance` is of the greatest difference to eager mode, absolute."""
@@ -233,5 +240,6 @@ PROGRAMS = {
     "vit": Program(Vit, [(1, 3, 32, 32)], 1e-4),
     "resnet18": Program(Resnet18, [(1, 3, 224, 224)], 2e-3, emulated=False),
     "select": Program(Select, [(24, 16)], 1e-5),
+    "branch": Program(Branch, [(5,)], 1e-6, calls=4),
     "both": Program(Both, [(1, 3, 8, 8)], 1e-4),
 }

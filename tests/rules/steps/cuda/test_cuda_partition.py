@@ -94,13 +94,8 @@ def test_what_there_is_no_kernel_for_is_left(lowering: Any) -> None:
     assert lowered.taken("cuda") == ["aten.relu.default"]
 
 
-class Branch(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,)) + 1
-
-
-def test_control_flow_is_left(lowering: Any) -> None:
-    lowered = lowering(export(Branch(), (torch.randn(4),)), [lowering.cuda(), lowering.PORTABLE])
+def test_control_flow_is_left(lowering: Any, programs: Mapping[str, Any]) -> None:
+    lowered = lowering(programs["branch"].make()[0], [lowering.cuda(), lowering.PORTABLE])
     assert why(lowered, "higher_order.cond") == {CONTROL_FLOW}
     assert "aten.add.Tensor" in lowered.taken("cuda")
     assert {"aten.sin.default", "aten.cos.default"} <= set(lowered.taken("portable"))
