@@ -60,7 +60,14 @@ backends = [
         (
             '{ type = "tensorrt" }',
             "9.0",
-            "BUILD.toml:11:1: TensorRT-RTX does not support compute capability 9.0; expected one of 7.5, 8.0, 8.6,",
+            "error: BUILD.toml:11:1: TensorRT-RTX does not support compute capability 9.0; expected one of 7.5, 8.0,"
+            ' 8.6, 8.9, 12.0, 12.1, or flavour = "standard" (device //:device, stack :stack)\n',
+        ),
+        (
+            '{ type = "tensorrt", flavour = "standard" }',
+            '8.6", "8.9',
+            "error: BUILD.toml:11:1: the standard flavour of TensorRT builds for one compute capability; expected one,"
+            ' or flavour = "rtx" (device //:device, stack :stack)\n',
         ),
         ('{ type = "tensorrt" }', "5.2", "does not support compute capability 5.2; expected one of 7.5,"),
         ('{ type = "tensorrt", precison = "fp16" }', "8.6", "did you mean 'precision'?"),
