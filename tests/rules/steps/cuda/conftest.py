@@ -88,8 +88,8 @@ class Lowered:
         return [fact["op"] for fact in self.report if fact["backend"] == backend]
 
 
-def lower(program: Any, backends: Sequence[Mapping[str, Any]], folder: Path) -> Lowered:
-    """Run the partition step on an exported program, in a folder to be made."""
+def lower(program: Any, backends: Sequence[Mapping[str, Any]], folder: Path, **params: Any) -> Lowered:
+    """Run the partition step on an exported program, in a folder to be made. `params`: further ones of the step."""
     for name in ("program", "weights", "residual", "partitions"):
         (folder / name).mkdir(parents=True)
     save_program(program, folder / "program", folder / "weights")
@@ -104,7 +104,7 @@ def lower(program: Any, backends: Sequence[Mapping[str, Any]], folder: Path) -> 
                 "plan": folder / "plan.json",
                 "report": folder / "report.json",
             },
-            params={"backends": list(backends), "external_weights": False},
+            params={"backends": list(backends), "external_weights": False, **params},
             cpus=1,
         )
     )
@@ -121,9 +121,9 @@ class Lowering:
         self._folder = folder
         self._count = 0
 
-    def __call__(self, program: Any, backends: Sequence[Mapping[str, Any]]) -> Lowered:
+    def __call__(self, program: Any, backends: Sequence[Mapping[str, Any]], **params: Any) -> Lowered:
         self._count += 1
-        return lower(program, backends, self._folder / str(self._count))
+        return lower(program, backends, self._folder / str(self._count), **params)
 
     @staticmethod
     def cuda(**attributes: Any) -> Mapping[str, Any]:

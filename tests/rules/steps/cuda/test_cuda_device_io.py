@@ -1,0 +1,44 @@
+"""Programs whose inputs and outputs lie in device memory: what is left to the caller, and what can't be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from modelbuild.step import StepError
+from modelbuild_runtime.pte import Method, read_program_file
+
+
+def method(lowered: Any) -> Method:
+    (found,) = read_program_file(lowered.folder / "residual/program.pte").methods
+    return found
+
+
+def test_what_a_part_on_the_gpu_reads_and_writes_is_left_there(lowering: Any, programs: Mapping[str, Any]) -> None:
+    program = programs["attention"].make()[0]
+    left = method(lowering(program, [lowering.cuda()], device_io=True))
+    for value in (*left.inputs, *left.outputs):
+        assert (value.device, value.planned) == ("cuda:0", False)
+    assert left.operators == ()
+    copied = method(lowering(program, [lowering.cuda()]))
+    for value in (*copied.inputs, *copied.outputs):
+        assert (value.device, value.planned) == ("cpu", True)
+    assert {name for name, _ in copied.operators} == {"et_copy::_h2d_copy.out", "et_copy::_d2h_copy.out"}
+
+
+class Both(nn.Module):
+    """An input for the GPU and for the CPU."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.sin(x) * 2, torch.cos(x)
+
+
+def test_an_input_of_two_places_is_refused(lowering: Any) -> None:
+    program = torch.export.export(Both(), (torch.ones(4),))
+    backends = [lowering.cuda(min_block_size=1, exclude_ops=["aten.cos.default"]), lowering.PORTABLE]
+    with pytest.raises(StepError, match=r"^device_io: input 'x' goes to several parts, or to one on a GPU and to the"):
+        lowering(program, backends, device_io=True)
