@@ -57,17 +57,22 @@ def cases(step: Step, program: modelbuild_runtime.Program) -> Iterator[tuple[str
 
 
 def eager_model(step: Step, program: modelbuild_runtime.Program) -> Eager:
-    """The model in eager PyTorch, as a function of arrays by name."""
+    """The model in eager PyTorch, as a function of arrays by name. Each call begins with the buffers that it was made
+    with."""
     params = step.params["eager"]
     torch.manual_seed(params["seed"])
     module = load_model(step.root, params["entry"], params["kwargs"])
     load_weights(module, {p: step.input(f"weights.{p}") for p in params["weights"]}, params["allow_missing"])
     module.eval().requires_grad_(False)
+    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     ports = tensor_inputs(program)
     names = [port.name for port in program.describe().method("forward").outputs]
 
     @torch.no_grad()
     def call(arrays: Mapping[str, np.ndarray]) -> Arrays:
+        for name, initial in buffers.items():
+            owner, _, leaf = name.rpartition(".")
+            setattr(module.get_submodule(owner), leaf, initial.clone())
         values = pytree.tree_leaves(module(*[to_tensor(arrays[port.name], port) for port in ports]))
         if len(values) != len(names):
             raise StepError(f"the model gives {len(values)} outputs, the program {len(names)}")

@@ -78,7 +78,7 @@ def run(step: Step) -> None:
     eager = eager_model(step, program)
     finding = Finding("parity holds in every case")
     for name, inputs in cases(step, program):
-        found, expected = program.run(inputs), eager(inputs)
+        found, expected = open_program(step, "program").run(inputs), eager(inputs)
         wrong = wrong_outputs(step, found, expected)
         if wrong or wrong_metrics(step, found, expected):
             tolerance = tolerance_of(step, next(iter(wrong))) if wrong else step.params["tolerance"]
