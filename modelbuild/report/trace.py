@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from modelbuild.report.events import ActionFinished, BuildFinished, BuildStarted, Event, TestFinished
+from modelbuild.report.events import ActionFinished, ActionStarted, BuildFinished, BuildStarted, Event, TestFinished
 
 _PHASES, _CACHE, _CRITICAL, _WORKERS = 0, 1, 2, 10
 
@@ -31,6 +31,7 @@ class Trace:
         self._running = self._began
         self._phases: list[dict[str, Any]] = []
         self._actions: dict[str, ActionFinished] = {}
+        self._starts: dict[str, float] = {}
         self._events: list[dict[str, Any]] = []
         self._written = False
 
@@ -44,6 +45,8 @@ class Trace:
                 case BuildFinished():
                     self._phase("execution", self._running, event.at)
                     self._loading = event.at
+                case ActionStarted():
+                    self._starts[event.id] = event.at
                 case ActionFinished():
                     self._actions[event.id] = event
                 case TestFinished():
@@ -82,7 +85,9 @@ class Trace:
         facts: dict[str, Any] = {name: getattr(event, name) for name in ("id", "status", "key", "description")}
         if event.place is not None:
             facts["place"] = dataclasses.asdict(event.place)
-        return self._slice(f"{event.mnemonic} {event.owner}", event.at - event.seconds, event.at, track, facts)
+        # That it ended is told later than its worker has begun something else.
+        start = self._starts.get(event.id, event.at - event.seconds)
+        return self._slice(f"{event.mnemonic} {event.owner}", start, start + event.seconds, track, facts)
 
     def _slice(self, name: str, start: float, end: float, track: int, facts: Mapping[str, Any]) -> dict[str, Any]:
         duration = max(0, round((end - start) * 1e6))
