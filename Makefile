@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 NATIVE = $(shell find runtime tests/runtime -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
 
-.PHONY: demo runtime test test-all bench bench-models lint format venv lock clean
+.PHONY: demo runtime tidy test test-all bench bench-models lint format venv lock clean
 .DELETE_ON_ERROR:
 
 demo: venv
@@ -25,7 +25,11 @@ runtime: venv
 	$(BIN)/python runtime/build.py --tests
 	$(BIN)/python runtime/archive.py
 
-test: lint runtime $(SERVERS)
+# By what the runtime was compiled with.
+tidy: runtime
+	ls runtime/*/*.cpp | grep -v flavour_nvinfer | xargs -n 4 -P $(JOBS) $(BIN)/clang-tidy -p build/runtime --quiet
+
+test: lint runtime tidy $(SERVERS)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
 
 test-all:

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <string_view>
 
 #include "part.hpp"
 
@@ -24,8 +23,12 @@ std::string spec(const Specs& specs, const char* key) {
   return "";
 }
 
-// executorch 1.5 lists the weights one by one, with tensors of their own.
-constexpr std::string_view kWeightByWeight = "ETCUDAFQN";
+// executorch 1.5 lists the weights one by one, behind a word and its version. Empty for other layouts.
+std::string newer_layout(const er::FreeableBuffer& processed) {
+  constexpr std::size_t kLength = 10;  // ETCUDAFQN3
+  const std::string start(static_cast<const char*>(processed.data()), std::min(processed.size(), kLength));
+  return start.rfind("ETCUDAFQN", 0) == 0 ? start : "";
+}
 
 bool read_keys(const er::FreeableBuffer& processed, const std::string& method, Keys* keys) {
   if (processed.size() == 0) {
@@ -57,12 +60,11 @@ class Backend final : public er::BackendInterface {
                                        Specs specs) const override {
     const std::string own_method = spec(specs, "method_name");
     const std::string target = spec(specs, "target_device");
-    const std::string_view blob(static_cast<const char*>(processed->data()), processed->size());
-    if (blob.substr(0, kWeightByWeight.size()) == kWeightByWeight) {
+    if (const std::string layout = newer_layout(*processed); !layout.empty()) {
       ET_LOG(Error,
-             "a CUDA delegate's weights are in the layout %.*s, which this delegate does not read; lower the program"
-             " with executorch 1.4.1",
-             static_cast<int>(std::min<std::size_t>(blob.size(), kWeightByWeight.size() + 1)), blob.data());
+             "a CUDA delegate's weights are in the layout %s, which this delegate does not read; lower the program with"
+             " executorch 1.4.1",
+             layout.c_str());
       return Error::NotSupported;
     }
     Keys keys;

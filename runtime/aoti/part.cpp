@@ -69,7 +69,7 @@ Error Part::load(const Keys& keys, const NamedDataMap& data, int device, const s
   const cuda::DeviceGuard guard(device);
   MB_CUDA(part->name_.c_str(), guard.error());
 
-  auto bytes = data.get_data(keys.library.c_str());
+  auto bytes = data.get_data(keys.library);
   if (!bytes.ok()) {
     ET_LOG(Error, "%s: the program has no data '%s'", part->name_.c_str(), keys.library.c_str());
     return Error::InvalidProgram;
@@ -96,7 +96,7 @@ Error Part::load(const Keys& keys, const NamedDataMap& data, int device, const s
 Error Part::load_weights(const std::string& key, const NamedDataMap& data) {
   std::size_t constants = 0;
   if (library_->constant_count(container_, &constants) != 0) return Error::DelegateInvalidCompatibility;
-  auto weights = data.get_data(key.c_str());
+  auto weights = data.get_data(key);
   if (!weights.ok()) {
     if (constants == 0) return Error::Ok;
     ET_LOG(Error, "%s: the program has no data '%s', and its .ptd, if it has one, neither", name_.c_str(), key.c_str());

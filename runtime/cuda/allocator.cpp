@@ -14,8 +14,9 @@ constexpr const char* kWhere = "device memory";
 
 // -1 is ExecuTorch's word for the current device.
 int resolved(er::etensor::DeviceIndex index) {
-  int device = index;
-  if (index < 0) cudaGetDevice(&device);
+  if (index >= 0) return static_cast<std::uint8_t>(index);
+  int device = 0;
+  cudaGetDevice(&device);
   return device;
 }
 

@@ -117,6 +117,7 @@ Report run(const Options& options) {
   const MethodDescription& method = program->describe().method(options.method);
   std::vector<Array> arrays = read_inputs(options, method);
   std::vector<Tensor> tensors;
+  tensors.reserve(arrays.size());
   for (Array& array : arrays) tensors.push_back(array.tensor());
   std::vector<DeviceBuffer> buffers;
   if (options.device_io) buffers = to_device(options, method, &tensors);

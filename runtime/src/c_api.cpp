@@ -44,6 +44,7 @@ modelbuild::Tensor tensor(const mb_tensor& given) {
 
 std::vector<modelbuild::Tensor> tensors(const mb_tensor* given, std::size_t count) {
   std::vector<modelbuild::Tensor> found;
+  found.reserve(count);
   for (std::size_t i = 0; i < count; ++i) found.push_back(tensor(given[i]));
   return found;
 }

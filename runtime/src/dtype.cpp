@@ -1,7 +1,6 @@
 // Names and sizes of element types.
 #include <array>
 #include <functional>
-#include <numeric>
 
 #include "modelbuild/runtime.hpp"
 
@@ -44,7 +43,9 @@ std::size_t dtype_size(DType type) { return known(type).size; }
 std::string to_string(Device device) { return device.cuda ? "cuda:" + std::to_string(device.index) : "cpu"; }
 
 std::size_t Tensor::numel() const {
-  return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<std::size_t>());
+  std::size_t count = 1;
+  for (const std::int64_t size : shape) count *= static_cast<std::size_t>(size);
+  return count;
 }
 
 }  // namespace modelbuild

@@ -1,6 +1,7 @@
 // A loaded program: inputs in, one run, outputs out.
 #include <executorch/extension/module/module.h>
 #include <executorch/extension/tensor/tensor_ptr.h>
+#include <executorch/runtime/platform/log.h>
 
 #include <algorithm>
 #include <mutex>
@@ -58,6 +59,7 @@ struct Loaded {
 
 std::vector<std::int64_t> largest(const Port& port) {
   std::vector<std::int64_t> shape;
+  shape.reserve(port.shape.size());
   for (const Dim& dim : port.shape) shape.push_back(dim.max);
   return shape;
 }
@@ -79,7 +81,8 @@ class Entered {
   ~Entered() {
     try {
       leave();
-    } catch (const Error&) {  // only on the way out of another error, which says more
+    } catch (const Error& error) {  // only on the way out of another error, which says more
+      ET_LOG(Debug, "%s", error.what());
     }
   }
   Entered(const Entered&) = delete;
@@ -249,6 +252,7 @@ std::vector<Value> Program::State::outputs(const MethodDescription& method, cons
          std::to_string(method.outputs.size()) + " were promised");
   }
   std::vector<Value> values;
+  values.reserve(results.size());
   for (std::size_t i = 0; i < results.size(); ++i) values.push_back(output(method.outputs[i], results[i]));
   return values;
 }
@@ -281,8 +285,9 @@ std::vector<Value> Program::run(std::string_view method_name, std::span<const Te
     const Port& port = method.inputs[i];
     if (port.kind == Kind::kTensor) {
       state_->input(&loaded, i, port, inputs[next++], *meta, &moved);
-    } else if (const er::EValue value = prim(port.constant); !value.isNone()) {
-      if (state_->module->set_input(name, value, i) != er::Error::Ok) fail(state_->description.path + error_since());
+    } else if (const er::EValue value = prim(port.constant);
+               !value.isNone() && state_->module->set_input(name, value, i) != er::Error::Ok) {
+      fail(state_->description.path + error_since());
     }
   }
   state_->set_outputs(&loaded, method, *meta, options.outputs);

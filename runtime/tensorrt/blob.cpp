@@ -35,9 +35,8 @@ std::string text(const Json& object, const char* name, const char* where) {
   return found;
 }
 
-const Json& object_of(const Json& value, const char* what) {
+void check_object(const Json& value, const char* what) {
   if (!value.is_object()) throw BadBlob(std::string(what) + " is no object");
-  return value;
 }
 
 std::size_t index_of(const std::vector<std::string>& names, const std::string& name) {
@@ -50,7 +49,7 @@ void read_bindings(const Json& metadata, Blob* blob) {
   const Json& bindings = field(metadata, "io_bindings", "the metadata");
   if (!bindings.is_array()) throw BadBlob("\"io_bindings\" is no list");
   for (const Json& each : bindings) {
-    object_of(each, "a binding");
+    check_object(each, "a binding");
     const std::string name = text(each, "name", "a binding");
     const Json& is_input = field(each, "is_input", "a binding");
     if (!is_input.is_boolean()) throw BadBlob("a binding's \"is_input\" is neither true nor false");
@@ -69,7 +68,7 @@ void read_aliases(const Json& metadata, Blob* blob) {
   if (aliases == metadata.end()) return;
   if (!aliases->is_array()) throw BadBlob("\"aliased_io\" is no list");
   for (const Json& each : *aliases) {
-    object_of(each, "an alias");
+    check_object(each, "an alias");
     const std::size_t output = index_of(blob->outputs, text(each, "output", "an alias"));
     const std::size_t input = index_of(blob->inputs, text(each, "input", "an alias"));
     for (const Alias& known : blob->aliases) {
@@ -114,7 +113,7 @@ Blob parse_blob(std::span<const std::uint8_t> data) {
   const auto json = data.subspan(metadata_at, metadata_size);
   const Json metadata = Json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
   if (metadata.is_discarded()) throw BadBlob("its metadata are no JSON");
-  object_of(metadata, "the metadata");
+  check_object(metadata, "the metadata");
   read_bindings(metadata, &blob);
   read_aliases(metadata, &blob);
   read_device(metadata, &blob);

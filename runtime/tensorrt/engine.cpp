@@ -228,6 +228,7 @@ Error Engine::bind_outputs(Span<EValue*> arguments) {
     if (const Error error = tensor_of(arguments, at, binding, &tensor); error != Error::Ok) return error;
     const mb_trt_dims dims = flavour_->shape(context_, binding.name.c_str());
     std::vector<executorch::aten::SizesType> sizes;
+    sizes.reserve(MB_TRT_MAX_DIMS);
     for (int k = 0; k < dims.rank; ++k) sizes.push_back(static_cast<executorch::aten::SizesType>(dims.sizes[k]));
     const bool known = dims.rank >= 0 && std::all_of(sizes.begin(), sizes.end(), [](auto size) { return size >= 0; });
     // TensorRT gives scalars as one element of rank 1.

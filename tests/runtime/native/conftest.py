@@ -36,6 +36,26 @@ def native(builder: Any, repository: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session", params=["address,undefined", "thread"], ids=["address", "thread"])
+def sanitized(request: pytest.FixtureRequest, builder: Any, repository: Path) -> Path:
+    """As `native`, of what checks need, compiled with sanitizers: our own sources and the fakes. Its tests are in the
+    xdist group "sanitizers", so that one process compiles it."""
+    folder: Path = builder.build(
+        repository / f"build/runtime-{request.param.split(',')[0]}", request.param, tests=True, targets=["checks"]
+    )
+    return folder
+
+
+@pytest.fixture
+def sanitizer_options() -> dict[str, str]:
+    """What a program that was compiled with sanitizers wants in its environment."""
+    return {
+        "ASAN_OPTIONS": "detect_leaks=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "TSAN_OPTIONS": "second_deadlock_stack=1",
+    }
+
+
 @pytest.fixture(scope="session")
 def modelbuild_run(native: Path) -> Callable[..., Done[str]]:
     """Runs modelbuild-run with nothing of this process's environment but what is given."""

@@ -1,8 +1,9 @@
-"""The parser of TensorRT's blobs under the compilers' sanitizers: memory and undefined behaviour."""
+"""The runtime's own sources and the fakes, compiled with the compilers' sanitizers: memory and undefined behaviour, and
+races between threads. ExecuTorch's libraries and the shims are as they come."""
 
 from __future__ import annotations
 
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,23 +11,44 @@ import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sanitizers")]
 
-ENVIRONMENT = {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
+# A mode of contract_check, the fixture and the name of a program, further arguments, and the exit code.
+RUNS = [
+    ("threads", "trt_programs", "host", ("6", "20"), 0),
+    ("threads", "trt_programs", "planned", ("6", "20"), 0),
+    ("threads", "cuda_programs", "host", ("6", "20"), 0),
+    ("threads", "cuda_programs", "planned", ("6", "20"), 0),
+    ("device", "trt_programs", "device", ("0", "1"), 0),
+    ("device", "trt_programs", "device", ("1", "1"), 1),
+    ("device", "cuda_programs", "transposed_device", ("0", "1"), 0),
+    ("stream", "trt_programs", "device", ("0",), 0),
+    ("stream", "cuda_programs", "device", ("1",), 1),
+    ("graph", "trt_programs", "device", ("0",), 0),
+    ("graph", "cuda_programs", "device", ("1",), 0),
+    ("no_graph", "trt_programs", "waits", ("1",), 0),
+    ("no_graph", "cuda_programs", "transposed_device", ("1",), 0),
+    ("destroy", "trt_programs", "device", ("0",), 0),
+    ("destroy", "cuda_programs", "device", ("0",), 0),
+    ("host", "cuda_programs", "transposed", (), 0),
+    ("host", "trt_programs", "two", (), 1),  # the sine between makes it another function
+    ("host", "trt_programs", "nonsense", (), 1),
+    ("host", "trt_programs", "absent", (), 1),
+    ("host", "cuda_programs", "broken", (), 1),
+    ("host", "cuda_programs", "newer", (), 1),
+]
 
 
-def test_random_damage_of_blobs(builder: Any, repository: Path, damaged_blob: Path) -> None:
-    """Every read of the parser, and of the engine that it hands out, is within the blob."""
-    folder = builder.build(
-        repository / "build/runtime-address", "address,undefined", tests=True, targets=["blob_check"]
-    )
-    command = [folder / "bin/blob_check", "--mutate", "2", "30000", damaged_blob]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-
-
-@pytest.fixture
-def damaged_blob(tmp_path: Path) -> Path:
-    from modelbuild_rules.steps._trt_blob import Metadata, write_blob
-
-    path = tmp_path / "blob"
-    write_blob(path, Metadata(("a", "b"), ("c",), 3), bytes(range(256)) * 4)
-    return path
+def test_the_device_contract(
+    sanitized: Path,
+    sanitizer_options: dict[str, str],
+    lay_out_fakes: Callable[[Path], Any],
+    trt_programs: dict[str, Path],
+    cuda_programs: dict[str, Path],
+) -> None:
+    fake_gpus = lay_out_fakes(sanitized)
+    programs = {"trt_programs": trt_programs, "cuda_programs": cuda_programs}
+    for mode, delegate, name, arguments, code in RUNS:
+        done = fake_gpus("contract_check", mode, programs[delegate][name], *arguments, **sanitizer_options)
+        what = f"{mode} {delegate} {name}"
+        assert "Sanitizer" not in done.stderr, f"{what}\n{done.stderr}"
+        assert "runtime error" not in done.stderr, f"{what}\n{done.stderr}"
+        assert done.returncode == code, f"{what}\n{done.stderr}"

@@ -57,6 +57,19 @@ std::vector<float> fetched(const Value& value) {
   return out;
 }
 
+// A stream of the caller's, on the current GPU.
+class OwnStream {
+ public:
+  OwnStream() { cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking); }
+  ~OwnStream() { cudaStreamDestroy(stream_); }
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+  operator cudaStream_t() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
 void run_on_host(Program* program, float first) {
   std::vector<float> in = numbers(first);
   const Tensor input = tensor(in.data());
@@ -119,12 +132,11 @@ void stream(const char* path, int gpu) {
   DeviceBuffer source(gpu, kCount * sizeof(float));
   DeviceBuffer target(gpu, kCount * sizeof(float));
   cudaSetDevice(gpu);
-  cudaStream_t own = nullptr;
-  cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking);
+  const OwnStream own;
   cudaMemcpyAsync(source.data(), in.data(), kCount * sizeof(float), cudaMemcpyHostToDevice, own);
   const Tensor input = tensor(source.data(), {true, gpu});
   modelbuild::RunOptions options;
-  options.stream = own;
+  options.stream = static_cast<cudaStream_t>(own);
   options.outputs = {tensor(target.data(), {true, gpu})};
   program->run("forward", {&input, 1}, options);
   std::vector<float> out(kCount);
@@ -133,7 +145,6 @@ void stream(const char* path, int gpu) {
   cudaStreamSynchronize(own);
   check(in, out, "stream");
   std::printf("after the wait: there\n");
-  cudaStreamDestroy(own);
 }
 
 void print(const modelbuild::GraphCounts& counts) {
@@ -145,13 +156,10 @@ void print(const modelbuild::GraphCounts& counts) {
 // row. On a stream of the caller's, or on the program's own.
 void graph(const char* path, bool own_stream) {
   const auto program = Program::load(path);
-  cudaStream_t own = nullptr;
+  const OwnStream own;
   modelbuild::RunOptions options;
   options.cuda_graph = true;
-  if (own_stream) {
-    cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking);
-    options.stream = own;
-  }
+  if (own_stream) options.stream = static_cast<cudaStream_t>(own);
   std::vector<DeviceBuffer> sources;
   std::vector<DeviceBuffer> targets;
   for (int set = 0; set < 2; ++set) {
@@ -173,7 +181,6 @@ void graph(const char* path, bool own_stream) {
   }
   print(program->graph_counts());
   print(program->transfers());
-  if (own_stream) cudaStreamDestroy(own);
 }
 
 // A run that cannot be a graph says so, in the first run or in the one that would be recorded; runs without one still
@@ -205,20 +212,18 @@ void destroy(const char* path, int gpu) {
   for (const bool first_first : {true, false}) {
     auto first = Program::load(path);
     auto second = Program::load(path);
-    cudaStream_t own = nullptr;
-    cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking);
+    const OwnStream own;
     DeviceBuffer source(gpu, kCount * sizeof(float));
     DeviceBuffer target(gpu, kCount * sizeof(float));
     const Tensor input = tensor(source.data(), {true, gpu});
     modelbuild::RunOptions options;
-    options.stream = own;
+    options.stream = static_cast<cudaStream_t>(own);
     options.outputs = {tensor(target.data(), {true, gpu})};
     first->run("forward", {&input, 1}, options);
     second->run("forward", {&input, 1}, options);
     (first_first ? first : second).reset();
     run_on_host((first_first ? second : first).get(), 1);
     (first_first ? second : first).reset();
-    cudaStreamDestroy(own);
   }
   std::printf("gone\n");
 }
@@ -227,7 +232,9 @@ int run(int count, char** arguments) {
   const std::string mode = count > 1 ? arguments[1] : "";
   const auto number = [&](int at) { return count > at ? std::atoi(arguments[at]) : 0; };
   watch_log();
-  if (mode == "threads") {
+  if (mode == "host") {
+    run_on_host(Program::load(arguments[2]).get(), 1);
+  } else if (mode == "threads") {
     threads(arguments[2], number(3), number(4));
   } else if (mode == "device") {
     device(arguments[2], number(3), number(4) != 0);
