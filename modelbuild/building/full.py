@@ -30,7 +30,7 @@ from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.loading.patterns import expand_patterns
 from modelbuild.remote.open import executing, shared
-from modelbuild.report.events import BuildFinished, BuildStarted, Reporter, TargetBuilt, TargetFailed
+from modelbuild.report.events import BuildFinished, BuildStarted, Loaded, Reporter, TargetBuilt, TargetFailed
 from modelbuild.store.interface import Store
 from modelbuild.store.local import LocalStore, open_store
 from modelbuild.store.output_tree import lay_out
@@ -52,9 +52,8 @@ def full_build(
     rules = load_rules(workspace.root, workspace.config.rules, workspace.rule_locations())
     loader = Loader(workspace, rules.by_name)
     analyzer = Analyzer(loader, rules, workspace.config.default_device)
-    targets = analyze(
-        loader, analyzer, request if rest is None else replace(request, patterns=tuple(sorted(rest.stale)))
-    )
+    asked = request if rest is None else replace(request, patterns=tuple(sorted(rest.stale)))
+    targets = analyze(loader, analyzer, asked, reporter)
     config = workspace.config
     with (
         open_store(config.cache_dir, config.cache_size) as local,
@@ -92,9 +91,10 @@ def full_build(
     return result
 
 
-def analyze(loader: Loader, analyzer: Analyzer, request: Request) -> list[ConfiguredTarget]:
+def analyze(loader: Loader, analyzer: Analyzer, request: Request, reporter: Reporter) -> list[ConfiguredTarget]:
     """The targets asked for, in each configuration asked for. Raises UsageError and LoadingError."""
     targets = expand_patterns(loader, request.patterns, request.package)
+    reporter.emit(Loaded(len(targets)))
     devices: Iterable[Label | None] = request.devices or (None,)
     return [analyzer.analyze(target.label, device) for device in devices for target in targets]
 

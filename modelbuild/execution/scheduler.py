@@ -8,6 +8,7 @@ there (early cutoff).
 from __future__ import annotations
 
 import queue
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,7 +33,7 @@ from modelbuild.execution.keys import Keys, key_of
 from modelbuild.execution.remake import Found, Remaker
 from modelbuild.execution.running import Running
 from modelbuild.execution.values import Values
-from modelbuild.report.events import ActionFinished, GraphGrew, Reporter
+from modelbuild.report.events import ActionFinished, CacheUsed, GraphGrew, Reporter
 from modelbuild.store.interface import Store
 
 T = TypeVar("T")
@@ -230,7 +231,9 @@ class Scheduler:
         material = self._keys.material(action, inputs)
         key = key_of(material)
         request = Request(action, inputs, tuple(material["tools"]), self._modules(action.step))
+        began = time.monotonic()
         result = None if action.id in self._afresh else self._store.get_action(key, material)
+        self._reporter.emit(CacheUsed(action.id, "lookup", time.monotonic() - began))
         if result is not None:
             self._remaker.know(Found(request, key, material, result))
         return _Prepared(request, key, material, result)
@@ -258,7 +261,9 @@ class Scheduler:
     def _run(self, found: _Prepared) -> tuple[Outcome, int] | None:
         ended = self._running.run(found.request)
         if ended is not None and ended[0].result is not None and ended[0].keep:
+            began = time.monotonic()
             self._store.put_action(found.key, ended[0].result, found.material)
+            self._reporter.emit(CacheUsed(found.request.action.id, "store", time.monotonic() - began))
         return ended
 
     def _told(self, telling: Telling | None, problem: str) -> str:

@@ -25,6 +25,13 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class Loaded(Event):
+    """The BUILD files of the `targets` asked for are loaded; analysis begins."""
+
+    targets: int
+
+
+@dataclass(frozen=True, slots=True)
 class BuildStarted(Event):
     """Loading and analysis are done. `targets` are labels as shown, `total` the actions known so far, `actions` their
     ids."""
@@ -53,6 +60,15 @@ class ActionStarted(Event):
     mnemonic: str
     description: str
     worker: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CacheUsed(Event):
+    """The caches were asked for an action's result, or given it; that took `seconds`, and has ended."""
+
+    id: str
+    kind: Literal["lookup", "store"]
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

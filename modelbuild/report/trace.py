@@ -1,7 +1,8 @@
 """A build as a Chrome trace, which Perfetto and chrome://tracing open.
 
-One track for the command's phases, one for each worker, one for results found in a cache, one for the critical path:
-the chain of actions, each waiting for the one before, that the build could not have been shorter than.
+One track for the command's phases, one for each worker, one for results found in a cache, some for looking there and
+for storing, one for the critical path: the chain of actions, each waiting for the one before, that the build could not
+have been shorter than.
 """
 
 from __future__ import annotations
@@ -10,14 +11,23 @@ import dataclasses
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from modelbuild.report.events import ActionFinished, ActionStarted, BuildFinished, BuildStarted, Event, TestFinished
+from modelbuild.report.events import (
+    ActionFinished,
+    ActionStarted,
+    BuildFinished,
+    BuildStarted,
+    CacheUsed,
+    Event,
+    Loaded,
+    TestFinished,
+)
 
-_PHASES, _CACHE, _CRITICAL, _WORKERS = 0, 1, 2, 10
+_PHASES, _CACHE, _CRITICAL, _WORKERS, _LANES = 0, 1, 2, 10, 10_000
 
 
 class Trace:
@@ -32,16 +42,22 @@ class Trace:
         self._phases: list[dict[str, Any]] = []
         self._actions: dict[str, ActionFinished] = {}
         self._starts: dict[str, float] = {}
+        self._accesses: list[CacheUsed] = []
         self._events: list[dict[str, Any]] = []
         self._written = False
 
     def emit(self, event: Event) -> None:
         with self._lock:
             match event:
+                case Loaded() if self._loading is not None:
+                    self._phase("loading", self._loading, event.at)
+                    self._loading = event.at
                 case BuildStarted():
                     if self._loading is not None:
-                        self._phase("loading and analysis", self._loading, event.at)
+                        self._phase("analysis", self._loading, event.at)
                     self._loading, self._running = None, event.at
+                case CacheUsed():
+                    self._accesses.append(event)
                 case BuildFinished():
                     self._phase("execution", self._running, event.at)
                     self._loading = event.at
@@ -64,7 +80,7 @@ class Trace:
         if self._loading is None:  # it came to no end
             self._phase("execution", self._running, time.monotonic())
         elif not self._phases:
-            self._phase("loading and analysis", self._loading, time.monotonic())
+            self._phase("loading", self._loading, time.monotonic())
         found = list(self._phases)
         workers = set()
         for event in self._actions.values():
@@ -76,6 +92,12 @@ class Trace:
         found += [self._action(event, _CRITICAL) for event in critical_path(self._actions)]
         names = {_PHASES: "phases", _CACHE: "found in a cache", _CRITICAL: "critical path"}
         names |= {_WORKERS + worker: f"worker {worker}" for worker in sorted(workers)}
+        for lane, accesses in enumerate(_lanes(self._accesses)):
+            names[_LANES + lane] = f"cache {lane}"
+            found += [
+                self._slice(f"{each.kind} {each.id}", each.at - each.seconds, each.at, _LANES + lane, {})
+                for each in accesses
+            ]
         return [_named(track, name) for track, name in names.items()] + found + self._events
 
     def _phase(self, name: str, start: float, end: float) -> None:
@@ -113,6 +135,19 @@ def critical_path(actions: Mapping[str, ActionFinished]) -> list[ActionFinished]
         path.append(actions[name])
         name = longest[name][1]
     return [event for event in reversed(path) if event.status != "cached"]
+
+
+def _lanes(accesses: Iterable[CacheUsed]) -> list[list[CacheUsed]]:
+    """As few rows as it takes for those that overlap to lie in different ones."""
+    lanes: list[list[CacheUsed]] = []
+    for each in sorted(accesses, key=lambda access: access.at - access.seconds):
+        free = (lane for lane in lanes if lane[-1].at <= each.at - each.seconds)
+        lane = next(free, None)
+        if lane is None:
+            lanes.append([each])
+        else:
+            lane.append(each)
+    return lanes
 
 
 def _named(track: int, name: str) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def run_tests(
     started = began if started is None else started
     (workspace.root / OUTPUT_FOLDER).mkdir(exist_ok=True)
     analyzer = open_analyzer(workspace)
-    tests = select_tests(analyzer, analyze(analyzer.loader, analyzer, request), options.tags)
+    tests = select_tests(analyzer, analyze(analyzer.loader, analyzer, request, reporter), options.tags)
     if not tests:
         raise UsageError(f"no test in {' '.join(request.patterns)}")
     config = workspace.config

@@ -52,7 +52,11 @@ TEST = events.TestFinished(
     output="printed",
 )
 EVENTS: list[Event] = [
+    events.Loaded(1, at=0.5),
     BuildStarted(("//m:a",), 4, 2, at=1.0),
+    events.CacheUsed("a", "lookup", 0.25, at=1.25),
+    events.CacheUsed("b", "lookup", 0.5, at=1.375),
+    events.CacheUsed("a", "store", 0.125, at=3.0),
     ActionStarted("a", "//m:a", "make", "make", at=1.0),
     ran("a", 2.0, 3.0),
     ran("b", 1.0, 2.0, worker=1),
@@ -116,9 +120,12 @@ def test_trace(tmp_path: Path, ci_formats: Any, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("modelbuild.report.trace.time.monotonic", lambda: 0.0)  # when the events' clock began
     played(Trace(tmp_path / "t.json"))
     tracks = ci_formats.check_trace(tmp_path / "t.json")
-    assert {"phases", "found in a cache", "critical path", "worker 0", "worker 1"} == tracks.keys()
+    others = {"phases", "found in a cache", "critical path"}
+    assert others | {"worker 0", "worker 1", "cache 0", "cache 1"} == tracks.keys()
     on = {name: [each["name"] for each in events] for name, events in tracks.items()}
-    assert on["phases"][:2] == ["loading and analysis", "execution"]
+    assert on["phases"][:3] == ["loading", "analysis", "execution"]
+    assert on["cache 0"] == ["lookup b", "store a"]
+    assert on["cache 1"] == ["lookup a"]
     assert on["found in a cache"] == ["make //m:d"]
     assert on["critical path"] == ["make //m:a", "make //m:c"]
 
@@ -144,7 +151,7 @@ def test_build_events_are_as_documented(tmp_path: Path, repository: Path, ci_for
     played(BuildEvents(tmp_path / "e.jsonl"))
     lines = ci_formats.check_events(tmp_path / "e.jsonl", repository)
     assert [line["event"] for line in lines] == ["stream_started", *(name_of(type(event)) for event in EVENTS)]
-    assert lines[9]["cases"][1]["place"] == "m/test_t.py:3"
+    assert lines[13]["cases"][1]["place"] == "m/test_t.py:3"
 
 
 def test_every_kind_of_event_is_documented(repository: Path, ci_formats: Any) -> None:
