@@ -31,14 +31,15 @@ class Function(nn.Module):
 
 
 class Attention(nn.Module):
-    def __init__(self, width: int = 32, heads: int = 4, whole: bool = True) -> None:
-        """`whole`: with the dense layers that follow attention in a transformer's block."""
+    def __init__(self, width: int = 32, heads: int = 4, whole: bool = True, normed: bool = False) -> None:
+        """`whole`: with the dense layers that follow attention in a transformer's block, after a norm if `normed`."""
         super().__init__()
         self.heads = heads
         self.norm = nn.LayerNorm(width)
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
-        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)) if whole else None
+        dense = (nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+        self.mlp = nn.Sequential(*([nn.LayerNorm(width)] if normed else []), *dense) if whole else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, tokens, width = x.shape
@@ -92,6 +93,7 @@ CASES: Mapping[str, Case] = {
     ),
     "attention": (lambda: Attention(whole=False), lambda: (torch.randn(1, 8, 32),), None),
     "transformer_block": (Attention, lambda: (torch.randn(1, 8, 32),), None),
+    "vit_block": (lambda: Attention(normed=True), lambda: (torch.randn(1, 8, 32),), None),
     "attention_fp16": (lambda: Attention().half(), lambda: (torch.randn(1, 8, 32).half(),), None),
     "attention_bf16": (lambda: Attention().bfloat16(), lambda: (torch.randn(1, 8, 32).bfloat16(),), None),
     "embedding": (lambda: nn.Embedding(10, 8), lambda: (torch.arange(6)[None],), None),
