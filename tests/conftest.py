@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 from pathlib import Path
 from types import ModuleType
 
@@ -11,6 +12,10 @@ from hypothesis import settings
 
 settings.register_profile("modelbuild", deadline=None, derandomize=True)
 settings.load_profile("modelbuild")
+
+# What a shell starts in the background ignores Ctrl-C, and so would the builds that tests interrupt.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

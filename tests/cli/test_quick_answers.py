@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 from click.shell_completion import BashComplete
 
@@ -51,7 +50,7 @@ def completed(line: str) -> list[str]:
 
 
 def test_the_help_is_clicks() -> None:
-    expected = cli.get_help(click.Context(cli, info_name="modelbuild", terminal_width=80))
+    expected = cli.get_help(cli.make_context("modelbuild", [], resilient_parsing=True, terminal_width=80))
     for option in ("--help", "-h"):
         assert run(option).stdout == expected + "\n"
 
