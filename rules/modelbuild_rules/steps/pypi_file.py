@@ -41,9 +41,10 @@ def _download(params: Mapping[str, Any], folder: Path) -> Path:
     command += ["--disable-pip-version-check", "--progress-bar=off", f"--dest={wheels}", f"--requirement={requirement}"]
     command += _platform(params["wheel"]) if params["wheel"] else []
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    sys.stdout.write(done.stdout)
-    sys.stderr.write(done.stderr)
     if done.returncode:
+        # Only then: it tells of folders and indexes of this machine, and what is printed is kept with the result.
+        sys.stdout.write(done.stdout)
+        sys.stderr.write(done.stderr)
         raise StepError(_explain(params["wheel"] or wanted, params["version"], done.stderr))
     (wheel,) = wheels.iterdir()
     if params["wheel"] and wheel.name != params["wheel"]:

