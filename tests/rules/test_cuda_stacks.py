@@ -61,3 +61,15 @@ def test_backends_stand_in_any_order(tmp_path: Path, order: tuple[str, ...]) -> 
     actions = declared(tmp_path, *(f'{{ type = "{kind}" }}' for kind in order))
     assert [each["kind"] for each in actions[0].params["backends"]] == list(order)
     assert [action.mnemonic for action in actions].count("cpp_runtime") == 1
+
+
+@pytest.mark.parametrize(
+    ("backend", "reads"), [("cuda", False), ("tensorrt", True), ("xnnpack", False)], ids=lambda value: str(value)
+)
+def test_what_example_inputs_are_read_with_is_in_the_key_where_they_are(
+    tmp_path: Path, backend: str, reads: bool
+) -> None:
+    """Partitions for TensorRT are run on the examples."""
+    (partition, *_) = declared(tmp_path, f'{{ type = "{backend}" }}', '{ type = "portable" }')
+    assert ("examples" in {each.name for each in partition.inputs}) == reads
+    assert ("safetensors" in partition.tools) == reads
