@@ -91,7 +91,7 @@ def _moved(records: Records, row: Row) -> Iterable[str]:
         if maker.last == row.last and maker.first == row.last:
             yield name
         else:
-            new = [n for n in maker.facts.makers if n and n not in seen]
+            new = [n for n in dict.fromkeys(maker.facts.makers) if n and n not in seen]  # once, however much is read
             seen.update(new)
             waiting += new
 

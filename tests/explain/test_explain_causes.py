@@ -168,6 +168,21 @@ def test_text(models: Any) -> None:
     assert lines[4].endswith(f"(through {EXPORT})")
 
 
+def test_an_early_cutoff_further_up_is_named_once(models: Any) -> None:
+    models.edit(
+        "tools/rules/models.py",
+        'return (Files((made["out"],)),)',
+        """packed = ctx.action("pack", step="pack", inputs={"program": made["out"]}, outputs=[Output("out", "packed")])
+    return (Files((packed["out"],)),)""",
+    )
+    models.write("tools/rules/steps/pack.py", "def run(step):\n    step.outputs['out'].write_text('packed')\n")
+    models.build()
+    models.edit("net.py", "# layers", "# a comment")
+    models.build()
+    actions = {each["action"]: each for each in models.explain()["actions"]}
+    assert actions["//:app#pack"]["because"] == [EXPORT]  # of which compile reads two outputs
+
+
 def test_a_null_build_writes_nothing(models: Any, tmp_path: Any) -> None:
     def history() -> dict[Any, int]:
         return {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").glob("history*")}
