@@ -13,7 +13,8 @@ from modelbuild.remote.settings import DEFAULT_PLACES, Strategy
 
 
 class MixedExecutor:
-    """An Executor that asks one after another. Actions that use the network run here.
+    """An Executor that asks one after another. Actions that use the network run here, unless their kind itself has a
+    strategy: few workers reach what they fetch from.
 
     say   told once that the remote does not work, and once for each way in which a worker's toolchain is wrong
     """
@@ -32,9 +33,8 @@ class MixedExecutor:
 
     def run(self, request: Request) -> Outcome:
         action = request.action
-        places = self._strategy.get(action.mnemonic, self._strategy.get("*", DEFAULT_PLACES))
-        if action.network:
-            places = ("local",)
+        others = ("local",) if action.network else self._strategy.get("*", DEFAULT_PLACES)
+        places = self._strategy.get(action.mnemonic, others)
         problem = ""
         for place in places:
             if place == "local":

@@ -109,7 +109,7 @@ def _order(request: Request) -> dict[str, Any]:
         "outputs_folder": OUTPUTS,
         "folders": sorted(folders),
         "cpus": action.resources.cpu,
-        "network": False,
+        "network": action.network,
         "modules": list(request.modules),
         "env": dict(action.env),
         "preload": list(action.preload),
@@ -125,7 +125,8 @@ def _order(request: Request) -> dict[str, Any]:
 def _properties(request: Request, properties: Mapping[str, str]) -> dict[str, str]:
     """What the workspace asks of every worker, and what this action needs more."""
     gpus = request.action.resources.gpu
-    return {**properties, **({"gpu": str(gpus)} if gpus else {})}
+    network = {"network": "on"} if request.action.network else {}
+    return {**properties, **network, **({"gpu": str(gpus)} if gpus else {})}
 
 
 def _entries(path: str, value: Value) -> list[tuple[str, FileEntry]]:

@@ -79,7 +79,7 @@ def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
         "report": str(folder / "report"),
         "stdout": str(folder / "stdout"),
         "stderr": str(folder / "stderr"),
-        "env": environment.variables(home, temporary, order["cpus"]) | order["env"],
+        "env": environment.variables(home, temporary, order["cpus"], order["network"]) | order["env"],
     }
     for name in ("report", "stdout", "stderr"):
         (folder / name).touch()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from modelbuild.actions import Action, Digest, Output
+from modelbuild.actions import Action, Digest, Output, Resources
 from modelbuild.errors import UsageError
 from modelbuild.execution.interface import Outcome, Place, Request
 from modelbuild.execution.step_code import StepCode
@@ -205,6 +205,25 @@ def test_the_same_action_is_the_same_message_whatever_machine_it_comes_from(code
     assert not any(str(tmp_path).encode() in data for data in one.blobs.values())
 
 
+def asked_of_workers(described: Any) -> dict[str, str]:
+    """The platform properties of an action's message."""
+    action = message("Action").FromString(described.blobs[described.action])
+    return {each.name: each.value for each in action.platform.properties}
+
+
+@pytest.mark.parametrize(
+    ("changes", "more"),
+    [
+        ({}, {}),
+        ({"resources": Resources(gpu=2)}, {"gpu": "2"}),
+        ({"network": True}, {"network": "on"}),
+    ],
+)
+def test_what_an_action_asks_of_workers(code: StepCode, changes: dict[str, Any], more: dict[str, str]) -> None:
+    described = describe(request(**changes), code, "python3", {"OSFamily": "linux"})
+    assert asked_of_workers(described) == {"OSFamily": "linux", **more}
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -270,7 +289,8 @@ class Places:
         ("c=local", False, ["local"]),
         ("d=local", False, ["remote"]),
         ("*=local,remote", False, ["local"]),
-        ("c=remote", True, ["local"]),
+        ("*=remote", True, ["local"]),
+        ("c=remote", True, ["remote"]),
     ],
 )
 def test_where_an_action_runs(strategy: str, network: bool, asked: list[str]) -> None:
