@@ -8,7 +8,8 @@ PYTEST_ARGS ?= -m "not exhaustive"
 VENV := .venv
 BIN := $(VENV)/bin
 LOCKED := $(VENV)/locked-$(firstword $(shell sha256sum requirements.lock))
-SERVERS := $(VENV)/servers-$(firstword $(shell cat tests/remote/*.lock tests/remote/bazel/*.json | sha256sum))
+PROGRAMS := $(wildcard tests/remote/*/package*.json)
+SERVERS := $(VENV)/servers-$(firstword $(shell cat tests/remote/*.lock $(PROGRAMS) | sha256sum))
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 NATIVE = $(shell find runtime tests/runtime -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
@@ -73,12 +74,14 @@ $(LOCKED):
 	@touch $@
 
 # Programs that tests of remote caches start; nothing is imported from there.
-$(SERVERS): $(LOCKED) $(wildcard tests/remote/*.lock tests/remote/bazel/*.json)
-	rm -rf $(VENV)/servers* $(VENV)/buildgrid $(VENV)/bazel
+$(SERVERS): $(LOCKED) $(wildcard tests/remote/*.lock) $(PROGRAMS)
+	rm -rf $(VENV)/servers* $(VENV)/buildgrid $(VENV)/bazel $(VENV)/azurite
 	$(PIP) install --quiet --no-deps --require-hashes --target $(VENV)/servers --requirement tests/remote/servers.lock
 	$(PIP) install --quiet --no-deps --require-hashes --target $(VENV)/buildgrid --requirement tests/remote/buildgrid.lock
-	cp -r tests/remote/bazel $(VENV)/bazel
-	@if command -v npm > /dev/null; then npm ci --prefix $(VENV)/bazel --silent --ignore-scripts; else echo 'no npm: the test with Bazel will not be run'; fi
+	cp -r tests/remote/bazel tests/remote/azurite $(VENV)
+	@if command -v npm > /dev/null; then \
+		for name in bazel azurite; do npm ci --prefix $(VENV)/$$name --silent --ignore-scripts --no-audit || exit 1; done; \
+	else echo 'no npm: the tests with Bazel and Azurite will not be run'; fi
 	@touch $@
 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \

@@ -22,6 +22,8 @@ _BATCH = 16 << 20
 # A part of a big upload; object stores take at least 5 MiB and at most 10,000 parts.
 _PART = 16 << 20
 _MAX_RESULT = 16 << 20
+# Begins the names of the environment variables that obstore itself reads.
+_VARIABLES = {"s3": "AWS", "gs": "GOOGLE", "az": "AZURE"}
 
 
 class ObjectCache:
@@ -50,7 +52,7 @@ class ObjectCache:
                     "timeout": timedelta(days=1),
                     "read_timeout": seconds,
                     # With options of ours, obstore does not look for this one itself.
-                    "allow_http": os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true",
+                    "allow_http": os.environ.get(f"{_VARIABLES[address.scheme]}_ALLOW_HTTP", "").lower() == "true",
                 },
             )
         self._pool = ThreadPoolExecutor(_AT_ONCE, "objects")
