@@ -118,14 +118,17 @@ TOOLS = ("modelbuild", "script", "one by hand")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--changes", default=",".join(CHANGES), help="rows to take")
+    chosen = parser.parse_args()
+    rounds = chosen.rounds
     print("| change | tool | wall, median | CPU | peak memory | CPU, against modelbuild |")
     print("| --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))
         show("nothing built before", {tool: Figures((world.run(tool),)) for tool in TOOLS})
         world.run("modelbuild")
-        for name, change in CHANGES.items():
+        for name in chosen.changes.split(","):
+            change = CHANGES[name]
             samples: dict[str, list[Sample]] = {tool: [] for tool in TOOLS}
             for number in range(1, rounds + 1):
                 change(world, number)

@@ -134,6 +134,19 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
+class Expansion:
+    """A part of the graph that is known only when `reads` is built: `then`, given an Expander of that package and the
+    bytes, declares it and says which artifact each promise stands for."""
+
+    id: str
+    owner: str
+    reads: DerivedArtifact
+    promises: tuple[str, ...]
+    then: Callable[[Any, bytes], Mapping[str, Artifact]]
+    package: str
+
+
+@dataclass(frozen=True, slots=True)
 class ActionResult:
     """What the action cache remembers of an action that succeeded. Nothing of it depends on when or where it ran,
     but `seconds` and `max_rss` (bytes), which are kept for estimates."""

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import modelbuild
-from modelbuild.actions import Action, Artifact, FileEntry, SourceArtifact
+from modelbuild.actions import Action, Artifact, Expansion, FileEntry, SourceArtifact
 from modelbuild.affected.versions import Versions
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
-from modelbuild.api.context import Expansion
 from modelbuild.execution.keys import Keys, key_of
 from modelbuild.execution.step_code import StepCode
 from modelbuild.query.actions import owner_of

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from modelbuild.actions import Action, Artifact, DerivedArtifact, SourceArtifact
-from modelbuild.api.context import Expansion
+from modelbuild.actions import Action, Artifact, DerivedArtifact, Expansion, SourceArtifact
 
 
 class ActionGraph:

@@ -6,7 +6,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from modelbuild.actions import Action, Artifact, DerivedArtifact, Input, Output, Resources, SourceArtifact, Telling
+from modelbuild.actions import (
+    Action,
+    Artifact,
+    DerivedArtifact,
+    Expansion,
+    Input,
+    Output,
+    Resources,
+    SourceArtifact,
+    Telling,
+)
 from modelbuild.api.attrs import Attrs, Dep, Glob, Path, Source
 from modelbuild.api.providers import Platform, Provider
 from modelbuild.errors import LoadingError, Location
@@ -16,19 +26,6 @@ A = TypeVar("A", bound=Attrs, covariant=True)
 P = TypeVar("P", bound=Provider)
 
 Artifacts = Artifact | Sequence[Artifact]
-
-
-@dataclass(frozen=True, slots=True)
-class Expansion:
-    """A part of the graph that is known only when `reads` is built: `then` declares it and says which artifact each
-    promise stands for."""
-
-    id: str
-    owner: str
-    reads: DerivedArtifact
-    promises: tuple[str, ...]
-    then: Callable[[Expander, bytes], Mapping[str, Artifact]]
-    package: str
 
 
 class Graph(Protocol):

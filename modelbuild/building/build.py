@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from modelbuild.building.request import BuiltTarget, Request, Result
-from modelbuild.building.snapshot import Snapshots
+from modelbuild.building.snapshot import Seen, Snapshots, python_folders
 from modelbuild.report.events import BuildFinished, Reporter, TargetBuilt
-from modelbuild.workspace import Workspace
+from modelbuild.workspace import OUTPUT_FOLDER, Workspace
 
 
 def build(workspace: Workspace, request: Request, reporter: Reporter) -> Result:
@@ -22,8 +23,17 @@ def build(workspace: Workspace, request: Request, reporter: Reporter) -> Result:
         reporter.emit(BuildFinished(time.monotonic() - started, up_to_date=True, actions=known.actions))
         return Result(targets, actions=known.actions, up_to_date=True)
 
-    from modelbuild.building.full import full_build
+    from modelbuild.building.carry_out import carry_out
     from modelbuild.building.narrow import narrow
 
+    # First, because Python may import from the root, whose time moves.
+    (workspace.root / OUTPUT_FOLDER).mkdir(exist_ok=True)
+    seen = Seen(python=python_folders())
     rest = narrow(snapshots.path(request), str(workspace.root))
-    return full_build(workspace, request, snapshots, reporter, started, rest)
+    declared = rest.declared() if rest is not None else None
+    if declared is None:
+        from modelbuild.building.declare import declare
+
+        asked = request if rest is None else replace(request, patterns=tuple(sorted(rest.stale)))
+        declared = declare(workspace, asked, reporter)
+    return carry_out(workspace, request, snapshots, reporter, started, seen, declared, rest)

@@ -4,34 +4,37 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from modelbuild.analysis.analyze import Analyzer
+from modelbuild.analysis.graph import ActionGraph
 from modelbuild.building.request import Result
 from modelbuild.errors import ExitCode
 from modelbuild.execution.scheduler import Scheduler
 from modelbuild.execution.step_code import StepCode
-from modelbuild.explain.facts import attributes_of, gather
+from modelbuild.explain.facts import gather
 from modelbuild.history.remember import remember
 from modelbuild.workspace import Workspace
 
 
 def note(
     workspace: Workspace,
-    analyzer: Analyzer,
+    graph: ActionGraph,
+    attributes: Mapping[str, Mapping[str, Any]],
     scheduler: Scheduler,
     code: StepCode,
     result: Result,
     seconds: float,
     measures: Mapping[tuple[str, str], float] | None = None,
 ) -> None:
-    """Write to the history in the cache's folder. `measures` are more than is known of every build: see remember()."""
+    """Write to the history in the cache's folder. `attributes` are those of targets that may have become others,
+    `measures` more than is known of every build: see remember()."""
     remember(
         workspace.config.cache_dir,
         workspace.root,
         seconds,
         result.code == ExitCode.OK,
-        gather(analyzer, scheduler, code),
-        attributes_of(analyzer),
+        gather(graph, scheduler, code),
+        attributes,
         {**dict(_measures(workspace, scheduler, result)), **(measures or {})},
     )
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     _T = TypeVar("_T")
 
-_MAGIC = b"modelbuild record 1\n"
+_MAGIC = b"modelbuild record 2\n"
 
 # A target that was built: its label, its configuration's name and its outputs, relative to the workspace.
 BuiltOutputs = tuple[str, str, tuple[str, ...]]
@@ -44,9 +44,10 @@ class Record:
     imports  folders that Python imports from, which installing or upgrading a package changes: 0, mtime, inode
     folders  what was listed: path, mtime (0: compare the names), a digest of the names
     absent   files whose absence was relied on
+    token    what else is kept of this build has the same
     """
 
-    __slots__ = ("absent", "actions", "files", "folders", "imports", "moved", "outputs", "targets")
+    __slots__ = ("absent", "actions", "files", "folders", "imports", "moved", "outputs", "targets", "token")
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class Record:
         absent: Sequence[str],
         targets: Sequence[BuiltOutputs],
         actions: int,
+        token: int = 0,
     ) -> None:
         self.files = files
         self.outputs = outputs
@@ -65,6 +67,7 @@ class Record:
         self.absent = absent
         self.targets = targets
         self.actions = actions
+        self.token = token
         self.moved = False
 
     def holds(self, root: str) -> bool:
@@ -180,14 +183,16 @@ def _encode(record: Record) -> bytes:
     texts.extend(label for label, _, _ in record.targets)
     texts.extend(config for _, config, _ in record.targets)
     counts = array("q", [len(group.paths) for group in groups])
-    counts.extend((len(record.folders), len(record.absent), len(record.targets), record.actions, len(numbers)))
+    counts.extend((len(record.folders), len(record.absent), len(record.targets), record.actions, record.token))
+    counts.append(len(numbers))
     return _MAGIC + counts.tobytes() + numbers.tobytes() + os.fsencode("".join(f"{text}\0" for text in texts))
 
 
 def _decode(data: bytes) -> Record | None:
     try:
-        files, outputs, imports, folders, absent, targets, actions, size = _integers(data, len(_MAGIC), 8)
-        start = len(_MAGIC) + 8 * 8
+        counts = _integers(data, len(_MAGIC), 9)
+        files, outputs, imports, folders, absent, targets, actions, token, size = counts
+        start = len(_MAGIC) + 8 * len(counts)
         numbers = iter(_integers(data, start, size))
         texts = iter(os.fsdecode(data[start + 8 * size :]).split("\0")[:-1])
         read, laid_out, imported = (
@@ -201,7 +206,7 @@ def _decode(data: bytes) -> Record | None:
         built = [
             (label, config, tuple(_take(paths, n))) for label, config, n in zip(labels, configs, lengths, strict=True)
         ]
-        return Record(read, laid_out, imported, listed, missing, built, actions)
+        return Record(read, laid_out, imported, listed, missing, built, actions, token)
     except (ValueError, TypeError):  # cut short
         return None
 

@@ -8,12 +8,14 @@ import json
 import os
 import stat as modes
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from modelbuild import __version__
-from modelbuild.building.narrow import Reads, Rest, merged, write
+from modelbuild.building.narrow import Rest
+from modelbuild.building.reads import Reads, merged, write
 from modelbuild.building.record import Record, Stamps, granularity, settled, up_to_date, write_record
 from modelbuild.building.request import BuiltTarget, Request
 from modelbuild.workspace import OUTPUT_FOLDER, Workspace
@@ -41,25 +43,28 @@ class Seen:
     folders  what was listed: the folder's time, and a digest of the names in it
     absent   files whose absence was relied on
     python   folders that Python imports from: installing or upgrading a package changes them
+    began    when looking began, by time.time_ns()
     """
 
     files: dict[str, Stamp | None] = field(default_factory=dict)
     folders: dict[str, tuple[int, str]] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
     python: dict[str, Stamp | None] = field(default_factory=dict)
+    began: int = field(default_factory=time.time_ns)
 
-    def settled(self, started_ns: int) -> bool:
+    def settled(self) -> bool:
         """Whether every file had been left alone for long enough when the build began (see granularity)."""
-        return all(s is not None and s[1] + granularity(s[1]) < started_ns for s in self.files.values())
+        return all(s is not None and s[1] + granularity(s[1]) < self.began for s in self.files.values())
 
     def over(self, rest: Rest) -> Seen:
         """What this build looked at and what the one before did that it left alone."""
         before = rest.record
         return Seen(
             {**{path: s for path, s in _rows(before.files) if path not in rest.changed}, **self.files},
-            {path: (time, names) for path, time, names in before.folders} | self.folders,
+            {path: (mtime, names) for path, mtime, names in before.folders} | self.folders,
             [*before.absent, *(path for path in self.absent if path not in before.absent)],
             {**dict(_rows(before.imports)), **self.python},
+            self.began,
         )
 
 
@@ -88,15 +93,14 @@ class Snapshots:
         self,
         request: Request,
         seen: Seen,
-        started_ns: int,
         targets: Sequence[BuiltTarget],
         actions: int,
-        reads: Reads,
+        reads: Reads | None,
         rest: Rest | None = None,
     ) -> None:
         """Remember a build; nothing, if a file changed so shortly before that it may yet change unseen. What a build
-        of a part left alone (`rest`) is as it was before."""
-        if not seen.settled(started_ns):
+        of a part left alone (`rest`) is as it was before; without `reads` so is all that was declared."""
+        if not seen.settled():
             self.forget(request)
             return
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -106,19 +110,20 @@ class Snapshots:
             seen = seen.over(rest)
             left_alone = {path for target in rest.targets for path in target.outputs}
             outputs = {path: s for path, s in _rows(rest.record.outputs) if path in left_alone}
-            reads = merged(rest.reads, reads, rest.stale)
+            reads = reads and merged(rest.reads, reads, rest.stale)
         record = Record(
             files=_stamps(seen.files),
             outputs=_output_stamps(self._root, (path for target in targets for path in target.outputs), outputs),
             imports=_stamps(seen.python),
             # A folder that changed just before it was listed is compared by the names in it.
-            folders=[(path, settled(time, started_ns), names) for path, (time, names) in seen.folders.items()],
+            folders=[(path, settled(mtime, seen.began), names) for path, (mtime, names) in seen.folders.items()],
             absent=seen.absent,
             targets=[(t.label, t.config, t.outputs) for t in targets],
             actions=actions,
+            token=rest.record.token if rest is not None and reads is None else _token(),
         )
-        self.forget(request)  # so that a record never stands beside what another build read
-        write(path, reads)
+        if reads is not None:
+            write(path, reads, record.token)
         write_record(str(path), record)
 
     def forget(self, request: Request) -> None:
@@ -141,6 +146,11 @@ class Snapshots:
         ]
         digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
         return self._folder / digest[:32]
+
+
+def _token() -> int:
+    """A number that no other record has."""
+    return int.from_bytes(os.urandom(8)) >> 1
 
 
 def _stamps(known: Mapping[str, Stamp | None]) -> Stamps:

@@ -49,7 +49,6 @@ def command(
     A test passes when it ran and was right. One that needs what is not on this machine is not run, and said to be so.
     """
     no_options(patterns)
-    import time
     from dataclasses import replace
 
     from modelbuild.building.request import make_request
@@ -68,7 +67,7 @@ def command(
     reporter = recorded.around(reporter, workspace, settings.directory)
     chosen = TestOptions(tags=split_tags(tags), **options)
     snapshots, purpose = Snapshots.of(workspace), replace(request, purpose=f"test {tags}")
-    memory = Memory(snapshots, purpose, Seen(python=python_folders()), time.time_ns())
+    memory = Memory(snapshots, purpose, Seen(python=python_folders()))
     try:
         tested = run_tests(workspace, request, chosen, reporter, memory=memory)
     except (ModelbuildError, KeyboardInterrupt) as error:

@@ -21,12 +21,12 @@ from modelbuild.actions import (
     Artifact,
     DerivedArtifact,
     Digest,
+    Expansion,
     FileEntry,
     SourceArtifact,
     Telling,
 )
 from modelbuild.analysis.graph import ActionGraph, reads
-from modelbuild.api.context import Expander, Expansion
 from modelbuild.errors import ModelbuildError
 from modelbuild.execution.interface import Outcome, Place, Request, StagedInput
 from modelbuild.execution.keys import Keys, key_of
@@ -199,6 +199,8 @@ class Scheduler:
         return self._store.read_bytes(value.digest)
 
     def _expand(self, expansion: Expansion, data: bytes) -> None:
+        from modelbuild.api.context import Expander
+
         try:
             made = expansion.then(Expander(self._graph, expansion.owner, expansion.package), data)
         except ModelbuildError as error:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modelbuild.actions import Action, DerivedArtifact
-from modelbuild.analysis.analyze import Analyzer
+from modelbuild.analysis.graph import ActionGraph
 from modelbuild.execution.scheduler import Scheduler
 from modelbuild.execution.step_code import StepCode
 from modelbuild.store.digests import value_digest
+
+if TYPE_CHECKING:
+    from modelbuild.analysis.analyze import Analyzer
 
 VERSION = 1
 
@@ -41,12 +44,12 @@ class Facts:
     place: Mapping[str, Any] = field(default_factory=dict)
 
 
-def gather(analyzer: Analyzer, scheduler: Scheduler, code: StepCode, missing: str = "failed") -> dict[str, Facts]:
+def gather(graph: ActionGraph, scheduler: Scheduler, code: StepCode, missing: str = "failed") -> dict[str, Facts]:
     """The facts of every action whose key is known; `missing` is the status of those that have no result."""
     report = scheduler.report
     found = {}
     for name, key in report.keys.items():
-        action = analyzer.graph.nodes[name]
+        action = graph.nodes[name]
         assert isinstance(action, Action)
         result = report.results.get(name)
         status = report.statuses.get(name, missing)

@@ -9,7 +9,7 @@ from pathlib import Path
 import modelbuild
 from modelbuild.actions import Action, Artifact
 from modelbuild.analysis.analyze import Analyzer
-from modelbuild.building.full import Sources
+from modelbuild.building.sources import Sources
 from modelbuild.execution.interface import Outcome, Request
 from modelbuild.execution.keys import Keys
 from modelbuild.execution.resources import ResourcePool, machine

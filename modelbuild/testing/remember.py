@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from modelbuild.analysis.analyze import Analyzer
-from modelbuild.building.full import Sources, look_back
-from modelbuild.building.narrow import gather
+from modelbuild.building.declare import look_back
+from modelbuild.building.reads import gather
 from modelbuild.building.request import BuiltTarget, Request
 from modelbuild.building.snapshot import Seen, Snapshots
+from modelbuild.building.sources import Sources
 from modelbuild.execution.scheduler import Scheduler
 from modelbuild.report.events import TestFinished
 from modelbuild.report.text import test_lines, test_summary
@@ -17,12 +18,11 @@ from modelbuild.report.text import test_lines, test_summary
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Where to remember, and what was seen before anything was read. `began_ns` is when that was, by time.time_ns()."""
+    """Where to remember, and what was seen before anything was read."""
 
     snapshots: Snapshots
     request: Request
     seen: Seen
-    began_ns: int
 
     def keep(
         self,
@@ -36,10 +36,11 @@ class Memory:
         if not all(_is_cached(ended) for ended, _ in tests):
             self.snapshots.forget(self.request)
             return ""
-        look_back(analyzer.rules, analyzer.loader, sources, self.seen)
-        reads = gather(analyzer, scheduler.report.keys, analyzer.loader.files_read())
+        self.seen.files.update(sources.stamps)
+        look_back(analyzer, self.seen)
+        reads = gather(analyzer, (), scheduler.report.keys, analyzer.loader.files_read())
         targets = [BuiltTarget(ended.label, ended.config, tuple(reports)) for ended, reports in tests]
-        self.snapshots.save(self.request, self.seen, self.began_ns, targets, len(scheduler.report.keys), reads)
+        self.snapshots.save(self.request, self.seen, targets, len(scheduler.report.keys), reads)
         cached = [replace(ended, cached=True) for ended, _ in tests]
         return "\n".join([*(line for each in cached for line in test_lines(each)), test_summary(cached)])
 

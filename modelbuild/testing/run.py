@@ -12,9 +12,10 @@ import modelbuild
 from modelbuild.actions import DerivedArtifact, FileEntry
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.api.providers import TestAction
-from modelbuild.building.full import Sources, analyze, config_name
+from modelbuild.building.declare import analyze, config_name
 from modelbuild.building.note import note
 from modelbuild.building.request import Request, Result
+from modelbuild.building.sources import Sources
 from modelbuild.errors import ExitCode, UsageError
 from modelbuild.execution.keys import Keys
 from modelbuild.execution.local import LocalExecutor
@@ -23,6 +24,7 @@ from modelbuild.execution.running import Running
 from modelbuild.execution.scheduler import Scheduler
 from modelbuild.execution.step_code import StepCode
 from modelbuild.execution.values import Values
+from modelbuild.explain.facts import attributes_of
 from modelbuild.query.opened import open_analyzer
 from modelbuild.remote.open import executing, shared
 from modelbuild.report.events import BuildFinished, BuildStarted, Reporter, TestFinished
@@ -110,7 +112,7 @@ def run_tests(
     started = began if started is None else started
     (workspace.root / OUTPUT_FOLDER).mkdir(exist_ok=True)
     analyzer = open_analyzer(workspace)
-    tests = select_tests(analyzer, analyze(analyzer.loader, analyzer, request, reporter), options.tags)
+    tests = select_tests(analyzer, analyze(analyzer, request, reporter), options.tags)
     if not tests:
         raise UsageError(f"no test in {' '.join(request.patterns)}")
     config = workspace.config
@@ -167,7 +169,16 @@ def _run(
         measures.update(((f"{ended.label} ({ended.config})", name), value) for name, value in ended.measures.items())
     end = ExitCode.BUILD_FAILED if unbuilt else ExitCode.TESTS_FAILED if failed else ExitCode.OK
     result = Result((), end, len(scheduler.report.keys))
-    note(session.workspace, session.analyzer, scheduler, session.code, result, time.monotonic() - started, measures)
+    note(
+        session.workspace,
+        session.analyzer.graph,
+        attributes_of(session.analyzer),
+        scheduler,
+        session.code,
+        result,
+        time.monotonic() - started,
+        measures,
+    )
     said = ""
     if memory is not None and end == ExitCode.OK and not afresh:
         laid_out = [_laid_out(target, action) for target, action in tests]

@@ -14,7 +14,7 @@ import pytest
 from modelbuild.actions import ActionResult
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.rules import forget
-from modelbuild.building.full import Sources
+from modelbuild.building.sources import Sources
 from modelbuild.execution.interface import Outcome, Request
 from modelbuild.execution.keys import Keys
 from modelbuild.execution.resources import ResourcePool, machine

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from modelbuild.building.narrow import Reads, merged
+from modelbuild.building.reads import Reads, merged
 
 RULE = """
 from modelbuild.api import Attrs, Context, Files, Output, Sources, rule
@@ -186,9 +186,12 @@ def test_readers_are_followed_through_what_needs_them() -> None:
     assert reads.readers({"z"}) == set()
 
 
-def test_what_is_built_again_takes_the_place_of_what_was_known() -> None:
-    old = Reads({"//:a": ["x"], "//:b": ["y"]}, {"//:a": []}, {"//:a": 1, "//:b": 2})
-    new = Reads({"//:a": ["z"], "//:b": ["y"]}, {"//:a": ["//:b"]}, {"//:a": 3, "//:b": 1})
+def test_what_was_known_of_other_devices_stays_known() -> None:
+    old = Reads({"//:a": ["x", "z"], "//:b": ["y"]}, {"//:a": ["//:c"]}, {"//:a": 1, "//:b": 2}, {"//:a": "all"})
+    new = Reads({"//:a": ["x"], "//:b": ["y"]}, {"//:a": ["//:b"]}, {"//:a": 3, "//:b": 1}, {"//:a": "", "//:b": "b"})
     assert merged(old, new, {"//:a"}) == Reads(
-        {"//:a": ["z"], "//:b": ["y"]}, {"//:a": ["//:b"]}, {"//:a": 3, "//:b": 2}
+        {"//:a": ["x", "z"], "//:b": ["y"]},
+        {"//:a": ["//:b", "//:c"]},
+        {"//:a": 3, "//:b": 2},
+        {"//:a": "all", "//:b": "b"},
     )

@@ -1,0 +1,75 @@
+"""Load the targets asked for and have their rules declare what is to be done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+import modelbuild
+from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
+from modelbuild.analysis.rules import load_rules
+from modelbuild.building.declared import Declared, Wanted
+from modelbuild.building.reads import Reads, gather
+from modelbuild.building.request import Request
+from modelbuild.building.snapshot import Seen, stamp
+from modelbuild.explain.facts import attributes_of
+from modelbuild.labels import Label
+from modelbuild.loading.loader import Loader
+from modelbuild.loading.patterns import expand_patterns
+from modelbuild.report.events import Loaded, Reporter
+from modelbuild.workspace import Workspace
+
+
+def declare(workspace: Workspace, request: Request, reporter: Reporter) -> Declared:
+    """Raises UsageError and LoadingError."""
+    rules = load_rules(workspace.root, workspace.config.rules, workspace.rule_locations())
+    analyzer = Analyzer(Loader(workspace, rules.by_name), rules, workspace.config.default_device)
+    targets = analyze(analyzer, request, reporter)
+    wanted = tuple(_wanted(analyzer, target) for target in targets)
+    return Declared(
+        analyzer.graph,
+        wanted,
+        analyzer.rules.packages,
+        attributes_of(analyzer),
+        partial(_reads, analyzer, wanted),
+    )
+
+
+def analyze(analyzer: Analyzer, request: Request, reporter: Reporter) -> list[ConfiguredTarget]:
+    """The targets asked for, in each configuration asked for. Raises UsageError and LoadingError."""
+    targets = expand_patterns(analyzer.loader, request.patterns, request.package)
+    reporter.emit(Loaded(len(targets)))
+    devices: Iterable[Label | None] = request.devices or (None,)
+    return [analyzer.analyze(target.label, device) for device in devices for target in targets]
+
+
+def config_name(device: Label | None) -> str:
+    """A configuration's folder in the output tree: its device's label with '~' for '/' and ':', which no label has."""
+    if device is None:
+        return "default"
+    return f"{device.package}/{device.name}".strip("/").replace("/", "~")
+
+
+def look_back(analyzer: Analyzer, seen: Seen) -> None:
+    """Collect everything that decided the graph: what was read, listed, or relied on not to be there."""
+    loader, packages = analyzer.loader, analyzer.rules.packages
+    seen.files.update({path: (s.size, s.ctime_ns, s.inode) for path, s in loader.files_read().items()})
+    for folder in (Path(modelbuild.__file__).parent, *packages.values()):
+        for path in folder.rglob("*.py"):
+            seen.files[str(path)] = stamp(str(path))
+        seen.python.update({str(p): stamp(str(p)) for p in (folder, *folder.rglob("*/")) if p.name != "__pycache__"})
+    seen.folders.update({path: (s.mtime_ns, s.names) for path, s in loader.folders_listed().items()})
+    seen.absent.extend(sorted(loader.files_absent()))
+
+
+def _wanted(analyzer: Analyzer, target: ConfiguredTarget) -> Wanted:
+    label = target.node.label
+    return Wanted(
+        label, config_name(target.device), target.files(), lambda: analyzer.loader.target(label, None).location(())
+    )
+
+
+def _reads(analyzer: Analyzer, wanted: Sequence[Wanted], ran: Iterable[str], seen: Seen) -> Reads:
+    look_back(analyzer, seen)
+    return gather(analyzer, wanted, ran, analyzer.loader.files_read())

@@ -1,0 +1,41 @@
+"""Files of the workspace as a build sees them."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from pathlib import Path
+
+from modelbuild.actions import FileEntry
+from modelbuild.errors import BuildError
+from modelbuild.store.local import LocalStore
+
+
+class Sources:
+    """The workspace's files by content, and the stamp each had when its content was looked at."""
+
+    def __init__(self, root: Path, store: LocalStore) -> None:
+        self._root = root
+        self._store = store
+        self._known: dict[str, tuple[Path, FileEntry]] = {}
+        self.stamps: dict[str, tuple[int, int, int]] = {}
+
+    def entry(self, path: str) -> tuple[Path, FileEntry]:
+        """A file's absolute path and content, looked at once a build: all actions see the same."""
+        known = self._known.get(path)
+        if known is None:
+            absolute = self._root / path
+            state = self._store.files.digest(absolute)
+            self.stamps[path] = (state.stamp.size, state.stamp.ctime_ns, state.stamp.inode)
+            known = self._known[path] = (absolute, state.entry)
+        return known
+
+    def keep(self, path: str) -> FileEntry:
+        """Have the store keep a file that is itself an output. Raises BuildError when it changed meanwhile."""
+        absolute, entry = self.entry(path)
+        if self._store.missing([entry.digest]):
+            copy = self._store.scratch / f"source-{uuid.uuid4().hex}"
+            shutil.copy(absolute, copy)
+            if self._store.put_file(copy) != entry.digest:
+                raise BuildError(f"{path} changed during the build; build again")
+        return entry
