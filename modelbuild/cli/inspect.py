@@ -30,7 +30,7 @@ def command(settings: Settings, program: str, every_node: bool, flags: Flags) ->
     from modelbuild.workspace import find_root, load_workspace
 
     path = settings.directory / program
-    if not program.endswith(".pte"):
+    if not program.endswith(".pte") and not path.is_file():
         workspace = load_workspace(find_root(settings.directory))
         label = label_of(program, workspace.package_of(settings.directory))
         _, built = build_here(workspace, settings.directory, (label,), flags)

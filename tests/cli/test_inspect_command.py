@@ -108,6 +108,7 @@ def test_a_target_is_built_first(world: Any, program: Path) -> None:
         ("none.pte", None, "no file none.pte; expected a .pte, or the label of a target that gives one"),
         ("empty.pte", b"", "not an ExecuTorch program: the file is empty"),
         ("other.pte", b"x" * 64, "not an ExecuTorch program: it does not start as a .pte does"),
+        ("photo.png", b"\x89PNG" * 9, "not an ExecuTorch program: it does not start as a .pte does"),
     ],
 )
 def test_what_is_no_program(world: Any, name: str, content: bytes | None, message: str) -> None:
