@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from modelbuild.building.request import BuiltTarget, Request, Result
+from modelbuild.building.narrow import narrow
+from modelbuild.building.request import Request, Result
 from modelbuild.building.snapshot import Seen, Snapshots, python_folders
 from modelbuild.report.events import BuildFinished, Reporter, TargetBuilt
 from modelbuild.workspace import OUTPUT_FOLDER, Workspace
@@ -14,22 +15,19 @@ from modelbuild.workspace import OUTPUT_FOLDER, Workspace
 def build(workspace: Workspace, request: Request, reporter: Reporter) -> Result:
     """Raises ModelbuildError for what is wrong before any action runs; failures of actions are in the result."""
     started = time.monotonic()
-    snapshots = Snapshots.of(workspace)
-    known = snapshots.up_to_date(request)
-    if known is not None:
-        targets = tuple(BuiltTarget(*target) for target in known.targets)
-        for target in targets:
-            reporter.emit(TargetBuilt(target.label, target.config, target.outputs))
-        reporter.emit(BuildFinished(time.monotonic() - started, up_to_date=True, actions=known.actions))
-        return Result(targets, actions=known.actions, up_to_date=True)
-
-    from modelbuild.building.carry_out import carry_out
-    from modelbuild.building.narrow import narrow
-
     # First, because Python may import from the root, whose time moves.
     (workspace.root / OUTPUT_FOLDER).mkdir(exist_ok=True)
     seen = Seen(python=python_folders())
+    snapshots = Snapshots.of(workspace)
     rest = narrow(snapshots.path(request), str(workspace.root))
+    if rest is not None and not rest.stale:
+        for target in rest.targets:
+            reporter.emit(TargetBuilt(target.label, target.config, target.outputs))
+        reporter.emit(BuildFinished(time.monotonic() - started, up_to_date=True, actions=rest.record.actions))
+        return Result(rest.targets, actions=rest.record.actions, up_to_date=True)
+
+    from modelbuild.building.carry_out import carry_out
+
     declared = rest.declared() if rest is not None else None
     if declared is None:
         from modelbuild.building.declare import declare

@@ -15,14 +15,15 @@ from pathlib import Path
 from modelbuild.analysis.graph import ActionGraph
 from modelbuild.building.declared import Declared, Wanted, decode
 from modelbuild.building.reads import Reads, read
-from modelbuild.building.record import Record, read_record
+from modelbuild.building.record import Record, keep_times, read_record
 from modelbuild.building.request import BuiltTarget
 from modelbuild.labels import Label
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """An earlier build of which only the targets `stale` (labels) have to be built again, as the sources `changed`."""
+    """An earlier build of which only the targets `stale` (labels) have to be built again, as the sources `changed`;
+    without any, nothing has."""
 
     record: Record
     reads: Reads
@@ -65,14 +66,15 @@ class Rest:
 def narrow(path: Path, root: str) -> Rest | None:
     """What is left to do since the build whose record is at `path`; None when that takes looking at everything."""
     record = read_record(str(path))
-    reads = read(path, record.token) if record is not None else None
-    if record is None or reads is None:
-        return None
-    found = _changes(record, root)
-    if found is None:
+    found = _changes(record, root) if record is not None else None
+    if record is None or found is None:
         return None
     changed, damaged = found
-    if not changed <= {source for sources in reads.sources.values() for source in sources}:
+    if not changed and not damaged:
+        keep_times(str(path), record)
+        return Rest(record, Reads(), frozenset(), frozenset())
+    reads = read(path, record.token)
+    if reads is None or not changed <= {source for sources in reads.sources.values() for source in sources}:
         return None
     touched = reads.readers(changed)
     stale = {label for label, _, outputs in record.targets if label in touched or not damaged.isdisjoint(outputs)}

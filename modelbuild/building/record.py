@@ -138,12 +138,17 @@ def up_to_date(path: str, root: str) -> Record | None:
     record = read_record(path)
     if record is None or not record.holds(root):
         return None
+    keep_times(path, record)
+    return record
+
+
+def keep_times(path: str, record: Record) -> None:
+    """Write down the times of folders that moved, which saves the next build from listing them."""
     if record.moved:
         from contextlib import suppress
 
-        with suppress(OSError):  # it only saves the next build from listing folders
+        with suppress(OSError):
             write_record(path, record)
-    return record
 
 
 def read_record(path: str) -> Record | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from modelbuild import __version__
 from modelbuild.building.narrow import Rest
 from modelbuild.building.reads import Reads, merged, write
-from modelbuild.building.record import Record, Stamps, granularity, settled, up_to_date, write_record
+from modelbuild.building.record import Record, Stamps, granularity, settled, write_record
 from modelbuild.building.request import BuiltTarget, Request
 from modelbuild.workspace import OUTPUT_FOLDER, Workspace
 
@@ -84,10 +84,6 @@ class Snapshots:
     @classmethod
     def of(cls, workspace: Workspace) -> Snapshots:
         return cls(workspace.root, workspace.root / OUTPUT_FOLDER, workspace.config.cache_dir)
-
-    def up_to_date(self, request: Request) -> Record | None:
-        """The last such build, if nothing that it looked at has changed since."""
-        return up_to_date(str(self.path(request)), self._root)
 
     def save(
         self,

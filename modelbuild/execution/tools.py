@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib import metadata
 
 from modelbuild.errors import EnvironmentProblem, LoadingError
 from modelbuild.execution.step_code import imported_names
@@ -40,6 +39,8 @@ def installed(distribution: str) -> str | None:
 
 @cache
 def _version(distribution: str) -> str | None:
+    from importlib import metadata
+
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
@@ -97,12 +98,16 @@ def _is_namespace(top: str) -> bool:
 @cache
 def _all_owners() -> Mapping[str, list[str]]:
     # Reads the file list of everything installed: seconds, so only for modules that are not called as their owner is.
+    from importlib import metadata
+
     return metadata.packages_distributions()
 
 
 @cache
 def _requirements(distribution: str) -> tuple[str, ...]:
     """Names of what a distribution requires, optional extras left out."""
+    from importlib import metadata
+
     lines = [line for line in metadata.requires(distribution) or [] if "extra ==" not in line]
     names = [re.match(r"[A-Za-z0-9._-]+", line) for line in lines]
     return tuple(canonical(match[0]) for match in names if match)

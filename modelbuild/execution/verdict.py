@@ -6,7 +6,6 @@ import json
 import signal
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +99,8 @@ def _loaded(action: Action, tools: Sequence[str], end: Mapping[str, Any]) -> str
 @cache
 def _top_levels(distribution: str) -> tuple[str, ...]:
     """The modules that a distribution says it brings, if it does."""
+    from importlib import metadata
+
     try:
         return tuple((metadata.distribution(distribution).read_text("top_level.txt") or "").split())
     except metadata.PackageNotFoundError:
@@ -109,4 +110,6 @@ def _top_levels(distribution: str) -> tuple[str, ...]:
 @cache
 def _owners() -> Mapping[str, list[str]]:
     # Reads the file list of everything that is installed, which takes a while.
+    from importlib import metadata
+
     return metadata.packages_distributions()

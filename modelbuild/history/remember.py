@@ -71,11 +71,10 @@ def _write(
 
 
 def _actions(file: HistoryFile, workspace: str, build: int, facts: Mapping[str, Facts]) -> None:
-    sql = "SELECT id, max(first), key, status FROM actions WHERE workspace = ? GROUP BY id"
-    last = {name: tuple(rest) for name, *rest in file.read(sql, [workspace])}
+    sql = "SELECT first, key, status FROM actions WHERE workspace = ? AND id = ? ORDER BY first DESC LIMIT 1"
     new, same = [], []
     for name, each in facts.items():
-        first, key, status = last.get(name, (0, "", ""))
+        first, key, status = (*file.read(sql, [workspace, name]), (0, "", ""))[0]
         # A run that failed is a row of its own: that it ran again has that reason.
         place = json.dumps(each.place)
         if key == each.key and (status == "failed") == (each.status == "failed"):
@@ -92,12 +91,11 @@ def _actions(file: HistoryFile, workspace: str, build: int, facts: Mapping[str, 
 
 
 def _targets(file: HistoryFile, workspace: str, build: int, targets: Mapping[str, Mapping[str, Any]]) -> None:
-    sql = "SELECT node, max(first), parts FROM targets WHERE workspace = ? GROUP BY node"
-    last = {name: tuple(rest) for name, *rest in file.read(sql, [workspace])}
+    sql = "SELECT first, parts FROM targets WHERE workspace = ? AND node = ? ORDER BY first DESC LIMIT 1"
     new, same = [], []
     for node, each in targets.items():
         parts = _keep(file, json.dumps(each, sort_keys=True))
-        first, known = last.get(node, (0, ""))
+        first, known = (*file.read(sql, [workspace, node]), (0, ""))[0]
         if known == parts:
             same.append((build, workspace, node, first))
         else:

@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,15 +81,16 @@ class World:
             path.write_text(text)
         time.sleep(0.1)
 
-    def build(self, *arguments: str) -> Any:
+    def build(self, *arguments: str, code: int | None = None, program: Sequence[str] = ("-m", "modelbuild")) -> Any:
         ended = subprocess.run(
-            [sys.executable, "-m", "modelbuild", "build", "--json", *(arguments or ("//...",))],
+            [sys.executable, *program, "build", "--json", *(arguments or ("//...",))],
             cwd=self.root,
             env={**os.environ, "MODELBUILD_CACHE_DIR": str(self.cache)},
             capture_output=True,
             text=True,
         )
-        assert ended.returncode in (0, 1), ended.stderr
+        assert ended.returncode in ((0, 1) if code is None else (code,)), ended.stderr
+        self.said = ended.stderr
         return json.loads(ended.stdout)
 
     def expected(self, name: str) -> str:
@@ -146,10 +147,12 @@ def test_an_output_that_is_gone_is_laid_out_again(world: World) -> None:
     [
         {"BUILD.toml": "[[filegroup]]\nname = 'other'\nsrcs = ['a']\n"},
         {"rules/steps/join.py": STEP + "\n# changed\n"},
+        {"rules/join.py": RULE.replace('"made")]', '"made")], params={"of": "another rule"}')},
+        {"MODELBUILD.toml": 'rules = ["//rules"]\n[build]\njobs = 1\n'},
         {"sub/BUILD.toml": "[[filegroup]]\nname = 'more'\nsrcs = ['x']\n", "sub/x": ""},
         {"a": "all\n", "c": "", "d": "", "e": "", "h": "", "j": "", "k": ""},
     ],
-    ids=["a BUILD file", "a step", "a new package", "most sources"],
+    ids=["a BUILD file", "a step", "a rule", "the configuration", "a new package", "most sources"],
 )
 def test_anything_else_takes_the_whole_way(world: World, change: Mapping[str, str]) -> None:
     world.write({"b": "B\n", **change})
@@ -159,6 +162,57 @@ def test_anything_else_takes_the_whole_way(world: World, change: Mapping[str, st
     if "BUILD.toml" not in change:
         assert owners(told) == {f"//:{name}" for name in GRAPH}
         world.check()
+
+
+def test_what_a_glob_finds_is_never_taken_from_before(world: World) -> None:
+    declared = "[[join]]\nname = 'joined'\nsrcs = { glob = ['*.txt'] }\n"
+    world.write({"texts/BUILD.toml": declared, "texts/1.txt": "1", "texts/2.txt": "2"})
+    assert world.build()["ok"]
+    made = world.root / "modelbuild-out/default/texts/joined/made"
+    world.write({"texts/1.txt": "one"})
+    assert owners(world.build()) == {"//texts:joined"}
+    assert made.read_text() == "one2"
+    world.write({"texts/1.txt": "1", "texts/3.txt": "3"})
+    assert world.build()["ok"]
+    assert made.read_text() == "123"
+    (world.root / "texts/2.txt").unlink()
+    world.write({"texts/1.txt": "one"})
+    assert world.build()["ok"]
+    assert made.read_text() == "one3"
+
+
+def test_a_source_that_is_gone_is_missed(world: World) -> None:
+    (world.root / "d").unlink()
+    world.write({"b": "B\n"})
+    told = world.build(code=3)
+    assert "d" in told["error"]
+
+
+def test_what_another_build_declared_is_not_used(world: World) -> None:
+    """A record and what stands beside it are written one after the other, and two builds may do so at once."""
+    (reads,) = (world.root / "modelbuild-out/.modelbuild/snapshots").glob("*.reads")
+    other = reads.read_text().replace('"b","b"', '"a","a"')
+    reads.write_text(other.replace(other.split(", ")[1], "1", 1))
+    world.write({"b": "B\n"})
+    assert owners(world.build()) == {f"//:{name}" for name in GRAPH}
+    world.check()
+
+
+def test_no_rule_is_loaded_for_what_is_written_down(world: World) -> None:
+    world.write({"b": "B\n"})
+    program = (
+        "import sys; from modelbuild.cli import invoke; code = invoke(sys.argv[1:]);"
+        "print(*sorted(sys.modules), file=sys.stderr); sys.exit(code)"
+    )
+    world.build(program=("-c", program))  # another sys.path than with -m, so another record
+    world.write({"b": "BB\n"})
+    told = world.build(program=("-c", program))
+    assert owners(told) == {"//:t0", "//:t1"}
+    world.check()
+    modules = set(world.said.split())
+    assert "modelbuild.building.carry_out" in modules
+    loading = ("pydantic", "modelbuild_rules", "rules", "modelbuild.api", "modelbuild.analysis.rules")
+    assert not modules.intersection((*loading, "modelbuild.loading.loader", "importlib.metadata"))
 
 
 def test_after_a_failure_the_whole_way_is_taken(world: World) -> None:
