@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
+import shutil
 import signal
+from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
@@ -38,3 +42,47 @@ def ci_formats() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def cpp_runtime(repository: Path) -> Path:
+    """What libraries for the CUDA delegate are linked with, made once for each version of the compiler."""
+    from modelbuild_rules.steps._cpp import make_runtime
+
+    made = repository / "build" / f"cpp-runtime-{version('ziglang')}"
+    made.parent.mkdir(exist_ok=True)
+    with made.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (made / "link.json").exists():
+            made.mkdir(exist_ok=True)
+            make_runtime("x86_64-linux-gnu.2.28", made)
+    return made
+
+
+@pytest.fixture
+def know_runtime(cpp_runtime: Path) -> Callable[[Path, Path, str], None]:
+    """Puts cpp_runtime where the build of a target finds it: know_runtime(workspace, cache, "//package:target")."""
+    import modelbuild
+    from modelbuild.actions import Action, ActionResult
+    from modelbuild.analysis.analyze import Analyzer
+    from modelbuild.analysis.rules import load_rules
+    from modelbuild.execution.keys import Keys, key_of
+    from modelbuild.execution.step_code import StepCode
+    from modelbuild.labels import Label
+    from modelbuild.loading.loader import Loader
+    from modelbuild.store.local import open_store
+    from modelbuild.workspace import load_workspace
+
+    def know(root: Path, cache: Path, target: str) -> None:
+        rules = load_rules(root, ())
+        analysis = Analyzer(Loader(load_workspace(root), rules.by_name), rules)
+        analysis.analyze(Label.parse(target, ""))
+        nodes = [node for node in analysis.graph.nodes.values() if isinstance(node, Action)]
+        (action,) = (node for node in nodes if node.mnemonic == "cpp_runtime")
+        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **rules.packages})
+        with open_store(cache) as store:
+            material = Keys(code, store).material(action, ())
+            copy = shutil.copytree(cpp_runtime, cache / "copy")
+            store.put_action(key_of(material), ActionResult((("runtime", store.put_output(copy)),)), material)
+
+    return know

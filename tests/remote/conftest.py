@@ -127,6 +127,42 @@ def casd(tmp_path: Path) -> Iterator[Casd]:
     server.kill()
 
 
+@pytest.fixture(scope="session")
+def mounts() -> Callable[..., list[str]]:
+    """Options of buildbox-run: what workers see of this machine is the system, this Python, and the folders given."""
+
+    def options(*more: Path) -> list[str]:
+        wanted = ("/usr", "/bin", "/lib", "/lib64", "/etc", sys.base_prefix, sys.prefix, *map(str, more))
+        there = [path for path in dict.fromkeys(wanted) if os.path.exists(path)]
+        return [f"--ro-bind-mount={os.path.realpath(path)}:{path}" for path in there]
+
+    return options
+
+
+@pytest.fixture
+def new_farm(tmp_path: Path, shared_casd: Casd, mounts: Callable[..., list[str]]) -> Iterator[Callable[..., Casd]]:
+    """Starts a server with workers that see the folders given as well: new_farm(*folders)."""
+    if shutil.which("bwrap") is None:
+        pytest.skip("not run: needs bubblewrap, which .ci/run installs")
+    started: list[Casd] = []
+
+    def start(*more: Path) -> Casd:
+        run = f"--buildbox-run={shared_casd.programs / 'buildbox-run'}"
+        server = Casd(tmp_path / "farm", run, "--jobs=2", *(f"--runner-arg={each}" for each in mounts(*more)))
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        server.kill()
+
+
+@pytest.fixture
+def farm(new_farm: Callable[..., Casd]) -> Casd:
+    """A server with workers."""
+    return new_farm()
+
+
 NGINX = """
 daemon off; pid {folder}/pid; error_log {folder}/error.log warn; worker_processes 1; {user}
 events {{ worker_connections 64; }}

@@ -26,37 +26,18 @@ from modelbuild.remote.remote_action import describe, outputs_of
 from modelbuild.remote.strategy import parse_strategy
 from modelbuild.remote.worker_entry import TOOLCHAIN
 
-# What workers see of this machine: the system and this Python.
-MOUNTS = ("/usr", "/bin", "/lib", "/lib64", "/etc", sys.base_prefix, sys.prefix)
-
-
-@pytest.fixture
-def farm(tmp_path: Path, shared_casd: Any) -> Iterator[Any]:
-    """A server with workers."""
-    if shutil.which("bwrap") is None:
-        pytest.skip("not run: needs bubblewrap, which .ci/run installs")
-    run = shared_casd.programs / "buildbox-run"
-    mounts = (f"--runner-arg={mount}" for mount in seen())
-    server = type(shared_casd)(tmp_path / "farm", f"--buildbox-run={run}", "--jobs=2", *mounts)
-    yield server
-    server.kill()
-
-
-def seen() -> list[str]:
-    """Options of buildbox-run."""
-    there = [path for path in dict.fromkeys(MOUNTS) if os.path.exists(path)]
-    return [f"--ro-bind-mount={os.path.realpath(path)}:{path}" for path in there]
-
 
 @pytest.fixture(params=["casd", "BuildGrid"])
-def any_farm(request: pytest.FixtureRequest, tmp_path: Path, shared_casd: Any, build_grid: ModuleType) -> Iterator[Any]:
+def any_farm(
+    request: pytest.FixtureRequest, tmp_path: Path, shared_casd: Any, build_grid: ModuleType, mounts: Any
+) -> Iterator[Any]:
     """Servers that have their workers in different ways: beside them, and as bots that ask for work."""
     if request.param == "casd":
         yield request.getfixturevalue("farm")
         return
     if shutil.which("bwrap") is None:
         pytest.skip("not run: needs bubblewrap, which .ci/run installs")
-    server = build_grid.Farm(tmp_path / "farm", [shared_casd.programs / "buildbox-run", *seen()])
+    server = build_grid.Farm(tmp_path / "farm", [shared_casd.programs / "buildbox-run", *mounts()])
     yield server
     server.kill()
 

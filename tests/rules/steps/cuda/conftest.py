@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,11 +20,9 @@ import torch
 
 from modelbuild.step import Step
 from modelbuild_rules.steps import compile_xnnpack, emit, partition
-from modelbuild_rules.steps._cpp import make_runtime
 from modelbuild_rules.steps._program import save_program
 
 HERE = Path(__file__).parent
-TARGET = "x86_64-linux-gnu.2.28"
 CUDA: Mapping[str, Any] = {
     "kind": "cuda",
     "attributes": {
@@ -134,26 +129,6 @@ class Lowering:
 @pytest.fixture
 def lowering(tmp_path: Path) -> Lowering:
     return Lowering(tmp_path)
-
-
-@contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """One process at a time."""
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-@pytest.fixture(scope="session")
-def cpp_runtime(repository: Path) -> Path:
-    """What libraries are linked with, made once for each version of the compiler."""
-    made = repository / "build" / f"cpp-runtime-{version('ziglang')}"
-    made.parent.mkdir(exist_ok=True)
-    with alone(made.with_suffix(".lock")):
-        if not (made / "link.json").exists():
-            made.mkdir(exist_ok=True)
-            make_runtime(TARGET, made)
-    return made
 
 
 @dataclass(frozen=True)

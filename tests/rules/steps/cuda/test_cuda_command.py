@@ -15,16 +15,6 @@ from typing import Any
 
 import pytest
 
-import modelbuild
-from modelbuild.actions import Action, ActionResult
-from modelbuild.analysis.analyze import Analyzer
-from modelbuild.analysis.rules import load_rules
-from modelbuild.execution.keys import Keys, key_of
-from modelbuild.execution.step_code import StepCode
-from modelbuild.labels import Label
-from modelbuild.loading.loader import Loader
-from modelbuild.store.local import open_store
-from modelbuild.workspace import load_workspace
 from modelbuild_rules.steps import _cuda_cubin
 
 pytestmark = pytest.mark.xdist_group("cuda")
@@ -51,19 +41,6 @@ class Workspace:
         assert ended.returncode == 0, ended.stderr + ended.stdout
         return {action["id"]: action["status"] for action in json.loads(ended.stdout)["actions"]}
 
-    def know(self, target: str, runtime: Path) -> None:
-        """Put what libraries are linked with, which was made once for all tests, where the build finds it."""
-        rules = load_rules(self.root, ())
-        analysis = Analyzer(Loader(load_workspace(self.root), rules.by_name), rules)
-        analysis.analyze(Label.parse(target, ""))
-        nodes = [node for node in analysis.graph.nodes.values() if isinstance(node, Action)]
-        (action,) = (node for node in nodes if node.mnemonic == "cpp_runtime")
-        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **rules.packages})
-        with open_store(self.cache) as store:
-            material = Keys(code, store).material(action, ())
-            copy = shutil.copytree(runtime, self.cache / "copy")
-            store.put_action(key_of(material), ActionResult((("runtime", store.put_output(copy)),)), material)
-
 
 def example(repository: Path, folder: Path) -> Workspace:
     """A copy of examples/ with a cache of its own."""
@@ -86,11 +63,11 @@ def fat_binaries(data: bytes, folder: Path) -> list[tuple[set[str], set[str]]]:
 
 
 @pytest.mark.slow
-def test_a_program_is_the_same_wherever_it_is_built(repository: Path, cpp_runtime: Path, tmp_path: Path) -> None:
+def test_a_program_is_the_same_wherever_it_is_built(repository: Path, know_runtime: Any, tmp_path: Path) -> None:
     made = []
     for folder in (tmp_path / "one", tmp_path / "other/folder"):
         workspace = example(repository, folder)
-        workspace.know("//models:classifier_cuda", cpp_runtime)
+        know_runtime(workspace.root, workspace.cache, "//models:classifier_cuda")
         ran = workspace.build("//models:classifier_cuda")
         assert [name for name, status in ran.items() if status == "cached"] == ["//models:classifier_cuda#cpp_runtime"]
         made.append(workspace.root / "modelbuild-out/rtx/models/classifier_cuda")
@@ -110,11 +87,11 @@ def test_a_program_is_the_same_wherever_it_is_built(repository: Path, cpp_runtim
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
-def test_the_detector_is_the_same_wherever_it_is_built(repository: Path, cpp_runtime: Path, tmp_path: Path) -> None:
+def test_the_detector_is_the_same_wherever_it_is_built(repository: Path, know_runtime: Any, tmp_path: Path) -> None:
     names, made = ("detector_cuda", "detector_trt_cuda"), []
     for folder in (tmp_path / "one", tmp_path / "other/folder"):
         workspace = example(repository, folder)
-        workspace.know("//models:detector_cuda", cpp_runtime)
+        know_runtime(workspace.root, workspace.cache, "//models:detector_cuda")
         workspace.build(*(f"//models:{name}" for name in names))
         made.append([workspace.root / f"modelbuild-out/rtx/models/{name}/{name}.pte" for name in names])
     for one, other in zip(*made, strict=True):
@@ -166,14 +143,14 @@ NO_KERNEL = (
 
 
 @pytest.mark.slow
-def test_an_operator_without_a_kernel_is_told_by_its_line(cpp_runtime: Path, tmp_path: Path) -> None:
+def test_an_operator_without_a_kernel_is_told_by_its_line(know_runtime: Any, tmp_path: Path) -> None:
     """Rows of more than 4096 are too many for the Triton kernel of top-k."""
     workspace = Workspace(tmp_path / "workspace", tmp_path / "cache")
     workspace.root.mkdir()
     workspace.cache.mkdir()
     for name, text in (("MODELBUILD.toml", ""), ("BUILD.toml", BUILD), ("net.py", MODEL)):
         (workspace.root / name).write_text(text)
-    workspace.know("//:program", cpp_runtime)
+    know_runtime(workspace.root, workspace.cache, "//:program")
     ended = workspace.run("build", "//:program")
     assert ended.returncode == 1, ended.stderr
     assert NO_KERNEL in ended.stderr + ended.stdout
