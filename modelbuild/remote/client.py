@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -11,7 +12,7 @@ from pathlib import Path
 from modelbuild.actions import ActionResult, Digest
 from modelbuild.remote.guard import Guard
 from modelbuild.remote.interface import Cache
-from modelbuild.remote.problems import RemoteProblem
+from modelbuild.remote.problems import Kind, RemoteProblem
 from modelbuild.remote.results import action_of, decode, encode
 from modelbuild.store.codec import blobs_of
 from modelbuild.store.digests import digest_bytes
@@ -20,20 +21,24 @@ from modelbuild.store.local import LocalStore
 
 # Blobs up to this size go in batches.
 _SMALL = 256 << 10
+# What reading and writing have in common: said of one, it is not said of the other.
+_OF_BOTH: tuple[Kind, ...] = ("down", "slow")
 
 
 class Client:
     """Reads are compared with their digests before anybody sees them. Safe for many threads.
 
-    say   told once for reading and once for writing what goes wrong
+    say   told once what is wrong with the server or the line, and once for reading and for writing what else is
     """
 
     def __init__(self, cache: Cache, local: LocalStore, say: Callable[[str], None]) -> None:
         self._cache = cache
         self._local = local
         self.say = say
-        self.reading = Guard(lambda why: say(f"remote cache {cache.name}: {why}; going on without what is in it"))
-        self.writing = Guard(lambda why: say(f"remote cache {cache.name}: {why}; results of this build stay here"))
+        self._unreachable = False
+        self._lock = threading.Lock()
+        self.reading = Guard(lambda problem: self._tell(problem, "going on without it"))
+        self.writing = Guard(lambda problem: self._tell(problem, "results of this build stay here"))
 
     def lookup(self, key: str, declared: Iterable[tuple[str, str]]) -> ActionResult | None:
         """The result under a key; None when there is none, or none that can be used."""
@@ -125,6 +130,14 @@ class Client:
         problem = RemoteProblem("wrong", f"it sent wrong bytes for {digest}")
         self.reading.failed(problem)
         return problem
+
+    def _tell(self, problem: RemoteProblem, so: str) -> None:
+        if problem.kind in _OF_BOTH:
+            with self._lock:
+                known, self._unreachable = self._unreachable, True
+            if known:
+                return
+        self.say(f"remote cache {self._cache.name}: {problem}; {so}")
 
     def _is_small(self, digest: Digest) -> bool:
         return digest.size <= min(_SMALL, self._cache.batch_size)

@@ -31,12 +31,12 @@ class Closed(RemoteProblem):
 class Guard:
     """One direction (reading or writing) of one remote. Safe for many threads.
 
-    say   told once what goes wrong, as 'what the remote did; what that means'
+    say   told once what goes wrong
     """
 
     def __init__(
         self,
-        say: Callable[[str], None],
+        say: Callable[[RemoteProblem], None],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         seed: int | None = None,
@@ -87,4 +87,4 @@ class Guard:
                 self._closed_until = max(self._closed_until, self._clock() + COOL_DOWN)
             said, self._said = self._said, True
         if not said:
-            self._say(str(problem))
+            self._say(problem)

@@ -17,7 +17,7 @@ class World:
         self.pauses: list[float] = []
         self.said: list[str] = []
         self.tries = 0
-        self.guard = Guard(self.said.append, lambda: self.now, self.pauses.append, seed=1)
+        self.guard = Guard(lambda problem: self.said.append(str(problem)), lambda: self.now, self.pauses.append, seed=1)
 
     def failing(self, kind: Kind, times: int = 10**9) -> Callable[[], str]:
         """An operation that fails some times, and then works."""
