@@ -46,7 +46,7 @@ def variables(home: Path, temporary: Path, cpus: int, network: bool = False) -> 
         "PYTHONHASHSEED": "0",
     }
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-    kept = [name for name in os.environ if name in LIBRARIES]
+    kept = [name for name in LIBRARIES if name in os.environ]
     if network:
         kept += [name for name in os.environ if name in NETWORK or name.startswith(NETWORK_PREFIXES)]
     return fixed | dict.fromkeys(threads, str(cpus)) | {name: os.environ[name] for name in kept}

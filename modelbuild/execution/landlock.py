@@ -29,6 +29,8 @@ _ALL_SCOPES = 0b11
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
+_held: dict[str, int] = {}
+
 
 def abi() -> int:
     """The version of Landlock that the kernel offers; 0 when it has none, or has it switched off."""
@@ -79,17 +81,30 @@ def _file_rights(version: int) -> int:
     )
 
 
+def hold(paths: Iterable[str]) -> None:
+    """Keep these open for restrict(), here and in processes that are forked: opening is most of what a rule takes."""
+    _held.update({path: descriptor for path in paths if (descriptor := _open(path)) is not None})
+
+
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    try:
-        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:
+    held = _held.get(path)
+    descriptor = _open(path) if held is None else held
+    if descriptor is None:
         return
     try:
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             rights &= _OF_FILES
         _call(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, struct.pack("=Qi", rights, descriptor), 0)
     finally:
-        os.close(descriptor)
+        if held is None:
+            os.close(descriptor)
+
+
+def _open(path: str) -> int | None:
+    try:
+        return os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return None
 
 
 def _call(number: int, *arguments: object) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,8 +13,10 @@ import modelbuild
 from modelbuild.actions import ActionResult
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.execution import environment
+from modelbuild.execution.byte_code import keep_byte_code
 from modelbuild.execution.interface import Outcome, Request
 from modelbuild.execution.sandbox import OUTPUTS, Sandbox, SandboxProblem, Scratch
+from modelbuild.execution.step_code import source_file
 from modelbuild.execution.verdict import verdict
 from modelbuild.execution.warm import Warm
 from modelbuild.store.interface import Store
@@ -46,6 +49,7 @@ class LocalExecutor:
         self._warm: dict[tuple[str, ...], Warm] = {}
         self._scratch: Scratch | None = None
         self._logs = itertools.count()
+        self._compiled: set[str] = set()
         self._running = 0
         self._closed = False
 
@@ -97,6 +101,7 @@ class LocalExecutor:
             sandbox.lay_out(action, request.inputs, self._store)
         except OSError as error:
             raise EnvironmentProblem(f"cannot lay out the inputs of {action.owner}: {error}") from error
+        self._compile(request)
         warm = self._warm_for(action.preload)
         if warm is None:
             return Outcome(None, "interrupted")
@@ -117,6 +122,15 @@ class LocalExecutor:
             where = f"\n(its folder is kept: {sandbox.folder})" if self._keep else ""
             return Outcome(None, problem + where, stdout, stderr)
         return Outcome(ActionResult(outputs, stdout, stderr, ended.seconds, ended.max_rss), "", stdout, stderr)
+
+    def _compile(self, request: Request) -> None:
+        """Once for each step."""
+        step = request.action.step
+        if step not in self._compiled and not sys.dont_write_bytecode:
+            self._compiled.add(step)
+            files = (source_file(self._packages, module) for module in request.modules)
+            for file in filter(None, files):
+                keep_byte_code(file)
 
     def _warm_for(self, preload: tuple[str, ...]) -> Warm | None:
         with self._lock:

@@ -82,8 +82,9 @@ class Sandbox:
 
         Raises SandboxProblem when a file of the workspace is not what its digest says, MissingBlob, OSError.
         """
+        made = {str(self.folder.parent)}
         for folder in (self.outputs, self.temporary, self.home):
-            folder.mkdir(parents=True)
+            _make_folders(str(folder), made)
         placed: dict[str, Value] = {}
         for item in inputs:
             if placed.setdefault(item.path, item.value) != item.value:
@@ -91,14 +92,14 @@ class Sandbox:
             target = self.root / item.path
             if target.exists():
                 continue
-            target.parent.mkdir(parents=True, exist_ok=True)
+            _make_folders(str(target.parent), made)
             if item.source is not None and not self._bring(item.source, target, item.value, store):
                 raise SandboxProblem(f"{item.path} changed during the build; build again")
             if not target.exists():
                 store.place(item.value, target)
         for output in action.outputs:
             path = self.outputs / output.path
-            (path if output.kind == "tree" else path.parent).mkdir(parents=True, exist_ok=True)
+            _make_folders(str(path if output.kind == "tree" else path.parent), made)
 
     def _bring(self, source: Path, target: Path, value: Value, store: Store) -> bool:
         """Copy a file of the workspace to its place, or into the store; False when it is not what it was."""
@@ -126,6 +127,19 @@ class Sandbox:
             return tuple((o.name, store.put_output(self.outputs / o.path)) for o in action.outputs)
         except ValueError as error:
             raise SandboxProblem(f"step {action.step}: {error}") from None
+
+
+def _make_folders(path: str, made: set[str]) -> None:
+    """Make a folder and those above it, up to one of `made`, which is added to. Making one is most of what it takes to
+    lay out an action with few inputs, and to be told that it exists not much less."""
+    missing = []
+    while path not in made:
+        missing.append(path)
+        path = os.path.dirname(path)
+    for folder in reversed(missing):
+        with suppress(FileExistsError):  # in a tree that is an input
+            os.mkdir(folder)
+    made.update(missing)
 
 
 def _copy(source: Path, target: Path, entry: FileEntry) -> bool:

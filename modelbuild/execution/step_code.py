@@ -58,15 +58,20 @@ class StepCode:
         return {name: _file_sha256(file) for name, file in self.closure(module)}
 
     def _file(self, module: str) -> Path | None:
-        top, *rest = module.split(".")
-        if top not in self._roots:
-            return None
-        base = self._roots[top].joinpath(*rest)
-        init = base / "__init__.py"
-        if init.is_file():
-            return init
-        plain = base.with_name(base.name + ".py")
-        return plain if rest and plain.is_file() else None
+        return source_file(self._roots, module)
+
+
+def source_file(roots: Mapping[str, Path], module: str) -> Path | None:
+    """A module's file, by its import name and the folders of the packages that it may be in."""
+    top, *rest = module.split(".")
+    if top not in roots:
+        return None
+    base = roots[top].joinpath(*rest)
+    init = base / "__init__.py"
+    if init.is_file():
+        return init
+    plain = base.with_name(base.name + ".py")
+    return plain if rest and plain.is_file() else None
 
 
 def _parents(module: str) -> Iterator[str]:

@@ -160,6 +160,9 @@ def main(descriptor: int, settings: dict[str, Any]) -> None:
     sys.path[:] = settings["import_path"]
     sys.meta_path.insert(0, PackageFinder(settings["packages"]))
     importlib.import_module("modelbuild.execution.worker")
+    from modelbuild.execution import environment, landlock
+
+    landlock.hold((*settings["readable"], *environment.WRITABLE))
     zygote = Zygote(engine, settings)
     for module in settings["preload"]:
         importlib.import_module(module)

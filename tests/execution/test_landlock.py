@@ -76,6 +76,22 @@ def test_a_single_file_can_be_listed(folders: tuple[Path, Path, Path]) -> None:
     assert restricted("os.listdir(read.parent)", other / "file", write) == "PermissionError"
 
 
+def test_what_is_held_open_is_opened_once(folders: tuple[Path, Path, Path]) -> None:
+    read, write, other = folders
+    script = (
+        "import os, sys\nfrom modelbuild.execution import landlock\nopened = []\n"
+        "sys.addaudithook(lambda event, given: opened.append(given[0]) if event == 'open' else None)\n"
+        f"landlock.hold(['/usr', {str(read)!r}, '/no/such/path'])\ndel opened[:]\npid = os.fork()\nif pid:\n"
+        "    sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
+        f"assert landlock.restrict(['/usr', {str(read)!r}, '/no/such/path'], [{str(write)!r}], False)\n"
+        f"assert opened == ['/no/such/path', {str(write)!r}], opened\n"
+        f"open({str(read / 'file')!r}), open({str(write / 'new')!r}, 'w')\n"
+        f"try:\n    open({str(other / 'file')!r})\nexcept PermissionError:\n    os._exit(7)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 7, done.stderr
+
+
 def test_old_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Landlock nothing is restricted, and `describe` says what is lost."""
     monkeypatch.setattr(landlock, "abi", lambda: 0)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from modelbuild.actions import FileEntry, Tree
+from modelbuild.actions import FileEntry, Output, Tree
 from modelbuild.execution.interface import StagedInput
 from modelbuild.execution.sandbox import LARGE, Scratch
 
@@ -61,6 +61,24 @@ def test_an_edit_while_the_action_runs_cannot_reach_it(bench: Any, size: int) ->
         edited.write(b"bbb")
     thread.join()
     assert bench.store.read_bytes(found[0].output("out").digest) == b"a" * size
+
+
+def test_no_folder_is_made_twice(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Making folders is most of what it takes to lay out small inputs."""
+    for name in ("a", "b"):
+        bench.write(f"models/deep/{name}.bin", name)
+    request = bench.request("tiny", "models/deep/a.bin", "models/deep/b.bin", outputs=(Output("out", "x/y/out"),))
+    scratch = Scratch(bench.scratch)
+    made: list[str] = []
+
+    def mkdir(path: str, *arguments: Any, real: Any = os.mkdir) -> None:
+        made.append(os.path.relpath(path, scratch.path))
+        real(path, *arguments)
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    scratch.new().lay_out(request.action, request.inputs, bench.store)
+    expected = ["0", "0/root", "0/root/.outputs", "0/tmp", "0/home", "0/root/models", "0/root/models/deep"]
+    assert made == [*expected, "0/root/.outputs/x", "0/root/.outputs/x/y"]
 
 
 @pytest.mark.usefixtures("landlocked")
