@@ -91,7 +91,7 @@ def build(pieces: Path, capability: str, names: Sequence[str]) -> None:
     for name in names:
         made = workspace / "modelbuild-out/gpu" / name
         if made.is_dir():
-            _lay_out(pieces / name, made, name)
+            lay_out(pieces / name, made, name)
     with tarfile.open(REPOSITORY / "build/runtime.tar") as archive:
         archive.extractall(pieces / "runtime", filter="data")
     with tarfile.open(pieces.with_suffix(".tar.xz"), "w:xz") as archive:
@@ -99,7 +99,7 @@ def build(pieces: Path, capability: str, names: Sequence[str]) -> None:
             archive.add(folder, folder.name)
 
 
-def _lay_out(folder: Path, made: Path, name: str) -> None:
+def lay_out(folder: Path, made: Path, name: str) -> None:
     import torch
     from cuda_zoo import calls, make
 
@@ -132,8 +132,8 @@ def run(pieces: Path, out: Path, names: Sequence[str]) -> int:
             file.write(json.dumps({"program": name, **facts}) + "\n")
 
     for name in results:
-        note(name, **_parity(name, pieces))
-        note(name, **_latency(found[name], out))
+        note(name, **parity_facts(name, pieces))
+        note(name, **latency(found[name], out))
     for name, facts in _torch(list(results), pieces):
         note(name, **facts)
     lines = [f"| {' | '.join(['program', *COLUMNS])} |", "| --- " * (1 + len(COLUMNS)) + "|"]
@@ -165,7 +165,7 @@ def _ended(process: subprocess.Popen[str], what: str) -> dict[str, Any]:
     return facts | {"problem": problem} if problem else facts
 
 
-def _parity(name: str, pieces: Path) -> dict[str, Any]:
+def parity_facts(name: str, pieces: Path) -> dict[str, Any]:
     return _ended(_started("parity", pieces, name), "parity")
 
 
@@ -183,7 +183,7 @@ def _torch(names: Sequence[str], pieces: Path) -> Iterator[tuple[str, dict[str, 
         yield name, _ended(process, "torch")
 
 
-def _latency(folder: Path, out: Path) -> dict[str, Any]:
+def latency(folder: Path, out: Path) -> dict[str, Any]:
     """Of modelbuild-run, inputs and outputs in host memory, microseconds."""
     with np.load(folder / "calls.npz") as values:
         for key in [each for each in values.files if each.startswith("in.0.")]:
@@ -296,11 +296,11 @@ def torch_facts(folder: Path) -> Iterator[dict[str, Any]]:
         sys.stdin.readline()
         for kind, called in kinds:
             through: Callable[[], None] = lambda c=called: to_host(c(*(each.cuda() for each in given)))  # noqa: E731
-            yield {f"{kind}_us": _median(through, torch)}
-            yield {f"{kind}_device_us": _median(partial(called, *device), torch)}
+            yield {f"{kind}_us": median(through, torch)}
+            yield {f"{kind}_device_us": median(partial(called, *device), torch)}
 
 
-def _median(call: Callable[[], Any], torch: Any) -> float:
+def median(call: Callable[[], Any], torch: Any) -> float:
     times = []
     for _ in range(WARMUP + REPEAT):
         torch.cuda.synchronize()
@@ -317,7 +317,7 @@ def main() -> int:
     parser.add_argument("pieces", type=lambda text: Path(text).resolve())
     parser.add_argument("rest", nargs="*")
     parser.add_argument("--capability", default="9.0")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     if given.what == "build":
         build(given.pieces, given.capability, given.rest)
     elif given.what == "run":
