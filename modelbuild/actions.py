@@ -84,11 +84,13 @@ class Output:
 @dataclass(frozen=True, slots=True)
 class Resources:
     """What an action takes while it runs: cores, bytes of memory, GPUs. Never oversubscribed. Of these only `cpu`,
-    the number of threads the step gets, is part of the key: it can change the order of a sum."""
+    the number of threads the step gets, is part of the key: it can change the order of a sum. `compute_capability`
+    ("8.9") is what the GPUs have to have; it says which worker will do."""
 
     cpu: int = 1
     memory: int = 512 << 20
     gpu: int = 0
+    compute_capability: str = ""
 
 
 @dataclass(frozen=True, slots=True)

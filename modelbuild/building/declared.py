@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +73,7 @@ def _row(action: Action) -> list[Any]:
         [[i.name, i.path, _encoded(i.artifact)] for i in action.inputs],
         [[o.name, o.path, o.kind] for o in action.outputs],
         *(action.params, action.unkeyed, action.tools, action.python, action.env, action.preload, action.network),
-        [action.resources.cpu, action.resources.memory, action.resources.gpu],
+        astuple(action.resources),
         action.description,
     ]
 

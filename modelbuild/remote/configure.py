@@ -51,7 +51,18 @@ def read_choice(table: Table, key: str, choices: tuple[str, ...]) -> str | None:
 
 def _platform(table: Table) -> tuple[tuple[str, str], ...]:
     below = table.table("platform")
-    return tuple((key, below.string(key) or "") for key in sorted(below.values)) if below else ()
+    if below is None:
+        return ()
+    # Not needed by builds without workers.
+    from modelbuild.remote.properties import check_value
+
+    found = []
+    for key in sorted(below.values):
+        try:
+            found.append((key, check_value(below.string(key) or "")))
+        except UsageError as error:
+            raise below.error(f"'{key}': {error}", key) from None
+    return tuple(found)
 
 
 def _strategy(table: Table) -> Strategy:

@@ -39,7 +39,7 @@ class RemoteExecutor:
     store        the build's store, which may have to fetch an input first; local: the one on this machine
     client       blobs to and from the server's own CAS
     python       the interpreter on the workers
-    properties   what every worker has to have
+    platform     what every worker has to have (see properties.py)
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class RemoteExecutor:
         local: LocalStore,
         code: StepCode,
         python: str,
-        properties: Mapping[str, str],
+        platform: Mapping[str, str],
     ) -> None:
         self._execution = execution
         self._client = client
@@ -58,13 +58,13 @@ class RemoteExecutor:
         self._local = local
         self._code = code
         self._python = python
-        self._properties = properties
+        self._platform = platform
         self._lock = threading.Lock()
         self._closed = False
 
     def run(self, request: Request) -> Outcome:
         """Run an action to its end. Raises RemoteProblem; MissingBlob when the store lost an input."""
-        described = describe(request, self._code, self._python, self._properties)
+        described = describe(request, self._code, self._python, self._platform)
         answer = None
         # Once more when the server lost an input in between, or answers with a failure out of its cache.
         for fresh in (False, True):

@@ -16,6 +16,7 @@ from modelbuild.execution.sandbox import OUTPUTS
 from modelbuild.execution.step_code import StepCode
 from modelbuild.execution.tools import version
 from modelbuild.remote.messages import message
+from modelbuild.remote.properties import properties
 from modelbuild.remote.results import Blobs, directory, from_message, keep, to_message, tree_value
 from modelbuild.store.digests import digest_bytes
 
@@ -40,7 +41,7 @@ class RemoteAction:
     inputs: Mapping[Digest, Path | None]
 
 
-def describe(request: Request, code: StepCode, python: str, properties: Mapping[str, str]) -> RemoteAction:
+def describe(request: Request, code: StepCode, python: str, wanted: Mapping[str, str]) -> RemoteAction:
     """Everything in it follows from the request: the same action is the same message on every machine."""
     blobs: Blobs = {}
     inputs: dict[Digest, Path | None] = {}
@@ -63,12 +64,12 @@ def describe(request: Request, code: StepCode, python: str, properties: Mapping[
     for name, value in {"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": cpus}.items():
         command.environment_variables.add(name=name, value=value)
     command.environment_variables.sort(key=lambda variable: variable.name)
-    wanted = message("Platform")()
-    for name, value in sorted(_properties(request, properties).items()):
-        wanted.properties.add(name=name, value=value)
-    command.platform.CopyFrom(wanted)
+    asked = message("Platform")()
+    for name, value in properties(request.action, wanted).items():
+        asked.properties.add(name=name, value=value)
+    command.platform.CopyFrom(asked)
     action = message("Action")(
-        command_digest=to_message(keep(command, blobs)), input_root_digest=to_message(root), platform=wanted
+        command_digest=to_message(keep(command, blobs)), input_root_digest=to_message(root), platform=asked
     )
     return RemoteAction(keep(action, blobs), blobs, inputs)
 
@@ -120,13 +121,6 @@ def _order(request: Request) -> dict[str, Any]:
             "tools": {tool: version(tool, action.owner) for tool in request.tools},
         },
     }
-
-
-def _properties(request: Request, properties: Mapping[str, str]) -> dict[str, str]:
-    """What the workspace asks of every worker, and what this action needs more."""
-    gpus = request.action.resources.gpu
-    network = {"network": "on"} if request.action.network else {}
-    return {**properties, **network, **({"gpu": str(gpus)} if gpus else {})}
 
 
 def _entries(path: str, value: Value) -> list[tuple[str, FileEntry]]:

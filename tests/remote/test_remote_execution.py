@@ -192,17 +192,29 @@ def asked_of_workers(described: Any) -> dict[str, str]:
     return {each.name: each.value for each in action.platform.properties}
 
 
+GPUS = Resources(memory=1 << 30, gpu=2, compute_capability="8.9")
+
+
 @pytest.mark.parametrize(
-    ("changes", "more"),
+    ("changes", "platform", "asked"),
     [
-        ({}, {}),
-        ({"resources": Resources(gpu=2)}, {"gpu": "2"}),
-        ({"network": True}, {"network": "on"}),
+        ({}, {}, {}),
+        ({}, {"OSFamily": "linux"}, {"OSFamily": "linux"}),
+        ({"resources": GPUS}, {}, {"gpu": "2", "compute_capability": "8.9"}),
+        ({"resources": GPUS}, {"gpus": "{gpu}"}, {"gpus": "2", "compute_capability": "8.9"}),
+        (
+            {"resources": GPUS},
+            {"is": "{gpu}x{compute_capability}", "RAM": "{memory}"},
+            {"is": "2x8.9", "RAM": f"{1 << 30}"},
+        ),
+        ({}, {"gpus": "{gpu}", "cores": "{cpu}"}, {"cores": "1"}),
+        ({"network": True}, {}, {"network": "on"}),
     ],
 )
-def test_what_an_action_asks_of_workers(code: StepCode, changes: dict[str, Any], more: dict[str, str]) -> None:
-    described = describe(request(**changes), code, "python3", {"OSFamily": "linux"})
-    assert asked_of_workers(described) == {"OSFamily": "linux", **more}
+def test_what_an_action_asks_of_workers(
+    code: StepCode, changes: dict[str, Any], platform: dict[str, str], asked: dict[str, str]
+) -> None:
+    assert asked_of_workers(describe(request(**changes), code, "python3", platform)) == asked
 
 
 @pytest.mark.parametrize(
