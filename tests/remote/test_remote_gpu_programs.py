@@ -1,0 +1,168 @@
+"""Programs of TensorRT, CUDA and portable kernels that workers alone build, as they are built here."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.xdist_group("cuda")
+
+MODEL = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+
+    def forward(self, x):
+        waves = torch.sin(torch.relu(self.inner(x)))
+        return waves, torch.nonzero(waves.sum(dim=1) > 2)
+"""
+BUILD = """
+[[torch_model]]
+name = "model"
+entry = "net.py:Model"
+srcs = ["net.py"]
+seed = 0
+inputs = [{ name = "x", shape = [4, 8], dtype = "float32" }]
+
+[[pte_program]]
+name = "program"
+model = ":model"
+stack = ":stack"
+device = ":device"
+
+[[device_target]]
+name = "device"
+arch = "x86_64"
+compute_capability = ["8.6"]
+
+[[backend_stack]]
+name = "stack"
+backends = [
+    { type = "tensorrt", min_block_size = 1, torch_executed_ops = ["aten.sin.default"] },
+    { type = "cuda", min_block_size = 1 },
+    { type = "portable" },
+]
+"""
+
+
+@dataclass(frozen=True)
+class Workspace:
+    root: Path
+    cache: Path
+
+    def run(self, *arguments: str) -> Any:
+        ended = subprocess.run(
+            [sys.executable, "-m", "modelbuild", *arguments, "--json"],
+            cwd=self.root,
+            env={**os.environ, "MODELBUILD_CACHE_DIR": str(self.cache)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        assert ended.returncode == 0, ended.stderr + ended.stdout
+        return json.loads(ended.stdout)
+
+    def build(self, target: str) -> dict[str, str]:
+        """Each action's status by its id. One at a time: a compilation takes gigabytes."""
+        return {action["id"]: action["status"] for action in self.run("build", target, "-j1")["actions"]}
+
+    def workers(self, target: str) -> dict[str, str]:
+        """Where each action that was needed ran, by its id; '' for here."""
+        told = self.run("explain", target)["actions"]
+        return {each["action"]: (each["place"] or {}).get("worker", "") for each in told}
+
+    def outputs(self, config: str) -> dict[str, bytes]:
+        """All that was laid out, by its name."""
+        return {path.name: path.read_bytes() for path in (self.root / "modelbuild-out" / config).rglob("*.*")}
+
+    def only_remotely(self, address: str, python: Path | str) -> None:
+        """Have every action run on workers, also those that fetch, and none here."""
+        with (self.root / "MODELBUILD.toml").open("a") as file:
+            file.write(f'[remote]\nexecutor = "{address}"\npython = "{python}"\n')
+            file.write('[remote.strategy]\n"*" = ["remote"]\ndownload = ["remote"]\n')
+
+
+def backends(report: bytes) -> dict[str, set[str]]:
+    """The operators that each backend has, out of a delegation.json."""
+    told = json.loads(report)
+    return {b: {node["op"] for node in told["nodes"] if node["backend"] == b} for b in told["totals"]}
+
+
+@pytest.mark.slow
+def test_workers_alone_make_a_program_of_three_backends(farm: Any, know_runtime: Any, tmp_path: Path) -> None:
+    made = [Workspace(tmp_path / name, tmp_path / f"{name}-cache") for name in ("here", "far/there")]
+    for workspace in made:
+        workspace.cache.mkdir(parents=True)
+        workspace.root.mkdir(parents=True)
+        for name, text in (("MODELBUILD.toml", ""), ("BUILD.toml", BUILD), ("net.py", MODEL)):
+            (workspace.root / name).write_text(text)
+    here, there = made
+    there.only_remotely(farm.address, sys.executable)
+    for workspace in made:
+        know_runtime(workspace.root, workspace.cache, "//:program")
+        statuses = workspace.build("//:program")
+        assert [name for name, status in statuses.items() if status != "ran"] == ["//:program#cpp_runtime"]
+    workers = there.workers("//:program")
+    assert {name for name, worker in workers.items() if not worker} == {"//:program#cpp_runtime"}
+    steps = sorted(name.partition("#")[2].partition(":")[0] for name in workers)
+    assert steps == ["compile", "compile", "compile", "cpp_runtime", "emit", "export", "partition"]
+    assert there.outputs("device") == here.outputs("device")
+    assert there.outputs("device").keys() == {"program.pte", "delegation.json", "signature.json"}
+    ops = backends(there.outputs("device")["delegation.json"])
+    assert "aten.sin.default" in ops["cuda"]
+    assert "aten.nonzero.default" in ops["portable"]
+    assert ops["tensorrt"]
+
+
+def fetching_python(folder: Path) -> tuple[Path, list[Path]]:
+    """A Python for workers whose pip is configured as ours, and the folders of wheels and certificates it needs."""
+    listed = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)
+    settings = {}
+    for line in listed.stdout.splitlines():
+        key, _, value = line.partition("=")
+        settings[f"PIP_{key.rpartition('.')[2].upper().replace('-', '_')}"] = " ".join(ast.literal_eval(value).split())
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in settings.items())
+    program = folder / "worker/python"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\n{exports}exec {shlex.quote(sys.executable)} "$@"\n')
+    program.chmod(0o700)
+    words = [Path(word) for value in settings.values() for word in value.split()]
+    return program, [program.parent, *(word for word in words if word.is_absolute() and word.exists())]
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_workers_alone_make_the_example_detector(new_farm: Any, repository: Path, tmp_path: Path) -> None:
+    target = "//models:detector_trt_cuda"
+    left_out = shutil.ignore_patterns("modelbuild-out", "__pycache__")
+    made = [Workspace(tmp_path / name, tmp_path / f"{name}-cache") for name in ("here", "far/there")]
+    for workspace in made:
+        shutil.copytree(repository / "examples", workspace.root, ignore=left_out)
+    here, there = made
+    python, folders = fetching_python(tmp_path)
+    there.only_remotely(new_farm(*folders).address, python)
+    for workspace in (there, here):
+        assert set(workspace.build(target).values()) == {"ran"}
+    workers = there.workers(target)
+    assert all(workers.values()), workers
+    assert {"download", "export", "partition", "cpp_runtime", "emit"} < {name.partition("#")[2] for name in workers}
+    assert not any(here.workers(target).values())
+    assert there.outputs("rtx") == here.outputs("rtx")
+    ops = backends(there.outputs("rtx")["delegation.json"])
+    assert ops.keys() == {"tensorrt", "cuda", "portable"}
+    assert "aten.nonzero.default" in ops["portable"]
