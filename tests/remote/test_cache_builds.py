@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -172,3 +173,27 @@ def test_a_slow_cache_is_given_up(place: Any, serve: Callable[..., Any]) -> None
     assert sum(server.calls.values()) <= 8
     (said,) = warnings(ended.err)
     assert "DEADLINE_EXCEEDED" in said
+
+
+@pytest.mark.parametrize("source", ["token_file", "token_command", "token_env"])
+def test_a_token_is_in_nothing_that_a_build_leaves(place: Any, serve: Callable[..., Any], source: str) -> None:
+    server, one = serve(), place("one")
+    backwards = [sys.executable, "-c", "print(open('../nekot').read()[::-1])"]
+    said = {"token_file": "../token", "token_command": backwards, "token_env": "CACHE_LOGIN"}
+    settings = f'[remote]\ncache = "{server.address}"\n{source} = {json.dumps(said[source])}\n'
+    one.write("MODELBUILD.toml", f'rules = ["//tools/rules"]\n{settings}')
+    secret = "hunter2hunter2"
+    one.write("../token", secret if source == "token_file" else "")
+    one.write("../nekot", secret[::-1])
+    told = ("--profile=trace.json", "--build-event-json=events.json")
+    variables = {"CACHE_LOGIN": secret} if source == "token_env" else {}
+    ended = one.build(*told, **variables)
+    assert ended.statuses == RAN
+    assert ("authorization", f"Bearer {secret}") in server.metadata
+    assert server.results
+    left = [path.read_bytes() for folder in (one.root, one.cache) for path in folder.rglob("*") if path.is_file()]
+    left += [ended.out.encode(), ended.err.encode(), *server.blobs.values(), *server.results.values()]
+    left.append(one.run("explain", "//a:sums", "--json").out.encode())
+    assert (one.root / "trace.json").stat().st_size > 0
+    assert (one.root / "events.json").stat().st_size > 0
+    assert [data[:200] for data in left if secret.encode() in data] == []
