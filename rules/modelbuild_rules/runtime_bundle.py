@@ -33,6 +33,7 @@ def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
         inputs={
             "pte": program.pte,
             "signature": program.signature,
+            "delegation": program.delegation,
             "runtime": ctx.file(ctx.attrs.runtime),
             **({"ptd": program.ptd} if program.ptd else {}),
         },

@@ -1,6 +1,7 @@
 """Lays out a program with the parts of the runtime that it needs.
 
 Inputs   pte, signature, perhaps ptd   the program
+         delegation                    of which compiled parts tell the glibc that they need
          runtime                       what runtime/archive.py packs; its runtime.json says which file needs which
 Outputs  bundle   run.sh, bin/, lib/, program/, manifest.json; a folder, or a .tar.gz of one
 Params   name     of the folder
@@ -57,7 +58,9 @@ def _lay_out(step: Step, folder: Path) -> None:
     script = folder / "run.sh"
     script.write_text(_RUN.format(name=program.name))
     script.chmod(0o755)
-    manifest = json.dumps(_manifest(folder, runtime, described, needed), indent=1, sort_keys=True) + "\n"
+    parts = json.loads(step.input("delegation").read_bytes())["partitions"]
+    compiled = [part["about"]["glibc"] for part in parts if "glibc" in part.get("about", {})]
+    manifest = json.dumps(_manifest(folder, runtime, described, needed, compiled), indent=1, sort_keys=True) + "\n"
     (folder / "manifest.json").write_text(manifest)
 
 
@@ -132,10 +135,16 @@ def _extract(archive: tarfile.TarFile, names: Iterable[str], folder: Path) -> No
 
 
 def _manifest(
-    folder: Path, runtime: Mapping[str, Any], described: Mapping[str, Any], needed: Iterable[str]
+    folder: Path,
+    runtime: Mapping[str, Any],
+    described: Mapping[str, Any],
+    needed: Iterable[str],
+    compiled: Iterable[str],
 ) -> dict[str, Any]:
+    """`compiled` are the versions of glibc that libraries inside the program need."""
     backends = sorted({d["backend"] for method in described["methods"] for d in method["delegates"]})
-    glibc = max((tuple(map(int, runtime["files"][name]["glibc"].split("."))) for name in needed), default=(2, 0))
+    versions = [*(runtime["files"][name]["glibc"] for name in needed), *compiled]
+    glibc = max(tuple(map(int, version.split("."))) for version in versions)
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     return {
         "version": 1,

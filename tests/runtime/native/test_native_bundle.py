@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 
 import modelbuild_runtime
+from modelbuild.step import Step
+from modelbuild_rules.steps import runtime_bundle
 
 BUNDLES = """
 [[runtime_bundle]]
@@ -85,6 +87,18 @@ def check_bundle(folder: Path, program: Path, image: Path) -> dict[str, Any]:
     return manifest
 
 
+def needed_glibc(folder: Path, pte: Path, runtime: Path, *compiled: str) -> str:
+    """What the manifest says of a program with parts that need versions of glibc."""
+    parts = [{"id": "p0", "backend": "xnnpack"}, *({"backend": "cuda", "about": {"glibc": each}} for each in compiled)]
+    (folder / "bundle").mkdir(parents=True)
+    (folder / "delegation.json").write_text(json.dumps({"partitions": parts}))
+    files = {"pte": pte, "signature": pte.with_name("signature.json"), "runtime": runtime}
+    inputs = {name: (path,) for name, path in files.items()} | {"delegation": (folder / "delegation.json",)}
+    params = {"name": "bundle", "program": "program", "tar": False}
+    runtime_bundle.run(Step(params, inputs, {"bundle": folder / "bundle"}, folder))
+    return str(json.loads((folder / "bundle/manifest.json").read_text())["needs"]["glibc"])
+
+
 def loaded_from_elsewhere(folder: Path, image: Path) -> set[str]:
     """The libraries that a run opens outside of the bundle."""
     done = subprocess.run(
@@ -126,6 +140,10 @@ def test_the_classifiers_bundles(repository: Path, native: Path, tmp_path: Path)
         "libmodelbuild_runtime.so",
         "libstdc++.so.6",
     ]
+
+    pte, runtime = workspace.output("classifier_portable", "*.pte"), workspace.root / "models/runtime.tar"
+    assert needed_glibc(tmp_path / "newer", pte, runtime, "2.18", "2.99") == "2.99"
+    assert needed_glibc(tmp_path / "older", pte, runtime, "2.2") == manifest["needs"]["glibc"]
 
     # The same bytes again, from an empty cache.
     first = hashlib.sha256(packed.read_bytes()).hexdigest()

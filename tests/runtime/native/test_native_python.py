@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -166,6 +167,35 @@ def test_tensors_on_a_gpu(fake_gpus: Any, request: pytest.FixtureRequest, tmp_pa
     assert report["name"] == "InputError: no output 'output1'; did you mean 'output0'?; outputs: output0"
     copies = [line.split()[-1] for line in fake_gpus.calls("cudaMemcpyAsync")]
     assert copies.count("d2h") == 3 + 3  # of `host` and `planned`, three runs each; `device` copies nothing
+
+
+BOTH = """
+import logging, sys
+import numpy as np
+import modelbuild_runtime
+
+logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(levelname)s %(message)s")
+x = np.arange(32, dtype=np.float32).reshape(2, 16)
+root, *paths = sys.argv[1:]
+for path in paths:
+    program = modelbuild_runtime.load(path, runtime=root)
+    for _ in range(3):
+        np.testing.assert_array_equal(program.run([x])["output0"], x * 3 + 1)
+"""
+
+
+@pytest.mark.parametrize("first", ["trt", "cuda"])
+def test_both_delegates_in_one_process_tell_what_they_stage(
+    fake_gpus: Any, trt_programs: dict[str, Path], cuda_programs: dict[str, Path], first: str
+) -> None:
+    """Whichever is loaded first, and so brings what the two share."""
+    paths = [trt_programs["host"], cuda_programs["host"]]
+    command = [sys.executable, "-c", BOTH, fake_gpus.root, *(paths if first == "trt" else reversed(paths))]
+    environment = {**os.environ, "FAKE_CUDA_GPUS": "2", "FAKE_CUDA_TRACE": str(fake_gpus.trace)}
+    done = subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = re.findall(r"^INFO (\w+ \w+) 0 of method forward on cuda:0 stages host memory", done.stdout, re.MULTILINE)
+    assert told == (["TensorRT engine", "CUDA part"] if first == "trt" else ["CUDA part", "TensorRT engine"])
 
 
 CASES = ("two", "dynamic", "bfloat16", "uint8", "number", "channels_last", "external", "counter")
