@@ -1,6 +1,8 @@
 """A bot of the Remote Workers API: asks BuildGrid for actions and has buildbox-run run each.
 
-    bot.py HOST:PORT BUILDBOX_RUN [OPTION...]
+    bot.py HOST:PORT NAME=VALUE,... BUILDBOX_RUN [OPTION...]
+
+The second argument is what the bot says it has; it is the bot's name as well.
 
 It takes what it speaks with from BuildGrid's own package.
 """
@@ -23,19 +25,21 @@ from buildgrid._protos.google.devtools.remoteworkers.v1test2 import bots_pb2, bo
 _INTERNAL = 13
 
 
-def main(address: str, *runner: str) -> None:
+def main(address: str, properties: str, *runner: str) -> None:
     channel = grpc.insecure_channel(address)
     bots = bots_pb2_grpc.BotsStub(channel)
     worker = worker_pb2.Worker(devices=[worker_pb2.Device(handle="cpu")])
-    worker.devices[0].properties.add(key="OSFamily", value="linux")
-    session = bots_pb2.BotSession(bot_id=socket.gethostname(), status=bots_pb2.OK, worker=worker)
+    for each in properties.split(","):
+        key, _, value = each.partition("=")
+        worker.devices[0].properties.add(key=key, value=value)
+    session = bots_pb2.BotSession(bot_id=f"{socket.gethostname()} {properties}", status=bots_pb2.OK, worker=worker)
     session = bots.CreateBotSession(bots_pb2.CreateBotSessionRequest(parent="", bot_session=session), timeout=60)
     while True:
         for lease in session.leases:
             if lease.state == bots_pb2.PENDING:
                 lease.state = bots_pb2.ACTIVE
             elif lease.state == bots_pb2.ACTIVE:
-                work(channel, address, runner, lease)
+                work(channel, address, properties, runner, lease)
             elif lease.state == bots_pb2.CANCELLED:
                 lease.state = bots_pb2.COMPLETED
         try:
@@ -46,7 +50,7 @@ def main(address: str, *runner: str) -> None:
                 raise
 
 
-def work(channel: grpc.Channel, address: str, runner: tuple[str, ...], lease: Any) -> None:
+def work(channel: grpc.Channel, address: str, name: str, runner: tuple[str, ...], lease: Any) -> None:
     """Run the lease's action; the lease then holds how it ended."""
     with tempfile.TemporaryDirectory() as folder:
         action, result = Path(folder, "action"), Path(folder, "result")
@@ -60,6 +64,7 @@ def work(channel: grpc.Channel, address: str, runner: tuple[str, ...], lease: An
             lease.status.message = done.stderr[-500:].decode(errors="replace")
         else:
             ended.ParseFromString(result.read_bytes())
+            ended.execution_metadata.worker = name
     lease.result.Pack(ended)
     lease.state = bots_pb2.COMPLETED
 

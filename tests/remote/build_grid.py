@@ -67,7 +67,7 @@ schedulers:
         interval: 0.1
     property-set:
       !dynamic-property-set
-      match-property-keys: [OSFamily]
+      match-property-keys: [OSFamily, gpu, compute_capability]
 """
 
 EXECUTION = """
@@ -175,9 +175,9 @@ class BuildGrid:
 
 
 class Farm:
-    """BuildGrid with a database and one bot, which runs actions by `runner`, a command."""
+    """BuildGrid with a database and some bots, each with properties, which run actions by `runner`, a command."""
 
-    def __init__(self, folder: Path, runner: Sequence[str | Path]) -> None:
+    def __init__(self, folder: Path, runner: Sequence[str | Path], bots: Sequence[str] = ("OSFamily=linux",)) -> None:
         self._database = PostgreSQL()
         try:
             self._server = BuildGrid(folder, self._database.address)
@@ -185,10 +185,12 @@ class Farm:
             self._database.close()
             raise
         self.address, self.port = self._server.address, self._server.port
-        command = [sys.executable, "-P", Path(__file__).with_name("bot.py"), f"127.0.0.1:{self.port}", *runner]
-        self._bot = start(command, folder / "bot.log", {"PYTHONPATH": str(PACKAGES)})
+        program = [sys.executable, "-P", Path(__file__).with_name("bot.py"), f"127.0.0.1:{self.port}"]
+        variables = {"PYTHONPATH": str(PACKAGES)}
+        self._bots = [start([*program, bot, *runner], folder / "bot.log", variables) for bot in bots]
 
     def kill(self) -> None:
-        end(self._bot)
+        for bot in self._bots:
+            end(bot)
         self._server.kill()
         self._database.close()

@@ -66,6 +66,30 @@ def test_workers_make_the_same_bytes(place: Any, any_farm: Any) -> None:
     assert third.outputs() == here.outputs()
 
 
+@pytest.mark.exhaustive
+def test_an_action_that_takes_a_gpu_runs_where_there_is_one(
+    place: Any, tmp_path: Path, shared_casd: Any, build_grid: ModuleType, mounts: Any
+) -> None:
+    one, plain = place("one"), "OSFamily=linux"
+    others = [f"{plain},gpu=1,compute_capability={capability}" for capability in ("9.0", "8.9")]
+    rule = (one.root / "tools/rules/blobs.py").read_text()
+    wanted = 'resources=Resources(gpu=1, compute_capability="8.9"),\n        outputs=['
+    one.write("tools/rules/blobs.py", rule.replace("outputs=[", wanted).replace("Output,", "Output, Resources,"))
+    names = [f"made{number}" for number in range(4)]
+    for name in names:
+        one.write(f"{name}/BUILD.toml", f'[[blobs]]\nname = "{name}"\nsrcs = ["seed.txt"]\n')
+        one.write(f"{name}/seed.txt", f"{name}\n")
+    farm = build_grid.Farm(tmp_path / "farm", [shared_casd.programs / "buildbox-run", *mounts()], [plain, *others])
+    try:
+        remotely(one, farm.address, f'{ONLY_REMOTE}[remote.platform]\nOSFamily = "linux"\n')
+        one.build(target="//...")
+    finally:
+        farm.kill()
+    for name in names:
+        (told,) = json.loads(one.run("explain", f"//{name}", "--json").out)["actions"]
+        assert told["place"]["worker"] == others[1]
+
+
 RAISES = "import modelbuild.step\n    raise modelbuild.step.StepError('no seed')\n    seed = step.inputs"
 
 
