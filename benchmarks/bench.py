@@ -2,6 +2,7 @@
 
     make bench                                   everything: installs the peers into build/bench first
     benchmarks/bench.py --models 2500 --tools modelbuild,ninja --scenarios null
+    benchmarks/bench.py --models 100000 --tools modelbuild,ninja,make --scenarios load,one --unbuilt
 
 Every scenario is done by all tools in turn, round after round, so that a machine that gets slower gets slower for all.
 A table goes to stdout, and with a plot and all samples to the output folder.
@@ -32,7 +33,9 @@ SCENARIOS = {
     "null": "nothing changed",
     "touch": "one source has a new time and the same content",
     "leaf": "one source changed: four steps run",
+    "one": "one source changed, and only its model built",
     "load": "the graph loaded afresh and listed",
+    "affected": "one source changed since the last commit: what does that touch",
     "restore": "outputs removed, results cached",
 }
 
@@ -40,9 +43,10 @@ SCENARIOS = {
 class Bench:
     """One folder for each tool, with the same graph in it."""
 
-    def __init__(self, folder: Path, installed: Installed, count: int, keep: bool) -> None:
+    def __init__(self, folder: Path, installed: Installed, count: int, keep: bool, unbuilt: bool) -> None:
         self._folder = folder
         self._keep = keep
+        self._unbuilt = unbuilt
         self._environment = {**os.environ, "PATH": installed.path, "MODELBUILD_CACHE_DIR": str(folder / "cache")}
         self._environment.pop("PYTHONPATH", None)
         self._count = count
@@ -51,24 +55,33 @@ class Bench:
     def count(self, tool: Tool) -> int:
         return min(self._count, tool.most)
 
-    def prepare(self, tool: Tool) -> Sample:
+    def prepare(self, tool: Tool) -> Sample | None:
         """Write the graph and build all of it once. Raises RuntimeError when that fails."""
         root = self._folder / tool.name
-        if self._keep and root.is_dir():
-            return self._run(tool, tool.build)
-        shutil.rmtree(root, ignore_errors=True)
-        root.mkdir(parents=True)
-        WRITERS[tool.name](root, self.count(tool))
-        for command in tool.setup:
+        if not self._keep or not root.is_dir():
+            shutil.rmtree(root, ignore_errors=True)
+            root.mkdir(parents=True)
+            WRITERS[tool.name](root, self.count(tool))
+            for command in tool.setup:
+                self._run(tool, command)
+            time.sleep(SETTLE)
+        return None if self._unbuilt else self._run(tool, tool.build)
+
+    def finish(self, tool: Tool) -> None:
+        for command in tool.teardown:
             self._run(tool, command)
-        time.sleep(SETTLE)
-        return self._run(tool, tool.build)
 
     def scenario(self, tool: Tool, name: str) -> Sample:
         self._round += 1
         getattr(self, f"_{name}", self._null)(tool)
         time.sleep(SETTLE)
-        return self._run(tool, {"load": tool.load, "restore": tool.restore}.get(name, tool.build))
+        commands = {
+            "load": tool.load,
+            "restore": tool.restore,
+            "affected": tool.affected,
+            "one": self._command_of_one(tool),
+        }
+        return self._run(tool, commands.get(name, tool.build))
 
     def _null(self, tool: Tool) -> None:
         pass
@@ -79,14 +92,24 @@ class Bench:
     def _leaf(self, tool: Tool) -> None:
         self._source(tool).write_text(f"changed {self._round}\n")
 
+    _one = _affected = _leaf
+
     def _restore(self, tool: Tool) -> None:
         for pattern in tool.outputs:
             for path in (self._folder / tool.name).glob(pattern):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    def _source(self, tool: Tool) -> Path:
+    def _model(self, tool: Tool) -> str:
         names = list(models(self.count(tool)))
-        return self._folder / tool.name / f"model/{names[len(names) // 2]}.in"
+        return names[len(names) // 2]
+
+    def _source(self, tool: Tool) -> Path:
+        return self._folder / tool.name / f"model/{self._model(tool)}.in"
+
+    def _command_of_one(self, tool: Tool) -> tuple[str, ...]:
+        model = self._model(tool)
+        package, _, name = model.partition("/")
+        return tuple(part.format(model=model, package=package, name=name) for part in tool.one)
 
     def _run(self, tool: Tool, command: tuple[str, ...]) -> Sample:
         log = self._folder / f"{tool.name}.log"
@@ -103,7 +126,8 @@ def run(bench: Bench, tools: list[Tool], scenarios: list[str], rounds: int) -> I
             say(f"{tool.name} is left out: {error}")
             tools.remove(tool)
             continue
-        yield "cold", tool.name, Figures((cold,))
+        if cold is not None:
+            yield "cold", tool.name, Figures((cold,))
     for name in scenarios:
         able = [tool for tool in tools if name not in tool.blank]
         say(f"{name}: {', '.join(tool.name for tool in able)}")
@@ -162,6 +186,7 @@ def main() -> None:
     parser.add_argument("--tools", default=",".join(tool.name for tool in TOOLS))
     parser.add_argument("--scenarios", default=",".join(SCENARIOS))
     parser.add_argument("--folder", type=Path, default=Path("build/bench"))
+    parser.add_argument("--unbuilt", action="store_true", help="do not build all first: for graphs that take hours")
     parser.add_argument("--keep", action="store_true", help="use the graphs that an earlier run wrote and built")
     chosen = parser.parse_args()
 
@@ -169,11 +194,13 @@ def main() -> None:
     installed = install(folder)
     wanted = chosen.tools.split(",")
     tools = [tool for tool in TOOLS if tool.name in wanted and tool.name not in installed.missing]
-    bench = Bench(folder / "graphs", installed, chosen.models, chosen.keep)
+    bench = Bench(folder / "graphs", installed, chosen.models, chosen.keep, chosen.unbuilt)
     results: dict[str, dict[str, Figures]] = {}
     for scenario, name, figures in run(bench, tools, chosen.scenarios.split(","), chosen.rounds):
         if scenario != "cold" or not chosen.keep:
             results.setdefault(scenario, {})[name] = figures
+    for tool in tools:
+        bench.finish(tool)
 
     lines = [f"{time.strftime('%Y-%m-%d')}, {machine()}", ""]
     lines += table(results, tools, bench.count)

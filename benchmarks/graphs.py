@@ -230,6 +230,22 @@ def write_nx(root: Path, count: int) -> None:
     (root / "nx.json").write_text(json.dumps({"targetDefaults": defaults, "analytics": False}, indent=1))
 
 
+def write_moon(root: Path, count: int) -> None:
+    _write_npm(root, count)
+    (root / ".moon").mkdir(exist_ok=True)
+    workspace = {"projects": ["model/*"], "telemetry": False, "vcs": {"defaultBranch": "main"}}
+    (root / ".moon/workspace.yml").write_text(json.dumps(workspace))  # JSON is YAML
+    for package in _packages(count):
+        folder = root / f"model/{package}"
+        scripts = json.loads((folder / "package.json").read_text())["scripts"]
+        tasks = {}
+        for step in STEPS:
+            reads, writes, after = _npm_tasks(step)
+            script = scripts[f"append{step}"]
+            tasks[f"append{step}"] = {"script": script, "inputs": reads, "outputs": writes, "deps": after}
+        (folder / "moon.yml").write_text(json.dumps({"tasks": tasks}))
+
+
 def write_bazel(root: Path, count: int) -> None:
     write_sources(root, count)
     (root / "WORKSPACE").write_text("")
@@ -253,6 +269,7 @@ WRITERS: dict[str, Callable[[Path, int], None]] = {
     "dvc": write_dvc,
     "turbo": write_turbo,
     "nx": write_nx,
+    "moon": write_moon,
     "bazel": write_bazel,
 }
 

@@ -3,7 +3,11 @@
     make bench-models
 
 Three small classifiers, each with weights of its own, become programs for XNNPACK. Each change touches one of them; the
-script, which does not know that, exports all, or just the one when a person names it ("one by hand").
+script, which does not know that, exports all, or just the one when a person names it ("one by hand"). Olive, which
+keeps results as well but writes ONNX, is asked for all; for it, put its packages into a folder first:
+
+    pip install --no-deps --require-hashes --target build/olive --requirement benchmarks/tools/olive.lock
+    PYTHONPATH=build/olive benchmarks/model_changes.py --tools modelbuild,script,olive
 """
 
 from __future__ import annotations
@@ -73,8 +77,9 @@ class World:
         if tool == "modelbuild":
             command = [sys.executable, "-m", "modelbuild", "build", "//...", "--quiet", "-j1"]
         else:
-            script = str(Path(__file__).parent / "export_script.py")
-            command = [sys.executable, script, str(self.root), *(NAMES[:1] if tool == "one by hand" else NAMES)]
+            script = "olive_convert.py" if tool == "olive" else "export_script.py"
+            names = NAMES[:1] if tool == "one by hand" else NAMES
+            command = [sys.executable, str(Path(__file__).parent / script), str(self.root), *names]
         return measure(command, self.root, self.environment, self.log)
 
     def edit(self, name: str, pattern: str, new: str) -> None:
@@ -118,21 +123,22 @@ TOOLS = ("modelbuild", "script", "one by hand")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tools", default=",".join(TOOLS))
     parser.add_argument("--changes", default=",".join(CHANGES), help="rows to take")
     chosen = parser.parse_args()
-    rounds = chosen.rounds
+    rounds, tools = chosen.rounds, chosen.tools.split(",")
     print("| change | tool | wall, median | CPU | peak memory | CPU, against modelbuild |")
     print("| --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))
-        show("nothing built before", {tool: Figures((world.run(tool),)) for tool in TOOLS})
+        show("nothing built before", {tool: Figures((world.run(tool),)) for tool in tools})
         world.run("modelbuild")
         for name in chosen.changes.split(","):
             change = CHANGES[name]
-            samples: dict[str, list[Sample]] = {tool: [] for tool in TOOLS}
+            samples: dict[str, list[Sample]] = {tool: [] for tool in tools}
             for number in range(1, rounds + 1):
                 change(world, number)
-                for tool in TOOLS:
+                for tool in tools:
                     samples[tool].append(world.run(tool))
             show(name, {tool: Figures(tuple(found)) for tool, found in samples.items()})
 

@@ -11,31 +11,45 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PYPI = ("ninja", "doit", "scons", "snakemake", "dvc")
-NPM = ("turbo", "nx")
+LOCKED = Path(__file__).resolve().parent / "tools"
+NPM = ("turbo", "nx", "moon", "bazel")
 
 NO_CACHE = "keeps no results"
 WHOLE = "loads the graph in every build: see null"
+NO_REVISIONS = "knows no revisions"
+
+# What a tool needs to tell a change from what was committed.
+COMMITTED = (
+    ("git", "init", "--quiet", "--initial-branch=main"),
+    ("git", "add", "--all"),
+    ("git", "-c", "user.name=bench", "-c", "user.email=bench@localhost", "commit", "--quiet", "--message=all"),
+)
 
 
 @dataclass(frozen=True)
 class Tool:
     """A peer, or modelbuild itself.
 
-    build    what builds everything; the scenarios differ in what was done before
-    load     what loads the graph afresh and prints it, running nothing
-    restore  what gets removed outputs back from a cache
-    outputs  folders (globs) that hold outputs
-    blank    scenario -> why there is no figure
-    most     models above which it takes too long to be worth a row here
+    build     what builds everything; the scenarios differ in what was done before
+    one       what builds one model, {model}, which is {name} in {package}
+    load      what loads the graph afresh and prints it, running nothing
+    restore   what gets removed outputs back from a cache
+    affected  what tells what the changes since the last commit touch
+    outputs   folders (globs) that hold outputs
+    setup     done once, when the graph is written; `teardown` when all is measured
+    blank     scenario -> why there is no figure
+    most      models above which it takes too long to be worth a row here
     """
 
     name: str
     build: tuple[str, ...]
+    one: tuple[str, ...]
     load: tuple[str, ...] = ()
     restore: tuple[str, ...] = ()
+    affected: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("out/*/*",)
     setup: tuple[tuple[str, ...], ...] = ()
+    teardown: tuple[tuple[str, ...], ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     blank: Mapping[str, str] = field(default_factory=dict)
     most: int = 1_000_000
@@ -46,69 +60,110 @@ TOOLS = (
     Tool(
         "modelbuild",
         ("modelbuild", "build", "//...", "--quiet", "-j2"),
+        one=("modelbuild", "build", "//model/{package}:{name}", "--quiet", "-j2"),
         load=("modelbuild", "query", "//..."),
         restore=("modelbuild", "build", "//...", "--quiet", "-j2"),
+        affected=("modelbuild", "affected", "--since", "HEAD"),
         outputs=("modelbuild-out",),
+        setup=COMMITTED,
     ),
-    Tool("ninja", ("ninja", "--quiet", "-j2"), load=("ninja", "-t", "targets", "all"), blank={"restore": NO_CACHE}),
-    Tool("make", ("make", "--silent", "-j2"), blank={"restore": NO_CACHE, "load": WHOLE}),
+    Tool(
+        "ninja",
+        ("ninja", "--quiet", "-j2"),
+        one=("ninja", "--quiet", "-j2", "out/{model}.4"),
+        load=("ninja", "-t", "targets", "all"),
+        blank={"restore": NO_CACHE, "affected": NO_REVISIONS},
+    ),
+    Tool(
+        "make",
+        ("make", "--silent", "-j2"),
+        one=("make", "--silent", "-j2", "out/{model}.4"),
+        blank={"restore": NO_CACHE, "load": WHOLE, "affected": NO_REVISIONS},
+    ),
     Tool(
         "doit",
         ("doit", "-v0", "-n2"),
+        one=("doit", "-v0", "-n2", "all:out/{model}.4"),
         load=("doit", "list", "--all"),
-        blank={"restore": NO_CACHE},
+        blank={"restore": NO_CACHE, "affected": NO_REVISIONS},
         most=2_500,
     ),
     Tool(
         "scons",
         ("scons", "-Q", "-s", "-j2"),
-        blank={"load": WHOLE, "restore": "its CacheDir copies; not set up here"},
+        one=("scons", "-Q", "-s", "-j2", "out/{model}.4"),
+        blank={"load": WHOLE, "restore": "its CacheDir copies; not set up here", "affected": NO_REVISIONS},
         most=2_500,
     ),
     Tool(
         "snakemake",
         ("snakemake", "--cores", "2", "--quiet", "all"),
-        blank={"load": WHOLE, "restore": "its cache needs a storage per rule; not set up here"},
+        one=("snakemake", "--cores", "2", "--quiet", "all", "--", "out/{model}.4"),
+        blank={
+            "load": WHOLE,
+            "restore": "its cache needs a storage per rule; not set up here",
+            "affected": NO_REVISIONS,
+        },
         most=50,
     ),
     Tool(
         "dvc",
         ("dvc", "repro", "--quiet"),
+        one=("dvc", "repro", "--quiet", "{package}-{name}-4"),
         load=("dvc", "stage", "list"),
         restore=("dvc", "checkout", "--quiet"),
         setup=(("dvc", "init", "--no-scm", "--quiet"),),
         environment={"DVC_NO_ANALYTICS": "1"},
+        blank={"affected": "tells stages out of date (`dvc status`), which takes as long as null"},
         most=25,
         note="needs a minute of its own for 100 actions",
     ),
     Tool(
         "turbo",
         ("turbo", "run", "append4", "--output-logs=none", "--concurrency=2"),
+        one=("turbo", "run", "append4", "--output-logs=none", "--concurrency=2", "--filter={package}"),
         restore=("turbo", "run", "append4", "--output-logs=none", "--concurrency=2"),
+        affected=("turbo", "ls", "--affected"),
         outputs=("model/*/out",),
-        setup=(("git", "init", "--quiet"),),
-        environment={"TURBO_TELEMETRY_DISABLED": "1"},
+        setup=COMMITTED,
+        environment={"TURBO_TELEMETRY_DISABLED": "1", "TURBO_SCM_BASE": "HEAD"},
         blank={"load": "`turbo ls` knows packages, not steps"},
         note="one task does the same step of 50 models",
     ),
     Tool(
         "nx",
         ("nx", "run-many", "-t", "append4", "--parallel=2"),
+        one=("nx", "run", "{package}:append4"),
         load=("nx", "show", "projects"),
         restore=("nx", "run-many", "-t", "append4", "--parallel=2"),
+        affected=("nx", "show", "projects", "--affected", "--base=HEAD"),
         outputs=("model/*/out",),
-        setup=(("git", "init", "--quiet"), ("ln", "-s", "../../node/node_modules", "node_modules")),
+        setup=(("ln", "-s", "../../node/node_modules", "node_modules"), *COMMITTED),
         environment={"NX_DAEMON": "false", "NX_NO_CLOUD": "true"},
         most=250,
         note="one task does the same step of 50 models; without its daemon",
     ),
     Tool(
+        "moon",
+        ("moon", "run", ":append4", "--concurrency=2", "--summary=none"),
+        one=("moon", "run", "{package}:append4", "--concurrency=2", "--summary=none"),
+        load=("moon", "query", "tasks"),
+        restore=("moon", "run", ":append4", "--concurrency=2", "--summary=none"),
+        affected=("moon", "query", "projects", "--affected"),
+        outputs=("model/*/out",),
+        setup=COMMITTED,
+        note="one task does the same step of 50 models",
+    ),
+    Tool(
         "bazel",
         ("bazel", "build", "--jobs=2", "--noshow_progress", "//model/..."),
+        one=("bazel", "build", "--jobs=2", "--noshow_progress", "//model/{package}:{name}_4"),
         load=("bazel", "query", "//model/..."),
         outputs=(),
-        blank={"restore": "its output tree is its cache"},
-        note="with its server, warm; Debian's bazel-bootstrap is 4.2",
+        teardown=(("bazel", "shutdown"),),
+        blank={"restore": "its output tree is its cache", "affected": NO_REVISIONS},
+        most=250,
+        note="2.1, the last that comes whole in a package; with its server warm, whose CPU and memory are not counted",
     ),
 )
 
@@ -132,15 +187,15 @@ def install(folder: Path) -> Installed:
     _run([str(own / "bin/pip"), "install", "--quiet", "--disable-pip-version-check", "--upgrade", str(ROOT)])
     if not (others / "bin/dvc").exists():
         _run([sys.executable, "-m", "venv", str(others)])
-        _run([str(others / "bin/pip"), "install", "--quiet", "--disable-pip-version-check", *PYPI])
+        pip = [str(others / "bin/pip"), "install", "--quiet", "--disable-pip-version-check"]
+        _run([*pip, "--no-deps", "--require-hashes", "--requirement", str(LOCKED / "requirements.lock")])
     if shutil.which("npm") is None:
         missing |= dict.fromkeys(NPM, "npm is not installed")
-    elif not (node / "node_modules/.bin/nx").exists():
+    elif not (node / "node_modules/.bin/moon").exists():
         node.mkdir(exist_ok=True)
-        (node / "package.json").write_text('{"private": true}\n')
-        _run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", *NPM], cwd=node)
-    if shutil.which("bazel") is None:
-        missing["bazel"] = "not installed (Debian: bazel-bootstrap)"
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(LOCKED / name, node)
+        _run(["npm", "ci", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=node)
     return Installed(f"{own}/bin:{others}/bin:{node}/node_modules/.bin:{os.environ['PATH']}", missing)
 
 
