@@ -79,6 +79,10 @@ class Kind:
         """Distributions whose versions decide what is made of a partition."""
         return self.tools
 
+    def gpus(self, attributes: Values) -> int:
+        """GPUs that compiling takes."""
+        return 0
+
     def partition_tools(self, attributes: Values) -> tuple[str, ...]:
         """Distributions that decide which nodes it takes, beside those that every lowering uses."""
         return ()

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from modelbuild.api import Attrs
+from modelbuild.api import Attrs, Source
 from modelbuild_rules.backend_kind import Kind, Operators, Prerequisite, Values
 
 CAPABILITIES = ("8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "12.0")
@@ -38,8 +38,18 @@ class Cuda(Attrs):
     type: Literal["cuda"]
 
     build_on: Literal["cpu", "gpu"] = "cpu"
-    """What libraries are made on: a machine without a GPU. "gpu", with kernels chosen by timing, is refused: it is not
-    there yet."""
+    """What libraries are made on: any machine, with kernels chosen by their cost or by `tuning`; or a GPU of the
+    device's compute capability, on which they are timed. The program has a tuning file beside it then."""
+
+    tuning: Source | None = None
+    """A tuning file, as a build on a GPU writes it: kernels are chosen as they were there, without a GPU."""
+
+    gpu: str | None = Field(default=None, min_length=1)
+    """The GPU that has to time kernels, by a part of its name, as "H100". By default any of the compute capability."""
+
+    precision: Literal["fp32", "tf32"] = "fp32"
+    """How products and convolutions of float32 are computed: as they are, or with TF32, which is faster and has 10 bits
+    of fraction."""
 
     min_block_size: int = Field(default=5, ge=1)
     """The fewest operators for which a library is made: each has a megabyte of code of its own."""
@@ -67,8 +77,6 @@ class CudaKind(Kind):
     __slots__ = ()
 
     def problem(self, attributes: Values, facts: Values) -> str:
-        if attributes["build_on"] == "gpu":
-            return 'build_on = "gpu" of the cuda backend can\'t be built yet; expected "cpu", which needs no GPU'
         wanted = facts["compute_capabilities"]
         if not wanted:
             return 'CUDA needs a device with compute_capability; expected one such as ["8.9"]'
@@ -79,6 +87,8 @@ class CudaKind(Kind):
         lowest = min(wanted, key=_number)
         if len(wanted) > 1 and _number(lowest) >= _SPECIFIC:
             return f"code for compute capability {lowest} runs on no other; expected it alone, or with one below 9.0"
+        if attributes["build_on"] == "gpu" and len(wanted) > 1:
+            return 'build_on = "gpu" times kernels for one compute capability; expected one, or build_on = "cpu"'
         return ""
 
     def offered(self, attributes: Values, facts: Values) -> dict[str, Any]:
@@ -92,7 +102,11 @@ class CudaKind(Kind):
         return {name: attributes[name] for name in self.partition} | derived
 
     def compiled(self, attributes: Values, facts: Values) -> dict[str, Any]:
-        return {"capabilities": sorted(map(_number, facts["compute_capabilities"])), "target": _target(facts)}
+        derived = {"capabilities": sorted(map(_number, facts["compute_capabilities"])), "target": _target(facts)}
+        return derived | {name: attributes[name] for name in self.compile}
+
+    def gpus(self, attributes: Values) -> int:
+        return int(attributes["build_on"] == "gpu")
 
     def prerequisite(self, attributes: Values, facts: Values) -> Prerequisite:
         return Prerequisite("cpp_runtime", "runtime", {"target": _target(facts)}, ("ziglang",))
@@ -103,9 +117,19 @@ class CudaKind(Kind):
 
 CUDA = CudaKind(
     partition=("data_dependent", "exclude_ops", "min_block_size"),
+    compile=("build_on", "gpu", "precision"),
     device=("arch", "compute_capabilities", "cuda_index", "min_glibc", "os"),
     tools=_TOOLS,
 )
+
+
+def contradiction(table: Cuda) -> tuple[str, str] | None:
+    """Of attributes that exclude each other, the one to change and what is wrong; None where there are none."""
+    if table.build_on == "gpu" and table.tuning is not None:
+        return "tuning", 'with build_on = "gpu" kernels are timed; expected one of the two'
+    if table.build_on == "cpu" and table.gpu is not None:
+        return "gpu", 'no GPU times kernels; expected build_on = "gpu" with it'
+    return None
 
 
 def _target(facts: Values) -> str:

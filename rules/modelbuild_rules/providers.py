@@ -39,10 +39,12 @@ class EagerModel(Provider):
 
 @dataclass(frozen=True)
 class Backend:
-    """One backend of a stack: its kind ("xnnpack", "portable", ...) and its attributes (JSON values, with defaults)."""
+    """One backend of a stack: its kind ("xnnpack", "portable", ...), its attributes (JSON values, with defaults), and
+    files that compiling reads, by attribute."""
 
     kind: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, Artifact] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

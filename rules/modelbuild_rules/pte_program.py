@@ -28,6 +28,7 @@ from modelbuild_rules.backends import KINDS
 from modelbuild_rules.providers import Backend, BackendStack, DeviceTarget, ExportedModel, Lowering, Program
 
 _LOWERING = ("executorch", "flatbuffers", "sympy", "torch", "torchao")
+_SUFFIX = {"ptd": "ptd", "tuning": "tuning.json"}
 _WARM = ("torch", "executorch.exir")
 
 
@@ -90,10 +91,11 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         telling=places.of_program(model),
     )
     prerequisites = _prerequisites(ctx, stack, facts)
+    extra = ("ptd",) * external + ("tuning",) * any(KINDS[b.kind].gpus(b.attributes) for b in stack)
     promised = ctx.expand(
         reads=lowered["plan"],
-        promises=("pte", "ptd", "delegation") if external else ("pte", "delegation"),
-        then=partial(_compile_and_link, ctx.label.name, model, stack, prerequisites, facts, lowered, external),
+        promises=("pte", "delegation", *extra),
+        then=partial(_compile_and_link, ctx.label.name, model, stack, prerequisites, facts, lowered, extra),
     )
     ptd = promised.get("ptd")
     lowering = Lowering(
@@ -103,7 +105,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         (*tools, *(tool for b in stack for tool in KINDS[b.kind].compile_tools(b.attributes))),
     )
     program = Program(promised["pte"], ptd, promised["delegation"], model.signature, lowering)
-    files = [program.pte, *([ptd] if ptd else []), program.delegation, program.signature]
+    files = [program.pte, *(promised[name] for name in extra), program.delegation, program.signature]
     return program, Files(tuple(files))
 
 
@@ -116,10 +118,10 @@ def _compile_and_link(
     name: str,
     model: ExportedModel,
     stack: tuple[Backend, ...],
-    prerequisites: tuple[Mapping[str, DerivedArtifact], ...],
+    prerequisites: tuple[Mapping[str, Artifact], ...],
     facts: Mapping[str, Any],
     lowered: Mapping[str, DerivedArtifact],
-    external: bool,
+    extra: tuple[str, ...],
     ctx: Expander,
     plan: bytes,
 ) -> Mapping[str, Artifact]:
@@ -142,7 +144,7 @@ def _compile_and_link(
         inputs={"residual": lowered["residual"], "report": lowered["report"], "parts": parts},
         outputs=[
             Output("pte", f"{name}.pte"),
-            *([Output("ptd", f"{name}.ptd")] if external else []),
+            *(Output(each, f"{name}.{_SUFFIX[each]}") for each in extra),
             Output("delegation", "delegation.json"),
         ],
         params={"partitions": [each["id"] for each in partitions]},
@@ -158,14 +160,14 @@ def _part(lowered: Mapping[str, DerivedArtifact], each: Mapping[str, Any]) -> di
 
 def _prerequisites(
     ctx: Context[PteProgramAttrs], stack: tuple[Backend, ...], facts: Mapping[str, Any]
-) -> tuple[dict[str, DerivedArtifact], ...]:
+) -> tuple[Mapping[str, Artifact], ...]:
     """What each backend's compile step reads beside a partition, by input. Backends that need the same share it."""
     needed = [KINDS[backend.kind].prerequisite(backend.attributes, facts) for backend in stack]
     made: list[dict[str, DerivedArtifact]] = []
     for each in needed:
         first = needed.index(each)
         made.append(made[first] if first < len(made) else _prerequisite(ctx, each))
-    return tuple(made)
+    return tuple({**each, **backend.files} for each, backend in zip(made, stack, strict=True))
 
 
 def _prerequisite(ctx: Context[PteProgramAttrs], needed: Prerequisite | None) -> dict[str, DerivedArtifact]:
@@ -185,7 +187,7 @@ def _compile(
     ctx: Expander,
     backend: Backend,
     facts: Mapping[str, Any],
-    inputs: Mapping[str, DerivedArtifact],
+    inputs: Mapping[str, Artifact],
     each: Mapping[str, Any],
     telling: Telling,
 ) -> DerivedArtifact:
@@ -200,7 +202,12 @@ def _compile(
         params={"attributes": kind.compiled(backend.attributes, facts)},
         tools=kind.compile_tools(backend.attributes),
         preload=_WARM,
-        resources=Resources(memory=(1 << 30) + 4 * each["bytes"]),
+        resources=_resources(kind.gpus(backend.attributes), facts, each),
         description=f"compile {each['id']} for {backend.kind} ({operators})",
         telling=telling,
     )["compiled"]
+
+
+def _resources(gpus: int, facts: Mapping[str, Any], each: Mapping[str, Any]) -> Resources:
+    capability = min(facts["compute_capabilities"], key=float) if gpus else ""
+    return Resources(memory=(1 << 30) + 4 * each["bytes"], gpu=gpus, compute_capability=capability)

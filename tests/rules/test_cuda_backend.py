@@ -38,9 +38,25 @@ def test_a_device_that_it_cannot_serve_is_refused(capabilities: tuple[str, ...],
     assert CUDA.problem(ATTRIBUTES, facts(*capabilities)).startswith(problem)
 
 
-def test_building_on_a_gpu_is_refused() -> None:
-    problem = CUDA.problem({**ATTRIBUTES, "build_on": "gpu"}, facts("8.6"))
-    assert problem == 'build_on = "gpu" of the cuda backend can\'t be built yet; expected "cpu", which needs no GPU'
+def test_a_gpu_times_kernels_for_one_compute_capability() -> None:
+    attributes = {**ATTRIBUTES, "build_on": "gpu"}
+    assert CUDA.problem(attributes, facts("8.6")) == ""
+    assert CUDA.problem(attributes, facts("8.6", "9.0")) == (
+        'build_on = "gpu" times kernels for one compute capability; expected one, or build_on = "cpu"'
+    )
+
+
+def test_timing_takes_a_gpu() -> None:
+    assert [CUDA.gpus({**ATTRIBUTES, "build_on": where}) for where in ("cpu", "gpu")] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"), [("build_on", "gpu"), ("gpu", "H100"), ("precision", "tf32")], ids=lambda value: str(value)
+)
+def test_how_kernels_are_chosen_decides_what_is_compiled_and_not_what_is_taken(attribute: str, value: str) -> None:
+    other = {**ATTRIBUTES, attribute: value}
+    assert CUDA.compiled(other, facts("8.6")) != CUDA.compiled(ATTRIBUTES, facts("8.6"))
+    assert CUDA.offered(other, facts("8.6")) == CUDA.offered(ATTRIBUTES, facts("8.6"))
 
 
 @pytest.mark.parametrize("capabilities", [("8.6",), ("9.0",), ("8.9", "8.6"), ("8.6", "9.0", "12.0")])
@@ -50,7 +66,8 @@ def test_others_are_not(capabilities: tuple[str, ...]) -> None:
 
 def test_the_order_of_capabilities_decides_nothing() -> None:
     one, other = (CUDA.compiled(ATTRIBUTES, facts(*each)) for each in (("8.9", "8.6"), ("8.6", "8.9")))
-    assert one == other == {"capabilities": [86, 89], "target": "x86_64-linux-gnu.2.28"}
+    assert one == other
+    assert (one["capabilities"], one["target"]) == ([86, 89], "x86_64-linux-gnu.2.28")
 
 
 def test_the_machine_decides_what_is_linked() -> None:

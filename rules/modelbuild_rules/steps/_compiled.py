@@ -14,6 +14,9 @@ PROCESSED = "processed.bin"
 ABOUT = "about.json"
 """A file that a backend may write: facts of what it made (JSON) for delegation.json."""
 
+TUNING = "tuning.json"
+"""A file that a backend writes that timed kernels: a tuning file (_cuda_tuning.py)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Compiled:

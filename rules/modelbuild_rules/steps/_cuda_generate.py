@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from modelbuild.step import StepError
-from modelbuild_rules.steps._cuda_choice import choose
+from modelbuild_rules.steps._cuda_choice import Chooser
 from modelbuild_rules.steps._cuda_device import stated
+from modelbuild_rules.steps._cuda_driver import Card
+from modelbuild_rules.steps._cuda_launches import Stopwatch
 from modelbuild_rules.steps._cuda_missing import mark_nodes, missing_kernels
 from modelbuild_rules.steps._cuda_stated import require, stated_gpu
+from modelbuild_rules.steps._cuda_tuning import Tuning
 from modelbuild_rules.steps._cuda_weights import blob, move
 from modelbuild_rules.steps._trt_aten import aten_operator
 
@@ -57,8 +61,19 @@ class Generated:
     weights: bytearray = field(default_factory=bytearray)
 
 
-def generate(program: Any, specs: Iterable[Any], capabilities: Iterable[int]) -> Generated:
+def generate(
+    program: Any,
+    specs: Iterable[Any],
+    capabilities: Iterable[int],
+    precision: str = "fp32",
+    tuning: Tuning | None = None,
+    card: Card | None = None,
+) -> Generated:
     """Compile a partition (an edge ExportedProgram, which is changed) for the lowest of some capabilities.
+
+    precision  how products of float32 are computed: "fp32" or "tf32"
+    tuning     what was chosen on a GPU earlier; it is told what becomes of each choice
+    card       the GPU to time candidates on
 
     Raises StepError for an operator for which the CUDA delegate has no kernel, naming its node, and for an unknown
     version of torch. Inductor keeps state: one call a process.
@@ -70,6 +85,9 @@ def generate(program: Any, specs: Iterable[Any], capabilities: Iterable[int]) ->
     from torch._inductor.exc import InductorError
 
     gpu = stated(capabilities)
+    watch = Stopwatch(card) if card else None
+    chooser = Chooser(gpu, tuning or Tuning(), watch)
+    launched = {"launched": watch.launched} if watch else {}
     made = Generated()
     autotuners: dict[str, Any] = {}
     mark_nodes(program)
@@ -89,7 +107,7 @@ def generate(program: Any, specs: Iterable[Any], capabilities: Iterable[int]) ->
 
     specs = list(specs)
     options = {**CudaBackend.get_aoti_compile_options(specs), **OPTIONS}
-    with stated_gpu(gpu, lambda candidates: choose(candidates, gpu), compiled, take), torch.no_grad():
+    with stated_gpu(gpu, chooser, compiled, take, **launched), _float32(precision), torch.no_grad():
         weights = move(program, "cuda")
         _to_aten(program.graph_module)
         for each in CudaBackend.get_custom_passes(specs):
@@ -104,6 +122,22 @@ def generate(program: Any, specs: Iterable[Any], capabilities: Iterable[int]) ->
                     raise error.inner_exception from None
                 raise
     return made
+
+
+@contextmanager
+def _float32(precision: str) -> Iterator[None]:
+    """Have products of float32 computed so. Inductor asks torch, whose own default is without TF32."""
+    import torch
+
+    kinds = (torch.backends.cuda.matmul, torch.backends.cudnn, torch.backends.cudnn.conv, torch.backends.cudnn.rnn)
+    before = [kind.fp32_precision for kind in kinds]
+    try:
+        for kind in kinds if precision == "tf32" else ():
+            kind.fp32_precision = "tf32"
+        yield
+    finally:
+        for kind, usual in zip(kinds, before, strict=True):
+            kind.fp32_precision = usual
 
 
 def _to_aten(module: Any) -> None:

@@ -1,7 +1,8 @@
 """Has AOTInductor compile for a stated GPU on a machine without one: everything of torch and Triton that is replaced.
 
 All of it was checked on torch 2.14.0 and triton 3.8.0. The patches last as long as the context does; nothing runs on a
-device, no kernel is timed, and weights stay on the CPU behind fake tensors.
+device, and weights stay on the CPU behind fake tensors. Where kernels are timed, what they would be launched with is
+handed on instead.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,8 +18,11 @@ from typing import Any
 from unittest.mock import patch
 
 from modelbuild.step import StepError
+from modelbuild_rules.steps._cuda_choice import Chooser
 from modelbuild_rules.steps._cuda_cubin import resources
 from modelbuild_rules.steps._cuda_device import Gpu, registers_allow
+from modelbuild_rules.steps._cuda_driver import Launch
+from modelbuild_rules.steps._cuda_launches import Launcher, arguments_of_kernels
 
 CHECKED = {"torch": "2.14.0", "triton": "3.8.0"}
 
@@ -50,6 +55,7 @@ PATCHED = (
     # What is done on it.
     "torch._inductor.codegen.wrapper:PythonWrapperCodegen.generate_and_run_autotune_block",
     "torch._inductor.select_algorithm:AlgorithmSelectorCache.pick_deterministic_choice",
+    "torch._inductor.heuristics.template.triton:BaseConfigHeuristic.get_conv_configs",
     "torch._inductor.graph:is_same_tensor",
     # What is made: source text is taken instead of being compiled with the machine's compiler.
     "torch._inductor.codecache:AotCodeCompiler.compile",
@@ -57,11 +63,13 @@ PATCHED = (
 
 USED = (
     "torch._inductor.codecache:CudaKernelParamCache.cache",
+    "torch._inductor.codecache:PyCodeCache.load_by_key_path",
     "torch._inductor.graph:GraphLowering.get_original_value_of_constant",
     "torch._inductor.runtime.triton_heuristics:CachingAutotuner.precompile",
     "torch._inductor.runtime.triton_heuristics:CachingAutotuner.save_gpu_kernel",
     "torch._inductor.select_algorithm:TritonTemplateCaller",
     "torch._inductor.config:always_keep_tensor_constants",
+    "torch._inductor.heuristics.template.triton:ConvConfig",
     "torch._inductor.config:deterministic",
     "torch._inductor.config:joint_graph_constant_folding",
     "triton.backends.nvidia.compiler:get_ptxas",
@@ -74,6 +82,9 @@ USED = (
 
 INSTANCE = ("torch._inductor.graph:GraphLowering", ("allocated_constant_name", "constants", "folded_constants"))
 """Attributes of instances of a class that are read."""
+
+SMALL_TILES = ((64, 32, 32), (32, 64, 32), (32, 32, 32), (32, 32, 64), (16, 64, 64), (16, 32, 64), (16, 32, 128))
+"""Rows, columns and depth."""
 
 INDUCTOR: Mapping[str, Any] = {
     "always_keep_tensor_constants": True,  # not read, for they are fake
@@ -99,15 +110,25 @@ def require() -> None:
             raise StepError(f"{name} {found} is installed; compiling for CUDA without a GPU expects {name}=={expected}")
 
 
+def refuse(*_: Any, **__: Any) -> Any:
+    """Stands for what nothing may come to."""
+    raise RuntimeError("a kernel is run while compiling without a GPU")
+
+
 @contextmanager
 def stated_gpu(
-    gpu: Gpu, choose: Callable[[Any], Any], compiled: Callable[[Any], None], take: Callable[..., list[str]]
+    gpu: Gpu,
+    chooser: Chooser,
+    compiled: Callable[[Any], None],
+    take: Callable[..., list[str]],
+    launched: Callable[[Launch], None] = refuse,
 ) -> Iterator[None]:
     """Have AOTInductor compile for `gpu` while the context lasts.
 
-    choose    picks one of the candidates for a matrix product or convolution
+    chooser   picks one of the candidates for a matrix product or convolution, and one of a kernel's configurations
     compiled  is given each Triton kernel (a CachingAutotuner), compiled
     take      stands for AotCodeCompiler.compile
+    launched  is given each launch of a kernel, which is not made
     """
     import torch
     import torch._dynamo.device_interface as interface
@@ -115,6 +136,7 @@ def stated_gpu(
     import triton
     from torch._inductor import codecache, graph, scheduler, select_algorithm, utils  # noqa: F401
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+    from torch._inductor.heuristics.template import triton as heuristics
     from torch._inductor.runtime import triton_helpers
     from torch._inductor.runtime.hints import DeviceProperties
 
@@ -143,22 +165,34 @@ def stated_gpu(
         stack.enter_context(patch.dict(interface.caching_worker_current_devices, {"cuda": 0}))
         replace(utils, "is_big_gpu", lambda *_: True)
         _say_yes(stack, "has_triton")
-        replace(triton.runtime.driver, "_active", _driver(gpu))
+        replace(triton.runtime.driver, "_active", _driver(gpu, launched))
         replace(triton.knobs.compilation, "disable_line_info", True)
         # Otherwise torch looks for one in the machine's CUDA.
         libdevice = Path(triton.__file__).parent / "backends/nvidia/lib/libdevice.10.bc"
         replace(triton.knobs.nvidia, "libdevice_path", str(libdevice))
         replace(triton_helpers, "set_driver_to_gpu", lambda: None)
-        replace(PythonWrapperCodegen, "generate_and_run_autotune_block", _compiling_only(compiled))
+        replace(PythonWrapperCodegen, "generate_and_run_autotune_block", _compiling_only(chooser, compiled))
         replace(
-            select_algorithm.AlgorithmSelectorCache, "pick_deterministic_choice", lambda _, choices: choose(choices)
+            select_algorithm.AlgorithmSelectorCache,
+            "pick_deterministic_choice",
+            lambda _, choices: chooser.template(choices),
         )
+        replace(heuristics.BaseConfigHeuristic, "get_conv_configs", _with_small_tiles)
         replace(graph, "is_same_tensor", _same(graph.is_same_tensor))
         replace(codecache.AotCodeCompiler, "compile", take)
         stack.enter_context(config.patch(INDUCTOR))
         DeviceProperties.create.cache_clear()
         stack.callback(DeviceProperties.create.cache_clear)
         yield
+
+
+def _with_small_tiles(self: Any) -> Any:
+    """The configurations of convolutions, and some whose tiles are many where Inductor's own would leave most of a
+    GPU's multiprocessors without one: those of a single image's last layers."""
+    from torch._inductor.heuristics.template.triton import ConvConfig
+
+    small = [ConvConfig(*each, num_stages=3, num_warps=4) for each in SMALL_TILES]
+    return partial(self.preprocess_mm_configs, configs=[*self.conv_configs, *small], op_name="conv")
 
 
 def _say_yes(stack: ExitStack, name: str) -> None:
@@ -171,24 +205,21 @@ def _say_yes(stack: ExitStack, name: str) -> None:
             stack.enter_context(patch.object(module, name, lambda *_, **__: True))
 
 
-def _driver(gpu: Gpu) -> Any:
+def _driver(gpu: Gpu, launched: Callable[[Launch], None]) -> Any:
     """A Triton driver that loads and runs nothing."""
     import torch
     from triton.backends.compiler import GPUTarget
 
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise RuntimeError("a kernel is run while compiling without a GPU")
-
-    def load(name: str, kernel: bytes, shared: int, device: int) -> tuple[None, int, int, int, int]:
+    def load(name: str, kernel: bytes, shared: int, device: int) -> tuple[None, tuple[str, bytes], int, int, int]:
         registers, spilled = resources(kernel)
-        return None, 0, registers, spilled, registers_allow(registers)
+        return None, (name, kernel), registers, spilled, registers_allow(registers)
 
     utils = SimpleNamespace(
         get_device_properties=lambda _: gpu.limits(), load_binary=load, unload_module=lambda *_: None
     )
     return SimpleNamespace(
         utils=utils,
-        launcher_cls=lambda *_: refuse,
+        launcher_cls=lambda source, metadata: Launcher(source, metadata, launched),
         is_active=lambda: True,
         get_current_target=lambda: GPUTarget("cuda", gpu.capability, 32),
         get_current_device=lambda: 0,
@@ -200,7 +231,7 @@ def _driver(gpu: Gpu) -> Any:
     )
 
 
-def _compiling_only(compiled: Callable[[Any], None]) -> Callable[[Any], None]:
+def _compiling_only(chooser: Chooser, compiled: Callable[[Any], None]) -> Callable[[Any], None]:
     """In place of the block of generated code that compiles kernels and times them on the device."""
 
     def block(self: Any) -> None:
@@ -208,12 +239,12 @@ def _compiling_only(compiled: Callable[[Any], None]) -> Callable[[Any], None]:
 
         scope: dict[str, Any] = {}
         exec(self.kernel_autotune_defs.getvalue() + "\nasync_compile.wait(globals())\n", scope)
+        arguments = arguments_of_kernels(self.kernel_autotune_calls.getvalue())
         for value in scope.values():
             if isinstance(value, CachingAutotuner):
                 value.precompile()
-                # Of several configurations, Inductor's order is that of preference where nothing is timed.
-                fitting = [launcher for launcher in value.launchers if not launcher.n_spills]
-                value.launchers = (fitting or value.launchers)[:1]
+                given = arguments.get(value.inductor_meta["kernel_name"])
+                value.launchers = [chooser.configuration(value, given)]
                 value.save_gpu_kernel(0, value.launchers[0])
                 compiled(value)
 

@@ -1,6 +1,7 @@
 """Compiles a partition for the CUDA delegate. Inputs, params and outputs are those of every compile step (_compile.py).
 
 Inputs   runtime   tree: what steps/cpp_runtime.py makes for the machine
+         tuning    a tuning file, where the stack names one
 """
 
 from __future__ import annotations
@@ -19,5 +20,11 @@ def run(step: Step) -> None:
     program, specs = read_partition(step.input("partition"))
     with TemporaryDirectory() as work:
         cuda.compile(
-            program, specs, step.params["attributes"], step.input("runtime"), Path(work), step.outputs["compiled"]
+            program,
+            specs,
+            step.params["attributes"],
+            step.input("runtime"),
+            Path(work),
+            step.outputs["compiled"],
+            next(iter(step.inputs.get("tuning", ())), None),
         )

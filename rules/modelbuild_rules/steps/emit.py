@@ -3,7 +3,7 @@
 Inputs   residual    tree, report: as steps/partition.py writes them
          parts       trees that compile steps write, in the order of `partitions`
 Params   partitions  ids of the parts
-Outputs  pte, delegation, and ptd where weights lie outside the program
+Outputs  pte, delegation; ptd where weights lie outside the program, tuning where a GPU timed kernels
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Any
 
 from modelbuild.step import Step
 from modelbuild_rules.steps import _executorch
+from modelbuild_rules.steps._compiled import TUNING
+from modelbuild_rules.steps._cuda_tuning import merged
 from modelbuild_rules.steps._link import Part, link
 from modelbuild_rules.steps._named import read_named
 
@@ -32,6 +34,9 @@ def run(step: Step) -> None:
     nodes = json.loads(step.input("report").read_text())
     described = json.dumps(delegation(nodes, parts), indent=1) + "\n"
     Path(step.outputs["delegation"]).write_text(described)
+    if "tuning" in step.outputs:
+        timed = [file.read_text() for folder in folders if (file := folder / TUNING).is_file()]
+        step.outputs["tuning"].write_text(merged(timed))
 
 
 def delegation(nodes: list[dict[str, Any]], parts: Mapping[str, Part]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from executorch.backends.cuda.cuda_backend import CudaBackend
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
-from modelbuild_rules.steps._compiled import ABOUT, PROCESSED
+from modelbuild_rules.steps._compiled import ABOUT, PROCESSED, TUNING
+from modelbuild_rules.steps._cuda_driver import Card
 from modelbuild_rules.steps._cuda_generate import Generated, generate
 from modelbuild_rules.steps._cuda_link import check, dotted, link
 from modelbuild_rules.steps._cuda_partitioner import Partitions
+from modelbuild_rules.steps._cuda_tuning import Tuning, read, said, written
 from modelbuild_rules.steps._named import write_named
 from modelbuild_rules.steps._trt_sizes import own_sizes
 
@@ -64,14 +67,24 @@ def refusal(partitioner: Partitions, node: Any) -> str:
 
 
 def compile(
-    program: Any, specs: Sequence[Any], attributes: Mapping[str, Any], runtime: Path, work: Path, folder: Path
+    program: Any,
+    specs: Sequence[Any],
+    attributes: Mapping[str, Any],
+    runtime: Path,
+    work: Path,
+    folder: Path,
+    tuning: Path | None = None,
 ) -> Generated:
     """Make a partition's library and write what the delegate reads into an existing folder. Returns what it is made of.
 
     runtime   what _cpp.make_runtime made for attributes["target"]
     work      an empty folder to build in
+    tuning    a tuning file
     """
-    generated = generate(program, specs, attributes["capabilities"])
+    lowest = min(attributes["capabilities"])
+    card = _card(lowest, attributes.get("gpu")) if attributes.get("build_on") == "gpu" else None
+    tuned = Tuning(read(tuning, version("torch"), version("triton"), lowest) if tuning else {})
+    generated = generate(program, specs, attributes["capabilities"], attributes.get("precision", "fp32"), tuned, card)
     library = link(generated, attributes["capabilities"], attributes["target"], runtime, work)
     needed = check(library, attributes["target"])
     code = library.read_bytes()
@@ -87,6 +100,31 @@ def compile(
             {"name": k.name, "registers": k.registers, "spilled_bytes": k.spilled, "shared_bytes": k.shared}
             for k in generated.kernels
         ],
+        **_choices(tuned, tuning is not None),
     }
+    if card is not None:
+        seen = {"gpu": card.name, "driver": card.driver}
+        entries = [{**entry, **seen} for entry in tuned.made.values()]
+        (folder / TUNING).write_text(written(entries, version("torch"), version("triton"), lowest))
     (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n")
     return generated
+
+
+def _choices(tuned: Tuning, given: bool) -> dict[str, Any]:
+    """For delegation.json: how many choices were timed or came from a tuning file, and which did not."""
+    found = {"timed": len(tuned.made)} if tuned.made else {"tuned": len(set(tuned.tuned))} if given else {}
+    return {"choices": {**found, "by_cost": [said(key) for key in dict.fromkeys(tuned.by_cost)]}} if found else {}
+
+
+def _card(capability: int, name: str | None) -> Card:
+    """The GPU here. Raises StepError where it is none of the capability (as 86), or of another name."""
+    card = Card()
+    if card.capability != capability:
+        wanted, found = (f"{number // 10}.{number % 10}" for number in (capability, card.capability))
+        raise StepError(
+            f"the GPU here, {card.name}, has compute capability {found}; the device target asks for {wanted}; expected"
+            " a GPU of that one, or the other in the device target"
+        )
+    if name is not None and name not in card.name:
+        raise StepError(f"the GPU here is {card.name}; expected one with '{name}' in its name, as gpu asks for")
+    return card

@@ -1,26 +1,114 @@
-"""Templates of matrix products are chosen by their cost, without timing."""
+"""Templates of matrix products are chosen by timing, by a tuning file, or by their cost."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
-from modelbuild_rules.steps._cuda_choice import cost, tile
+from modelbuild.step import StepError
+from modelbuild_rules.steps._cuda_choice import Chooser
+from modelbuild_rules.steps._cuda_cost import Product, Tile, cost, tile
 from modelbuild_rules.steps._cuda_device import GPUS
+from modelbuild_rules.steps._cuda_tuning import Entry, Tuning, identity
 
 H100 = GPUS[90]
+WHAT = {"op": "mm", "inputs": ["float32 [8, 8] by [8, 1]"], "output": "float32 [8, 8] by [8, 1]", "options": {}}
+CHOSEN = [{"template": "mm", "BLOCK_M": size} for size in (16, 32, 64)]
 
 
 def test_a_tile_is_read_in_both_forms() -> None:
-    assert tile({"tile_shape": "(64, 16, 128)", "num_warps": 8, "num_stages": 3}) == (64, 128, 16, 8, 3)
-    assert tile({"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 16}) == (32, 64, 16, 4, 1)
+    assert tile({"tile_shape": "(64, 16, 128)", "num_warps": 8, "num_stages": 3}) == Tile(64, 128, 16, 8, 3)
+    assert tile({"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 16}) == Tile(32, 64, 16, 4, 1)
 
 
 @pytest.mark.parametrize(("rows", "columns", "better", "worse"), [(16, 16, 16, 128), (8192, 8192, 128, 16)])
 def test_tiles_are_as_large_as_the_result_can_use(rows: int, columns: int, better: int, worse: int) -> None:
-    costs = [cost((size, size, 32, max(1, size * size // 512), 2), rows, columns, H100) for size in (better, worse)]
+    product = Product(rows, columns, 512)
+    costs = [cost(Tile(size, size, 32, max(1, size * size // 1024), 2), product, H100) for size in (better, worse)]
     assert costs[0] < costs[1]
 
 
-def test_among_equals_more_stages_are_better() -> None:
-    few, many = (cost((64, 64, 32, 4, stages), 512, 512, H100) for stages in (2, 4))
-    assert many < few
+def test_steps_that_wait_for_memory_are_worse_than_stages() -> None:
+    product = Product(512, 512, 1024)
+    few, many = (cost(Tile(64, 64, 16, 4, stages), product, H100) for stages in (1, 4))
+    assert many < 0.6 * few
+
+
+def test_a_few_deep_steps_are_better_than_many() -> None:
+    product = Product(49, 512, 512, taps=9)
+    flat, deep = (cost(Tile(16, 32, depth, 4, 3), product, H100) for depth in (16, 64))
+    assert deep < flat / 2
+
+
+def test_small_results_are_shared_out_to_many_multiprocessors() -> None:
+    product = Product(49, 512, 512, taps=9)
+    large, small = (cost(Tile(size, size, 64, 4, 3), product, H100) for size in (64, 32))
+    assert small < large / 2
+
+
+def test_tensor_cores_are_faster() -> None:
+    plain, half = Product(4096, 4096, 4096), Product(4096, 4096, 4096, bytes=2, tensor_cores=True)
+    assert cost(Tile(128, 128, 64, 8, 3), half, H100) < cost(Tile(128, 128, 64, 8, 3), plain, H100) / 3
+
+
+class Watch:
+    """Times calls as it is told to."""
+
+    def __init__(self, times: dict[int, float]) -> None:
+        self.given: list[Sequence[Any]] = []
+        self._times = times
+
+    def times(self, calls: Sequence[Any]) -> dict[int, float]:
+        self.given.append(calls)
+        return self._times
+
+
+def chosen(tuning: Tuning, watch: Watch | None = None, usual: int = 0) -> int:
+    chooser = Chooser(H100, tuning, watch)  # type: ignore[arg-type]
+    return chooser._chosen(WHAT, CHOSEN, lambda: usual, lambda: [None, None, None])
+
+
+@pytest.mark.parametrize(
+    ("times", "taken"),
+    [
+        ({0: 3.0, 1: 2.0, 2: 1.0}, 2),
+        ({1: 2.0, 2: 4.0}, 1),
+        ({0: 2.01, 1: 2.0, 2: 3.0}, 0),  # not to be told from the fastest
+    ],
+)
+def test_the_fastest_is_taken_and_told(times: dict[int, float], taken: int) -> None:
+    tuning = Tuning()
+    assert chosen(tuning, Watch(times)) == taken
+    (entry,) = tuning.made.values()
+    assert (entry["chosen"], entry["microseconds"], entry.get("by_cost")) == (CHOSEN[taken], times[taken], times.get(0))
+    assert tuning.by_cost == tuning.tuned == []
+
+
+def test_the_same_choice_is_timed_once() -> None:
+    tuning, watch = Tuning(), Watch({0: 2.0, 1: 1.0})
+    assert [chosen(tuning, watch), chosen(tuning, watch)] == [1, 1]
+    assert len(watch.given) == 1
+
+
+def test_what_cannot_be_timed_is_chosen_by_cost() -> None:
+    tuning = Tuning()
+    assert chosen(tuning, Watch({}), usual=2) == 2
+    assert (tuning.made, tuning.by_cost) == ({}, [identity(WHAT)])
+
+
+def test_a_tuning_file_decides_what_it_names() -> None:
+    tuning = Tuning({identity(WHAT): Entry(CHOSEN[1], "a.json:7")})
+    assert chosen(tuning) == 1
+    assert (tuning.tuned, tuning.by_cost) == ([identity(WHAT)], [])
+    other = Tuning({identity({**WHAT, "options": {"GROUP_M": 8}}): Entry(CHOSEN[1], "a.json:7")})
+    assert chosen(other, usual=2) == 2
+    assert json.loads(other.by_cost[0])["op"] == "mm"
+
+
+def test_a_template_that_is_not_there_is_told_with_its_place() -> None:
+    tuning = Tuning({identity(WHAT): Entry({"template": "mm", "BLOCK_M": 99}, "a.json:7")})
+    with pytest.raises(StepError, match=r"a\.json:7: none of the 3 candidates for mm float32 .* is .*99"):
+        chosen(tuning)

@@ -12,7 +12,9 @@ import torch
 
 from modelbuild.step import StepError
 from modelbuild_rules.steps import _cuda_stated
+from modelbuild_rules.steps._cuda_choice import Chooser
 from modelbuild_rules.steps._cuda_device import GPUS, number, registers_allow, stated
+from modelbuild_rules.steps._cuda_tuning import Tuning
 
 
 @pytest.mark.parametrize("name", _cuda_stated.CHECKED)
@@ -55,7 +57,7 @@ def test_everything_is_put_back() -> None:
         AotCodeCompiler.compile,
         triton.runtime.driver._active,
     )
-    with _cuda_stated.stated_gpu(GPUS[86], lambda c: c[0], lambda k: None, lambda *_, **__: []):
+    with _cuda_stated.stated_gpu(GPUS[86], Chooser(GPUS[86], Tuning()), lambda k: None, lambda *_, **__: []):
         assert torch.cuda.get_device_capability() == (8, 6)
         assert torch.cuda.get_device_properties(0).multi_processor_count == GPUS[86].processors
         assert triton.runtime.driver.active.get_current_target().arch == 86

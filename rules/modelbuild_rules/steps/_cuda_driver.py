@@ -1,0 +1,178 @@
+"""Times kernels on a GPU that is here, by CUDA's driver alone: what it takes is libcuda.so.1 and no CUDA of torch's."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import re
+import statistics
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from modelbuild.step import StepError
+
+LIBRARY = "libcuda.so.1"
+RUNS = 21
+_MAJOR, _MINOR, _L2 = 75, 76, 38  # CUdevice_attribute
+_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_FLOATS = ("*fp", "*bf")
+_SMALL = 0x3C  # each byte of a floating-point buffer: a small number in all of the types
+_NUMBERS = {
+    **{f"i{bits}": getattr(ctypes, f"c_int{bits}") for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": getattr(ctypes, f"c_uint{bits}") for bits in (8, 16, 32, 64)},
+    **{"i1": ctypes.c_int8, "u1": ctypes.c_uint8, "fp32": ctypes.c_float, "fp64": ctypes.c_double},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A kernel and what it is called with.
+
+    name       of the function in the cubin
+    grid       blocks in each dimension; `threads` of a block, `shared` bytes that it takes
+    arguments  (Triton's type, value): bytes of a buffer for a pointer ("*fp32"; 0 is a null pointer), or a number
+    """
+
+    name: str
+    cubin: bytes
+    grid: tuple[int, int, int]
+    threads: int
+    shared: int
+    arguments: tuple[tuple[str, float], ...]
+
+
+class Failed(Exception):
+    """A call of the driver's that failed, with its number and words."""
+
+
+class Card:
+    """A GPU of this machine; name, capability (as 86), the driver's version. Raises StepError where there is none."""
+
+    def __init__(self, index: int = 0) -> None:
+        try:
+            self._cuda: Any = ctypes.CDLL(LIBRARY)
+        except OSError:
+            raise StepError(
+                f'build_on = "gpu" needs an NVIDIA GPU and its driver; {LIBRARY} can\'t be loaded here; expected a'
+                ' machine with one, or build_on = "cpu"'
+            ) from None
+        try:
+            self._open(index)
+        except Failed as failed:
+            raise StepError(
+                f'build_on = "gpu" needs an NVIDIA GPU; {failed}; expected a machine with one, or build_on = "cpu"'
+            ) from None
+
+    def _open(self, index: int) -> None:
+        self._call("cuInit", 0)
+        count, device, context = ctypes.c_int(), ctypes.c_int(), ctypes.c_void_p()
+        self._call("cuDeviceGetCount", ctypes.byref(count))
+        if count.value <= index:
+            raise Failed(f"this machine has {count.value}")
+        self._call("cuDeviceGet", ctypes.byref(device), index)
+        name = ctypes.create_string_buffer(128)
+        self._call("cuDeviceGetName", name, len(name), device)
+        self.name = name.value.decode()
+        self.capability = 10 * self._attribute(device, _MAJOR) + self._attribute(device, _MINOR)
+        self._flushed = 2 * max(self._attribute(device, _L2), 1 << 20)
+        self.driver = self._driver()
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self._call("cuCtxSetCurrent", context)
+        self._file = Path(f"/dev/nvidia{index}")
+
+    def time(self, launch: Launch) -> float:
+        """Median microseconds of a kernel whose inputs are not in the cache. Raises Failed where it can't run."""
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        self._call("cuModuleLoadData", ctypes.byref(module), launch.cubin)
+        try:
+            self._call("cuModuleGetFunction", ctypes.byref(function), module, launch.name.encode())
+            self._call("cuFuncSetAttribute", function, _SHARED, launch.shared)
+            with self._arguments(launch) as (arguments, flush):
+                return self._median(launch, function, arguments, flush)
+        finally:
+            self._call("cuModuleUnload", module)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """No other build times anything on the GPU meanwhile. Its device file is what all of them can open."""
+        with self._file.open("rb") if self._file.exists() else nullcontext() as file:
+            if file is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _median(self, launch: Launch, function: Any, arguments: Any, flush: Any) -> float:
+        start, end, took = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_float()
+        for event in (start, end):
+            self._call("cuEventCreate", ctypes.byref(event), 0)
+        times = []
+        for _ in range(RUNS + 2):
+            self._call("cuMemsetD8Async", flush, 0, ctypes.c_size_t(self._flushed), None)
+            self._call("cuEventRecord", start, None)
+            self._call(
+                "cuLaunchKernel", function, *launch.grid, launch.threads, 1, 1, launch.shared, None, arguments, None
+            )
+            self._call("cuEventRecord", end, None)
+            self._call("cuEventSynchronize", end)
+            self._call("cuEventElapsedTime", ctypes.byref(took), start, end)
+            times.append(took.value * 1e3)
+        for event in (start, end):
+            self._call("cuEventDestroy_v2", event)
+        return statistics.median(times[2:])
+
+    @contextmanager
+    def _arguments(self, launch: Launch) -> Iterator[tuple[Any, Any]]:
+        """What cuLaunchKernel takes, and memory to write over between runs."""
+        made: list[Any] = []
+
+        def memory(size: int, byte: int) -> Any:
+            pointer = ctypes.c_uint64()
+            if size:
+                self._call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
+                made.append(pointer)
+                self._call("cuMemsetD8_v2", pointer, byte, ctypes.c_size_t(size))
+            return pointer
+
+        try:
+            values = [
+                memory(int(value), _SMALL if kind.startswith(_FLOATS) else 0)
+                if kind.startswith("*")
+                else _number(kind, value)
+                for kind, value in launch.arguments
+            ]
+            pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(each) for each in values))
+            yield pointers, memory(self._flushed, 0)
+        finally:
+            for pointer in made:
+                self._call("cuMemFree_v2", pointer)
+
+    def _attribute(self, device: Any, number: int) -> int:
+        value = ctypes.c_int()
+        self._call("cuDeviceGetAttribute", ctypes.byref(value), number, device)
+        return value.value
+
+    def _driver(self) -> str:
+        """As nvidia-smi has it, or else CUDA's version that the driver is for."""
+        file = Path("/proc/driver/nvidia/version")
+        found = re.search(r"\s(\d+\.\d+(\.\d+)?)\s", file.read_text()) if file.is_file() else None
+        if found:
+            return found[1]
+        version = ctypes.c_int()
+        self._call("cuDriverGetVersion", ctypes.byref(version))
+        return f"CUDA {version.value // 1000}.{version.value % 1000 // 10}"
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self._cuda, name)(*arguments)
+        if status:
+            words = ctypes.c_char_p()
+            self._cuda.cuGetErrorString(status, ctypes.byref(words))
+            raise Failed(f"{name} says {(words.value or b'error').decode()} ({status})")
+
+
+def _number(kind: str, value: float) -> Any:
+    if kind not in _NUMBERS:
+        raise Failed(f"no argument of type {kind} is known")
+    made = _NUMBERS[kind]
+    return made(value if kind.startswith("fp") else int(value))
