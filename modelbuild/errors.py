@@ -70,6 +70,10 @@ class EnvironmentProblem(ModelbuildError):
     exit_code = ExitCode.ENVIRONMENT
 
 
+class ResultDiffers(EnvironmentProblem):
+    """What a result out of a cache names is nowhere to be had, and came out otherwise when it was made again."""
+
+
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
     """The candidate most like `word`, or None when none is near."""
     import difflib

@@ -26,12 +26,16 @@ def build(workspace: Workspace, request: Request, reporter: Reporter) -> Result:
         reporter.emit(BuildFinished(time.monotonic() - started, up_to_date=True, actions=rest.record.actions))
         return Result(rest.targets, actions=rest.record.actions, up_to_date=True)
 
+    from modelbuild.building.again import again
     from modelbuild.building.carry_out import carry_out
 
-    declared = rest.declared() if rest is not None else None
-    if declared is None:
-        from modelbuild.building.declare import declare
+    def work(request: Request) -> Result:
+        declared = rest.declared() if rest is not None else None
+        if declared is None:
+            from modelbuild.building.declare import declare
 
-        asked = request if rest is None else replace(request, patterns=tuple(sorted(rest.stale)))
-        declared = declare(workspace, asked, reporter)
-    return carry_out(workspace, request, snapshots, reporter, started, seen, declared, rest)
+            asked = request if rest is None else replace(request, patterns=tuple(sorted(rest.stale)))
+            declared = declare(workspace, asked, reporter)
+        return carry_out(workspace, request, snapshots, reporter, started, seen, declared, rest)
+
+    return again(work, request, reporter)

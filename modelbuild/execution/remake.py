@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from modelbuild.actions import ActionResult, Digest
-from modelbuild.errors import EnvironmentProblem
+from modelbuild.errors import EnvironmentProblem, ResultDiffers
 from modelbuild.execution.interface import Outcome, Request
 from modelbuild.store.codec import blobs_of
 from modelbuild.store.interface import MissingBlob, Store
@@ -28,7 +28,8 @@ class Found:
 
 class Remaker:
     """Runs the actions of cached results whose blobs turn out to be gone. Steps make the same bytes each time, so what
-    was built on them stays right. Safe for many threads; makes one at a time.
+    was built on them stays right; where it does not, ResultDiffers is raised, and the cache has what was made now.
+    Safe for many threads; makes one at a time.
 
     run   runs an action, with the resources that it takes; called by a thread that holds none
     """
@@ -64,9 +65,11 @@ class Remaker:
             if found is None:
                 raise _gone(digest)
             outcome = self.keeping(lambda: self._run(found.request))
-            if outcome.result is None or outcome.result.outputs != found.result.outputs:
+            if outcome.result is None:
                 raise _gone(digest)
             self._store.put_action(found.key, outcome.result, found.material)
+            if outcome.result.outputs != found.result.outputs:
+                raise ResultDiffers(f"{found.request.action.id} gave something else than a result in the cache says")
 
 
 def _gone(digest: Digest) -> EnvironmentProblem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -115,6 +116,10 @@ class Client:
         return {digest: found[digest] for digest in batch if digest in found}
 
     def _download(self, digest: Digest) -> None:
+        if digest.size > shutil.disk_usage(self._local.scratch).free:
+            problem = RemoteProblem("full", f"there is no room here for {digest.size} bytes")
+            self.reading.failed(problem)
+            raise problem
         descriptor, name = tempfile.mkstemp(prefix="fetched-", dir=self._local.scratch)
         path = Path(name)
         try:

@@ -37,7 +37,7 @@ def shared(
 
     cache = open_cache(settings.cache, settings)
     client = Client(cache, local, lambda text: reporter.emit(Notice(text)))
-    store = RemoteStore(local, client, settings.download, settings.uploads(environ))
+    store = RemoteStore(local, client, settings, settings.uploads(environ))
     finish = False
     try:
         yield store

@@ -17,7 +17,7 @@ from modelbuild.execution.step_code import StepCode
 from modelbuild.execution.tools import version
 from modelbuild.remote.messages import message
 from modelbuild.remote.properties import properties
-from modelbuild.remote.results import Blobs, directory, from_message, keep, to_message, tree_value
+from modelbuild.remote.results import MAX_TREE, Blobs, directory, from_message, keep, to_message, tree_value
 from modelbuild.store.digests import digest_bytes
 
 ENTRY = "modelbuild.remote.worker_entry"
@@ -81,6 +81,8 @@ def outputs_of(request: Request, result: Any, read: Any) -> tuple[tuple[tuple[st
         raise ValueError("an output is a symbolic link; an output is made of plain files and folders")
     found: dict[str, Value] = {f.path: FileEntry(from_message(f.digest), f.is_executable) for f in result.output_files}
     trees = {d.path: from_message(d.tree_digest) for d in result.output_directories}
+    if any(digest.size > MAX_TREE for digest in trees.values()):
+        raise ValueError("the description of a folder is too big")
     data = read(list(trees.values()))
     found |= {path: tree_value(data[digest]) for path, digest in trees.items()}
     kinds = {f"{_FOLDER}/{output.path}": output for output in request.action.outputs}

@@ -8,11 +8,14 @@ from typing import Any
 
 from modelbuild.actions import ActionResult, Digest, FileEntry, Value
 from modelbuild.remote.client import Client
-from modelbuild.remote.settings import Download
+from modelbuild.remote.settings import RemoteSettings
 from modelbuild.remote.uploads import Uploads
 from modelbuild.store.codec import blobs_of
 from modelbuild.store.interface import MissingBlob
 from modelbuild.store.local import LocalStore
+
+# What is read as a whole (plans, reports, sources) is no bigger; what a cache says is, is not fetched.
+_MAX_READ = 256 << 20
 
 
 class RemoteStore:
@@ -22,10 +25,10 @@ class RemoteStore:
     download 'all'. Those that cannot be had by then are a MissingBlob, as when the local cache loses one.
     """
 
-    def __init__(self, local: LocalStore, client: Client, download: Download, upload: bool) -> None:
+    def __init__(self, local: LocalStore, client: Client, settings: RemoteSettings, upload: bool) -> None:
         self._local = local
         self._client = client
-        self._download = download
+        self._settings = settings
         self._uploads = Uploads(client.publish, client.say) if upload else None
 
     def put_bytes(self, data: bytes) -> Digest:
@@ -38,6 +41,8 @@ class RemoteStore:
         return self._local.put_output(path)
 
     def read_bytes(self, digest: Digest) -> bytes:
+        if digest.size > _MAX_READ and self._local.missing({digest}):
+            raise MissingBlob(digest)
         self._bring({digest})
         return self._local.read_bytes(digest)
 
@@ -55,12 +60,12 @@ class RemoteStore:
 
     def get_action(self, key: str, material: Mapping[str, Any] | None = None) -> ActionResult | None:
         known = self._local.get_action(key, material)
-        if known is not None or material is None:
+        if known is not None or material is None or not self._settings.lookups:
             return known
         found = self._client.lookup(key, [(name, kind) for name, _, kind in material["outputs"]])
         if found is None:
             return None
-        if self._download == "all":
+        if self._settings.download == "all":
             try:
                 self._bring(blobs_of(found))
             except MissingBlob:

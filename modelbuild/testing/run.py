@@ -12,6 +12,7 @@ import modelbuild
 from modelbuild.actions import DerivedArtifact, FileEntry
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.api.providers import TestAction
+from modelbuild.building.again import again
 from modelbuild.building.declare import analyze, config_name
 from modelbuild.building.note import note
 from modelbuild.building.request import Request, Result
@@ -108,8 +109,19 @@ def run_tests(
     started  when the command began (time.monotonic())
     memory   where to remember what would be found in the cache the next time
     """
+    began = time.monotonic() if started is None else started
+    return again(lambda asked: _once(workspace, asked, options, reporter, began, memory), request, reporter)
+
+
+def _once(
+    workspace: Workspace,
+    request: Request,
+    options: TestOptions,
+    reporter: Reporter,
+    started: float,
+    memory: Memory | None,
+) -> Tested:
     began = time.monotonic()
-    started = began if started is None else started
     (workspace.root / OUTPUT_FOLDER).mkdir(exist_ok=True)
     analyzer = open_analyzer(workspace)
     tests = select_tests(analyzer, analyze(analyzer, request, reporter), options.tags)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -14,6 +15,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
+from modelbuild.actions import Digest
+from modelbuild.remote.messages import message
+from modelbuild.remote.settings import RemoteSettings
+from modelbuild.remote.store import RemoteStore
+from modelbuild.store.interface import MissingBlob
+from modelbuild.store.local import LocalStore
 
 RAN = {"made#blobs": "ran", "sums#checksums": "ran"}
 CACHED = dict.fromkeys(RAN, "cached")
@@ -83,6 +91,29 @@ def test_blobs_that_the_cache_lost_are_made_again(place: Any, tmp_path: Path) ->
     assert two.outputs() == one.outputs()
 
 
+def test_what_is_made_again_and_comes_out_otherwise_is_built_upon_anew(place: Any, tmp_path: Path) -> None:
+    cache = f"--remote-cache=file://{tmp_path}/objects"
+    one, two, three = place("one"), place("two"), place("three")
+    step = (one.root / "tools/rules/steps/blobs.py").read_text()
+    sums = (one.root / "tools/rules/steps/checksums.py").read_text()
+    for each in (one, two, three):
+        each.write("tools/rules/steps/blobs.py", step.replace("block = b", "import os; block = os.urandom(8192) + b"))
+    one.build(cache)
+    for blob in (tmp_path / "objects/cas").iterdir():
+        if blob.stat().st_size > 100_000:
+            blob.unlink()
+    for each in (two, three):
+        each.write("tools/rules/steps/checksums.py", sums + "\n")
+    ended = two.build(cache)
+    (said,) = (line for line in ended.err.splitlines() if line.startswith("note:"))
+    assert "//a:made#blobs gave something else than a result in the cache says" in said
+    outputs = {name.rpartition("/")[2]: data for name, (data, _) in two.outputs().items()}
+    assert hashlib.sha256(outputs["big.bin"]).hexdigest().encode() in outputs["sums.sha256"]
+    # What was made now is in the cache.
+    assert three.build(cache).statuses == CACHED
+    assert three.outputs() == two.outputs()
+
+
 @pytest.mark.parametrize(
     ("option", "variables", "shared"),
     [("never", {"CI": "1"}, False), ("ci-only", {}, False), ("ci-only", {"CI": "true"}, True), ("always", {}, True)],
@@ -142,6 +173,33 @@ def test_a_lying_cache_is_found_out(place: Any, serve: Callable[..., Any], metho
     ended = two.build(f"--remote-cache={server.address}")
     assert two.outputs() == one.outputs()
     assert len(warnings(ended.err)) == 1
+
+
+def test_a_result_of_an_absurd_size_is_not_fetched(place: Any, serve: Callable[..., Any]) -> None:
+    server = serve()
+    one, two = place("one"), place("two")
+    one.build(f"--remote-cache={server.address}")
+    for action, data in server.results.items():
+        result = message("ActionResult").FromString(data)
+        for file in result.output_files:
+            file.digest.size_bytes = 1 << 60
+        server.results[action] = result.SerializeToString()
+    ended = two.build(f"--remote-cache={server.address}")
+    assert ended.statuses["sums#checksums"] == "ran"
+    assert two.outputs() == one.outputs()
+    (said,) = (line for line in warnings(ended.err) if "room" in line)
+    assert f"there is no room here for {1 << 60} bytes" in said
+    assert server.calls["Read"] == 0
+
+
+def test_what_is_read_into_memory_is_not_fetched_when_it_is_huge(local: LocalStore) -> None:
+    asked: list[Any] = []
+    client: Any = type("Recorder", (), {"fetch": staticmethod(asked.append)})()
+    store = RemoteStore(local, client, RemoteSettings(), upload=False)
+    for size in (1 << 40, 257 << 20):
+        with pytest.raises(MissingBlob):
+            store.read_bytes(Digest("0" * 64, size))
+    assert asked == []
 
 
 def test_ctrl_c_does_not_wait_for_uploads(place: Any, serve: Callable[..., Any]) -> None:

@@ -247,6 +247,7 @@ def test_what_an_action_asks_of_workers(
         lambda r: r.output_symlinks.add(path="root/.outputs/x/f.bin", target="/etc/passwd"),
         lambda r: setattr(r.output_files[0].digest, "hash", "x"),
         lambda r: setattr(r.output_directories[0].tree_digest, "hash", "0" * 64),
+        lambda r: setattr(r.output_directories[0].tree_digest, "size_bytes", 1 << 40),
     ],
 )
 def test_outputs_that_cannot_be_right_are_refused(spoil: Any) -> None:
@@ -254,7 +255,7 @@ def test_outputs_that_cannot_be_right_are_refused(spoil: Any) -> None:
     result.output_files.add(path="root/.outputs/x/f.bin").digest.hash = "1" * 64
     tree = message("Tree")().SerializeToString()
     result.output_directories.add(path="root/.outputs/t").tree_digest.hash = "2" * 64
-    known = {Digest("2" * 64, 0): tree}
+    known = {Digest("2" * 64, 0): tree, Digest("2" * 64, 1 << 40): tree}
     read = lambda digests: {d: known[d] for d in digests if d in known}  # noqa: E731
     assert [name for name, _ in outputs_of(request(), result, read)[0]] == ["file", "tree"]
     spoil(result)
