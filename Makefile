@@ -47,6 +47,7 @@ bench:
 
 bench-models: venv
 	$(BIN)/python benchmarks/model_changes.py
+	$(BIN)/python benchmarks/torch_actions.py
 
 format: venv
 	$(BIN)/ruff check --fix
@@ -91,6 +92,8 @@ lock:
 	$(LOCK) --extra models --extra tensorrt-rtx --extra cuda --extra runtime --extra remote --extra dev $(LOCK_ARGS) \
 		--output-file requirements.lock pyproject.toml
 	$(LOCK) --output-file tests/remote/buildgrid.lock tests/remote/buildgrid.in
+	$(LOCK) --output-file benchmarks/tools/requirements.lock benchmarks/tools/requirements.in
+	$(LOCK) --no-deps --output-file benchmarks/tools/olive.lock benchmarks/tools/olive.in
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
