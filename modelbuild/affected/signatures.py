@@ -78,7 +78,7 @@ class Signatures:
 
     def _node(self, name: str) -> str:
         """Like an action's key, with signatures in place of digests of what is not built."""
-        waiting = [name]
+        waiting = [] if name in self._nodes else [name]
         while waiting:
             node = self._analyzer.graph.nodes[waiting[-1]]
             missing = [made for made in self._analyzer.graph.makers(node.id) if made not in self._nodes]
