@@ -129,12 +129,17 @@ def casd(tmp_path: Path) -> Iterator[Casd]:
 
 @pytest.fixture(scope="session")
 def mounts() -> Callable[..., list[str]]:
-    """Options of buildbox-run: what workers see of this machine is the system, this Python, and the folders given."""
+    """Options of buildbox-run: what workers see of this machine is the system, but for its compilers and linkers, this
+    Python, and the folders given."""
 
     def options(*more: Path) -> list[str]:
         wanted = ("/usr", "/bin", "/lib", "/lib64", "/etc", sys.base_prefix, sys.prefix, *map(str, more))
         there = [path for path in dict.fromkeys(wanted) if os.path.exists(path)]
-        return [f"--ro-bind-mount={os.path.realpath(path)}:{path}" for path in there]
+        seen = [(os.path.realpath(path), path) for path in there]
+        compilers = (shutil.which(name, path="/usr/bin") for name in ("cc", "c++", "gcc", "g++", "clang", "as", "ld"))
+        hidden = {os.path.realpath(path) for path in compilers if path is not None}
+        seen += [(os.path.realpath("/usr/bin/false"), path) for path in sorted(hidden)]
+        return [f"--ro-bind-mount={path}:{there}" for path, there in seen]
 
     return options
 
