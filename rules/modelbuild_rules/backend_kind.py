@@ -83,6 +83,10 @@ class Kind:
         """GPUs that compiling takes."""
         return 0
 
+    def times(self, attributes: Values) -> bool:
+        """Whether compiling times kernels, and writes down which were the fastest."""
+        return False
+
     def partition_tools(self, attributes: Values) -> tuple[str, ...]:
         """Distributions that decide which nodes it takes, beside those that every lowering uses."""
         return ()

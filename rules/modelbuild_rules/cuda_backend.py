@@ -106,7 +106,10 @@ class CudaKind(Kind):
         return derived | {name: attributes[name] for name in self.compile}
 
     def gpus(self, attributes: Values) -> int:
-        return int(attributes["build_on"] == "gpu")
+        return int(self.times(attributes))
+
+    def times(self, attributes: Values) -> bool:
+        return bool(attributes["build_on"] == "gpu")
 
     def prerequisite(self, attributes: Values, facts: Values) -> Prerequisite:
         return Prerequisite("cpp_runtime", "runtime", {"target": _target(facts)}, ("ziglang",))

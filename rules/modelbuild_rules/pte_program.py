@@ -91,7 +91,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         telling=places.of_program(model),
     )
     prerequisites = _prerequisites(ctx, stack, facts)
-    extra = ("ptd",) * external + ("tuning",) * any(KINDS[b.kind].gpus(b.attributes) for b in stack)
+    extra = ("ptd",) * external + ("tuning",) * any(KINDS[b.kind].times(b.attributes) for b in stack)
     promised = ctx.expand(
         reads=lowered["plan"],
         promises=("pte", "delegation", *extra),

@@ -135,6 +135,9 @@ class TensorrtKind(Kind):
     def compile_tools(self, attributes: Values) -> tuple[str, ...]:
         return _TORCH + _TOOLS[attributes["flavour"]]
 
+    def gpus(self, attributes: Values) -> int:
+        return int(attributes["flavour"] == "standard")
+
     def partition_tools(self, attributes: Values) -> tuple[str, ...]:
         return _TOOLS[attributes["flavour"]]
 

@@ -76,6 +76,11 @@ def test_the_label_follows_the_engine(gpu: int) -> None:
     assert seen({"gpu": 5, "target_device": "cuda:7"}, FACTS)["partition"]["target_device"] == "cuda:7"
 
 
+def test_the_standard_flavour_builds_on_a_gpu() -> None:
+    assert [TENSORRT.gpus(attributes(flavour=flavour)) for flavour in ("rtx", "standard")] == [0, 1]
+    assert not TENSORRT.times(attributes(flavour="standard"))
+
+
 def test_defaults_of_the_flavours() -> None:
     fallback = {
         flavour: seen({"flavour": flavour}, FACTS)["partition"]["fallback_data_dependent_ops"]
