@@ -63,7 +63,7 @@ def imported_distributions(sources: Mapping[str, bytes], known: Iterable[str]) -
         except SyntaxError as error:
             raise LoadingError(f"{path}:{error.lineno}:{error.offset}: not Python: {error.msg}") from None
         tops |= {name.partition(".")[0] for name, level in names if level == 0}
-    tops -= set(sys.stdlib_module_names)
+    tops -= sys.stdlib_module_names
     found: set[str] = set()
     skipped = {canonical(name) for name in known}
     pending = [owner for top in tops if canonical(top) not in skipped for owner in _owners(top)]
