@@ -1,16 +1,25 @@
-"""Times kernels on a GPU that is here, by CUDA's driver alone: what it takes is libcuda.so.1 and no CUDA of torch's."""
+"""Times kernels on a GPU that is here, by CUDA's driver alone: what it takes is libcuda.so.1 and no CUDA of torch's.
+
+The driver is used in a process of its own, this file: steps are forked from a process that may have asked for GPUs,
+after which CUDA can't be used in them; and a kernel that fails takes its context with it.
+"""
 
 from __future__ import annotations
 
+import base64
 import ctypes
 import fcntl
+import json
+import os
 import re
 import statistics
+import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from modelbuild.step import StepError
 
@@ -42,6 +51,74 @@ class Launch:
     threads: int
     shared: int
     arguments: tuple[tuple[str, float], ...]
+
+
+class Timer(Protocol):
+    """A GPU that kernels are timed on; capability as 86, driver as text."""
+
+    name: str
+    capability: int
+    driver: str
+
+    def time(self, launch: Launch) -> float:
+        """Median microseconds of a kernel whose inputs are not in the cache. Raises Failed where it can't run."""
+
+    def alone(self) -> AbstractContextManager[None]:
+        """No other build times anything on the GPU meanwhile."""
+
+
+class CardProcess:
+    """A Card in a process of its own, started again after a failure. Raises StepError where there is none."""
+
+    def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        paths = os.pathsep.join(path for path in sys.path if path)
+        command = [sys.executable, "-P", __file__]
+        environment = {**os.environ, "PYTHONPATH": paths}
+        self._process = subprocess.Popen(
+            command,
+            text=True,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        about = self._answer()
+        if "problem" in about:
+            raise StepError(about["problem"])
+        self.name, self.capability, self.driver = about["name"], about["capability"], about["driver"]
+
+    def time(self, launch: Launch) -> float:
+        """Median microseconds of a kernel whose inputs are not in the cache. Raises Failed where it can't run."""
+        stream = self._process.stdin
+        assert stream is not None
+        stream.write(json.dumps({**asdict(launch), "cubin": base64.b64encode(launch.cubin).decode()}) + "\n")
+        stream.flush()
+        answer = self._answer()
+        if "failed" in answer:
+            self._process.kill()
+            self._process.communicate()
+            self._start()
+            raise Failed(answer["failed"])
+        return float(answer["microseconds"])
+
+    def _answer(self) -> dict[str, Any]:
+        stream = self._process.stdout
+        assert stream is not None
+        line = stream.readline()
+        answer: dict[str, Any] = json.loads(line) if line else {"failed": "ended", "problem": "the CUDA driver ended"}
+        return answer
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """No other build times anything on the GPU meanwhile. Its device file is what all of them can open."""
+        file = Path("/dev/nvidia0")
+        with file.open("rb") if file.exists() else nullcontext() as opened:
+            if opened is not None:
+                fcntl.flock(opened, fcntl.LOCK_EX)
+            yield
 
 
 class Failed(Exception):
@@ -81,7 +158,6 @@ class Card:
         self.driver = self._driver()
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self._call("cuCtxSetCurrent", context)
-        self._file = Path(f"/dev/nvidia{index}")
 
     def time(self, launch: Launch) -> float:
         """Median microseconds of a kernel whose inputs are not in the cache. Raises Failed where it can't run."""
@@ -94,14 +170,6 @@ class Card:
                 return self._median(launch, function, arguments, flush)
         finally:
             self._call("cuModuleUnload", module)
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """No other build times anything on the GPU meanwhile. Its device file is what all of them can open."""
-        with self._file.open("rb") if self._file.exists() else nullcontext() as file:
-            if file is not None:
-                fcntl.flock(file, fcntl.LOCK_EX)
-            yield
 
     def _median(self, launch: Launch, function: Any, arguments: Any, flush: Any) -> float:
         start, end, took = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_float()
@@ -176,3 +244,29 @@ def _number(kind: str, value: float) -> Any:
         raise Failed(f"no argument of type {kind} is known")
     made = _NUMBERS[kind]
     return made(value if kind.startswith("fp") else int(value))
+
+
+def main() -> None:
+    """Says what the GPU is; then, for each line that describes a launch, how long it takes."""
+
+    def answer(**facts: Any) -> None:
+        print(json.dumps(facts), flush=True)
+
+    try:
+        card = Card()
+    except StepError as error:
+        return answer(problem=str(error))
+    answer(name=card.name, capability=card.capability, driver=card.driver)
+    for line in sys.stdin:
+        given = json.loads(line)
+        arguments = tuple((kind, value) for kind, value in given["arguments"])
+        cubin = base64.b64decode(given["cubin"])
+        try:
+            launch = Launch(**{**given, "cubin": cubin, "grid": tuple(given["grid"]), "arguments": arguments})
+            answer(microseconds=card.time(launch))
+        except Failed as failed:
+            answer(failed=str(failed))
+
+
+if __name__ == "__main__":
+    main()

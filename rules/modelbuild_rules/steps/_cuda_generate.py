@@ -11,7 +11,7 @@ from typing import Any
 from modelbuild.step import StepError
 from modelbuild_rules.steps._cuda_choice import Chooser
 from modelbuild_rules.steps._cuda_device import stated
-from modelbuild_rules.steps._cuda_driver import Card
+from modelbuild_rules.steps._cuda_driver import Timer
 from modelbuild_rules.steps._cuda_launches import Stopwatch
 from modelbuild_rules.steps._cuda_missing import mark_nodes, missing_kernels
 from modelbuild_rules.steps._cuda_stated import require, stated_gpu
@@ -67,7 +67,7 @@ def generate(
     capabilities: Iterable[int],
     precision: str = "fp32",
     tuning: Tuning | None = None,
-    card: Card | None = None,
+    card: Timer | None = None,
 ) -> Generated:
     """Compile a partition (an edge ExportedProgram, which is changed) for the lowest of some capabilities.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from modelbuild.step import StepError
-from modelbuild_rules.steps._cuda_driver import Card, Failed, Launch
+from modelbuild_rules.steps._cuda_driver import Failed, Launch, Timer
 
 _VALUE = re.compile(r"^\s*\w+ = generate_example_value\(.*\)$")
 _RUN = re.compile(r"^\s*(\w+)\.run\((.*), stream=\w+\)$")
@@ -28,7 +28,7 @@ Call = Callable[[], None]
 class Stopwatch:
     """Times calls on a GPU. What a call would launch comes by `launched`."""
 
-    def __init__(self, card: Card) -> None:
+    def __init__(self, card: Timer) -> None:
         self.card = card
         self._launch: Launch | None = None
 

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 from modelbuild.step import Step
 from modelbuild_rules.steps import _executorch
+from modelbuild_rules.steps._no_gpu import no_gpu
 from modelbuild_rules.steps._partition_files import read_partition
 from modelbuild_rules.steps.backends import cuda
 
@@ -18,7 +19,7 @@ from modelbuild_rules.steps.backends import cuda
 def run(step: Step) -> None:
     _executorch.require()
     program, specs = read_partition(step.input("partition"))
-    with TemporaryDirectory() as work:
+    with TemporaryDirectory() as work, no_gpu():
         cuda.compile(
             program,
             specs,

@@ -15,7 +15,7 @@ from executorch.backends.cuda.cuda_backend import CudaBackend
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
 from modelbuild_rules.steps._compiled import ABOUT, PROCESSED, TUNING
-from modelbuild_rules.steps._cuda_driver import Card
+from modelbuild_rules.steps._cuda_driver import CardProcess
 from modelbuild_rules.steps._cuda_generate import Generated, generate
 from modelbuild_rules.steps._cuda_link import check, dotted, link
 from modelbuild_rules.steps._cuda_partitioner import Partitions
@@ -116,9 +116,9 @@ def _choices(tuned: Tuning, given: bool) -> dict[str, Any]:
     return {"choices": {**found, "by_cost": [said(key) for key in dict.fromkeys(tuned.by_cost)]}} if found else {}
 
 
-def _card(capability: int, name: str | None) -> Card:
+def _card(capability: int, name: str | None) -> CardProcess:
     """The GPU here. Raises StepError where it is none of the capability (as 86), or of another name."""
-    card = Card()
+    card = CardProcess()
     if card.capability != capability:
         wanted, found = (f"{number // 10}.{number % 10}" for number in (capability, card.capability))
         raise StepError(

@@ -1,4 +1,6 @@
-"""Compiles a partition in a process of its own: `compile_partition.py PARTITION CAPABILITIES RUNTIME OUT`.
+"""Compiles a partition in a process of its own: `compile_partition.py PARTITION CAPABILITIES RUNTIME OUT [MORE]`.
+
+MORE is JSON: further attributes, and `tuning`, a file.
 
 OUT, a folder that is there, gets library.so, weights.bin, kernels.json (what the emulator needs), and compiled/.
 """
@@ -10,17 +12,20 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from modelbuild_rules.steps._partition_files import read_partition
 from modelbuild_rules.steps.backends import cuda
 
 
-def main(partition: Path, capabilities: str, runtime: Path, out: Path) -> None:
-    attributes = {"capabilities": [int(each) for each in capabilities.split(",")], "target": "x86_64-linux-gnu.2.28"}
+def main(partition: Path, capabilities: str, runtime: Path, out: Path, more: dict[str, Any]) -> None:
+    tuning = Path(more.pop("tuning")) if "tuning" in more else None
+    numbers = [int(each) for each in capabilities.split(",")]
+    attributes = {"capabilities": numbers, "target": "x86_64-linux-gnu.2.28", **more}
     program, specs = read_partition(partition)
     (out / "compiled").mkdir()
     with TemporaryDirectory() as work:
-        made = cuda.compile(program, specs, attributes, runtime, Path(work), out / "compiled")
+        made = cuda.compile(program, specs, attributes, runtime, Path(work), out / "compiled", tuning)
         (out / "library.so").write_bytes((Path(work) / "library.so").read_bytes())
     (out / "weights.bin").write_bytes(made.weights)
     kernels = {}
@@ -32,4 +37,6 @@ def main(partition: Path, capabilities: str, runtime: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]))
+    main(
+        Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]), json.loads("".join(sys.argv[5:6]) or "{}")
+    )

@@ -20,6 +20,7 @@ import torch
 
 from modelbuild.step import Step
 from modelbuild_rules.steps import compile_xnnpack, emit, partition
+from modelbuild_rules.steps._cpp import zig
 from modelbuild_rules.steps._program import save_program
 
 HERE = Path(__file__).parent
@@ -140,12 +141,20 @@ class Built:
     expected: list[list[torch.Tensor]]
 
 
-def compile_partition(part: Path, capabilities: str, runtime: Path, out: Path, **environment: str) -> None:
+def compile_partition(
+    part: Path,
+    capabilities: str,
+    runtime: Path,
+    out: Path,
+    more: Mapping[str, Any] | None = None,
+    **environment: str,
+) -> None:
+    """Compile a partition into a folder to be made. `more`: what compile_partition.py takes."""
     out.mkdir(parents=True)
     caches = {"TORCHINDUCTOR_CACHE_DIR": str(out / "inductor"), "TRITON_CACHE_DIR": str(out / "triton")}
     script = HERE / "compile_partition.py"
     done = subprocess.run(
-        [sys.executable, script, part, capabilities, runtime, out],
+        [sys.executable, script, part, capabilities, runtime, out, json.dumps(dict(more or {}))],
         env={**os.environ, **caches, "PYTHONHASHSEED": "0", **environment},
         capture_output=True,
         text=True,
@@ -261,3 +270,30 @@ def run_whole(
         return found
 
     return run
+
+
+@pytest.fixture(scope="session")
+def timed_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a CUDA driver that only times."""
+    folder = tmp_path_factory.mktemp("driver")
+    source = HERE / "emulator/timed_driver.c"
+    zig(["cc", "-shared", "-fPIC", "-O1", "-g0", str(source), "-o", "libcuda.so.1"], folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def compile_small(cpp_runtime: Path) -> Callable[..., Path]:
+    """Compiles a module that becomes one library, for compute capability 9.0."""
+
+    def compile_module(
+        module: torch.nn.Module, shape: tuple[int, ...], folder: Path, more: Mapping[str, Any], **environment: str
+    ) -> Path:
+        torch.manual_seed(0)
+        program = torch.export.export(module.eval(), (torch.randn(*shape),), strict=False)
+        lowered = lower(program, [CUDA, PORTABLE], folder.with_suffix(".lowered"))
+        (part,) = lowered.plan
+        partition = lowered.folder / "partitions" / part["id"]
+        compile_partition(partition, "90", cpp_runtime, folder, more, **environment)
+        return folder
+
+    return compile_module

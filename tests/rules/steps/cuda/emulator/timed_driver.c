@@ -1,5 +1,5 @@
 /* A CUDA driver without a GPU that only times: a kernel takes a microsecond for each of its blocks, and one for each
- * KiB of its shared memory. FAKE_DEVICES, FAKE_CAPABILITY ("90") and FAKE_FAILS (the name of a call) say what is here;
+ * 64 bytes of its shared memory. FAKE_DEVICES, FAKE_CAPABILITY ("90") and FAKE_FAILS (the name of a call) say what is here;
  * FAKE_LOG is a file that gets a line for each launch. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ int cuModuleGetFunction(void **function, void *module, const char *name) { *func
 int cuFuncSetAttribute(void *function, int attribute, int value) { return attribute != 8; }
 int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned ty, unsigned tz,
                    unsigned shared, void *stream, void **arguments, void **extra) {
-  took = (x * y * z + shared / 1024) * 1e-3f;
+  took = (x * y * z + shared / 64) * 1e-3f;
   if (getenv("FAKE_LOG")) {
     FILE *log = fopen(getenv("FAKE_LOG"), "a");
     fprintf(log, "%s %u %u %u %u %u", (char *)function, x, y, z, threads, shared);
