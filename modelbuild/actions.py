@@ -83,9 +83,9 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What an action takes while it runs: cores, bytes of memory, GPUs. Never oversubscribed. Of these only `cpu`,
-    the number of threads the step gets, is part of the key: it can change the order of a sum. `compute_capability`
-    ("8.9") is what the GPUs have to have; it says which worker will do."""
+    """What an action takes while it runs: cores, bytes of memory, GPUs. Never oversubscribed. Of these `cpu`, the
+    number of threads the step gets, is part of the key: it can change the order of a sum. So is whether it takes GPUs:
+    if not, it sees none. `compute_capability` ("8.9") is what they have to have; it says which worker will do."""
 
     cpu: int = 1
     memory: int = 512 << 20

@@ -19,6 +19,10 @@ NETWORK = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
 )
 
+# Which GPUs an action that takes some may use, where the user says so. Any other action sees none: what it makes must
+# not depend on the machine, and torch refuses to work in a process forked from one that has used a GPU.
+GPUS = "CUDA_VISIBLE_DEVICES"
+
 # What every action may read: the system, but no folder in which users keep data.
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/dev", "/nix/store")
 
@@ -26,12 +30,13 @@ SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/proc", 
 WRITABLE = ("/dev", "/proc")
 
 
-def variables(home: Path, temporary: Path, cpus: int, network: bool = False) -> dict[str, str]:
+def variables(home: Path, temporary: Path, cpus: int, network: bool = False, gpu: bool = False) -> dict[str, str]:
     """All environment variables that a step sees, but for those that its action adds.
 
     home, temporary   the action's own folders for what programs keep and for temporary files
     cpus              threads that numerical libraries may use
     network           whether the variables that fetching needs are kept
+    gpu               whether the machine's GPUs are to be seen
     """
     fixed = {
         "PATH": f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin",
@@ -46,7 +51,9 @@ def variables(home: Path, temporary: Path, cpus: int, network: bool = False) -> 
         "PYTHONHASHSEED": "0",
     }
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-    kept = [name for name in LIBRARIES if name in os.environ]
+    if not gpu:
+        fixed[GPUS] = ""
+    kept = [name for name in (*LIBRARIES, *((GPUS,) if gpu else ())) if name in os.environ]
     if network:
         kept += [name for name in os.environ if name in NETWORK or name.startswith(NETWORK_PREFIXES)]
     return fixed | dict.fromkeys(threads, str(cpus)) | {name: os.environ[name] for name in kept}

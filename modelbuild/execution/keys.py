@@ -42,6 +42,7 @@ class Keys:
             "tools": {tool: version(tool, action.owner) for tool in self.tools(action, inputs)},
             "env": dict(action.env),
             "cpu": action.resources.cpu,
+            **({"gpu": True} if action.resources.gpu else {}),  # whether the step sees any
             "python": platform.python_version(),
             "machine": f"{sys.platform}-{platform.machine()}",
         }

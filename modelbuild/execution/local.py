@@ -102,7 +102,8 @@ class LocalExecutor:
         except OSError as error:
             raise EnvironmentProblem(f"cannot lay out the inputs of {action.owner}: {error}") from error
         self._compile(request)
-        warm = self._warm_for(action.preload)
+        # A child cannot use a GPU that its parent has looked at, as some modules do when they are imported.
+        warm = self._warm_for(() if action.resources.gpu else action.preload)
         if warm is None:
             return Outcome(None, "interrupted")
         ended = warm.run(_order(sandbox, request))
@@ -159,7 +160,7 @@ def _order(sandbox: Sandbox, request: Request) -> dict[str, Any]:
     inputs: dict[str, list[str]] = {}
     for item in request.inputs:
         inputs.setdefault(item.name, []).append(item.path)
-    cpus = action.resources.cpu
+    cpus, gpu = action.resources.cpu, bool(action.resources.gpu)
     return {
         "step": action.step,
         "params": {**action.params, **action.unkeyed},
@@ -168,7 +169,7 @@ def _order(sandbox: Sandbox, request: Request) -> dict[str, Any]:
         "cpus": cpus,
         "network": action.network,
         "modules": request.modules,
-        "env": environment.variables(sandbox.home, sandbox.temporary, cpus, action.network) | dict(action.env),
+        "env": environment.variables(sandbox.home, sandbox.temporary, cpus, action.network, gpu) | dict(action.env),
         "folder": str(sandbox.folder),
         "root": str(sandbox.root),
         "writable": [str(sandbox.outputs), str(sandbox.temporary), str(sandbox.home)],

@@ -17,7 +17,8 @@ class ResourcePool:
 
     In the order of arrival, except that a later action may pass earlier ones with what none of those waits for: each
     waiting action keeps hold of the free part of what it needs, so it starts once those that ran before it arrived, or
-    were let past it, have ended. An action larger than the whole runs alone.
+    were let past it, have ended. An action larger than the whole runs alone, but for
+    GPUs: one that wants more than there are gets those there are, and has to say itself that they are too few.
     """
 
     def __init__(self, total: Resources) -> None:
@@ -40,6 +41,7 @@ class ResourcePool:
 
     def _needs(self, wanted: Resources) -> list[int]:
         needs, whole = _amounts(wanted), _amounts(self._total)
+        needs[-1] = min(needs[-1], whole[-1])
         fits = all(need <= limit for need, limit in zip(needs, whole, strict=True))
         return needs if fits else whole
 

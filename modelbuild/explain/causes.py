@@ -13,7 +13,7 @@ Lookup: TypeAlias = Callable[[str], Facts | None]
 TargetLookup: TypeAlias = Callable[[str], dict[str, Any] | None]
 
 # Parts of a key that a rule makes of attributes.
-_FROM_ATTRIBUTES = frozenset(("parameter", "step", "output", "environment", "threads", "tool"))
+_FROM_ATTRIBUTES = frozenset(("parameter", "step", "output", "environment", "threads", "gpu", "tool"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,18 @@ from typing import Any, Literal, TypeAlias
 from modelbuild.explain.facts import Facts
 
 Kind: TypeAlias = Literal[
-    "input", "parameter", "step", "module", "tool", "output", "environment", "threads", "python", "machine", "format"
+    "input",
+    "parameter",
+    "step",
+    "module",
+    "tool",
+    "output",
+    "environment",
+    "threads",
+    "gpu",
+    "python",
+    "machine",
+    "format",
 ]
 
 
@@ -61,12 +72,18 @@ def materials(
     for kind, part in _TABLES.items():
         yield from _values(kind, "", old[part], new[part])
     for kind, part in _SCALARS.items():
-        if old[part] != new[part]:
-            yield Difference(kind, part, old[part], new[part])
+        if old.get(part) != new.get(part):
+            yield Difference(kind, part, old.get(part), new.get(part))
 
 
 _TABLES: Mapping[Kind, str] = {"tool": "tools", "environment": "env", "output": "outputs"}
-_SCALARS: Mapping[Kind, str] = {"threads": "cpu", "python": "python", "machine": "machine", "format": "format"}
+_SCALARS: Mapping[Kind, str] = {
+    "threads": "cpu",
+    "gpu": "gpu",
+    "python": "python",
+    "machine": "machine",
+    "format": "format",
+}
 
 
 def _inputs(material: Mapping[str, Any], makers: tuple[str, ...]) -> dict[str, tuple[str, str]]:

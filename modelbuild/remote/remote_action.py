@@ -112,6 +112,7 @@ def _order(request: Request) -> dict[str, Any]:
         "outputs_folder": OUTPUTS,
         "folders": sorted(folders),
         "cpus": action.resources.cpu,
+        "gpu": bool(action.resources.gpu),
         "network": action.network,
         "modules": list(request.modules),
         "env": dict(action.env),

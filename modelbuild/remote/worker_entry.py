@@ -58,8 +58,10 @@ def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
     from modelbuild.execution.worker import work
 
     ours = frozenset(sys.modules)
-    for module in order["preload"]:
-        importlib.import_module(module)
+    if not order["gpu"]:  # a child cannot use a GPU that its parent has looked at
+        os.environ[environment.GPUS] = ""
+        for module in order["preload"]:
+            importlib.import_module(module)
     temporary, home, root = folder / "tmp", folder / "home", folder / "root"
     outputs = root / order["outputs_folder"]
     for made in (temporary, home, outputs, *(root / path for path in order["folders"])):
@@ -79,7 +81,7 @@ def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
         "report": str(folder / "report"),
         "stdout": str(folder / "stdout"),
         "stderr": str(folder / "stderr"),
-        "env": environment.variables(home, temporary, order["cpus"], order["network"]) | order["env"],
+        "env": environment.variables(home, temporary, order["cpus"], order["network"], order["gpu"]) | order["env"],
     }
     for name in ("report", "stdout", "stderr"):
         (folder / name).touch()

@@ -22,6 +22,9 @@ class TestAttrs(Attrs):
     timeout: int | None = Field(default=None, ge=1)
     """Seconds after which the test has failed, in place of the size's."""
 
+    gpus: int = Field(default=0, ge=0, le=64)
+    """GPUs that the test uses. A test that asks for none sees none."""
+
     flaky: bool = False
     """Whether the test may be tried up to three times."""
 
@@ -32,4 +35,4 @@ def seconds(attrs: TestAttrs) -> int:
 
 
 def resources(attrs: TestAttrs) -> Resources:
-    return Resources(memory=_MEMORY[attrs.size])
+    return Resources(memory=_MEMORY[attrs.size], gpu=attrs.gpus)

@@ -71,12 +71,13 @@ class Bench:
         *inputs: str | StagedInput,
         outputs: tuple[Output, ...] = (Output("out", "out"),),
         cpu: int = 1,
+        gpu: int = 0,
         tools: tuple[str, ...] = (),
         modules: tuple[str, ...] = (),
         **action: Any,
     ) -> Request:
         staged = tuple(i if isinstance(i, StagedInput) else self.source(i) for i in inputs)
-        resources = Resources(cpu=cpu)
+        resources = Resources(cpu=cpu, gpu=gpu)
         declared = tuple(Input(item.name, item.path, SourceArtifact(item.path)) for item in staged)
         what = Action("id", OWNER, "Tiny", f"tiny_rules.{step}", declared, outputs, resources=resources, **action)
         return Request(what, staged, tools, modules)

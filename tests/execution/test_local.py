@@ -142,7 +142,16 @@ def test_the_environment_is_fixed(bench: Any, monkeypatch: pytest.MonkeyPatch) -
     step_that_writes(bench, "dict(os.environ)")
     found = bench.value("tiny", env=(("DECLARED", "d"),), cpu=2)
     assert sorted(found) == sorted(
-        ["DECLARED", "HOME", "LANG", "LD_LIBRARY_PATH", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "OMP_NUM_THREADS"]
+        [
+            "CUDA_VISIBLE_DEVICES",
+            "DECLARED",
+            "HOME",
+            "LANG",
+            "LD_LIBRARY_PATH",
+            "MKL_NUM_THREADS",
+            "NUMEXPR_NUM_THREADS",
+            "OMP_NUM_THREADS",
+        ]
         + [
             "OPENBLAS_NUM_THREADS",
             "PATH",
@@ -159,6 +168,27 @@ def test_the_environment_is_fixed(bench: Any, monkeypatch: pytest.MonkeyPatch) -
     fetching = bench.value("tiny", network=True)
     assert (fetching["PIP_INDEX_URL"], fetching["HTTPS_PROXY"], fetching["HOME"]) == ("x", "x", os.environ["HOME"])
     assert "SECRET" not in fetching
+
+
+def test_gpus_are_seen_by_actions_that_take_some(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the modules that are imported beforehand too, and those that take some find none imported."""
+    bench.step("looks", "import os\nseen = os.environ.get('CUDA_VISIBLE_DEVICES')")
+    bench.step(
+        "tiny",
+        """
+        import json, os, sys
+        def run(step):
+            found = [os.environ.get("CUDA_VISIBLE_DEVICES"), "tiny_rules.looks" in sys.modules]
+            from tiny_rules import looks
+            step.outputs["out"].write_text(json.dumps([*found, looks.seen]))
+        """,
+    )
+    preload = {"preload": ("tiny_rules.looks",)}
+    assert bench.value("tiny", **preload) == ["", True, ""]
+    assert bench.value("tiny", gpu=1, **preload) == [None, False, None]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert bench.value("tiny", **preload) == ["", True, ""]
+    assert bench.value("tiny", gpu=1, **preload) == ["1", False, "1"]
 
 
 def test_two_threads_run_at_once(bench: Any) -> None:

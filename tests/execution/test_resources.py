@@ -59,7 +59,7 @@ def test_each_kind_limits() -> None:
 
 
 def test_larger_than_the_whole_runs_alone() -> None:
-    for large in (resources(memory=100), resources(cpu=5), resources(gpu=2)):
+    for large in (resources(memory=100), resources(cpu=5)):
         pool = ResourcePool(TOTAL)
         small = Run(pool, resources())
         assert small.started()
@@ -101,6 +101,15 @@ def test_who_waits_for_a_gpu_does_not_stop_those_who_need_none() -> None:
     third = Run(pool, resources())
     assert third.waits()
     for run in (first, second, third, *others):
+        run.end()
+
+
+def test_who_wants_more_gpus_than_there_are_gets_those() -> None:
+    """So that tests which need a GPU, and say so, run side by side where there is none."""
+    pool = ResourcePool(Resources(cpu=2, memory=8 * GIB, gpu=0))
+    running = [Run(pool, resources(gpu=2)) for _ in range(2)]
+    assert all(run.started() for run in running)
+    for run in running:
         run.end()
 
 

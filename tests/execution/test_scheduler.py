@@ -312,7 +312,7 @@ def test_an_expansion_that_fails_says_why(world: World) -> None:
     ]
 
 
-@pytest.mark.parametrize("change", ["params", "input", "name", "outputs", "step", "env", "cpu"])
+@pytest.mark.parametrize("change", ["params", "input", "name", "outputs", "step", "env", "cpu", "gpu"])
 def test_everything_that_decides_the_output_is_in_the_key(world: World, change: str) -> None:
     def declare(changed: bool) -> Callable[[Expander], list[Artifact]]:
         def inner(on: Expander) -> list[Artifact]:
@@ -326,7 +326,7 @@ def test_everything_that_decides_the_output_is_in_the_key(world: World, change: 
                 inputs={pick("name", "in", "other"): SourceArtifact(pick("input", "f", "g"))},
                 params={"p": pick("params", 1, 2)},
                 env=pick("env", {}, {"A": "1"}),
-                resources=Resources(cpu=pick("cpu", 1, 2)),
+                resources=Resources(cpu=pick("cpu", 1, 2), gpu=pick("gpu", 0, 1)),
             )
             return [made["out"]]
 
