@@ -1,9 +1,10 @@
 """What a remote cache costs and what it saves: blobs up and down beside a plain copy, a cold build with and without it.
 
-    benchmarks/remote.py [--size MIB] [--count N] [--target LABEL]
+    benchmarks/remote.py [--size MIB] [--count N] [--rounds N] [--target LABEL]
 
 Starts buildbox-casd of tests/remote/servers.lock on 127.0.0.1, and uses a folder as a second cache. The figures are
-those of one machine talking to itself: the protocol's cost, not a network's.
+those of one machine talking to itself: the protocol's cost, not a network's. Each is the median of some rounds, in each
+of which everything is done once, one after another.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from modelbuild.remote.address import parse_address
@@ -76,9 +80,19 @@ def timed(work: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-def blobs(folder: Path, address: str, files: list[bytes]) -> None:
-    """Print a row: the files up to a cache, and down into an empty store, beside copying them."""
-    total = sum(map(len, files)) / MIB
+@dataclass(frozen=True)
+class Round:
+    """Seconds that a round took, and calls."""
+
+    up: float
+    down: float
+    copy: float
+    sent: int
+    received: int
+
+
+def once(folder: Path, address: str, files: list[bytes]) -> Round:
+    """Bring files up to a cache, and down into an empty store; copy them."""
     source, copy = folder / "source", folder / "copy"
     source.mkdir()
     for number, data in enumerate(files):
@@ -96,14 +110,24 @@ def blobs(folder: Path, address: str, files: list[bytes]) -> None:
     cache.close()
     for name in ("source", "copy", "a", "b"):
         shutil.rmtree(folder / name)
-    kind = parse_address(address).scheme
+    return Round(up, down, copied, sent, received)
+
+
+def blobs(folder: Path, address: str, rounds: list[list[bytes]]) -> None:
+    """Print a row. Each round has files of its own, so that the cache has none of them."""
+    done = [once(folder, address, files) for files in rounds]
+    total = sum(map(len, rounds[0])) / MIB
+    up, down, copied = (total / median(getattr(each, name) for each in done) for name in ("up", "down", "copy"))
+    size = len(rounds[0][0])
+    shown = f"{size / MIB:g} MiB" if size >= MIB else f"{size >> 10} KiB"
     print(
-        f"| {kind} | {len(files)} x {len(files[0]) / MIB:.3g} MiB | {total / up:.0f} | {sent} | {total / down:.0f} "
-        f"| {received} | {total / copied:.0f} |"
+        f"| {parse_address(address).scheme} | {len(rounds[0])} x {shown} | {up:.0f} | {done[0].sent} | {down:.0f} "
+        f"| {done[0].received} | {copied:.0f} |",
+        flush=True,
     )
 
 
-def builds(folder: Path, address: str, target: str) -> None:
+def builds(folder: Path, address: str, target: str, rounds: int) -> None:
     """Print how long a build of the example takes from nothing, alone and with a cache that has it all."""
 
     def build(name: str, *options: str) -> float:
@@ -114,7 +138,9 @@ def builds(folder: Path, address: str, target: str) -> None:
         return timed(lambda: subprocess.run(command, env=variables, check=True, stdout=subprocess.DEVNULL))
 
     cache = f"--remote-cache={address}"
-    alone, filling, filled = build("alone"), build("filling", cache), build("filled", cache)
+    filling = build("filling", cache)
+    found = [(build(f"alone{number}"), build(f"filled{number}", cache)) for number in range(rounds)]
+    alone, filled = (median(each[index] for each in found) for index in (0, 1))
     print(f"\n{target} from nothing: {alone:.1f} s; filling the cache: {filling:.1f} s; out of it: {filled:.1f} s")
 
 
@@ -122,20 +148,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=256, help="MiB of the big blob")
     parser.add_argument("--count", type=int, default=2000, help="how many small blobs")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--target", default="//models:classifier_xnnpack")
     given = parser.parse_args()
     draw = random.Random(0)
-    big = [draw.randbytes(MIB) * given.size]
-    small = [draw.randbytes(4096) for _ in range(given.count)]
+    big = [[draw.randbytes(MIB) * given.size] for _ in range(given.rounds)]
+    small = [[draw.randbytes(4096) for _ in range(given.count)] for _ in range(given.rounds)]
     with tempfile.TemporaryDirectory(prefix="modelbuild-remote-") as temporary:
         folder = Path(temporary)
         with casd(folder / "casd") as address:
+            print(f"{date.today()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")
             print("| cache | blobs | up MiB/s | calls | down MiB/s | calls | copy MiB/s |")
             print("| --- " * 7 + "|")
             for each in (address, f"file://{folder}/objects"):
                 for files in (big, small):
                     blobs(folder, each, files)
-            builds(folder, address, given.target)
+            builds(folder, address, given.target, given.rounds)
 
 
 if __name__ == "__main__":
