@@ -1,0 +1,112 @@
+"""The key of a library: it has in it how kernels are chosen, and a tuning file's content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import modelbuild
+from modelbuild.actions import Action, Expansion, FileEntry, SourceArtifact
+from modelbuild.analysis.analyze import Analyzer
+from modelbuild.analysis.rules import load_rules
+from modelbuild.api import Expander
+from modelbuild.execution.interface import StagedInput
+from modelbuild.execution.keys import Keys, key_of
+from modelbuild.execution.step_code import StepCode
+from modelbuild.labels import Label
+from modelbuild.loading.loader import Loader
+from modelbuild.store.digests import digest_file
+from modelbuild.store.local import open_store
+from modelbuild.workspace import load_workspace
+
+BUILD = """
+[[torch_model]]
+name = "model"
+entry = "net.py:Net"
+srcs = ["net.py"]
+inputs = [{{ name = "x", shape = [2], dtype = "float32" }}]
+
+[[pte_program]]
+name = "program"
+model = ":model"
+stack = ":stack"
+device = ":device"
+
+[[device_target]]
+name = "device"
+arch = "x86_64"
+compute_capability = ["{capability}"]
+
+[[backend_stack]]
+name = "stack"
+backends = [{{ type = "cuda"{more} }}, {{ type = "portable" }}]
+"""
+PLAN = b'[{"id": "p0", "entry": 0, "nodes": 3, "bytes": 100}]'
+SAME = FileEntry(digest_file(Path(__file__)))  # stands for what actions before it make
+
+Made = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Made:
+    """Keys by mnemonic of the actions of a program of one library: keys(', build_on = "gpu"', tuning="{}")."""
+
+    def made(more: str = "", tuning: str = "", capability: str = "8.6") -> dict[str, str]:
+        (tmp_path / "MODELBUILD.toml").write_text("")
+        (tmp_path / "net.py").touch()
+        (tmp_path / "a.json").write_text(tuning)
+        (tmp_path / "BUILD.toml").write_text(BUILD.format(more=more, capability=capability))
+        rules = load_rules(tmp_path, ())
+        analysis = Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules)
+        analysis.analyze(Label("", "program"))
+        (later,) = (node for node in analysis.graph.nodes.values() if isinstance(node, Expansion))
+        later.then(Expander(analysis.graph, later.owner, later.package), PLAN)
+
+        def staged(action: Action) -> list[StagedInput]:
+            return [
+                StagedInput(each.name, each.path, None, FileEntry(digest_file(tmp_path / each.artifact.path)))
+                if isinstance(each.artifact, SourceArtifact)
+                else StagedInput(each.name, each.path, None, SAME)
+                for each in action.inputs
+            ]
+
+        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **rules.packages})
+        with open_store(tmp_path / "store") as store:
+            making = Keys(code, store)
+            actions = [node for node in analysis.graph.nodes.values() if isinstance(node, Action)]
+            return {
+                action.mnemonic: key_of(making.material(action, staged(action)))
+                for action in actions
+                if action.owner == "//:program"
+            }
+
+    return made
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ', build_on = "gpu"',
+        ', build_on = "gpu", gpu = "H100"',
+        ', precision = "tf32"',
+        ', tuning = "a.json"',
+    ],
+)
+def test_how_kernels_are_chosen_is_in_the_key_of_what_is_compiled_alone(keys: Made, more: str) -> None:
+    usual, other = keys(), keys(more)
+    assert usual["compile"] != other["compile"]
+    assert usual["partition"] == other["partition"]
+
+
+def test_which_gpu_is_asked_for_is_in_it(keys: Made) -> None:
+    asked = ['build_on = "gpu"', 'build_on = "gpu", gpu = "H100"', 'build_on = "gpu", gpu = "H200"']
+    assert len({keys(f", {each}")["compile"] for each in asked}) == 3
+    assert len({keys(', build_on = "gpu"', capability=each)["compile"] for each in ("8.6", "9.0")}) == 2
+
+
+def test_a_tuning_files_content_is_in_it(keys: Made) -> None:
+    named = ', tuning = "a.json"'
+    assert keys(named, "one")["compile"] == keys(named, "one")["compile"] != keys(named, "other")["compile"]
+    assert keys("", "one") == keys("", "other")
