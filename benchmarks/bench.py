@@ -199,15 +199,15 @@ def main() -> None:
     for scenario, name, figures in run(bench, tools, chosen.scenarios.split(","), chosen.rounds):
         if scenario != "cold" or not chosen.keep:
             results.setdefault(scenario, {})[name] = figures
+        lines = [f"{time.strftime('%Y-%m-%d')}, {machine()}", ""]
+        lines += table(results, tools, bench.count)
+        lines += [f"{tool.name}: {tool.note}." for tool in tools if tool.note]
+        lines += [f"{name}: not measured, {why}." for name, why in installed.missing.items() if name in wanted]
+        (folder / "table.md").write_text("\n".join(lines) + "\n")  # so that what is measured stays when it is stopped
     for tool in tools:
         bench.finish(tool)
 
-    lines = [f"{time.strftime('%Y-%m-%d')}, {machine()}", ""]
-    lines += table(results, tools, bench.count)
-    lines += [f"{tool.name}: {tool.note}." for tool in tools if tool.note]
-    lines += [f"{name}: not measured, {why}." for name, why in installed.missing.items() if name in wanted]
-    print("\n".join(lines))
-    (folder / "table.md").write_text("\n".join(lines) + "\n")
+    print((folder / "table.md").read_text())
     (folder / "plot.svg").write_text(
         bars({s: {t: f.median("wall") for t, f in found.items()} for s, found in results.items()})
     )

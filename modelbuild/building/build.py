@@ -30,12 +30,14 @@ def build(workspace: Workspace, request: Request, reporter: Reporter) -> Result:
     from modelbuild.building.carry_out import carry_out
 
     def work(request: Request) -> Result:
-        declared = rest.declared() if rest is not None else None
+        left = rest
+        declared = left.declared() if left is not None else None
         if declared is None:
             from modelbuild.building.declare import declare
 
-            asked = request if rest is None else replace(request, patterns=tuple(sorted(rest.stale)))
+            left = None if left is not None and left.most else left
+            asked = request if left is None else replace(request, patterns=tuple(sorted(left.stale)))
             declared = declare(workspace, asked, reporter)
-        return carry_out(workspace, request, snapshots, reporter, started, seen, declared, rest)
+        return carry_out(workspace, request, snapshots, reporter, started, seen, declared, left)
 
     return again(work, request, reporter)

@@ -31,6 +31,11 @@ class Rest:
     changed: frozenset[str]
 
     @property
+    def most(self) -> bool:
+        """Whether most is to be done again: where that takes loading, the whole way is as short."""
+        return 2 * len(self.stale) > len(self.record.targets)
+
+    @property
     def targets(self) -> tuple[BuiltTarget, ...]:
         """Those that are as they were."""
         return tuple(BuiltTarget(*target) for target in self.record.targets if target[0] not in self.stale)
@@ -78,8 +83,7 @@ def narrow(path: Path, root: str) -> Rest | None:
         return None
     touched = reads.readers(changed)
     stale = {label for label, _, outputs in record.targets if label in touched or not damaged.isdisjoint(outputs)}
-    # Where most is to be done again, the whole way is as short.
-    if not stale or 2 * len(stale) > len(record.targets):
+    if not stale:
         return None
     return Rest(record, reads, frozenset(stale), frozenset(changed))
 
