@@ -44,23 +44,23 @@ class Security:
 @dataclass(frozen=True, slots=True)
 class RemoteSettings:
     """
-    lookups    whether results are looked for in the cache; no user's setting
     timeout    seconds without any progress after which a call counts as failed
     executor   a server of the Remote Execution API with workers; None: actions run here
     python     the interpreter on the workers
     platform   what every worker has to have, as the server's properties
+    lookups    whether results are looked for in the cache; no user's setting
     """
 
     cache: Address | None = None
     upload: Upload = "always"
     download: Download = "toplevel"
-    lookups: bool = True
     timeout: float = 10.0
     security: Security = Security()
     executor: Address | None = None
     python: str = "python3"
     platform: tuple[tuple[str, str], ...] = ()
     strategy: Strategy = ()
+    lookups: bool = True
 
     @property
     def leaves_outputs(self) -> bool:
