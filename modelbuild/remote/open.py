@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from modelbuild.errors import UsageError
+from modelbuild.errors import ResultDiffers, UsageError
 from modelbuild.execution.interface import Executor
 from modelbuild.execution.step_code import StepCode
 from modelbuild.remote.address import GRPC, HTTP, Address
@@ -42,6 +42,10 @@ def shared(
     try:
         yield store
         finish = True
+    except ResultDiffers:
+        # What was made in place of a result that nobody has is to take its place there, too.
+        finish = True
+        raise
     finally:
         store.close(finish)
 
