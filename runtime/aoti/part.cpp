@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <limits>
 
 #include "queue.hpp"
 
@@ -54,6 +55,22 @@ std::vector<char> rearranged(const std::vector<char>& from, const std::int64_t* 
   return found;
 }
 
+// Compiled code takes its memory from the GPU's pool anew in each run and gives it all back. By default the pool hands
+// everything to the driver whenever the host waits, and the next run maps it again.
+Error keep_memory(int device) {
+  cudaMemPool_t pool = nullptr;
+  std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  MB_CUDA("memory pool", cudaDeviceGetDefaultMemPool(&pool, device));
+  MB_CUDA("memory pool", cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &most));
+  return Error::Ok;
+}
+
+// What is kept and not in use goes back to the driver.
+void release_kept_memory(int device) {
+  cudaMemPool_t pool = nullptr;
+  if (cudaDeviceGetDefaultMemPool(&pool, device) == cudaSuccess) cudaMemPoolTrimTo(pool, 0);
+}
+
 }  // namespace
 
 Error Part::load(const Keys& keys, const NamedDataMap& data, int device, const std::string& method,
@@ -69,6 +86,7 @@ Error Part::load(const Keys& keys, const NamedDataMap& data, int device, const s
   const cuda::DeviceGuard guard(device);
   MB_CUDA(part->name_.c_str(), guard.error());
 
+  if (const Error error = keep_memory(device); error != Error::Ok) return error;
   auto bytes = data.get_data(keys.library);
   if (!bytes.ok()) {
     ET_LOG(Error, "%s: the program has no data '%s'", part->name_.c_str(), keys.library.c_str());
@@ -116,6 +134,7 @@ Part::~Part() {
   if (container_ == nullptr) return;
   cudaDeviceSynchronize();
   library_->destroy(container_);
+  release_kept_memory(device_);
 }
 
 Error Part::run(Span<EValue*> arguments) {

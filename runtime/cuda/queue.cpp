@@ -64,6 +64,16 @@ void Queue::enter(std::optional<void*> stream) {
   }
 }
 
+void Queue::write(int device, void* to, const void* from, std::size_t bytes) {
+  const DeviceGuard guard(device);
+  check("copy to the device", guard.error());
+  cudaStream_t stream = nullptr;
+  if (this->stream(device, &stream) != Error::Ok) fail("copy to the device: there is no stream for it");
+  check("copy to the device", cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream));
+  check("copy to the device", cudaStreamSynchronize(stream));
+  transfers.copied_in += bytes;
+}
+
 Transfers Queue::leave() {
   entered = outer_;
   if (recording_) {  // the run failed while it was recorded

@@ -17,6 +17,7 @@ class Queue final : public MethodQueue {
  public:
   ~Queue() override;
   void enter(std::optional<void*> stream) override;
+  void write(int device, void* to, const void* from, std::size_t bytes) override;
   Transfers leave() override;
   void begin_recording() override;
   std::unique_ptr<Recording> end_recording() override;

@@ -43,7 +43,10 @@ class Services final : public DeviceServices {
   void copy(void* to, const void* from, std::size_t bytes, int device) override {
     check_device(device);
     const DeviceGuard guard(device);
-    check("copy of " + std::to_string(bytes) + " bytes", cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
+    const std::string what = "copy of " + std::to_string(bytes) + " bytes";
+    check(what, cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
+    // From the host's pageable memory that returns when the source was read, not when all is on the GPU.
+    check(what, cudaStreamSynchronize(cudaStreamLegacy));
   }
 
   std::unique_ptr<MethodQueue> make_queue() override { return std::make_unique<Queue>(); }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 #include "device_services.hpp"
 #include "modelbuild/runtime.h"
@@ -22,7 +23,19 @@ mb_status guarded(Do act) {
   } catch (const std::exception& error) {
     last_error = error.what();
     return MB_ERROR_PROGRAM;
+  } catch (...) {  // of a log sink, say: nothing may pass into C
+    last_error = "an exception that is none of this library's";
+    return MB_ERROR_PROGRAM;
   }
+}
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw modelbuild::Error(modelbuild::Error::Kind::kInput, message);
+}
+
+const char* text(const char* given, const char* what) {
+  if (given == nullptr) refuse(std::string("no ") + what + " is given");
+  return given;
 }
 
 std::vector<std::filesystem::path> paths(const char* const* given, std::size_t count) { return {given, given + count}; }
@@ -35,9 +48,26 @@ Options copied(const Options* given) {
   return options;
 }
 
+bool known(modelbuild::DType type) {
+  try {
+    modelbuild::dtype_size(type);
+    return true;
+  } catch (const modelbuild::Error&) {
+    return false;
+  }
+}
+
 modelbuild::Tensor tensor(const mb_tensor& given) {
+  const auto type = static_cast<modelbuild::DType>(given.dtype);
+  if (static_cast<std::int32_t>(type) != given.dtype || !known(type)) {  // cut off, it could be another's number
+    refuse("element type " + std::to_string(given.dtype) + " is not supported");
+  }
+  if (given.rank < 0 || (given.rank != 0 && given.shape == nullptr)) {
+    refuse("a tensor of rank " + std::to_string(given.rank) + " without sizes");
+  }
+  if (given.device < MB_HOST) refuse("there is no device " + std::to_string(given.device));
   return {given.data,
-          static_cast<modelbuild::DType>(given.dtype),
+          type,
           {given.shape, given.shape + given.rank},
           {given.device != MB_HOST, given.device == MB_HOST ? 0 : given.device}};
 }
@@ -54,6 +84,7 @@ std::vector<modelbuild::Tensor> tensors(const mb_tensor* given, std::size_t coun
 struct mb_program {
   std::unique_ptr<modelbuild::Program> program;
   std::string json;
+  std::mutex mutex;  // of `outputs`
   std::vector<modelbuild::Value> outputs;
 };
 
@@ -71,10 +102,10 @@ void mb_set_log(mb_log_level least, mb_log_sink sink, void* user) {
 
 mb_status mb_describe(const char* path, char** json) {
   return guarded([&] {
-    const std::string text = modelbuild::describe(path).json();
-    *json = static_cast<char*>(std::malloc(text.size() + 1));
+    const std::string described = modelbuild::describe(text(path, "path")).json();
+    *json = static_cast<char*>(std::malloc(described.size() + 1));
     if (*json == nullptr) throw std::bad_alloc();
-    std::memcpy(*json, text.c_str(), text.size() + 1);
+    std::memcpy(*json, described.c_str(), described.size() + 1);
   });
 }
 
@@ -84,9 +115,9 @@ mb_status mb_load(const char* path, const mb_load_options* options, mb_program**
   return guarded([&] {
     const mb_load_options given = copied(options);
     auto loaded = std::make_unique<mb_program>();
-    loaded->program =
-        modelbuild::Program::load(path, {paths(given.data, given.data_count), paths(given.plugins, given.plugin_count),
-                                         paths(given.plugin_dirs, given.plugin_dir_count)});
+    loaded->program = modelbuild::Program::load(
+        text(path, "path"), {paths(given.data, given.data_count), paths(given.plugins, given.plugin_count),
+                             paths(given.plugin_dirs, given.plugin_dir_count)});
     loaded->json = loaded->program->describe().json();
     *program = loaded.release();
   });
@@ -103,7 +134,10 @@ mb_status mb_run(mb_program* program, const char* method, const mb_tensor* input
     if (given.use_stream != 0) run.stream = given.stream;
     run.outputs = tensors(given.outputs, given.output_count);
     run.cuda_graph = given.cuda_graph != 0;
-    program->outputs = program->program->run(method, tensors(inputs, input_count), run);
+    const std::vector<modelbuild::Tensor> given_inputs = tensors(inputs, input_count);
+    const std::lock_guard<std::mutex> lock(program->mutex);
+    program->outputs.clear();  // what they point to is not theirs any more, whatever becomes of the run
+    program->outputs = program->program->run(text(method, "method"), given_inputs, run);
   });
 }
 

@@ -22,6 +22,8 @@ class MethodQueue {
   virtual ~MethodQueue() = default;
   // From here on this thread's delegates enqueue on the queue's streams, or on the caller's one.
   virtual void enter(std::optional<void*> stream) = 0;
+  // Copies from the host behind what is enqueued on a GPU's stream, and waits for it. Throws Error.
+  virtual void write(int device, void* to, const void* from, std::size_t bytes) = 0;
   // The end of a run: waits for the queue's streams (not for the caller's). Throws Error when what was enqueued failed.
   virtual Transfers leave() = 0;
   // From here to end_recording() what delegates enqueue is recorded and not done. All three throw Error.

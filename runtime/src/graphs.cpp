@@ -26,7 +26,7 @@ Graphs::Key Graphs::key(const MethodDescription& method, std::span<const Tensor>
   for (const auto& [name, calls] : method.operators) kernels += (kernels.empty() ? "" : ", ") + name;
   if (!kernels.empty()) fail(method, "the CPU runs " + kernels);
   if (method.branches) fail(method, "what it does depends on its data");
-  if (method.delegates.empty()) fail(method, "nothing of it runs on a GPU");
+  if (method.delegates.empty() || device_services() == nullptr) fail(method, "nothing of it runs on a GPU");
   Key key;
   std::size_t next = 0;
   for (const Port& port : method.inputs) {

@@ -36,6 +36,15 @@ DType dtype(std::int8_t number) {
   return type;
 }
 
+// Whether the sizes multiply to a number of bytes: memory is asked for by it.
+bool countable(const Port& port) {
+  std::int64_t bytes = static_cast<std::int64_t>(dtype_size(port.dtype));
+  for (const Dim& dim : port.shape) {
+    if (__builtin_mul_overflow(bytes, dim.max, &bytes)) return false;
+  }
+  return true;
+}
+
 Port tensor(const Table& table) {
   Port port;
   port.dtype = dtype(table.scalar<std::int8_t>(0));
@@ -44,6 +53,7 @@ Port tensor(const Table& table) {
     if (size < 0) throw Malformed("a tensor has a dimension of " + std::to_string(size));
     port.shape.push_back({bounded ? 0 : size, size, ""});
   }
+  if (!countable(port)) throw Malformed("a tensor has more bytes than can be counted");
   port.dim_order = table.scalars<std::uint8_t>(3);
   std::vector<bool> seen(port.shape.size(), false);
   for (const std::uint8_t axis : port.dim_order) {
@@ -164,7 +174,7 @@ MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& se
     if (const std::string_view overload = op.string(1); !overload.empty()) name += "." + std::string(overload);
     names.push_back(std::move(name));
   }
-  std::map<std::int32_t, std::string> readers;
+  std::map<std::int32_t, std::string> users;  // kernels on the CPU, by a tensor that they read or write
   Moves moves(values, plan.scalars<std::int32_t>(3));
   const std::vector<Table> backends = plan.tables(7);
   for (const Table& chain : plan.tables(5)) {
@@ -181,15 +191,16 @@ MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& se
       ++found.operators[name];
       moves.kernel(name, call.scalars<std::int32_t>(1));
       if (name.rfind("et_copy::", 0) == 0) continue;
-      for (const std::int32_t argument : call.scalars<std::int32_t>(1)) readers.emplace(argument, name);
+      for (const std::int32_t argument : call.scalars<std::int32_t>(1)) users.emplace(argument, name);
     }
   }
-  const std::vector<std::int32_t> inputs = plan.scalars<std::int32_t>(3);
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (const auto reader = readers.find(inputs[i]); reader != readers.end()) {
-      found.inputs[i].host_kernel = reader->second;
+  const auto note = [&](const std::vector<std::int32_t>& indices, std::vector<Port>* ports) {
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      if (const auto user = users.find(indices[i]); user != users.end()) (*ports)[i].host_kernel = user->second;
     }
-  }
+  };
+  note(plan.scalars<std::int32_t>(3), &found.inputs);
+  note(plan.scalars<std::int32_t>(4), &found.outputs);
   for (const Port& port : found.inputs) {
     const bool callers = port.kind == Kind::kTensor && port.device.cuda && !port.planned;
     if (callers) moves.most.copied_in += most_bytes(port);

@@ -83,7 +83,7 @@ typedef enum { MB_LOG_DEBUG, MB_LOG_INFO, MB_LOG_ERROR, MB_LOG_FATAL, MB_LOG_OFF
 typedef void (*mb_log_sink)(mb_log_level level, const char* message, size_t length, void* user);
 
 const char* mb_last_error(void);
-/* sink NULL: stderr. The sink may be called from any thread, one call at a time. */
+/* sink NULL: stderr. The sink may be called from any thread, one call at a time; it must not call this function. */
 void mb_set_log(mb_log_level least, mb_log_sink sink, void* user);
 
 /* What a program is, as one JSON object; loads nothing. The text is freed with mb_free. */
@@ -94,10 +94,12 @@ mb_status mb_load(const char* path, const mb_load_options* options, mb_program**
 void mb_unload(mb_program* program);
 const char* mb_program_json(const mb_program* program);
 
-/* Run a method on its tensor inputs, in order. A program runs once at a time: further callers wait. */
+/* Run a method on its tensor inputs, in order. A program runs once at a time: further callers wait. Threads that share
+ * one have to take turns from here to the last use of its outputs. */
 mb_status mb_run(mb_program* program, const char* method, const mb_tensor* inputs, size_t input_count,
                  const mb_run_options* options);
-/* The outputs of the last run. What they point to holds until the program runs again or is unloaded. */
+/* The outputs of the last run, none if it failed. What they point to holds until the program runs again or is
+ * unloaded. */
 size_t mb_output_count(const mb_program* program);
 const char* mb_output_name(const mb_program* program, size_t index);
 mb_status mb_output(const mb_program* program, size_t index, mb_tensor* tensor); /* numbers come as rank 0 */

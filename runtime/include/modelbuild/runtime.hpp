@@ -78,7 +78,7 @@ struct Port {
   bool planned = false;                 // whether its memory is the program's own; if not, the caller's
   std::optional<std::pair<double, double>> range;
   Constant constant;        // of an input that is no tensor: the only value that the program takes
-  std::string host_kernel;  // of an input: a kernel on the CPU that reads it, "" where only delegates and copies do
+  std::string host_kernel;  // a kernel on the CPU that reads or writes it, "" where only delegates and copies do
 };
 
 struct DelegateInfo {
@@ -192,7 +192,8 @@ class Program {
 
 enum class LogLevel { kDebug, kInfo, kError, kFatal, kOff };
 using LogSink = std::function<void(LogLevel, std::string_view message)>;
-// Where messages of ExecuTorch and the delegates go, from `least` on. By default errors go to stderr.
+// Where messages of ExecuTorch and the delegates go, from `least` on. By default errors go to stderr. The sink may be
+// called from any thread, one call at a time; it must not throw, or call this function.
 void set_log(LogLevel least, LogSink sink = {});
 
 // Memory of a GPU, for callers that have no CUDA of their own. Throws Error when no CUDA delegate is loaded.

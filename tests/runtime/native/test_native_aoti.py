@@ -27,6 +27,12 @@ def test_runs_in_planned_device_memory(fake_gpus: Any, cuda_programs: dict[str, 
     assert fake_gpus.left_over() == RETURNED
 
 
+def test_keeps_the_gpus_memory_between_runs(fake_gpus: Any, cuda_programs: dict[str, Path], x: Path) -> None:
+    run(fake_gpus, cuda_programs["second"], x, "--repeat=5")
+    assert fake_gpus.calls("cudaMemPoolSetAttribute") == [f"cudaMemPoolSetAttribute device=1 bytes={2**64 - 1} "]
+    assert fake_gpus.calls("cudaMemPoolTrimTo") == ["cudaMemPoolTrimTo device=1 bytes=0 "]
+
+
 def test_runs_on_the_callers_device_memory_and_stream(fake_gpus: Any, cuda_programs: dict[str, Path]) -> None:
     done = fake_gpus("contract_check", "device", cuda_programs["device"], "0", "1")
     assert done.returncode == 0, done.stderr

@@ -73,6 +73,49 @@ assert library.mb_output(program, 99, ctypes.byref(Tensor())) == 2
 assert library.mb_last_error() == b"no output 99"
 assert library.mb_run(program, b"forward", given, 1, None) == 2
 assert library.mb_last_error().startswith(b"1 inputs given, 2 expected: "), library.mb_last_error()
+assert library.mb_output_count(program) == 0  # of a run that failed
+
+def refused(**changes):
+    wrong = Tensor(given[0].data, given[0].shape, given[0].rank, given[0].dtype, given[0].device)
+    for name, value in changes.items():
+        setattr(wrong, name, value)
+    assert library.mb_run(program, b"forward", (Tensor * 2)(wrong, given[1]), 2, None) == 2
+    return library.mb_last_error().decode()
+
+assert refused(dtype=256 + 6) == "element type 262 is not supported"
+assert refused(dtype=9) == "element type 9 is not supported"
+assert refused(rank=-1) == "a tensor of rank -1 without sizes"
+assert refused(shape=None) == "a tensor of rank 2 without sizes"
+assert refused(device=-2) == "there is no device -2"
+assert refused(data=None) == "input 'input0': no data"
+assert library.mb_run(program, None, given, 2, None) == 2
+assert library.mb_last_error() == b"no method is given"
+assert library.mb_load(None, None, ctypes.byref(ctypes.c_void_p())) == 2
+assert library.mb_last_error() == b"no path is given"
+
+# Memory for outputs has to be of the output's element type.
+class RunOptions(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("use_stream", ctypes.c_int32), ("stream", ctypes.c_void_p),
+                ("outputs", ctypes.POINTER(Tensor)), ("output_count", ctypes.c_size_t)]
+
+def written_to(count, dtype, *sizes, device=-1):
+    wanted = (Tensor * count)()
+    memory = np.zeros(100, np.float64)
+    shape = (ctypes.c_int64 * len(sizes))(*sizes)
+    wanted[count - 1] = Tensor(memory.ctypes.data, shape, len(sizes), dtype, device)
+    options = RunOptions(ctypes.sizeof(RunOptions), 0, None, wanted, count)
+    assert library.mb_run(program, b"forward", given, 2, ctypes.byref(options)) == 2
+    return library.mb_last_error().decode()
+
+first = outputs["output0"].shape
+port = f"output output0: float32[{', '.join(map(str, first))}]"
+assert written_to(1, 0, *first) == f"{port}: got memory for uint8[{', '.join(map(str, first))}]"
+assert written_to(1, 6, 7) == f"{port}: got memory for float32[7]"
+if "xnnpack" not in sys.argv[2]:
+    on_gpu = written_to(1, 6, *first, device=0)
+    assert on_gpu.startswith("output 'output0' is to lie on cuda:0, but aten::"), on_gpu
+    assert on_gpu.endswith(" works on it on the CPU"), on_gpu
+assert written_to(len(outputs) + 1, 6, 1) == f"output {len(outputs)} is no tensor of forward"
 assert messages == [], messages
 library.mb_unload(program)
 assert "torch" not in sys.modules

@@ -204,6 +204,16 @@ def test_the_callers_stream_is_not_waited_for(fake_gpus: Any, trt_programs: dict
     assert fake_gpus.left_over() == RETURNED
 
 
+@pytest.mark.parametrize("delegate", ["trt_programs", "cuda_programs"])
+def test_host_memory_may_change_between_runs_on_the_callers_stream(
+    fake_gpus: Any, request: pytest.FixtureRequest, delegate: str
+) -> None:
+    done = fake_gpus("contract_check", "changing", request.getfixturevalue(delegate)["device"])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["staged_in=0 staged_out=0 copied_in=128 copied_out=0"]
+    assert fake_gpus.left_over() == RETURNED
+
+
 def test_a_stream_of_another_gpu_is_refused(fake_gpus: Any, trt_programs: dict[str, Path]) -> None:
     done = fake_gpus("contract_check", "stream", trt_programs["device"], "1")
     assert done.returncode == 1

@@ -186,6 +186,9 @@ def test_says_in_one_line_what_is_wrong(samples: dict[str, Any], modelbuild_run:
     (tmp_path / "empty.pte").touch()
     whole = two.read_bytes()
     (tmp_path / "cut.pte").write_bytes(whole[: len(whole) // 2])
+    sizes = np.array([2, 4], np.int32).tobytes()
+    assert sizes in whole
+    (tmp_path / "huge.pte").write_bytes(whole.replace(sizes, np.array([2**31 - 1] * 2, np.int32).tobytes()))
     cases: list[tuple[list[str | Path], int, str]] = [
         ([], 2, "expected one program"),
         ([two, "--nonsense"], 2, "unknown option"),
@@ -203,6 +206,7 @@ def test_says_in_one_line_what_is_wrong(samples: dict[str, Any], modelbuild_run:
         ([tmp_path / "no.pte"], 1, "not an ExecuTorch program"),
         ([tmp_path / "empty.pte"], 1, "not an ExecuTorch program: the file is empty"),
         ([tmp_path / "cut.pte", f"--input=input0={x}"], 1, "not an ExecuTorch program"),
+        ([tmp_path / "huge.pte", "--describe"], 1, "a tensor has more bytes than can be counted"),
         ([two, "--plugin=/nowhere.so"], 1, "/nowhere.so: cannot be loaded"),
         ([samples["number"].path, f"--input=input0={x}", f"--input=input1={x}"], 2, "it takes no file"),
         ([two, f"--input=input0={x}", f"--input=input1={tmp_path}/y.npy", "--device-io=0"], 1, "no CUDA delegate"),

@@ -147,6 +147,31 @@ void stream(const char* path, int gpu) {
   std::printf("after the wait: there\n");
 }
 
+// On the caller's stream from host memory that changes between the runs, where the program wants device memory: each
+// run has its own numbers, although nothing waits for the first before the second is enqueued.
+void changing(const char* path) {
+  const auto program = Program::load(path);
+  const OwnStream own;
+  modelbuild::RunOptions options;
+  options.stream = static_cast<cudaStream_t>(own);
+  std::vector<DeviceBuffer> targets;
+  std::vector<float> in;
+  for (int call = 0; call < 2; ++call) {
+    targets.emplace_back(0, kCount * sizeof(float));
+    options.outputs = {tensor(targets.back().data(), {true, 0})};
+    in = numbers(static_cast<float>(100 * call));
+    const Tensor input = tensor(in.data());
+    program->run("forward", {&input, 1}, options);
+  }
+  cudaStreamSynchronize(own);
+  for (int call = 0; call < 2; ++call) {
+    std::vector<float> out(kCount);
+    targets[static_cast<std::size_t>(call)].read(out.data(), kCount * sizeof(float));
+    check(numbers(static_cast<float>(100 * call)), out, call == 0 ? "first" : "second");
+  }
+  print(program->transfers());
+}
+
 void print(const modelbuild::GraphCounts& counts) {
   std::printf("recorded=%llu replayed=%llu\n", static_cast<unsigned long long>(counts.recorded),
               static_cast<unsigned long long>(counts.replayed));
@@ -240,6 +265,8 @@ int run(int count, char** arguments) {
     device(arguments[2], number(3), number(4) != 0);
   } else if (mode == "stream") {
     stream(arguments[2], number(3));
+  } else if (mode == "changing") {
+    changing(arguments[2]);
   } else if (mode == "graph") {
     graph(arguments[2], number(3) != 0);
   } else if (mode == "no_graph") {

@@ -37,7 +37,8 @@ struct CUstream_st {
   std::size_t enqueued = 0;
   std::size_t done = 0;
   CUgraph_st* capture = nullptr;
-  bool broken = false;  // the capture: something was called that cannot be in one
+  bool broken = false;    // the capture: something was called that cannot be in one
+  bool blocking = false;  // ordered with the default stream
 };
 struct CUevent_st {
   CUstream_st* stream = nullptr;
@@ -131,6 +132,14 @@ void drain(CUstream_st* stream, std::size_t until) {
   }
 }
 
+// What a call without a stream waits for: the default stream, and streams that are ordered with it.
+void drain_default() {
+  for (CUstream_st* stream : streams) {
+    if (stream->blocking) drain(stream, stream->enqueued);
+  }
+  drain(resolve(nullptr), resolve(nullptr)->enqueued);
+}
+
 void drain_all() {
   for (CUstream_st* stream : streams) drain(stream, stream->enqueued);
   drain(resolve(nullptr), resolve(nullptr)->enqueued);
@@ -162,7 +171,7 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
                      (device_to && !holds(to, bytes)) || (device_from && !holds(from, bytes));
   if (wrong) return cudaErrorInvalidValue;
   if (!async) {
-    drain_all();
+    drain_default();
     std::memmove(to, from, bytes);
   } else if (resolve(stream)->capture != nullptr) {
     enqueue(stream, [to, from, bytes] { std::memmove(to, from, bytes); });
@@ -226,6 +235,22 @@ cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t stream) {
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
   return resolve(stream)->capture != nullptr ? cudaSuccess : cudaFree(pointer);
 }
+// Pools keep nothing here: what is asked of them is told.
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
+  *pool = reinterpret_cast<cudaMemPool_t>(static_cast<std::uintptr_t>(device) + 1);
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+  const Lock lock(mutex);
+  if (attribute != cudaMemPoolAttrReleaseThreshold) return result(cudaErrorInvalidValue);
+  trace("cudaMemPoolSetAttribute", *static_cast<std::uint64_t*>(value));
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t least) {
+  const Lock lock(mutex);
+  trace("cudaMemPoolTrimTo", least);
+  return cudaSuccess;
+}
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   const Lock lock(mutex);
   if (breaks_capture("cudaMemcpy")) return result(cudaErrorStreamCaptureUnsupported);
@@ -242,11 +267,12 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
   enqueue(stream, [to, value, bytes] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int) {
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) {
   const Lock lock(mutex);
   trace("cudaStreamCreate");
   if (fails("cudaStreamCreate")) return result(cudaErrorMemoryAllocation);
   *stream = new CUstream_st{current, {}};
+  (*stream)->blocking = (flags & cudaStreamNonBlocking) == 0;
   streams.insert(*stream);
   return cudaSuccess;
 }

@@ -1,4 +1,4 @@
-#include "check_inputs.hpp"
+#include "check_ports.hpp"
 
 #include "describe.hpp"
 
@@ -64,6 +64,24 @@ void check_inputs(const MethodDescription& method, std::span<const Tensor> input
   std::size_t next = 0;
   for (const Port& port : method.inputs) {
     if (port.kind == Kind::kTensor) check(port, inputs[next++], &known);
+  }
+}
+
+void check_outputs(const MethodDescription& method, std::span<const Tensor> outputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& given = outputs[i];
+    if (given.data == nullptr) continue;
+    if (i >= method.outputs.size() || method.outputs[i].kind != Kind::kTensor) {
+      fail("output " + std::to_string(i) + " is no tensor of " + method.name);
+    }
+    const Port& port = method.outputs[i];
+    if (given.dtype != port.dtype || given.shape.size() != port.shape.size()) {
+      fail("output " + to_string(port) + ": got memory for " + dtype_name(given.dtype) + text(given.shape));
+    }
+    if (given.device.cuda && !port.host_kernel.empty()) {
+      fail("output '" + port.name + "' is to lie on " + to_string(given.device) + ", but " + port.host_kernel +
+           " works on it on the CPU");
+    }
   }
 }
 

@@ -1,4 +1,4 @@
-// Whether tensors are what a method takes.
+// Whether tensors are what a method takes and gives.
 #pragma once
 
 #include <span>
@@ -9,5 +9,8 @@ namespace modelbuild {
 
 // Throws Error of kind kInput that names the input, what was expected and what was given.
 void check_inputs(const MethodDescription& method, std::span<const Tensor> inputs);
+
+// The same for memory that outputs are to be written to; entries without data are none.
+void check_outputs(const MethodDescription& method, std::span<const Tensor> outputs);
 
 }  // namespace modelbuild
