@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,6 @@ from modelbuild_rules.steps._capture import captured
 from modelbuild_rules.steps._constants import CONSTANTS, initialize_buffers, outside, write_constants
 from modelbuild_rules.steps._delegation import Delegation, Recorded, computing
 from modelbuild_rules.steps._device_io import device_io_config, told_as_device_io
-from modelbuild_rules.steps._no_gpu import no_gpu
 from modelbuild_rules.steps._nonzero import correct_nonzero
 from modelbuild_rules.steps._partitions import Partitions
 from modelbuild_rules.steps._portable import check_allowed, check_dtypes, to_executorch
@@ -43,9 +41,7 @@ def run(step: Step) -> None:
     program = load_program(step.input("program"), step.input("weights"))
     entries = step.params["backends"]
     backends = {i: partitioning(entry["kind"]) for i, entry in enumerate(entries) if entry["kind"] != "portable"}
-    builds_on_gpu = any(entry["attributes"].get("flavour") == "standard" for entry in entries)
-    with nullcontext() if builds_on_gpu else no_gpu():
-        edge, delegation, partitions = lower(correct_nonzero(program), entries, backends, step.outputs["partitions"])
+    edge, delegation, partitions = lower(correct_nonzero(program), entries, backends, step.outputs["partitions"])
     plan = partitions.plan(entries)
     if "examples" in step.inputs:
         stored = load_file(step.input("examples"))
@@ -65,7 +61,7 @@ def run(step: Step) -> None:
     config: dict[str, Any] = {"external_constants": outside if external else False}
     if step.params.get("device_io"):
         config |= device_io_config()
-    with told_as_device_io(), no_gpu():
+    with told_as_device_io():
         lowered = to_executorch(edge, ExecutorchBackendConfig(**config), facts)
     _write_residual(lowered, step.outputs["residual"])
     _write_json(step.outputs["plan"], plan)
