@@ -1,6 +1,4 @@
-"""Compiles a partition in a process of its own: `compile_partition.py PARTITION CAPABILITIES RUNTIME OUT [MORE]`.
-
-MORE is JSON: further attributes, and `tuning`, a file.
+"""Compiles a partition in a process of its own: `compile_partition.py PARTITION CAPABILITIES RUNTIME OUT`.
 
 OUT, a folder that is there, gets library.so, weights.bin, kernels.json (what the emulator needs), and compiled/.
 """
@@ -12,20 +10,17 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from modelbuild_rules.steps._partition_files import read_partition
 from modelbuild_rules.steps.backends import cuda
 
 
-def main(partition: Path, capabilities: str, runtime: Path, out: Path, more: dict[str, Any]) -> None:
-    tuning = Path(more.pop("tuning")) if "tuning" in more else None
-    numbers = [int(each) for each in capabilities.split(",")]
-    attributes = {"capabilities": numbers, "target": "x86_64-linux-gnu.2.28", **more}
+def main(partition: Path, capabilities: str, runtime: Path, out: Path) -> None:
+    attributes = {"capabilities": [int(each) for each in capabilities.split(",")], "target": "x86_64-linux-gnu.2.28"}
     program, specs = read_partition(partition)
     (out / "compiled").mkdir()
     with TemporaryDirectory() as work:
-        made = cuda.compile(program, specs, attributes, runtime, Path(work), out / "compiled", tuning)
+        made = cuda.compile(program, specs, attributes, runtime, Path(work), out / "compiled")
         (out / "library.so").write_bytes((Path(work) / "library.so").read_bytes())
     (out / "weights.bin").write_bytes(made.weights)
     kernels = {}
@@ -37,6 +32,4 @@ def main(partition: Path, capabilities: str, runtime: Path, out: Path, more: dic
 
 
 if __name__ == "__main__":
-    main(
-        Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]), json.loads("".join(sys.argv[5:6]) or "{}")
-    )
+    main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]))

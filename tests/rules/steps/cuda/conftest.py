@@ -141,21 +141,14 @@ class Built:
     expected: list[list[torch.Tensor]]
 
 
-def compile_partition(
-    part: Path,
-    capabilities: str,
-    runtime: Path,
-    out: Path,
-    more: Mapping[str, Any] | None = None,
-    **environment: str,
-) -> None:
-    """Compile a partition into a folder to be made. `more`: what compile_partition.py takes."""
+def compile_partition(part: Path, capabilities: str, runtime: Path, out: Path) -> None:
+    """Compile a partition into a folder to be made."""
     out.mkdir(parents=True)
     caches = {"TORCHINDUCTOR_CACHE_DIR": str(out / "inductor"), "TRITON_CACHE_DIR": str(out / "triton")}
     script = HERE / "compile_partition.py"
     done = subprocess.run(
-        [sys.executable, script, part, capabilities, runtime, out, json.dumps(dict(more or {}))],
-        env={**os.environ, **caches, "PYTHONHASHSEED": "0", **environment},
+        [sys.executable, script, part, capabilities, runtime, out],
+        env={**os.environ, **caches, "PYTHONHASHSEED": "0"},
         capture_output=True,
         text=True,
     )
@@ -282,18 +275,12 @@ def timed_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def compile_small(cpp_runtime: Path) -> Callable[..., Path]:
-    """Compiles a module that becomes one library, for compute capability 9.0."""
+def lower_to() -> Callable[[Any, Path], Path]:
+    """Lowers an exported program, in a folder to be made, of which one partition is made: that one."""
 
-    def compile_module(
-        module: torch.nn.Module, shape: tuple[int, ...], folder: Path, more: Mapping[str, Any], **environment: str
-    ) -> Path:
-        torch.manual_seed(0)
-        program = torch.export.export(module.eval(), (torch.randn(*shape),), strict=False)
-        lowered = lower(program, [CUDA, PORTABLE], folder.with_suffix(".lowered"))
+    def lower_program(program: Any, folder: Path) -> Path:
+        lowered = lower(program, [CUDA, PORTABLE], folder)
         (part,) = lowered.plan
-        partition = lowered.folder / "partitions" / part["id"]
-        compile_partition(partition, "90", cpp_runtime, folder, more, **environment)
-        return folder
+        return folder / "partitions" / str(part["id"])
 
-    return compile_module
+    return lower_program

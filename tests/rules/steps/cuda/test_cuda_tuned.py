@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,12 +18,38 @@ from torch import nn
 
 pytestmark = pytest.mark.xdist_group("cuda")
 
+BUILD = """
+[[torch_model]]
+name = "model"
+entry = "net.py:Net"
+srcs = ["net.py"]
+inputs = [{ name = "x", shape = [16, 64], dtype = "float32" }]
+
+[[device_target]]
+name = "device"
+arch = "x86_64"
+compute_capability = ["9.0"]
+"""
+PROGRAM = """
+[[backend_stack]]
+name = "{name}_stack"
+backends = [{{ type = "cuda", min_block_size = 1{more} }}, {{ type = "portable" }}]
+
+[[pte_program]]
+name = "{name}"
+model = ":model"
+stack = ":{name}_stack"
+device = ":device"
+"""
+WAYS = {"cost": "", "gpu": ', build_on = "gpu", gpu = "Fake"', "file": ', tuning = "net.tuning.json"'}
+
 
 class Net(nn.Module):
-    """Few candidates, one of them with a bias, and a kernel of several configurations."""
+    """Few candidates, which are not of one cost on the stand-in."""
 
     def __init__(self) -> None:
         super().__init__()
+        torch.manual_seed(0)
         self.linear = nn.Linear(64, 16)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -27,32 +57,82 @@ class Net(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def built(
-    compile_small: Callable[..., Path], timed_driver: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Mapping[str, Path]:
-    """Folders of a library timed on a GPU, and of one by the tuning file of that."""
+def compiled(
+    lower_to: Callable[[Any, Path], Path], timed_driver: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """What compile_choices.py makes."""
     folder = tmp_path_factory.mktemp("tuned")
-    driver = {"LD_LIBRARY_PATH": str(timed_driver)}
-    timed = compile_small(Net(), (16, 64), folder / "gpu", {"build_on": "gpu", "gpu": "Fake"}, **driver)
-    tuning = shutil.copy(timed / "compiled/tuning.json", folder / "net.tuning.json")
-    return {"gpu": timed, "file": compile_small(Net(), (16, 64), folder / "file", {"tuning": str(tuning)})}
+    program = torch.export.export(Net().eval(), (torch.ones(16, 64),), strict=False)
+    partition = lower_to(program, folder / "lowered")
+    script = Path(__file__).with_name("compile_choices.py")
+    done = subprocess.run(
+        [sys.executable, script, partition, folder, timed_driver],
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return folder
+
+
+def contents(folder: Path) -> Mapping[str, bytes]:
+    """All that becomes the program, by the file's name."""
+    aside = {"about.json", "tuning.json"}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name not in aside}
 
 
 def choices(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "compiled/about.json").read_text()).get("choices", {})
+    found: dict[str, Any] = json.loads((folder / "about.json").read_text()).get("choices", {})
     return found
 
 
 @pytest.mark.slow
-def test_a_tuning_file_makes_the_library_that_was_built_on_the_gpu(built: Mapping[str, Path]) -> None:
-    gpu, file = ((built[name] / "library.so").read_bytes() for name in ("gpu", "file"))
+def test_a_tuning_file_makes_what_was_made_on_the_gpu(compiled: Path) -> None:
+    cost, gpu, file = (contents(compiled / name) for name in WAYS)
     assert gpu == file
+    assert gpu != cost
 
 
 @pytest.mark.slow
-def test_choices_are_counted(built: Mapping[str, Path]) -> None:
-    entries = json.loads((built["gpu"] / "compiled/tuning.json").read_text())["choices"]
-    assert entries
-    assert choices(built["gpu"]) == {"timed": len(entries), "by_cost": []}
-    assert choices(built["file"]) == {"tuned": len(entries), "by_cost": []}
-    assert not (built["file"] / "compiled/tuning.json").exists()
+def test_choices_are_written_down_and_counted(compiled: Path) -> None:
+    (entry,) = json.loads((compiled / "gpu/tuning.json").read_text())["choices"]
+    assert (entry["op"], entry["gpu"], entry["driver"]) == ("mm", "Fake GPU 0", "CUDA 13.1")
+    assert entry["microseconds"] < entry["by_cost"]
+    assert [choices(compiled / name) for name in WAYS] == [
+        {},
+        {"timed": 1, "by_cost": []},
+        {"tuned": 1, "by_cost": []},
+    ]
+    assert [(compiled / name / "tuning.json").exists() for name in WAYS] == [False, True, False]
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_programs_too(know_runtime: Callable[..., None], timed_driver: Path, tmp_path: Path) -> None:
+    """Through the command line; the GPU is there for the first build only."""
+    root, cache = tmp_path / "workspace", tmp_path / "cache"
+    root.mkdir()
+    cache.mkdir()
+    made = root / "modelbuild-out/device"
+    (root / "MODELBUILD.toml").write_text("")
+    (root / "net.py").write_text(f"import torch\nfrom torch import nn\n\n\n{inspect.getsource(Net)}")
+    (root / "net.tuning.json").write_text("{}")
+    (root / "BUILD.toml").write_text(BUILD + "".join(PROGRAM.format(name=n, more=more) for n, more in WAYS.items()))
+    know_runtime(root, cache, "//:cost")
+
+    def build(*targets: str, **environment: str) -> None:
+        done = subprocess.run(
+            [sys.executable, "-m", "modelbuild", "build", *targets],
+            cwd=root,
+            env={**os.environ, "MODELBUILD_CACHE_DIR": str(cache), **environment},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+
+    build("//:cost", "//:gpu", LD_LIBRARY_PATH=str(timed_driver))
+    shutil.copy(made / "gpu/gpu.tuning.json", root / "net.tuning.json")
+    build("//:file")
+    cost, gpu, file = ((made / name / f"{name}.pte").read_bytes() for name in WAYS)
+    assert gpu == file
+    assert gpu != cost

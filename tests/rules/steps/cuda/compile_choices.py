@@ -1,0 +1,68 @@
+"""Compiles a partition by cost, timed on a GPU, and by the tuning file of that: `compile_choices.py PART OUT DRIVER`.
+
+OUT gets the folders `cost`, `gpu` and `file`, with what backends.cuda.compile writes. Each is made in a fork of this
+process, which has imported everything; the second alone finds DRIVER, the folder of a CUDA driver. What would be
+compiled from C++ and linked is put into one file instead: that takes longer than all else, and is the same for all.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import torch._inductor.compile_fx  # noqa: F401
+
+from modelbuild_rules.steps._cuda_generate import Generated
+from modelbuild_rules.steps._partition_files import read_partition
+from modelbuild_rules.steps.backends import cuda
+
+
+def joined(generated: Generated, capabilities: Any, target: str, runtime: Path, folder: Path) -> Path:
+    """All that a library is linked of."""
+    made = folder / "library.so"
+    kernels = [part for each in generated.kernels for part in (each.entry.encode(), each.cubin.read_bytes())]
+    made.write_bytes(b"\0".join([generated.source.encode(), *kernels]))
+    return made
+
+
+def compile(partition: Path, out: Path, more: dict[str, Any], tuning: Path | None, **environment: str) -> None:
+    os.environ.update(environment)
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+        os.environ[name] = str(out.with_name(f"{out.name}.caches") / name)
+    program, specs = read_partition(partition)
+    (work := out.with_name(f"{out.name}.work")).mkdir()
+    attributes = {"capabilities": [90], "target": "x86_64-linux-gnu.2.28", **more}
+    check = patch.object(cuda, "check", lambda *_: SimpleNamespace(glibc=(2, 28)))
+    with patch.object(cuda, "link", joined), check:
+        cuda.compile(program, specs, attributes, Path(), work, out, tuning)
+
+
+def forked(partition: Path, out: Path, more: dict[str, Any], tuning: Path | None = None, **environment: str) -> None:
+    """Compile in a fork. Exits where that fails."""
+    out.mkdir()
+    if child := os.fork():
+        if os.waitpid(child, 0)[1]:
+            sys.exit(f"{out.name} failed")
+        return
+    try:
+        compile(partition, out, more, tuning, **environment)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    os._exit(0)
+
+
+def main(partition: Path, out: Path, driver: Path) -> None:
+    forked(partition, out / "cost", {})
+    forked(partition, out / "gpu", {"build_on": "gpu", "gpu": "Fake"}, LD_LIBRARY_PATH=str(driver))
+    forked(partition, out / "file", {}, out / "gpu/tuning.json")
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:4]))
