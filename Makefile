@@ -62,8 +62,8 @@ $(BIN)/modelbuild: $(LOCKED) pyproject.toml setup.py $(shell find protos -name '
 
 # setuptools comes first and from the lock, so that what is built from source needs nothing that is not locked.
 $(LOCKED):
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "error: $(PYTHON) is not Python 3.11 or newer; name one that is: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+		{ echo "error: $(PYTHON) is not Python 3.11, 3.12 or 3.13, for which all that is locked exists; name one that is: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo "error: $(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	rm -rf $(VENV)
