@@ -1,7 +1,4 @@
-"""Keeps torch from a GPU that the machine has: what is made must not depend on one, and a step can't use it.
-
-Steps are forked from a process that has imported torch and asked it for GPUs; CUDA can't be used after that.
-"""
+"""Keeps torch from a GPU that a step sees: it is there to time kernels, and what is traced must not depend on one."""
 
 from __future__ import annotations
 
