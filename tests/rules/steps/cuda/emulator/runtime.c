@@ -39,6 +39,10 @@ int cudaMalloc(void **p, size_t n) { *p = take(n); return *p ? 0 : 2; }
 int cudaMallocAsync(void **p, size_t n, void *stream) { return cudaMalloc(p, n); }
 int cudaFree(void *p) { return give(p); }
 int cudaFreeAsync(void *p, void *stream) { return give(p); }
+/* Pools keep nothing here. */
+int cudaDeviceGetDefaultMemPool(void **pool, int device) { *pool = blocks; return device ? 101 : 0; }
+int cudaMemPoolSetAttribute(void *pool, int attribute, void *value) { return pool != blocks; }
+int cudaMemPoolTrimTo(void *pool, size_t least) { return pool != blocks; }
 int cudaMemcpy(void *to, const void *from, size_t n, int kind) { memmove(to, from, n); return 0; }
 int cudaMemcpyAsync(void *to, const void *from, size_t n, int kind, void *stream) { memmove(to, from, n); return 0; }
 int cudaMemsetAsync(void *to, int value, size_t n, void *stream) { memset(to, value, n); return 0; }
