@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 os.environ["TRITON_INTERPRET"] = "1"
-sys.path.append(str(Path(__file__).parents[5] / "benchmarks"))
-from cuda_programs import parity
+sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parents[5] / "benchmarks")]
+from cuda_parity import parity
 from emulator import Launcher
 
 
