@@ -80,8 +80,27 @@ USED = (
     "executorch.backends.cuda.cuda_backend:CudaBackend.get_extra_aoti_compile_context_manager",
 )
 
-INSTANCE = ("torch._inductor.graph:GraphLowering", ("allocated_constant_name", "constants", "folded_constants"))
-"""Attributes of instances of a class that are read."""
+INSTANCES = {
+    "torch._inductor.autotune_process:BenchmarkRequest": (
+        "extra_args",
+        "input_tensor_meta",
+        "kernel_name",
+        "output_tensor_meta",
+    ),
+    "torch._inductor.autotune_process:TritonBenchmarkRequest": ("module_cache_key", "module_path", "workspace_size"),
+    "torch._inductor.codegen.wrapper:PythonWrapperCodegen": ("kernel_autotune_calls", "kernel_autotune_defs"),
+    "torch._inductor.graph:GraphLowering": ("allocated_constant_name", "constants", "folded_constants"),
+    "torch._inductor.runtime.triton_heuristics:CachingAutotuner": (
+        "filename",
+        "fn",
+        "heuristic_type",
+        "inductor_meta",
+        "launchers",
+        "triton_meta",
+    ),
+    "torch._inductor.select_algorithm:TritonTemplateCaller": ("bmreq", "description", "log_info", "name"),
+}
+"""Attributes of instances of classes that are read."""
 
 SMALL_TILES = ((64, 32, 32), (32, 64, 32), (32, 32, 32), (32, 32, 64), (16, 64, 64), (16, 32, 64), (16, 32, 128))
 """Rows, columns and depth."""

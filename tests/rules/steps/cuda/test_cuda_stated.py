@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from importlib.metadata import version
 from typing import Any
 
@@ -31,11 +32,11 @@ def test_a_name_is_there(name: str) -> None:
         found = getattr(found, part)
 
 
-def test_attributes_of_instances_are_there() -> None:
-    name, attributes = _cuda_stated.INSTANCE
+@pytest.mark.parametrize("name", _cuda_stated.INSTANCES)
+def test_attributes_of_instances_are_there(name: str) -> None:
     module, _, path = name.partition(":")
     source = inspect.getsource(getattr(importlib.import_module(module), path))
-    assert [each for each in attributes if f"self.{each}" not in source] == []
+    assert [each for each in _cuda_stated.INSTANCES[name] if not re.search(rf"self\.{each}\b", source)] == []
 
 
 def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
