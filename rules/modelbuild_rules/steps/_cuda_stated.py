@@ -88,6 +88,7 @@ INSTANCES = {
         "output_tensor_meta",
     ),
     "torch._inductor.autotune_process:TritonBenchmarkRequest": ("module_cache_key", "module_path", "workspace_size"),
+    "torch._inductor.codegen.cpp_wrapper_gpu:CppWrapperGpu": ("_kernel_name_to_body",),
     "torch._inductor.codegen.wrapper:PythonWrapperCodegen": ("kernel_autotune_calls", "kernel_autotune_defs"),
     "torch._inductor.graph:GraphLowering": ("allocated_constant_name", "constants", "folded_constants"),
     "torch._inductor.runtime.triton_heuristics:CachingAutotuner": (

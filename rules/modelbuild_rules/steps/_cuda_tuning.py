@@ -53,8 +53,9 @@ def said(key: str) -> str:
 
 
 def written(entries: Iterable[Mapping[str, Any]], torch: str, triton: str, capability: int) -> str:
-    """A tuning file's text: a line for each choice, sorted."""
-    by_identity = {identity(entry): entry for entry in entries}
+    """A tuning file's text: a line for each choice, sorted. Of entries for one choice the fastest is it."""
+    slowest_first = sorted(entries, key=lambda entry: -entry["microseconds"])
+    by_identity = {identity(entry): entry for entry in slowest_first}
     lines = [
         json.dumps({name: entry[name] for name in _ENTRY if name in entry}) for _, entry in sorted(by_identity.items())
     ]

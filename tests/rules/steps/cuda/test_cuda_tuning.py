@@ -55,6 +55,12 @@ def test_those_of_partitions_become_one() -> None:
     assert json.loads(merged([]))["choices"] == []
 
 
+def test_of_partitions_that_chose_differently_the_faster_is_it() -> None:
+    slower = {**FIRST, "chosen": {"template": "mm", "BLOCK_M": 64}, "microseconds": 3.6}
+    both = [written([each], "2", "3", 90) for each in (FIRST, slower)]
+    assert merged(both) == merged(both[::-1]) == both[0]
+
+
 def test_a_file_without_choices_fits_all_versions(tmp_path: Path) -> None:
     (tmp_path / "none.json").write_text(merged([]))
     assert read(tmp_path / "none.json", "2.14.0", "3.8.0", 90) == {}
