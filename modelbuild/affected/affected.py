@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import modelbuild
+from modelbuild.affected.contents import only_contents, touched_by_contents
 from modelbuild.affected.git import Change, find_change, lay_out, show
 from modelbuild.affected.locks import LOCKS
 from modelbuild.affected.signatures import signatures
@@ -58,6 +59,10 @@ def affected(
     targets count as touched.
     """
     change = find_change(workspace.root, since, exact)
+    if only_contents(change):
+        quick = _in_child(lambda: _by_contents(workspace, patterns, current, devices, change))["touched"]
+        if quick is not None:
+            return Affected(change.base, tuple(Touched(label, rule, new=False) for label, rule in quick), ())
     old_versions, new_versions = compare_locks(*_locks(change))
     with tempfile.TemporaryDirectory(prefix="modelbuild-") as folder:
         root = lay_out(change, Path(folder))
@@ -74,6 +79,22 @@ def affected(
         if everything or node not in after or old != after[node].text:
             touched.setdefault(label, Touched(label, each.rule, label not in before["labels"]))
     return Affected(change.base, tuple(touched.values()), _deleted(before["labels"], analyzer), everything)
+
+
+def _by_contents(
+    workspace: Workspace, patterns: Sequence[str], current: str, devices: Sequence[Label], change: Change
+) -> dict[str, Any]:
+    """The label and rule of each target touched; None where both revisions have to be compared, which also says what
+    is wrong."""
+    try:
+        analyzer = open_analyzer(workspace)
+        targets = expand_patterns(analyzer.loader, patterns, current)
+        if _changed_engine(analyzer, change):
+            return {"touched": None}
+        touched = touched_by_contents(analyzer, change, targets, devices)
+    except ModelbuildError:
+        return {"touched": None}
+    return {"touched": touched and [[str(target.label), target.rule] for target in touched]}
 
 
 def _base(root: Path, devices: Sequence[Label], same: Callable[[str], bool], versions: Versions) -> dict[str, Any]:
@@ -154,6 +175,6 @@ def _in_child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     with os.fdopen(reader) as pipe:
         text = pipe.read()
     if os.waitpid(child, 0)[1] != 0:
-        raise EnvironmentProblem("the base revision could not be analysed: its process ended early")
+        raise EnvironmentProblem("a revision could not be analysed: its process ended early")
     found: dict[str, Any] = json.loads(text)
     return found
