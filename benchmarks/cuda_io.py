@@ -69,7 +69,7 @@ def build(pieces: Path, capability: str, names: Sequence[str]) -> None:
         lay_out(pieces / name, made / name, name)
         (pieces / name / f"{name}_device.pte").write_bytes((made / f"{name}_device/{name}_device.pte").read_bytes())
     with tarfile.open(REPOSITORY / "build/runtime.tar") as archive:
-        archive.extractall(pieces / "runtime", filter="data")
+        archive.extractall(pieces / "runtime")
     with tarfile.open(pieces.with_suffix(".tar.xz"), "w:xz") as archive:
         for folder in ["runtime", *names]:
             archive.add(pieces / folder, folder)
@@ -82,7 +82,7 @@ def run(pieces: Path, out: Path, groups: Sequence[str], names: Sequence[str]) ->
     """Each group on each program; torch's compiler fills its cache first, for all programs at once."""
     if not pieces.is_dir():
         with tarfile.open(pieces.with_suffix(".tar.xz")) as archive:
-            archive.extractall(pieces, filter="data")
+            archive.extractall(pieces)
     if "torch" in groups:
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda name: _group("torch", name, pieces, 0), names))

@@ -184,7 +184,7 @@ def test_folders_are_kept_on_demand(bench: Any) -> None:
 def test_what_killed_builds_left_is_removed_and_what_living_ones_use_is_not(tmp_path: Path) -> None:
     script = (
         "import os, sys; from pathlib import Path; from modelbuild.execution.sandbox import Scratch\n"
-        "scratch = Scratch(Path(sys.argv[1])); (scratch.path / 'x').mkdir(); print(scratch.path)\n"
+        "scratch = Scratch(Path(sys.argv[1])); (scratch.path / 'x').mkdir(); print(scratch.path, flush=True)\n"
         "os.kill(os.getpid(), 9)"
     )
     killed = subprocess.run([sys.executable, "-c", script, tmp_path], stdout=subprocess.PIPE, text=True, check=False)

@@ -109,6 +109,7 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         "dir": folder,
         "s3.port": port,
         "s3.port.iceberg": 0,
+        "s3.port.lance": 0,
         "s3.config": folder / "s3.json",
         "master.port": master,
         "master.volumeSizeLimitMB": 64,

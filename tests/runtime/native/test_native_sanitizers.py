@@ -28,6 +28,8 @@ RUNS = [
     ("no_graph", "cuda_programs", "transposed_device", ("1",), 0),
     ("destroy", "trt_programs", "device", ("0",), 0),
     ("destroy", "cuda_programs", "device", ("0",), 0),
+    ("changing", "trt_programs", "device", (), 0),
+    ("changing", "cuda_programs", "device", (), 0),
     ("host", "cuda_programs", "transposed", (), 0),
     ("host", "trt_programs", "two", (), 1),  # the sine between makes it another function
     ("host", "trt_programs", "nonsense", (), 1),

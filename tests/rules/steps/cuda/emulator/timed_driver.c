@@ -9,6 +9,7 @@ typedef unsigned long long address;
 
 static float took;
 static unsigned long long allocated, freed;
+static address buffers[64];
 static char *fails;
 
 static int number(const char *name, int usual) {
@@ -32,12 +33,26 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
 int cuDriverGetVersion(int *version) { *version = 13010; return 0; }
 int cuDevicePrimaryCtxRetain(void **context, int device) { *context = &took; return 0; }
 int cuCtxSetCurrent(void *context) { return context != &took; }
+/* The place of a buffer; of none, with 0, the first that is free. */
+static int place(address pointer) {
+  for (int i = 0; i < 64; i++) {
+    if (buffers[i] == pointer) return i;
+  }
+  return -1;
+}
 int cuMemAlloc_v2(address *pointer, size_t size) {
-  *pointer = (address)calloc(1, size);
+  int free_place = place(0);
+  if (free_place < 0) return 2;
+  *pointer = buffers[free_place] = (address)calloc(1, size);
   allocated++;
   return 0;
 }
-int cuMemFree_v2(address pointer) { free((void *)pointer); freed++; return 0; }
+int cuMemFree_v2(address pointer) {
+  buffers[place(pointer)] = 0;
+  free((void *)pointer);
+  freed++;
+  return 0;
+}
 int cuMemsetD8_v2(address pointer, unsigned char value, size_t size) { memset((void *)pointer, value, size); return 0; }
 int cuMemsetD8Async(address pointer, unsigned char value, size_t size, void *stream) { return 0; }
 int cuModuleLoadData(void **module, const void *image) {
@@ -54,8 +69,8 @@ int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned 
     FILE *log = fopen(getenv("FAKE_LOG"), "a");
     fprintf(log, "%s %u %u %u %u %u", (char *)function, x, y, z, threads, shared);
     for (int i = 0; i < number("FAKE_ARGUMENTS", 0); i++) {
-      address value = *(address *)arguments[i]; /* a pointer's first byte, or a number of 32 bits */
-      if (value >> 32) fprintf(log, " *%02x", *(unsigned char *)value);
+      address value = *(address *)arguments[i]; /* a buffer's first byte, or a number of 32 bits */
+      if (value && place(value) >= 0) fprintf(log, " *%02x", *(unsigned char *)value);
       else fprintf(log, " %u", (unsigned)value);
     }
     fprintf(log, "\n");
