@@ -87,8 +87,12 @@ def running(command: Sequence[str | Path], log: Path, ready: Callable[[], Any], 
                 time.sleep(0.2)
         yield
     finally:
-        process.kill()
-        process.wait()
+        process.terminate()  # nginx's master then ends its workers
+        try:
+            process.wait(3)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 @pytest.fixture(scope="module")
