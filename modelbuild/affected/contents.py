@@ -16,6 +16,7 @@ from modelbuild.affected.locks import LOCKS
 from modelbuild.affected.signatures import signatures
 from modelbuild.affected.versions import Versions
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
+from modelbuild.analysis.graph import closure
 from modelbuild.labels import Label
 from modelbuild.loading.package import PACKAGE_FILE, Target
 from modelbuild.query.package_world import file_location
@@ -62,7 +63,7 @@ def touched_by_contents(
                 dependents[needed].append(label)
             elif not same(file_location(needed)):
                 reading.add(label)
-    candidates = _above(reading, dependents)
+    candidates = closure(reading, dependents)
     standing = {str(device) for device in (*devices, analyzer.default_device) if device is not None}
     if standing & candidates:  # all stand on those
         return None
@@ -91,13 +92,3 @@ def _of_the_graph(analyzer: Analyzer, root: Path) -> Iterable[str]:
         for file in folder.rglob("*.py"):
             if file.is_relative_to(root):
                 yield file.relative_to(root).as_posix()
-
-
-def _above(labels: set[str], dependents: dict[str, list[str]]) -> set[str]:
-    """These and all that stand on them."""
-    found, waiting = set(labels), list(labels)
-    while waiting:
-        new = set(dependents[waiting.pop()]) - found
-        found |= new
-        waiting += new
-    return found

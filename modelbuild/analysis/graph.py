@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from modelbuild.actions import Action, Artifact, DerivedArtifact, Expansion, SourceArtifact
 
@@ -61,3 +61,13 @@ def reads(node: Action | Expansion) -> Iterator[DerivedArtifact]:
         for item in node.inputs:
             if isinstance(item.artifact, DerivedArtifact):
                 yield item.artifact
+
+
+def closure(names: set[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
+    """These names and all that edges lead to from them."""
+    found, waiting = set(names), list(names)
+    while waiting:
+        new = set(edges.get(waiting.pop(), ())) - found
+        found |= new
+        waiting += new
+    return found

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modelbuild.actions import Action, Artifact, Expansion, SourceArtifact
+from modelbuild.analysis.graph import closure
 from modelbuild.building.declared import Wanted, encode
 
 if TYPE_CHECKING:
@@ -44,20 +45,11 @@ class Reads:
         for label, needs in self.needs.items():
             for needed in needs:
                 dependents[needed].append(label)
-        return _closure({label for label, s in self.sources.items() if not changed.isdisjoint(s)}, dependents)
+        return closure({label for label, s in self.sources.items() if not changed.isdisjoint(s)}, dependents)
 
     def below(self, labels: Iterable[str]) -> set[str]:
         """These labels and all that they stand on."""
-        return _closure(set(labels), self.needs)
-
-
-def _closure(found: set[str], edges: dict[str, list[str]]) -> set[str]:
-    waiting = list(found)
-    while waiting:
-        new = set(edges.get(waiting.pop(), ())) - found
-        found |= new
-        waiting += new
-    return found
+        return closure(set(labels), self.needs)
 
 
 def gather(analyzer: Analyzer, wanted: Iterable[Wanted], ran: Iterable[str], loaded: Collection[str]) -> Reads:

@@ -17,8 +17,8 @@ class ResourcePool:
 
     In the order of arrival, except that a later action may pass earlier ones with what none of those waits for: each
     waiting action keeps hold of the free part of what it needs, so it starts once those that ran before it arrived, or
-    were let past it, have ended. An action larger than the whole runs alone, but for
-    GPUs: one that wants more than there are gets those there are, and has to say itself that they are too few.
+    were let past it, have ended. An action larger than the whole runs alone, but for GPUs: one that wants more than
+    there are gets those there are, and has to say itself that they are too few.
     """
 
     def __init__(self, total: Resources) -> None:

@@ -21,7 +21,7 @@ ACTION = Action(
     env=(("A", "1"),),
     preload=("torch", "numpy"),
     network=True,
-    resources=Resources(2, 3, 1),
+    resources=Resources(2, 3, 1, "8.9"),
     description="exports",
 )
 

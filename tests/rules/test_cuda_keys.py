@@ -10,39 +10,13 @@ import pytest
 import modelbuild
 from modelbuild.actions import Action, Expansion, FileEntry, SourceArtifact
 from modelbuild.analysis.analyze import Analyzer
-from modelbuild.analysis.rules import load_rules
 from modelbuild.api import Expander
 from modelbuild.execution.interface import StagedInput
 from modelbuild.execution.keys import Keys, key_of
 from modelbuild.execution.step_code import StepCode
-from modelbuild.labels import Label
-from modelbuild.loading.loader import Loader
 from modelbuild.store.digests import digest_file
 from modelbuild.store.local import open_store
-from modelbuild.workspace import load_workspace
 
-BUILD = """
-[[torch_model]]
-name = "model"
-entry = "net.py:Net"
-srcs = ["net.py"]
-inputs = [{{ name = "x", shape = [2], dtype = "float32" }}]
-
-[[pte_program]]
-name = "program"
-model = ":model"
-stack = ":stack"
-device = ":device"
-
-[[device_target]]
-name = "device"
-arch = "x86_64"
-compute_capability = ["{capability}"]
-
-[[backend_stack]]
-name = "stack"
-backends = [{{ type = "cuda"{more} }}, {{ type = "portable" }}]
-"""
 PLAN = b'[{"id": "p0", "entry": 0, "nodes": 3, "bytes": 100}]'
 SAME = FileEntry(digest_file(Path(__file__)))  # stands for what actions before it make
 
@@ -50,17 +24,12 @@ Made = Callable[..., dict[str, str]]
 
 
 @pytest.fixture
-def keys(tmp_path: Path) -> Made:
+def keys(tmp_path: Path, analysed: Callable[..., Analyzer]) -> Made:
     """Keys by mnemonic of the actions of a program of one library: keys(', build_on = "gpu"', tuning="{}")."""
 
     def made(more: str = "", tuning: str = "", capability: str = "8.6") -> dict[str, str]:
-        (tmp_path / "MODELBUILD.toml").write_text("")
-        (tmp_path / "net.py").touch()
         (tmp_path / "a.json").write_text(tuning)
-        (tmp_path / "BUILD.toml").write_text(BUILD.format(more=more, capability=capability))
-        rules = load_rules(tmp_path, ())
-        analysis = Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules)
-        analysis.analyze(Label("", "program"))
+        analysis = analysed(f'{{ type = "cuda"{more} }}', '{ type = "portable" }', capability=capability)
         (later,) = (node for node in analysis.graph.nodes.values() if isinstance(node, Expansion))
         later.then(Expander(analysis.graph, later.owner, later.package), PLAN)
 
@@ -72,7 +41,7 @@ def keys(tmp_path: Path) -> Made:
                 for each in action.inputs
             ]
 
-        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **rules.packages})
+        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **analysis.rules.packages})
         with open_store(tmp_path / "store") as store:
             making = Keys(code, store)
             actions = [node for node in analysis.graph.nodes.values() if isinstance(node, Action)]
