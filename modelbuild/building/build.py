@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from modelbuild.building.imports import import_path, importable
 from modelbuild.building.narrow import narrow
 from modelbuild.building.request import Request, Result
-from modelbuild.building.snapshot import Seen, Snapshots, python_folders
+from modelbuild.building.snapshot import Seen, Snapshots
 from modelbuild.report.events import BuildFinished, Reporter, TargetBuilt
 from modelbuild.workspace import OUTPUT_FOLDER, Workspace
 
@@ -17,7 +18,8 @@ def build(workspace: Workspace, request: Request, reporter: Reporter) -> Result:
     started = time.monotonic()
     # First, because Python may import from the root, whose time moves.
     (workspace.root / OUTPUT_FOLDER).mkdir(exist_ok=True)
-    seen = Seen(python=python_folders())
+    seen = Seen()
+    seen.python.update(importable(import_path()))
     snapshots = Snapshots.of(workspace)
     rest = narrow(snapshots.path(request), str(workspace.root))
     if rest is not None and not rest.stale:

@@ -10,6 +10,7 @@ import modelbuild
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.analysis.rules import load_rules
 from modelbuild.building.declared import Declared, Wanted
+from modelbuild.building.imports import folders_of, importable
 from modelbuild.building.reads import Reads, gather
 from modelbuild.building.request import Request
 from modelbuild.building.snapshot import Seen, stamp
@@ -58,7 +59,7 @@ def look_back(analyzer: Analyzer, seen: Seen) -> None:
     for folder in (Path(modelbuild.__file__).parent, *packages.values()):
         for path in folder.rglob("*.py"):
             seen.files[str(path)] = stamp(str(path))
-        seen.python.update({str(p): stamp(str(p)) for p in (folder, *folder.rglob("*/")) if p.name != "__pycache__"})
+        seen.python.update(importable(folders_of(folder)))
     seen.folders.update({path: (s.mtime_ns, s.names) for path, s in loader.folders_listed().items()})
     seen.absent.extend(sorted(loader.files_absent()))
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     _T = TypeVar("_T")
 
-_MAGIC = b"modelbuild record 2\n"
+_MAGIC = b"modelbuild record 3\n"
+
+# A folder that was listed: its path, when it last changed, a digest of the names in it.
+Listed = tuple[str, int, str]
 
 # A target that was built: its label, its configuration's name and its outputs, relative to the workspace.
 BuiltOutputs = tuple[str, str, tuple[str, ...]]
@@ -41,7 +44,7 @@ class Record:
 
     files    what was read: size, ctime (which a change of the executable bit moves as well), inode
     outputs  what was laid out: size, mtime (a new hard link elsewhere moves the ctime), inode
-    imports  folders that Python imports from, which installing or upgrading a package changes: 0, mtime, inode
+    imports  folders that Python imports from: path, ctime (0: compare the names), a digest of what is to import there
     folders  what was listed: path, mtime (0: compare the names), a digest of the names
     absent   files whose absence was relied on
     token    what else is kept of this build has the same
@@ -53,8 +56,8 @@ class Record:
         self,
         files: Stamps,
         outputs: Stamps,
-        imports: Stamps,
-        folders: list[tuple[str, int, str]],
+        imports: list[Listed],
+        folders: list[Listed],
         absent: Sequence[str],
         targets: Sequence[BuiltOutputs],
         actions: int,
@@ -97,11 +100,13 @@ class Record:
 
     def surroundings_hold(self, root: str, folder: int) -> bool:
         """Whether all but files and outputs is as it was. `folder` is the root, open. Raises OSError."""
-        known = self.imports
-        for path, then, inode in zip(known.paths, known.times, known.inodes, strict=True):
-            now = os.stat(path, dir_fd=folder)
-            if now.st_mtime_ns != then or now.st_ino != inode:
-                return False
+        for index, (path, then, names) in enumerate(self.imports):
+            changed = os.stat(path).st_ctime_ns
+            if changed != then:
+                if _importable(path) != names:
+                    return False
+                self.imports[index] = (path, settled(changed, time.time_ns()), names)
+                self.moved = True
         for index, (path, then, names) in enumerate(self.folders):
             changed = os.stat(path or ".", dir_fd=folder).st_mtime_ns
             if changed != then:
@@ -120,6 +125,12 @@ def _names(root: str, folder: str) -> str | None:
         return list_folder(root, folder).stamp().names
     except EnvironmentProblem:
         return None
+
+
+def _importable(folder: str) -> str | None:
+    from modelbuild.building.imports import names_in
+
+    return names_in(folder)
 
 
 def granularity(time_ns: int) -> int:
@@ -172,24 +183,27 @@ def write_record(path: str, record: Record) -> None:
 def _encode(record: Record) -> bytes:
     from array import array
 
-    groups = (record.files, record.outputs, record.imports)
+    groups = (record.files, record.outputs)
+    lists = (record.imports, record.folders)
     numbers = array("q")
     for group in groups:
         for column in (group.sizes, group.times, group.inodes):
             numbers.extend(column)
-    numbers.extend(time for _, time, _ in record.folders)
+    for listed in lists:
+        numbers.extend(time for _, time, _ in listed)
     numbers.extend(len(outputs) for _, _, outputs in record.targets)
     texts: list[str] = []
     for group in groups:
         texts.extend(group.paths)
-    texts.extend(path for path, _, _ in record.folders)
-    texts.extend(names for _, _, names in record.folders)
+    for listed in lists:
+        texts.extend(path for path, _, _ in listed)
+        texts.extend(names for _, _, names in listed)
     texts.extend(record.absent)
     texts.extend(label for label, _, _ in record.targets)
     texts.extend(config for _, config, _ in record.targets)
     counts = array("q", [len(group.paths) for group in groups])
-    counts.extend((len(record.folders), len(record.absent), len(record.targets), record.actions, record.token))
-    counts.append(len(numbers))
+    counts.extend(map(len, (*lists, record.absent, record.targets)))
+    counts.extend((record.actions, record.token, len(numbers)))
     return _MAGIC + counts.tobytes() + numbers.tobytes() + os.fsencode("".join(f"{text}\0" for text in texts))
 
 
@@ -200,12 +214,14 @@ def _decode(data: bytes) -> Record | None:
         start = len(_MAGIC) + 8 * len(counts)
         numbers = iter(_integers(data, start, size))
         texts = iter(os.fsdecode(data[start + 8 * size :]).split("\0")[:-1])
-        read, laid_out, imported = (
-            Stamps(_take(texts, count), *(_take(numbers, count) for _ in range(3)))
-            for count in (files, outputs, imports)
+        read, laid_out = (
+            Stamps(_take(texts, count), *(_take(numbers, count) for _ in range(3))) for count in (files, outputs)
         )
-        times, lengths = _take(numbers, folders), _take(numbers, targets)
-        listed = list(zip(_take(texts, folders), times, _take(texts, folders), strict=True))
+        imported, listed = (
+            list(zip(_take(texts, count), _take(numbers, count), _take(texts, count), strict=True))
+            for count in (imports, folders)
+        )
+        lengths = _take(numbers, targets)
         missing, labels, configs = _take(texts, absent), _take(texts, targets), _take(texts, targets)
         paths = iter(laid_out.paths)
         built = [

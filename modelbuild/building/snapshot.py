@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat as modes
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,24 +13,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from modelbuild import __version__
+from modelbuild.building.imports import Importable
 from modelbuild.building.narrow import Rest
 from modelbuild.building.reads import Reads, merged, write
-from modelbuild.building.record import Record, Stamps, granularity, settled, write_record
+from modelbuild.building.record import Listed, Record, Stamps, granularity, settled, write_record
 from modelbuild.building.request import BuiltTarget, Request
 from modelbuild.workspace import OUTPUT_FOLDER, Workspace
 
-# size, ctime_ns, inode of a file; 0, mtime_ns, inode of a folder.
+# size, ctime_ns, inode of a file.
 Stamp = tuple[int, int, int]
 
 
 def stamp(path: str) -> Stamp | None:
-    """What tells that a file or folder is as it was; None when it is not there."""
+    """What tells that a file is as it was; None when it is not there."""
     try:
         status = os.stat(path)
     except OSError:
         return None
-    if modes.S_ISDIR(status.st_mode):
-        return (0, status.st_mtime_ns, status.st_ino)
     return (status.st_size, status.st_ctime_ns, status.st_ino)
 
 
@@ -42,14 +40,14 @@ class Seen:
     files    what was read
     folders  what was listed: the folder's time, and a digest of the names in it
     absent   files whose absence was relied on
-    python   folders that Python imports from: installing or upgrading a package changes them
+    python   folders that Python imports from (see imports.py)
     began    when looking began, by time.time_ns()
     """
 
     files: dict[str, Stamp | None] = field(default_factory=dict)
     folders: dict[str, tuple[int, str]] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
-    python: dict[str, Stamp | None] = field(default_factory=dict)
+    python: dict[str, Importable] = field(default_factory=dict)
     began: int = field(default_factory=time.time_ns)
 
     def settled(self) -> bool:
@@ -63,14 +61,9 @@ class Seen:
             {**{path: s for path, s in _rows(before.files) if path not in rest.changed}, **self.files},
             {path: (mtime, names) for path, mtime, names in before.folders} | self.folders,
             [*before.absent, *(path for path in self.absent if path not in before.absent)],
-            {**dict(_rows(before.imports)), **self.python},
+            {path: (ctime, names) for path, ctime, names in before.imports} | self.python,
             self.began,
         )
-
-
-def python_folders() -> dict[str, Stamp | None]:
-    """Stamps of the folders that Python imports from."""
-    return {path: stamp(path) for path in sys.path if path and os.path.isdir(path)}
 
 
 class Snapshots:
@@ -110,9 +103,8 @@ class Snapshots:
         record = Record(
             files=_stamps(seen.files),
             outputs=_output_stamps(self._root, (path for target in targets for path in target.outputs), outputs),
-            imports=_stamps(seen.python),
-            # A folder that changed just before it was listed is compared by the names in it.
-            folders=[(path, settled(mtime, seen.began), names) for path, (mtime, names) in seen.folders.items()],
+            imports=_listed(seen.python, seen.began),
+            folders=_listed(seen.folders, seen.began),
             absent=seen.absent,
             targets=[(t.label, t.config, t.outputs) for t in targets],
             actions=actions,
@@ -152,6 +144,11 @@ def _token() -> int:
 def _stamps(known: Mapping[str, Stamp | None]) -> Stamps:
     there = [(path, *s) for path, s in known.items() if s is not None]
     return Stamps(*([row[column] for row in there] for column in range(4)))  # type: ignore[arg-type]
+
+
+def _listed(folders: Mapping[str, tuple[int, str]], began: int) -> list[Listed]:
+    """A folder that changed just before it was listed is compared by the names in it."""
+    return [(path, settled(changed, began), names) for path, (changed, names) in folders.items()]
 
 
 def _rows(stamps: Stamps) -> Iterator[tuple[str, Stamp]]:

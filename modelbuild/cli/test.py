@@ -51,8 +51,9 @@ def command(
     no_options(patterns)
     from dataclasses import replace
 
+    from modelbuild.building.imports import import_path, importable
     from modelbuild.building.request import make_request
-    from modelbuild.building.snapshot import Seen, Snapshots, python_folders
+    from modelbuild.building.snapshot import Seen, Snapshots
     from modelbuild.cli.again import remember
     from modelbuild.errors import ModelbuildError
     from modelbuild.report import make_reporter
@@ -67,7 +68,9 @@ def command(
     reporter = recorded.around(reporter, workspace, settings.directory)
     chosen = TestOptions(tags=split_tags(tags), **options)
     snapshots, purpose = Snapshots.of(workspace), replace(request, purpose=f"test {tags}")
-    memory = Memory(snapshots, purpose, Seen(python=python_folders()))
+    seen = Seen()
+    seen.python.update(importable(import_path()))
+    memory = Memory(snapshots, purpose, seen)
     try:
         tested = run_tests(workspace, request, chosen, reporter, memory=memory)
     except (ModelbuildError, KeyboardInterrupt) as error:

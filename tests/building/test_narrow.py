@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -161,6 +162,16 @@ def test_anything_else_takes_the_whole_way(world: World, change: Mapping[str, st
     if "BUILD.toml" not in change:
         assert owners(told) == {f"//:{name}" for name in GRAPH}
         world.check()
+
+
+def test_byte_code_that_comes_or_goes_is_no_change(world: World) -> None:
+    for folder in list((world.root / "rules").rglob("__pycache__")):
+        shutil.rmtree(folder)
+    assert world.build()["up_to_date"]
+    (world.root / "rules" / "steps" / "__pycache__").mkdir()
+    assert world.build()["up_to_date"]
+    world.write({"rules/steps/textwrap.py": ""})
+    assert not world.build()["up_to_date"]
 
 
 def test_most_sources_may_change(world: World) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
 
+from modelbuild.building.imports import importable
 from modelbuild.building.record import Record, Stamps, granularity, read_record, settled, up_to_date, write_record
 from modelbuild.loading.tree import list_folder
 
@@ -27,16 +29,16 @@ def root(tmp_path: Path) -> Path:
 
 
 def record_of(root: Path) -> Record:
-    def stamps(time: str, *paths: str, sized: bool = True) -> Stamps:
+    def stamps(time: str, *paths: str) -> Stamps:
         states = [os.stat(root / path) for path in paths]
         times = [getattr(s, time) for s in states]
-        return Stamps(paths, [s.st_size if sized else 0 for s in states], times, [s.st_ino for s in states])
+        return Stamps(paths, [s.st_size for s in states], times, [s.st_ino for s in states])
 
     listing = list_folder(str(root), "listed").stamp()
     return Record(
         stamps("st_ctime_ns", "a.py", str(root / "b é.bin")),
         stamps("st_mtime_ns", "out/made"),
-        stamps("st_mtime_ns", "lib", sized=False),
+        [(str(root / "lib"), *importable([str(root / "lib")])[str(root / "lib")])],
         [("listed", listing.mtime_ns, listing.names)],
         ["none.toml"],
         [("//:a", "default", ("out/made",)), ("//:nothing", "default", ())],
@@ -54,10 +56,11 @@ def file(root: Path, tmp_path: Path) -> str:
 def test_what_was_written_is_read_again(root: Path, file: str) -> None:
     found, wrote = up_to_date(file, str(root)), record_of(root)
     assert found is not None
-    for name in ("files", "outputs", "imports"):
+    for name in ("files", "outputs"):
         for column in Stamps.__slots__:
             assert list(getattr(getattr(found, name), column)) == list(getattr(getattr(wrote, name), column))
-    assert (found.folders, found.absent, found.targets) == (wrote.folders, wrote.absent, wrote.targets)
+    for name in ("imports", "folders", "absent", "targets"):
+        assert getattr(found, name) == getattr(wrote, name)
     assert (found.actions, found.moved) == (7, False)
 
 
@@ -125,6 +128,17 @@ def test_a_folder_that_has_just_changed_is_listed_each_time(root: Path, file: st
     found = up_to_date(file, str(root))
     assert found is not None
     assert [time for _, time, _ in found.folders] == [0]
+
+
+def test_byte_code_that_python_keeps_is_no_change(root: Path, file: str) -> None:
+    cached = Path(cache_from_source(str(root / "lib/m.py")))
+    cached.parent.mkdir()
+    cached.write_bytes(b"")
+    found = up_to_date(file, str(root))
+    assert found is not None
+    assert found.moved
+    (root / "lib/n").mkdir()
+    assert up_to_date(file, str(root)) is None
 
 
 def test_what_settles() -> None:
