@@ -48,6 +48,8 @@ def parse_address(text: str, schemes: tuple[str, ...] = SCHEMES) -> Address:
         raise UsageError(
             f"'{_hidden(text)}': a password in an address ends up in logs; use token_file, _command or _env"
         )
+    if scheme != "file" and ("?" in rest or "#" in rest):
+        raise UsageError(f"'{_hidden(text)}': expected an address without '?' and '#'")
     if scheme == "file":
         if host or not path.strip("/"):
             raise UsageError(f"'{text}': expected the absolute path of a folder, as in file:///srv/cache")
@@ -62,7 +64,7 @@ def _port(host: str) -> bool:
 
 
 def _hidden(text: str) -> str:
-    """An address as it may be shown: without user and password."""
+    """An address as it may be shown: without user and password, and without a query, which may be a signature."""
     scheme, separator, rest = text.rpartition("://")
-    host, slash, path = rest.partition("/")
+    host, slash, path = rest.partition("?")[0].partition("#")[0].partition("/")
     return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"

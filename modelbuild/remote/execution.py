@@ -15,8 +15,8 @@ from modelbuild.remote.results import to_message
 from modelbuild.remote.settings import RemoteSettings
 from modelbuild.remote.token import Token
 
-# The stream of an action may be silent for as long as it runs: so it is taken up anew after so many seconds, which
-# shows whether the server is alive.
+# The stream of an action may be silent for as long as it runs: so it is taken up anew after so many seconds, and the
+# server is asked something that it has to answer.
 _STREAM = 60.0
 # Times that a stream may break off without any news before the server counts as down.
 _BREAKS = 4
@@ -35,6 +35,8 @@ class Execution:
         self._token = Token(settings.security)
         self._channel = open_channel(address, settings.security)
         self._stub = Stub(self._channel, REAPI + "Execution")
+        self._capabilities = Stub(self._channel, REAPI + "Capabilities")
+        self._timeout = settings.timeout
         self._lock = threading.Lock()
         self._calls: set[Any] = set()
         self._closed = False
@@ -82,12 +84,23 @@ class Execution:
         except RemoteProblem as problem:
             if problem.kind in ("refused", "full", "wrong"):
                 raise
-            raise _Broken(problem, name, moved or problem.kind == "slow") from None
+            # Some servers are silent until the action ends; before they know of it they have no reason to be.
+            waits = problem.kind == "slow" and bool(name)
+            raise _Broken(problem, name, moved or (waits and self._alive())) from None
         finally:
             if call is not None:
                 with self._lock:
                     self._calls.discard(call)
                 call.cancel()
+
+    def _alive(self) -> bool:
+        request = message("GetCapabilitiesRequest")(instance_name=self._instance)
+        try:
+            with translated():
+                self._capabilities.GetCapabilities(request, timeout=self._timeout, metadata=self._token.headers())
+        except RemoteProblem:
+            return False
+        return True
 
     def _start(self, action: Digest, fresh: bool, name: str) -> Any:
         headers = self._token.headers()
@@ -119,7 +132,7 @@ class Execution:
 
 
 class _Broken(Exception):
-    """A stream ended early. `moved`: whether it had told anything."""
+    """A stream ended early. `moved`: whether the server showed that it lives."""
 
     def __init__(self, problem: RemoteProblem, name: str, moved: bool) -> None:
         super().__init__(str(problem))

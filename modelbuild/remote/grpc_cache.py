@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -41,6 +42,7 @@ class GrpcCache:
         self._bytes = Stub(self._channel, BYTESTREAM + "ByteStream")
         self._lock = threading.Lock()
         self._offer: Offer | None = None
+        self._refusal: tuple[float, RemoteProblem] | None = None
         self._broken_off: dict[Digest, streams.Upload] = {}
 
     def get_action(self, action: Digest) -> Any | None:
@@ -82,9 +84,10 @@ class GrpcCache:
                 digests=[to_message(d) for d in some],
                 acceptable_compressors=[streams.ZSTD] if offer.batch_zstd else [],
             )
+            asked = set(some)
             for one in answer.responses:
-                if one.status.code == 0:
-                    digest = _digest(one.digest)
+                # Of a blob that was not asked for, who knows how much it unpacks to.
+                if one.status.code == 0 and (digest := _digest(one.digest)) in asked:
                     data = streams.unpack(one.data, digest.size) if one.compressor == streams.ZSTD else one.data
                     found[digest] = data
         return found
@@ -138,11 +141,19 @@ class GrpcCache:
         self._channel.close()
 
     def _greet(self) -> Offer:
-        """Ask once what the server offers."""
+        """Ask once what the server offers. Those who waited for the answer share it, also where there is none: the
+        time that a dead server takes is not spent once by each."""
+        began = time.monotonic()
         with self._lock:
             if self._offer is None:
-                answer = self._call(self._capabilities.GetCapabilities, "GetCapabilitiesRequest")
-                self._offer = read_offer(answer.cache_capabilities)
+                if self._refusal is not None and self._refusal[0] > began:
+                    raise RemoteProblem(self._refusal[1].kind, str(self._refusal[1]))
+                try:
+                    answer = self._call(self._capabilities.GetCapabilities, "GetCapabilitiesRequest")
+                    self._offer = read_offer(answer.cache_capabilities)
+                except RemoteProblem as problem:
+                    self._refusal = (time.monotonic(), problem)
+                    raise
                 if self._offer.batch:
                     self.batch_size = min(self._offer.batch, _BATCH)
             return self._offer

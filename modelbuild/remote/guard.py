@@ -13,9 +13,11 @@ from modelbuild.remote.problems import RemoteProblem
 T = TypeVar("T")
 
 ATTEMPTS = 3
-# Calls in a row that fail before the remote is left alone for some seconds. Then one call may try.
+# Calls in a row that fail before the remote is left alone for some seconds. Then one call may try; each time that it
+# fails, the pause is twice as long.
 THRESHOLD = 3
 COOL_DOWN = 30.0
+LONGEST = 600.0
 # Wrong bytes are no accident of the line: after so many, in all, it is not asked again.
 LIES = 3
 _FIRST_PAUSE = 0.1
@@ -48,6 +50,7 @@ class Guard:
         self._lock = threading.Lock()
         self._failures = 0
         self._lies = 0
+        self._pause = COOL_DOWN
         self._closed_until = float("-inf")
         self._said = False
 
@@ -58,8 +61,9 @@ class Guard:
 
     def call(self, operation: Callable[[], T]) -> T:
         """Do something, again if the line is bad. Raises RemoteProblem; Closed when the remote is left alone."""
+        probing = self._enter()
         for attempt in range(ATTEMPTS):
-            if self.closed:
+            if self.closed and not probing:
                 raise Closed
             try:
                 done = operation()
@@ -69,14 +73,34 @@ class Guard:
                     continue
                 self.failed(problem)
                 raise
-            with self._lock:
-                self._failures = 0
+            self._answered()
             return done
         raise AssertionError("unreachable")
 
+    def _enter(self) -> bool:
+        """Whether this is the call that may try while the others wait. Raises Closed when it is one of those."""
+        with self._lock:
+            if self.closed:
+                raise Closed
+            probing = self._failures >= THRESHOLD
+            if probing:
+                self._pause = min(LONGEST, 2 * self._pause)
+                self._closed_until = self._clock() + self._pause
+            return probing
+
+    def _answered(self) -> None:
+        with self._lock:
+            self._failures = 0
+            self._pause = COOL_DOWN
+            if self._closed_until < float("inf"):
+                self._closed_until = float("-inf")
+
     def failed(self, problem: RemoteProblem) -> None:
         """Take note of a failure (of call(), or found out later: bytes that are wrong)."""
-        if problem.kind == "missing" or isinstance(problem, Closed):
+        if isinstance(problem, Closed):
+            return
+        if problem.kind == "missing":
+            self._answered()
             return
         with self._lock:
             self._failures += 1
@@ -84,7 +108,7 @@ class Guard:
             if problem.kind in ("refused", "full") or self._lies >= LIES:
                 self._closed_until = float("inf")
             elif self._failures >= THRESHOLD:
-                self._closed_until = max(self._closed_until, self._clock() + COOL_DOWN)
+                self._closed_until = self._clock() + self._pause
             said, self._said = self._said, True
         if not said:
             self._say(problem)

@@ -20,7 +20,8 @@ Fault = Callable[[str], str]
 
 
 class FakeServer:
-    """`fault(method)` names what goes wrong with a call: '' nothing, 'wrong', 'cut', 'slow', or a gRPC status code.
+    """`fault(method)` names what goes wrong with a call: '' nothing, 'wrong', 'cut', 'slow', 'more' (than was asked
+    for), or a gRPC status code.
 
     calls   how often each method was called
     blobs   by hash; results: by the hash of an action
@@ -41,7 +42,7 @@ class FakeServer:
         self.slow = 0.5
         self._lock = threading.Lock()
         self._server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
-        for service in ("Capabilities", "ActionCache", "ContentAddressableStorage"):
+        for service in ("Capabilities", "ActionCache", "ContentAddressableStorage", "Execution"):
             self._serve(REAPI + service)
         self._serve(BYTESTREAM + "ByteStream")
         if credentials is None:
@@ -123,6 +124,9 @@ class FakeServer:
     def BatchReadBlobs(self, request: Any, context: Any, fault: str) -> Any:
         answer = message("BatchReadBlobsResponse")()
         packed = self.zstd and 1 in request.acceptable_compressors
+        if fault == "more":
+            for name, data in self.blobs.items():
+                request.digests.add(hash=name, size_bytes=len(data))
         for digest in request.digests:
             one = answer.responses.add(digest=digest)
             if digest.hash not in self.blobs:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import random
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +131,30 @@ def test_a_download_goes_on_where_it_broke_off(serve: Callable[..., Any], local:
     Client(connect(server.address), local, pytest.fail).fetch([digest(data)])
     assert local.read_bytes(digest(data)) == data
     assert server.calls["Read"] == 2
+
+
+def test_blobs_that_were_not_asked_for_are_not_unpacked(serve: Callable[..., Any]) -> None:
+    server = serve(zstd=True, fault=lambda method: "more" if method == "BatchReadBlobs" else "")
+    server.blobs |= {digest(data).hash: data for data in (b"wanted", bytes(64 << 20))}
+    cache = connect(server.address)
+    assert cache.read_small([digest(b"wanted")]) == {digest(b"wanted"): b"wanted"}
+
+
+def test_a_server_that_does_not_answer_costs_many_threads_no_more_than_one(serve: Callable[..., Any]) -> None:
+    server = serve(fault=lambda method: "slow")
+    server.slow = 1.5
+    cache = connect(server.address, timeout=1)
+    together = threading.Barrier(12)
+
+    def ask(_: int) -> str:
+        together.wait()
+        with pytest.raises(RemoteProblem) as caught:
+            cache.get_action(digest(b"x"))
+        return caught.value.kind
+
+    with ThreadPoolExecutor(12) as pool:
+        assert set(pool.map(ask, range(12))) == {"slow"}
+    assert server.calls == {"GetCapabilities": 1}
 
 
 def test_a_dead_line_is_noticed_while_a_stream_is_under_way(shared_casd: Any, proxies: Any, tmp_path: Path) -> None:

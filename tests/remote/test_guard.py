@@ -78,6 +78,45 @@ def test_after_the_pause_one_failure_is_enough(world: World) -> None:
     assert world.guard.closed
 
 
+def test_after_the_pause_one_call_tries_for_all(world: World) -> None:
+    for _ in range(THRESHOLD):
+        world.fail("slow")
+    world.now += COOL_DOWN
+
+    def meanwhile() -> str:
+        with pytest.raises(Closed):
+            world.guard.call(world.failing("slow", 0))
+        return "tried"
+
+    assert world.guard.call(meanwhile) == "tried"
+    assert world.tries == THRESHOLD
+    assert world.guard.call(world.failing("slow", 0)) == "done"
+
+
+@pytest.mark.parametrize("kind", ["slow", "down"])
+def test_each_failure_after_a_pause_makes_the_next_one_longer(world: World, kind: Any) -> None:
+    for _ in range(THRESHOLD):
+        world.fail(kind)
+    lasted = []
+    for _ in range(8):
+        began = world.now
+        while world.guard.closed:
+            world.now += COOL_DOWN
+        lasted.append(world.now - began)
+        world.fail(kind)
+    assert lasted == [30, 60, 120, 240, 480, 600, 600, 600]
+
+
+def test_what_is_not_there_is_an_answer(world: World) -> None:
+    for _ in range(THRESHOLD):
+        world.fail("slow")
+    world.now += COOL_DOWN
+    world.fail("missing")
+    assert not world.guard.closed
+    world.fail("slow")
+    assert not world.guard.closed
+
+
 def test_a_success_between_failures_keeps_it_open(world: World) -> None:
     for _ in range(3 * THRESHOLD):
         world.fail("slow")

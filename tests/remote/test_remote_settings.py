@@ -42,6 +42,8 @@ def test_an_address(text: str, address: Address) -> None:
         ("file://srv/cache", "absolute path"),
         ("https://me:s3cret@cache.example", "a password in an address"),
         ("ftp://me:s3cret@cache.example", "is not the address"),
+        ("https://cache.example/x?signature=s3cret", "without '?' and '#'"),
+        ("az://container/x#s3cret", "without '?' and '#'"),
     ],
 )
 def test_what_is_no_address(text: str, said: str) -> None:
