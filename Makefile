@@ -56,7 +56,7 @@ format: venv
 
 venv: $(BIN)/modelbuild
 
-$(BIN)/modelbuild: $(LOCKED) pyproject.toml setup.py $(shell find protos -name '*.proto')
+$(BIN)/modelbuild: $(LOCKED) pyproject.toml setup.py backend/modelbuild_backend.py $(shell find protos -name '*.proto')
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from binascii import crc32
 
 from modelbuild import __version__
 
@@ -104,6 +103,8 @@ def _where(arguments: Sequence[str]) -> tuple[str, list[str]] | None:
 
 
 def _file(root: str, given: Sequence[str]) -> str:
+    from binascii import crc32
+
     return f"{root}/{_FOLDER}/{crc32(_line(given)):08x}"
 
 

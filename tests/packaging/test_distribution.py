@@ -41,15 +41,19 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     return done.stdout
 
 
+def checkout(repository: Path, copy: Path) -> Path:
+    """What the packages are built from, in a folder of its own."""
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copy(repository / name, copy)
+    for folder in ("backend", "protos", *PACKAGES.values()):
+        shutil.copytree(repository / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    return copy
+
+
 @pytest.fixture(scope="session")
 def dist(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the source archive, and the wheel that was built out of it."""
-    copy = tmp_path_factory.mktemp("checkout")
-    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
-        shutil.copy(repository / name, copy)
-    shutil.copytree(repository / "protos", copy / "protos")
-    for folder in PACKAGES.values():
-        shutil.copytree(repository / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    copy = checkout(repository, tmp_path_factory.mktemp("checkout"))
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", copy / "dist", copy, cwd=copy)
     return copy / "dist"
 
@@ -85,6 +89,7 @@ def test_the_source_archive_has_what_the_wheel_is_built_from(dist: Path) -> None
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {
         "pyproject.toml",
+        "backend/modelbuild_backend.py",
         "protos/NOTICE",
         "README.md",
         "LICENSE",
@@ -94,14 +99,19 @@ def test_the_source_archive_has_what_the_wheel_is_built_from(dist: Path) -> None
 
 @pytest.fixture(scope="session")
 def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of a new virtual environment that has the wheel, and sees this one's other packages."""
-    home = tmp_path_factory.mktemp("venv")
+    """Programs of the wheel."""
+    return environment(tmp_path_factory.mktemp("venv"), dist / WHEEL)
+
+
+def environment(home: Path, *wanted: str | Path) -> Path:
+    """The programs of a virtual environment made with what pip is to install, which sees this one's other packages."""
     venv.create(home, with_pip=False)
     python = home / "bin" / "python"
-    run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", dist / WHEEL, cwd=home)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(home)}))
     # A folder on the import path by a .pth file: the .pth files in it, such as the checkout's own, have no effect.
     (site / "third_party.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    pip = (sys.executable, "-m", "pip", "--python", python)
+    run(*pip, "install", "--no-deps", "--no-build-isolation", *wanted, cwd=home)
     return home / "bin"
 
 
@@ -110,6 +120,30 @@ def test_nothing_is_imported_from_the_checkout(installed: Path, tmp_path: Path) 
     files = run(installed / "python", "-c", code, cwd=tmp_path).split()
     assert len(files) == 3
     assert all(Path(file).is_relative_to(installed.parent) for file in files)
+
+
+def test_an_editable_install_is_the_checkout_and_costs_no_import(repository: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "checkout"
+    copy.mkdir()
+    home = environment(tmp_path / "venv", "--editable", checkout(repository, copy))
+    code = f"import {', '.join(PACKAGES)}; print({', '.join(f'{p}.__file__' for p in PACKAGES)}, sep='\\n')"
+    files = run(home / "python", "-c", code, cwd=tmp_path).split()
+    assert files == [str(copy / folder / "__init__.py") for folder in PACKAGES.values()]
+    assert (copy / "modelbuild" / "remote" / "reapi.binpb").exists()
+
+    assert run(home / "modelbuild", "--version", cwd=tmp_path) == f"modelbuild {modelbuild.__version__}\n"
+    told = "import sys; before = set(sys.modules); print(*sorted(before))"
+    started = set(run(home / "python", "-c", told, cwd=tmp_path).split())
+    script = (home / "modelbuild").read_text().replace("sys.exit(main())", "").partition("\n")[2]
+    counted = f"{script}\nfrom modelbuild.cli import invoke; invoke(['--version']); print(*sorted(sys.modules))"
+    used = set(run(home / "python", "-c", counted, cwd=tmp_path).splitlines()[1].split())
+    assert started.isdisjoint({"pathlib", "re", "importlib.util"})
+    assert used - started == {"__future__", "modelbuild", "modelbuild.cli", "modelbuild.cli.again"}
+
+    pip = (sys.executable, "-m", "pip", "--python", home / "python")
+    run(*pip, "uninstall", "--yes", "modelbuild", cwd=tmp_path)
+    assert not (home / "modelbuild").exists()
+    assert subprocess.run([home / "python", "-c", "import modelbuild"], cwd=tmp_path, env={}, check=False).returncode
 
 
 def test_a_filegroup_builds_with_the_core_dependencies_alone(dist: Path, tmp_path: Path, repository: Path) -> None:
