@@ -199,7 +199,11 @@ class Analyzer:
 
     def _source(self, pending: _Pending, reference: Source, at: Where) -> tuple[Artifact, ...]:
         if not reference.is_label:
-            return (SourceArtifact(self.loader.source(pending.node.label.package, reference, at)),)
+            try:
+                return (SourceArtifact(self.loader.source(pending.node.label.package, reference, at)),)
+            except LoadingError as error:
+                told = f"; {reference.where_from}" if reference.where_from else ""
+                raise LoadingError(error.message + told, error.location) from None
         target = self.targets[pending.found[reference]]
         if not any(isinstance(p, Files) for p in target.providers):
             raise LoadingError(f"'{reference}' is a {target.rule}, which gives no files", at())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 # pydantic would look for plugins in every distribution that is installed; what is valid is said by rules alone.
 os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
@@ -54,6 +54,9 @@ class Source(_Reference):
     """A file: a path relative to the package, or the label (`//pkg:name`, `:name`) of a target that gives files."""
 
     __slots__ = ()
+
+    where_from: ClassVar[str] = ""
+    """Of a subclass: how to get a file that is not there. Told with the error."""
 
     @property
     def is_label(self) -> bool:

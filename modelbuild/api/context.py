@@ -164,7 +164,7 @@ class Context(Expander, Generic[A]):
         found = self._resolved.files[reference]
         if len(found) != 1:
             message = f"'{reference}' gives {len(found)} files; expected one"
-            raise LoadingError(message, self._locate(self._resolved.paths[Source, reference]))
+            raise LoadingError(message, self._locate(self._resolved.paths[type(reference), reference]))
         return found[0]
 
     def provider(self, dep: Dep, kind: type[P]) -> P:

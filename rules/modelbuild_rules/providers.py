@@ -99,6 +99,7 @@ class Program(Provider):
     delegation  file: JSON of which backend took each node and why
     signature   file: as in ExportedModel
     lowering    how it was made; None where that is not known
+    device      what it was compiled for; None where that is not known, or does not matter
     """
 
     pte: Artifact
@@ -106,3 +107,4 @@ class Program(Provider):
     delegation: Artifact
     signature: Artifact
     lowering: Lowering | None = None
+    device: DeviceTarget | None = None

@@ -104,7 +104,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         prerequisites,
         (*tools, *(tool for b in stack for tool in KINDS[b.kind].compile_tools(b.attributes))),
     )
-    program = Program(promised["pte"], ptd, promised["delegation"], model.signature, lowering)
+    program = Program(promised["pte"], ptd, promised["delegation"], model.signature, lowering, device)
     files = [program.pte, *(promised[name] for name in extra), program.delegation, program.signature]
     return program, Files(tuple(files))
 

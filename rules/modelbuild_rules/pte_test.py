@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from pydantic import Field
@@ -26,6 +26,7 @@ from modelbuild.api import (
 )
 from modelbuild.errors import did_you_mean
 from modelbuild_rules.providers import DeviceTarget, EagerModel, ExportedModel, Lowering, Program
+from modelbuild_rules.runtime_archive import RuntimeArchive
 from modelbuild_rules.testing import TestAttrs, resources, seconds
 
 _ENTRY = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)\Z")
@@ -111,6 +112,10 @@ class PteTestAttrs(TestAttrs):
     device: Dep | None = None
     """The device: a `device_target`. `--device` stands in for it."""
 
+    runtime: RuntimeArchive | None = None
+    """The archive that `make runtime` writes (build/runtime.tar): the C++ runtime in it runs the program, on GPUs too.
+    By default ExecuTorch's Python runtime does, on the CPU."""
+
     inputs: tuple[TestInputs, ...] = Field(min_length=1)
     """What both are run on."""
 
@@ -142,7 +147,8 @@ class PteTestAttrs(TestAttrs):
     """Another `pte_program` to compare latency with; by default eager PyTorch."""
 
     max_memory: int | None = Field(default=None, ge=1)
-    """Bytes by which loading the program and its first run raise the process's peak memory."""
+    """Bytes by which loading the program and its first run raise the process's peak memory, in ExecuTorch's Python
+    runtime."""
 
     backends: dict[str, str] = Field(default_factory=dict)
     """The backend that all nodes of a submodule are expected in, by the submodule's name."""
@@ -154,6 +160,7 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
     program = ctx.provider(attrs.program, Program)
     eager = ctx.provider(attrs.model, EagerModel)
     device = ctx.device(DeviceTarget) if ctx.device_label is not None else None
+    _check_runtime(ctx)
     metric_srcs = ctx.files(attrs.metric_srcs)
     files: dict[str, tuple[Artifact, ...]] = {}
     cases = []
@@ -179,6 +186,7 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
         "outputs": {name: _tolerance(each) for name, each in attrs.outputs.items()},
         "metrics": [_metric(ctx, index, metric_srcs) for index in range(len(attrs.metrics))],
     }
+    runtime = {"runtime": ctx.file(attrs.runtime)} if attrs.runtime else {}
     inputs = {
         **eager.inputs,
         **files,
@@ -189,6 +197,7 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
         "test",
         step="pte_test",
         inputs=inputs
+        | runtime
         | ({f"baseline.{name}": artifact for name, artifact in _files(baseline).items()} if baseline else {}),
         outputs=[Output("report", "report.json")],
         params={
@@ -200,19 +209,43 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
             },
             "backends": attrs.backends,
             "arch": asdict(device)["arch"] if device else None,
+            **({"gpu": _gpu(program)} if attrs.runtime else {}),
         },
-        unkeyed={"timeout": seconds(attrs)},
+        unkeyed={"timeout": seconds(attrs), "gpus": attrs.gpus},
         tools=("flatbuffers", *eager.tools),
         python=("srcs", "metric_srcs"),
         preload=("torch",),
-        resources=resources(attrs),
+        resources=_resources(attrs, program),
         description=f"{attrs.program} against {attrs.model}",
     )
     exported = next((each for each in ctx.providers(attrs.model) if isinstance(each, ExportedModel)), None)
     bisect = None
     if exported is not None and program.lowering is not None:
-        bisect = _bisect(ctx, exported, program.lowering, inputs, parity, eager.tools)
+        params = {**parity, "cpp_runtime": attrs.runtime is not None}
+        bisect = _bisect(ctx, exported, program.lowering, inputs, params, eager.tools)
     return (TestAction((made["report"],), flaky=attrs.flaky, bisect=bisect),)
+
+
+def _check_runtime(ctx: Context[PteTestAttrs]) -> None:
+    attrs = ctx.attrs
+    if attrs.gpus and attrs.runtime is None:
+        message = f"programs run on GPUs by the C++ runtime; expected runtime as well: {RuntimeArchive.where_from}"
+        raise ctx.error("gpus", message)
+    if attrs.runtime is not None and attrs.max_memory is not None:
+        raise ctx.error("max_memory", "memory is measured in ExecuTorch's Python runtime only; expected no runtime")
+
+
+def _gpu(program: Program) -> dict[str, object]:
+    """What a program's parts for GPUs are to be run on."""
+    device = program.device
+    if device is None:
+        return {"index": 0, "capabilities": []}
+    return {"index": device.cuda_index, "capabilities": list(device.compute_capabilities)}
+
+
+def _resources(attrs: PteTestAttrs, program: Program) -> Resources:
+    capabilities = program.device.compute_capabilities if program.device and attrs.gpus else ()
+    return replace(resources(attrs), compute_capability=min(capabilities, key=float, default=""))
 
 
 def _bisect(

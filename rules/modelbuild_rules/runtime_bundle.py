@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from modelbuild.api import Attrs, Context, Dep, Files, Output, Provider, Source, rule
+from modelbuild.api import Attrs, Context, Dep, Files, Output, Provider, rule
 from modelbuild_rules.providers import Program
+from modelbuild_rules.runtime_archive import RuntimeArchive
 
 
 class RuntimeBundleAttrs(Attrs):
@@ -16,7 +17,7 @@ class RuntimeBundleAttrs(Attrs):
     program: Dep
     """The program: a `pte_program`."""
 
-    runtime: Source
+    runtime: RuntimeArchive
     """The archive that `make runtime` writes (build/runtime.tar)."""
 
     tar: bool = False

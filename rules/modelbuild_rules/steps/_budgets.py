@@ -46,7 +46,7 @@ def budget_cases(
         "max_delegates": ("delegates", measures["delegates"]),
         "min_delegated_fraction": ("of the nodes are delegated", measures["delegated_fraction"]),
         "max_latency_ratio": ("times the baseline's latency", _ratio(measures)),
-        "max_memory": ("bytes of memory", measures["memory"]),
+        "max_memory": ("bytes of memory", measures.get("memory", 0.0)),
     }
     cases = []
     for name, limit in budgets.items():

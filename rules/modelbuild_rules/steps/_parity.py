@@ -26,14 +26,19 @@ Arrays: TypeAlias = dict[str, np.ndarray]
 Eager: TypeAlias = Callable[[Mapping[str, np.ndarray]], Arrays]
 
 
-def open_program(step: Step, name: str) -> modelbuild_runtime.Program:
-    """Load a program with its signature beside it."""
+def program_file(step: Step, name: str) -> Path:
+    """A program with its signature beside it."""
     folder = Path(tempfile.mkdtemp(prefix=name))
     pte = folder / "program.pte"
     pte.symlink_to(step.input(f"{name}.pte").resolve())
     (folder / "signature.json").symlink_to(step.input(f"{name}.signature").resolve())
+    return pte
+
+
+def open_program(step: Step, name: str) -> modelbuild_runtime.Program:
+    """Load a program, for its description or for the Python bindings to run it."""
     data = [step.input(f"{name}.ptd")] if f"{name}.ptd" in step.inputs else []
-    return modelbuild_runtime.load(pte, data)
+    return modelbuild_runtime.load(program_file(step, name), data)
 
 
 def tensor_inputs(program: modelbuild_runtime.Program) -> list[Port]:

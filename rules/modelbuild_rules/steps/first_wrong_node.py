@@ -11,6 +11,7 @@ Inputs   as steps/pte_test.py has them, and
          backend.<number>.<name>                what compiling takes beside a partition
 Params   as steps/pte_test.py has them, and
          backends                               [{kind, attributes, compiled}]: `compiled` is what compile steps get
+         cpp_runtime                            whether the test had the C++ runtime run the program
 Outputs  finding                                JSON: version, message, place (`file:line` or '')
 """
 
@@ -49,7 +50,8 @@ from modelbuild_rules.steps._placeholder import partition_of
 from modelbuild_rules.steps._program import load_program
 from modelbuild_rules.steps._taps import link_again, run_delegate, run_tapped, tap
 from modelbuild_rules.steps.partition import lower
-from modelbuild_runtime.bindings import to_array, to_tensor
+from modelbuild_runtime import Program
+from modelbuild_runtime.bindings import lacking_backends, to_array, to_tensor
 from modelbuild_runtime.describe import Port
 
 
@@ -75,8 +77,19 @@ class _Failed:
 def run(step: Step) -> None:
     _executorch.require()
     program = open_program(step, "program")
+    lacking = lacking_backends(program.describe().method("forward"))
+    finding = _lacking(lacking) if lacking else _find(step, program)
+    described = {"version": 1, "message": finding.message, "place": finding.place}
+    step.outputs["finding"].write_text(json.dumps(described, indent=1) + "\n")
+
+
+def _lacking(backends: Sequence[str]) -> Finding:
+    return Finding(f"not looked for: it takes ExecuTorch's Python runtime, which lacks {', '.join(backends)}")
+
+
+def _find(step: Step, program: Program) -> Finding:
+    """By ExecuTorch's Python runtime, whatever ran the test."""
     eager = eager_model(step, program)
-    finding = Finding("parity holds in every case")
     for name, inputs in cases(step, program):
         found, expected = open_program(step, "program").run(inputs), eager(inputs)
         wrong = wrong_outputs(step, found, expected)
@@ -85,10 +98,9 @@ def run(step: Step) -> None:
             failed = _Failed(name, inputs, found, expected, tolerance)
             with TemporaryDirectory() as folder:
                 finding = _Search(step, failed, tensor_inputs(program), Path(folder)).find()
-            finding = Finding(f"case {name}: {finding.message}", finding.place)
-            break
-    described = {"version": 1, "message": finding.message, "place": finding.place}
-    step.outputs["finding"].write_text(json.dumps(described, indent=1) + "\n")
+            return Finding(f"case {name}: {finding.message}", finding.place)
+    where = " in ExecuTorch's Python runtime; the test used the C++ runtime" if step.params["cpp_runtime"] else ""
+    return Finding(f"parity holds in every case{where}")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,13 @@
+"""The type of attributes that name the packed C++ runtime."""
+
+from __future__ import annotations
+
+from modelbuild.api import Source
+
+
+class RuntimeArchive(Source):
+    """The archive of the C++ runtime, as a path or a label."""
+
+    __slots__ = ()
+
+    where_from = "`make runtime` writes the C++ runtime's archive, build/runtime.tar: put it there, or a link to it"

@@ -1,0 +1,148 @@
+"""The key of a test of a program: what its attributes `runtime` and `gpus` put there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import modelbuild
+from modelbuild.actions import Action, FileEntry, SourceArtifact
+from modelbuild.analysis.analyze import Analyzer
+from modelbuild.analysis.rules import load_rules
+from modelbuild.errors import LoadingError
+from modelbuild.execution.interface import StagedInput
+from modelbuild.execution.keys import Keys, key_of
+from modelbuild.execution.step_code import StepCode
+from modelbuild.labels import Label
+from modelbuild.loading.loader import Loader
+from modelbuild.store.digests import digest_file
+from modelbuild.store.local import open_store
+from modelbuild.workspace import load_workspace
+
+BUILD = """
+[[torch_model]]
+name = "model"
+entry = "net.py:Net"
+srcs = ["net.py"]
+inputs = [{{ name = "x", shape = [2], dtype = "float32" }}]
+
+[[pte_program]]
+name = "program"
+model = ":model"
+stack = ":stack"
+device = ":device"
+
+[[device_target]]
+name = "device"
+arch = "x86_64"
+{device}
+
+[[backend_stack]]
+name = "stack"
+backends = [{{ type = "portable" }}]
+
+[[pte_test]]
+name = "program_test"
+program = ":program"
+model = ":model"
+device = ":device"
+inputs = [{{ name = "drawn", generator = {{ seed = 1 }} }}]
+{more}
+"""
+ARCHIVE = 'runtime = "runtime.tar"\n'
+SAME = FileEntry(digest_file(Path(__file__)))  # stands for what actions before it make
+
+Actions = Callable[..., dict[str, Action]]
+
+
+@pytest.fixture
+def actions(tmp_path: Path) -> Actions:
+    """The actions of the test, by mnemonic."""
+
+    def declared(more: str = "", device: str = "") -> dict[str, Action]:
+        (tmp_path / "MODELBUILD.toml").write_text("")
+        (tmp_path / "net.py").touch()
+        (tmp_path / "BUILD.toml").write_text(BUILD.format(more=more, device=device))
+        rules = load_rules(tmp_path, ())
+        analyzer = Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules)
+        analyzer.analyze(Label("", "program_test"))
+        nodes = analyzer.graph.nodes.values()
+        return {n.mnemonic: n for n in nodes if isinstance(n, Action) and n.owner == "//:program_test"}
+
+    return declared
+
+
+@pytest.fixture
+def keys(tmp_path: Path, actions: Actions) -> Callable[..., dict[str, str]]:
+    """Their keys, where runtime.tar has a content."""
+
+    def keyed(more: str = "", device: str = "", runtime: str = "one") -> dict[str, str]:
+        (tmp_path / "runtime.tar").write_text(runtime)
+
+        def staged(action: Action) -> list[StagedInput]:
+            return [
+                StagedInput(
+                    each.name, each.path, None, FileEntry(store.put_bytes((tmp_path / each.artifact.path).read_bytes()))
+                )
+                if isinstance(each.artifact, SourceArtifact)
+                else StagedInput(each.name, each.path, None, SAME)
+                for each in action.inputs
+            ]
+
+        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **load_rules(tmp_path, ()).packages})
+        with open_store(tmp_path / "store") as store:
+            making = Keys(code, store)
+            declared = actions(more, device)
+            return {name: key_of(making.material(each, staged(each))) for name, each in declared.items()}
+
+    return keyed
+
+
+def test_the_archives_content_is_in_the_key_where_it_runs_the_program(keys: Any) -> None:
+    assert keys(ARCHIVE)["test"] == keys(ARCHIVE)["test"]
+    assert len({keys()["test"], keys(ARCHIVE)["test"], keys(ARCHIVE, runtime="other")["test"]}) == 3
+    assert keys() == keys(runtime="other")
+    assert keys(ARCHIVE)["bisect"] == keys(ARCHIVE, runtime="other")["bisect"] != keys()["bisect"]
+
+
+def test_whether_the_test_takes_gpus_is_in_the_key(keys: Any) -> None:
+    none, one, two = (keys(ARCHIVE + more)["test"] for more in ("", "gpus = 1", "gpus = 2"))
+    assert none != one == two
+
+
+def test_the_gpu_that_the_device_names_is_in_the_key_with_an_archive_only(keys: Any) -> None:
+    devices = ["", *(f'compute_capability = ["{each}"]' for each in ("8.6", "9.0"))]
+    devices += [f"{devices[1]}\ncuda_index = 1", 'compute_capability = ["8.6", "9.0"]']
+    assert len({keys(ARCHIVE, device)["test"] for device in devices}) == len(devices)
+    assert len({keys("", device)["test"] for device in devices}) == 1
+
+
+def test_workers_are_asked_for_a_gpu_of_the_devices_lowest_capability(actions: Actions, tmp_path: Path) -> None:
+    (tmp_path / "runtime.tar").touch()
+    device = 'compute_capability = ["12.0", "8.9"]'
+    takes = actions(f"{ARCHIVE}gpus = 1", device)["test"].resources
+    assert (takes.gpu, takes.compute_capability) == (1, "8.9")
+    takes = actions(ARCHIVE, device)["test"].resources
+    assert (takes.gpu, takes.compute_capability) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        (ARCHIVE, "no file 'runtime.tar' in //; `make runtime` writes the C++ runtime's archive, build/runtime.tar"),
+        ("gpus = 1", "programs run on GPUs by the C++ runtime; expected runtime as well: `make runtime` writes the"),
+        ('runtime = "net.py"\nmax_memory = 9', "memory is measured in ExecuTorch's Python runtime only; expected no"),
+    ],
+)
+def test_what_does_not_go_together_is_an_error_with_the_command_that_helps(
+    actions: Actions, more: str, line: str
+) -> None:
+    with pytest.raises(LoadingError) as raised:
+        actions(more)
+    assert raised.value.message.startswith(line)
+    assert raised.value.location is not None
+    written = BUILD.format(more=more, device="").splitlines()[raised.value.location.line - 1]
+    assert written.startswith(more.splitlines()[-1].partition(" ")[0])
