@@ -9,14 +9,16 @@ from typing import TypeVar
 from modelbuild.building.request import Request
 from modelbuild.errors import ResultDiffers
 from modelbuild.report.events import Notice, Reporter
+from modelbuild.report.once import Once
 
 T = TypeVar("T")
 
 
-def again(work: Callable[[Request], T], request: Request, reporter: Reporter) -> T:
+def again(work: Callable[[Request, Reporter], T], request: Request, reporter: Reporter) -> T:
     """Do what a request asks for; with nothing out of the remote cache when what is in there cannot be relied on."""
+    reporter = Once(reporter)  # the second time most is found in the cache that the first time made
     try:
-        return work(request)
+        return work(request, reporter)
     except ResultDiffers as problem:
         reporter.emit(Notice(f"{problem}; beginning again without results of the remote cache"))
-    return work(replace(request, remote=replace(request.remote, lookups=False)))
+    return work(replace(request, remote=replace(request.remote, lookups=False)), reporter)

@@ -31,7 +31,7 @@ def build(workspace: Workspace, request: Request, reporter: Reporter) -> Result:
     from modelbuild.building.again import again
     from modelbuild.building.carry_out import carry_out
 
-    def work(request: Request) -> Result:
+    def work(request: Request, reporter: Reporter) -> Result:
         left = rest
         declared = left.declared() if left is not None else None
         if declared is None:

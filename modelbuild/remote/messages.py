@@ -6,6 +6,7 @@ clash with ours. There is no generated code: reapi.binpb is made of protos/ when
 
 from __future__ import annotations
 
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,17 @@ REAPI = "build.bazel.remote.execution.v2."
 BYTESTREAM = "google.bytestream."
 
 
-@cache
+_LOCK = threading.Lock()
+
+
 def _pool() -> Any:
+    # Messages of two pools do not go together, so threads that come first must not each make one.
+    with _LOCK:
+        return _only_pool()
+
+
+@cache
+def _only_pool() -> Any:
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool
     except ImportError:

@@ -64,6 +64,7 @@ class ConsoleReporter:
             match event:
                 case BuildStarted():
                     self._began = event.at
+                    self._running.clear()  # of a build that begins again
                     self._jobs = event.jobs
                     self._new.append(event.actions)
                 case GraphGrew():

@@ -25,7 +25,6 @@ class JsonReporter:
         self._err = err
         self._lock = threading.Lock()
         self._tally = Tally()
-        self._actions: list[ActionFinished] = []
         self._notices: list[str] = []
         self._written = False
 
@@ -33,10 +32,8 @@ class JsonReporter:
         with self._lock:
             self._tally.add(event)
             match event:
-                case ActionFinished():
-                    self._actions.append(event)
-                    if event.status == "failed":
-                        write(self._err, "\n".join(failure_lines(event)))
+                case ActionFinished(status="failed"):
+                    write(self._err, "\n".join(failure_lines(event)))
                 case Notice(text=text):
                     self._notices.append(text)
                     write(self._err, f"note: {text}")
@@ -72,10 +69,10 @@ class JsonReporter:
                 "cached": tally.cached,
                 "failed": tally.failed,
             },
-            "actions": [_action(event) for event in self._actions],
+            "actions": [_action(event) for event in tally.actions.values()],
             "failures": [
                 {**_action(event), "problem": event.problem, "stdout": event.stdout, "stderr": event.stderr}
-                for event in self._actions
+                for event in tally.actions.values()
                 if event.status == "failed"
             ],
             "notices": self._notices,

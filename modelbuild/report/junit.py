@@ -8,7 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from xml.etree import ElementTree
 
-from modelbuild.report.events import ActionFinished, Event, TestFinished
+from modelbuild.report.events import Event, TestFinished
+from modelbuild.report.tally import Tally
 
 # What XML cannot hold.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -21,25 +22,24 @@ class JUnit:
         self._path = path
         self._lock = threading.Lock()
         self._root = ElementTree.Element("testsuites", name="modelbuild")
-        self._failed: list[ActionFinished] = []
+        self._tally = Tally()
         self._written = False
 
     def emit(self, event: Event) -> None:
         with self._lock:
-            match event:
-                case TestFinished():
-                    self._test(event)
-                case ActionFinished(status="failed"):
-                    self._failed.append(event)
+            self._tally.add(event)
+            if isinstance(event, TestFinished):
+                self._test(event)
 
     def close(self) -> None:
         with self._lock:
             if self._written:
                 return
             self._written = True
-            if self._failed:
-                suite = self._suite("actions", [("failed", each.seconds) for each in self._failed])
-                for each in self._failed:
+            failed = [event for event in self._tally.actions.values() if event.status == "failed"]
+            if failed:
+                suite = self._suite("actions", [("failed", each.seconds) for each in failed])
+                for each in failed:
                     case = _case(suite, each.owner, each.id, each.seconds)
                     _say(case, "failure", each.problem.strip().rpartition("\n")[2], each.problem)
             ElementTree.indent(self._root)

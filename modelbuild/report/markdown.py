@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
-from modelbuild.report.events import ActionFinished, Event, TargetBuilt, TestFinished
+from modelbuild.report.events import Event, TargetBuilt, TestFinished
 from modelbuild.report.tally import Tally
 from modelbuild.report.text import number, summary, test_summary
 
@@ -31,21 +31,21 @@ class Markdown:
         self._sizes = sizes
         self._lock = threading.Lock()
         self._tally = Tally()
-        self._failed: list[ActionFinished] = []
-        self._rows: list[tuple[str, Mapping[str, float]]] = []
+        self._rows: dict[str, dict[str, float]] = {}
         self._written = False
 
     def emit(self, event: Event) -> None:
         with self._lock:
             self._tally.add(event)
             match event:
-                case ActionFinished(status="failed"):
-                    self._failed.append(event)
                 case TargetBuilt() if event.outputs:
                     size = float(self._sizes(event.outputs))
-                    self._rows.append((f"{event.label} ({event.config})", {"bytes": size}))
+                    self._row(event).update(bytes=size)
                 case TestFinished() if event.measures:
-                    self._rows.append((f"{event.label} ({event.config})", event.measures))
+                    self._row(event).update(event.measures)
+
+    def _row(self, event: TargetBuilt | TestFinished) -> dict[str, float]:
+        return self._rows.setdefault(f"{event.label} ({event.config})", {})
 
     def close(self) -> None:
         with self._lock:
@@ -67,9 +67,10 @@ class Markdown:
         yield from self._measures()
 
     def _failures(self) -> Iterator[str]:
-        if self._failed:
+        failed = [event for event in self._tally.actions.values() if event.status == "failed"]
+        if failed:
             yield from ("", "### Failed actions", "", "| action | why |", "| --- | --- |")
-            for event in self._failed[:_MOST]:
+            for event in failed[:_MOST]:
                 yield f"| `{event.id}` | {_cell(event.problem.strip().rpartition(chr(10))[2])} |"
 
     def _tests(self) -> Iterator[str]:
@@ -89,7 +90,7 @@ class Markdown:
     def _measures(self) -> Iterator[str]:
         rows = [
             (subject, title, measures[name], self._before(subject, name))
-            for subject, measures in self._rows
+            for subject, measures in self._rows.items()
             for name, title in _SHOWN.items()
             if name in measures
         ]

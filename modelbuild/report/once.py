@@ -1,4 +1,4 @@
-"""Tells of each action once, where a job builds first and then tests what it built."""
+"""Tells of each action once, where a job builds first and then tests what it built, and where a build begins again."""
 
 from __future__ import annotations
 

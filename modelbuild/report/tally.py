@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from modelbuild.report.events import (
@@ -11,6 +12,7 @@ from modelbuild.report.events import (
     BuildStarted,
     Event,
     GraphGrew,
+    Status,
     TargetBuilt,
     TargetFailed,
     TestFinished,
@@ -19,22 +21,41 @@ from modelbuild.report.events import (
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of actions by how they ended, and targets in the order in which they ended. Not thread-safe."""
+    """Actions and targets by how they ended, in the order in which they did; what is told of one again, where a build
+    began again, takes the place of what was told before. Not thread-safe."""
 
     total: int = 0
-    ran: int = 0
-    cached: int = 0
-    failed: int = 0
-    built: list[TargetBuilt] = field(default_factory=list)
-    unbuilt: list[TargetFailed] = field(default_factory=list)
+    actions: dict[str, ActionFinished] = field(default_factory=dict)
+    ends: Counter[Status] = field(default_factory=Counter)
+    targets: dict[tuple[str, str], TargetBuilt | TargetFailed] = field(default_factory=dict)
     tests: list[TestFinished] = field(default_factory=list)
     shown: int = 0  # of `built`, those that an end before this one has shown
     finished: BuildFinished | None = None
     aborted: BuildAborted | None = None
 
     @property
+    def ran(self) -> int:
+        return self.ends["ran"]
+
+    @property
+    def cached(self) -> int:
+        return self.ends["cached"]
+
+    @property
+    def failed(self) -> int:
+        return self.ends["failed"]
+
+    @property
     def done(self) -> int:
-        return self.ran + self.cached + self.failed
+        return len(self.actions)
+
+    @property
+    def built(self) -> list[TargetBuilt]:
+        return [target for target in self.targets.values() if isinstance(target, TargetBuilt)]
+
+    @property
+    def unbuilt(self) -> list[TargetFailed]:
+        return [target for target in self.targets.values() if isinstance(target, TargetFailed)]
 
     @property
     def ok(self) -> bool:
@@ -45,17 +66,17 @@ class Tally:
         match event:
             case BuildStarted(total=total) | GraphGrew(total=total):
                 self.total = max(total, self.total)
-            case ActionFinished(status=status):
-                self.ran += status == "ran"
-                self.cached += status == "cached"
-                self.failed += status == "failed"
+            case ActionFinished(id=name, status=status):
+                before = self.actions.pop(name, None)
+                if before is not None:
+                    self.ends[before.status] -= 1
+                self.actions[name] = event
+                self.ends[status] += 1
                 self.total = max(self.total, self.done)
-            case TargetBuilt():
-                self.built.append(event)
+            case TargetBuilt() | TargetFailed():
+                self.targets[event.label, event.config] = event
             case TestFinished():
                 self.tests.append(event)
-            case TargetFailed():
-                self.unbuilt.append(event)
             case BuildFinished():
                 self.finished = event
             case BuildAborted():

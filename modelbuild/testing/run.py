@@ -110,7 +110,11 @@ def run_tests(
     memory   where to remember what would be found in the cache the next time
     """
     began = time.monotonic() if started is None else started
-    return again(lambda asked: _once(workspace, asked, options, reporter, began, memory), request, reporter)
+
+    def work(request: Request, reporter: Reporter) -> Tested:
+        return _once(workspace, request, options, reporter, began, memory)
+
+    return again(work, request, reporter)
 
 
 def _once(

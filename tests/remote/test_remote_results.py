@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -167,3 +169,26 @@ def test_a_folder_that_cannot_be_right_is_refused(data: bytes, monkeypatch: pyte
     monkeypatch.setattr("modelbuild.remote.results.MAX_FILES", 10_000)
     with pytest.raises(ValueError):  # noqa: PT011
         tree_value(data)
+
+
+# Many threads that need messages first; prints how many kinds of one message they got.
+FIRST = """
+import sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from modelbuild.remote.messages import message
+
+sys.setswitchinterval(1e-6)
+together = threading.Barrier(8)
+
+def get(_):
+    together.wait()
+    return message("ActionResult")().output_files.add().digest.__class__
+
+with ThreadPoolExecutor(8) as pool:
+    print(len(set(pool.map(get, range(8)))))
+"""
+
+
+def test_threads_that_come_at_once_share_the_messages() -> None:
+    done = subprocess.run([sys.executable, "-P", "-c", FIRST], stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == "1\n"
