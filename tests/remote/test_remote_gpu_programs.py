@@ -147,7 +147,7 @@ def fetching_python(folder: Path) -> tuple[Path, list[Path]]:
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
-@pytest.mark.timeout(7200)  # twice ten minutes of a core that nothing else uses
+@pytest.mark.timeout(7200)  # 25 minutes on two cores with other work
 def test_workers_alone_make_the_example_detector(new_farm: Any, repository: Path, tmp_path: Path) -> None:
     target = "//models:detector_trt_cuda"
     left_out = shutil.ignore_patterns("modelbuild-out", "__pycache__")

@@ -87,6 +87,7 @@ def test_a_program_is_the_same_wherever_it_is_built(repository: Path, know_runti
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
+@pytest.mark.timeout(7200)  # four programs, minutes each
 def test_the_detector_is_the_same_wherever_it_is_built(repository: Path, know_runtime: Any, tmp_path: Path) -> None:
     names, made = ("detector_cuda", "detector_trt_cuda"), []
     for folder in (tmp_path / "one", tmp_path / "other/folder"):
