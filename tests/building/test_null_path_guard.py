@@ -25,7 +25,10 @@ def stat(*given, real=os.stat, **named):
     stats[0] += 1
     return real(*given, **named)
 from modelbuild.cli import invoke
-sys.addaudithook(lambda event, given: opened.append(os.fsdecode(given[0])) if event == "open" else None)
+def heard(event, given):
+    if event == "open" and not isinstance(given[0], int):
+        opened.append(os.fsdecode(given[0]))
+sys.addaudithook(heard)
 os.stat = stat
 sys.settrace(called)
 code = invoke(sys.argv[1:])
