@@ -59,6 +59,15 @@ def variables(home: Path, temporary: Path, cpus: int, network: bool = False, gpu
     return fixed | dict.fromkeys(threads, str(cpus)) | {name: os.environ[name] for name in kept}
 
 
+def set_variables(variables: Mapping[str, str]) -> None:
+    """Make these all environment variables of this process; most are so already."""
+    for name in os.environ.keys() - variables.keys():
+        del os.environ[name]
+    for name, value in variables.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
+
+
 def import_path(workspace: Path) -> list[str]:
     """Folders that steps import third-party packages from: this process's, but for those that hold the workspace or
     lie in it (a virtual environment in the workspace counts as outside)."""

@@ -65,11 +65,13 @@ class Guard:
         self._writable = tuple(path.rstrip("/") + "/" for path in writable)
         self._note = note
         self._imports: dict[str, str] = {}
+        self._checks: dict[str, Callable[..., None]] = {}
 
     def install(self, network: bool) -> None:
-        """For the rest of this process's life. With `network`, only writes are watched: what such an action fetches is
-        pinned by a digest, wherever it comes from."""
-        checks: dict[str, Callable[..., None]] = dict.fromkeys(_CHANGES, self._change)
+        """Until release(). With `network`, only writes are watched: what such an action fetches is pinned by a digest,
+        wherever it comes from."""
+        checks = self._checks
+        checks |= dict.fromkeys(_CHANGES, self._change)
         checks |= dict.fromkeys(_CHANGES_AT, self._change_at)
         checks["os.rename"] = self._move
         checks["open"] = self._open_to_write if network else self._open
@@ -89,6 +91,11 @@ class Guard:
                 checks[event](*arguments)
 
         sys.addaudithook(hook)
+
+    def release(self) -> None:
+        """Watch no longer. Python keeps the hook, with nothing to do."""
+        self._checks.clear()
+        sys.meta_path.remove(self)
 
     def fact(self, path: str, verb: str, reader: str) -> dict[str, Any]:
         """What the engine needs to say it well: the path read, relative to the workspace if `inside` it; whether it is

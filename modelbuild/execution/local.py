@@ -147,6 +147,7 @@ class LocalExecutor:
                     "packages": {name: str(path) for name, path in self._packages.items()},
                     "readable": environment.readable(self._workspace, self._packages, imports),
                     "workspace": str(self._workspace),
+                    "scratch": str(scratch.path),
                 }
                 variables = environment.variables(scratch.path, scratch.path, cpus=1)
                 log = scratch.path / f"warm-{next(self._logs)}.log"
@@ -155,12 +156,15 @@ class LocalExecutor:
 
 
 def _order(sandbox: Sandbox, request: Request) -> dict[str, Any]:
-    """What a worker is told (see worker.py)."""
+    """What a worker is told (see worker.py), and `ahead`, the variables with which its step may be imported once for
+    several actions; none where the action sees more than others do."""
     action = request.action
+    scratch = sandbox.folder.parent
     inputs: dict[str, list[str]] = {}
     for item in request.inputs:
         inputs.setdefault(item.name, []).append(item.path)
     cpus, gpu = action.resources.cpu, bool(action.resources.gpu)
+    alone = action.network or gpu
     return {
         "step": action.step,
         "params": {**action.params, **action.unkeyed},
@@ -170,6 +174,7 @@ def _order(sandbox: Sandbox, request: Request) -> dict[str, Any]:
         "network": action.network,
         "modules": request.modules,
         "env": environment.variables(sandbox.home, sandbox.temporary, cpus, action.network, gpu) | dict(action.env),
+        "ahead": {} if alone else environment.variables(scratch, scratch, cpus) | dict(action.env),
         "folder": str(sandbox.folder),
         "root": str(sandbox.root),
         "writable": [str(sandbox.outputs), str(sandbox.temporary), str(sandbox.home)],

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from modelbuild.execution import blame, landlock
-from modelbuild.execution.environment import WRITABLE
+from modelbuild.execution.environment import WRITABLE, set_variables
 from modelbuild.execution.guard import Guard
 from modelbuild.step import Step
 
@@ -66,7 +66,7 @@ def _set_up(order: Mapping[str, Any]) -> None:
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.chdir(order["root"])
-    _surround(order["env"])
+    set_variables(order["env"])
     # The parent may, for what it imports; there is nowhere to write it to from here.
     sys.dont_write_bytecode = True
     loaded: Mapping[str, Any] = sys.modules
@@ -78,15 +78,6 @@ def _set_up(order: Mapping[str, Any]) -> None:
     # When memory runs out, it is this process that has to go, not the engine.
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")
-
-
-def _surround(variables: Mapping[str, str]) -> None:
-    """Make these all environment variables; most are so already."""
-    for name in os.environ.keys() - variables.keys():
-        del os.environ[name]
-    for name, value in variables.items():
-        if os.environ.get(name) != value:
-            os.environ[name] = value
 
 
 def _confine(order: Mapping[str, Any], settings: Mapping[str, Any], guard: Guard) -> None:

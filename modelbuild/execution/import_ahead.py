@@ -1,0 +1,63 @@
+"""Imports a step once for all its actions, seeing nothing that an action would not see."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from modelbuild.execution import environment, landlock
+from modelbuild.execution.guard import Guard
+
+
+def import_ahead(step: str, variables: Mapping[str, str], settings: Mapping[str, Any]) -> bool:
+    """Import a step's module in this process, which from then on can open only what some action may.
+
+    variables   all environment variables; those of folders name ones that no action uses
+    settings    what all actions have in common: packages, readable folders, the workspace, the folder of sandboxes
+
+    False when importing fails, is refused a file, writes one or starts a thread: each action then imports the step
+    itself, with files of its own, and says what is wrong.
+    """
+    environment.set_variables(variables)
+    # The parent may, for what it imports; there is nowhere to write it to from here.
+    sys.dont_write_bytecode = True
+    scratch = settings["scratch"]
+    landlock.restrict((*settings["readable"], scratch), (scratch, *environment.WRITABLE), network=False)
+    watch = _Watch(settings)
+    threads = _threads()
+    watch.install(network=False)
+    try:
+        importlib.import_module(step)
+    except BaseException:
+        return False
+    finally:
+        watch.release()
+    return not watch.refused and _threads() == threads
+
+
+class _Watch(Guard):
+    """A guard without an action: there is no folder that may be written."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        nowhere = f"{settings['scratch']}/ahead"
+        self.refused = False
+        super().__init__(
+            nowhere, f"{nowhere}/root", settings["workspace"], settings["readable"], environment.WRITABLE, self._noted
+        )
+
+    def _noted(self, fact: Mapping[str, Any]) -> None:
+        self.refused = True
+
+    def _check_write(self, name: str) -> None:
+        try:
+            super()._check_write(name)
+        except PermissionError:
+            self.refused = True
+            raise
+
+
+def _threads() -> int:
+    return len(os.listdir("/proc/self/task"))
