@@ -266,6 +266,8 @@ class Scheduler:
             began = time.monotonic()
             self._store.put_action(found.key, ended[0].result, found.material)
             self._reporter.emit(CacheUsed(found.request.action.id, "store", time.monotonic() - began))
+            if ended[0].place is not None:  # its outputs may not be here
+                self._remaker.know(Found(found.request, found.key, found.material, ended[0].result))
         return ended
 
     def _told(self, telling: Telling | None, problem: str) -> str:

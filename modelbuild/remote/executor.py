@@ -40,6 +40,7 @@ class RemoteExecutor:
     client       blobs to and from the server's own CAS
     python       the interpreter on the workers
     platform     what every worker has to have (see properties.py)
+    leave        whether outputs may stay there: the store fetches those that are needed here
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class RemoteExecutor:
         code: StepCode,
         python: str,
         platform: Mapping[str, str],
+        leave: bool = False,
     ) -> None:
         self._execution = execution
         self._client = client
@@ -59,6 +61,8 @@ class RemoteExecutor:
         self._code = code
         self._python = python
         self._platform = platform
+        self._leave = leave
+        self._left: set[Digest] = set()  # actions whose outputs stayed there
         self._lock = threading.Lock()
         self._closed = False
 
@@ -66,8 +70,11 @@ class RemoteExecutor:
         """Run an action to its end. Raises RemoteProblem; MissingBlob when the store lost an input."""
         described = describe(request, self._code, self._python, self._platform)
         answer = None
-        # Once more when the server lost an input in between, or answers with a failure out of its cache.
-        for fresh in (False, True):
+        with self._lock:
+            lost = described.action in self._left
+        # Once more when the server lost an input in between, or answers with a failure out of its cache. One that it
+        # ran before is asked for again because it lost an output.
+        for fresh in (lost, True):
             self._send(described)
             try:
                 answer = self._execution.execute(described.action, fresh)
@@ -79,7 +86,13 @@ class RemoteExecutor:
                 break
         if self._closed or answer is None:
             return Outcome(None, "interrupted")
-        return self._outcome(request, answer.result)
+        outcome = self._outcome(request, answer.result)
+        if outcome.result is not None and self._leave and not lost:
+            with self._lock:
+                self._left.add(described.action)
+        elif outcome.result is not None:
+            self._fetch(blobs_of(outcome.result))
+        return outcome
 
     def close(self) -> None:
         """Give up what runs."""
@@ -121,14 +134,14 @@ class RemoteExecutor:
         except (ValueError, TypeError):
             raise RemoteProblem("wrong", f"{worker} sent no report") from None
         stdout, stderr = (self._kept(texts.get(name, b"")) for name in ("stdout", "stderr"))
-        problem = self._verdict(request, ended, texts.get("report", b""))
+        report = texts.get("report", b"").decode(errors="replace")
+        problem = verdict(request.action, request.tools, ended, report)
         lacking = [output for output in request.action.outputs if output.name not in dict(outputs)]
         if lacking and not problem:
             problem = f"the step did not write its output '{lacking[0].name}' ({lacking[0].path})"
         if problem:
             return Outcome(None, problem, stdout, stderr, place=place_of(result))
         made = ActionResult(outputs, stdout, stderr, ended.seconds, ended.max_rss)
-        self._fetch(blobs_of(made))
         return Outcome(made, "", stdout, stderr, place=place_of(result))
 
     def _fetch(self, digests: Collection[Digest]) -> None:
@@ -136,14 +149,6 @@ class RemoteExecutor:
             self._client.fetch(digests)
         except MissingBlob as error:
             raise RemoteProblem("missing", f"an output is gone: {error.digest}") from None
-
-    def _verdict(self, request: Request, ended: Ended, report: bytes) -> str:
-        path = self._local.scratch / f"report-{uuid.uuid4().hex}"
-        path.write_bytes(report)
-        try:
-            return verdict(request.action, request.tools, ended, path)
-        finally:
-            path.unlink()
 
     def _text(self, digest: Digest) -> bytes:
         if digest.size > _MAX_REPORT:

@@ -67,7 +67,8 @@ def executing(
     # What goes wrong is said by MixedExecutor, which knows what it means.
     client = Client(open_cache(settings.executor, settings), local, lambda text: None)
     execution = Execution(settings.executor, settings)
-    remote = RemoteExecutor(execution, client, store, local, code, settings.python, dict(settings.platform))
+    leave = settings.executor == settings.cache and settings.download != "all"
+    remote = RemoteExecutor(execution, client, store, local, code, settings.python, dict(settings.platform), leave)
     name = str(settings.executor)
     return MixedExecutor(here, remote, name, settings.strategy, lambda text: reporter.emit(Notice(text)))
 

@@ -66,6 +66,70 @@ def test_workers_make_the_same_bytes(place: Any, any_farm: Any) -> None:
     assert third.outputs() == here.outputs()
 
 
+def cached_bytes(place: Any) -> int:
+    return sum(f.stat().st_size for f in (place.cache / "cas").rglob("*") if f.is_file())
+
+
+@pytest.mark.parametrize(("download", "fetched"), [("toplevel", False), ("all", True), ("minimal", False)])
+def test_what_workers_make_for_workers_is_not_fetched(place: Any, farm: Any, download: str, fetched: bool) -> None:
+    here, there = place("here"), place("there")
+    here.build(target="//a:sums")
+    remotely(there, farm.address, f'cache = "{farm.address}"\ndownload = "{download}"\n{ONLY_REMOTE}')
+    assert set(there.build(target="//a:sums").statuses.values()) == {"ran"}
+    assert there.outputs() == ({} if download == "minimal" else here.outputs())
+    assert (cached_bytes(there) > 600_000) == fetched
+    # An action that runs here reads what lies there.
+    there.write("tools/rules/steps/checksums.py", (here.root / "tools/rules/steps/checksums.py").read_text() + "\n")
+    told = there.build("--strategy=*=local", "--remote-download=toplevel", target="//a:sums")
+    assert told.statuses == {"made#blobs": "cached", "sums#checksums": "ran"}
+    assert there.outputs() == here.outputs()
+
+
+# A build in which the server loses what its workers made, as soon as they made it.
+LOSES = """
+import os, sys
+from pathlib import Path
+from modelbuild.remote.executor import RemoteExecutor
+from modelbuild.cli import main
+
+run, what, where, runs = RemoteExecutor.run, sys.argv.pop(1), sys.argv.pop(1), []
+
+def runs_and_loses(self, request):
+    outcome = run(self, request)
+    runs.append(request.action.id)
+    print("made by a worker:", request.action.id, file=sys.stderr)
+    if len(runs) == 1 and what == "blobs":
+        for path in Path(where).rglob("*"):
+            if path.is_file() and path.stat().st_size > 500_000:
+                path.unlink()
+    elif len(runs) == 1:
+        os.kill(int(where), 9)
+    return outcome
+
+RemoteExecutor.run = runs_and_loses
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("what", ["blobs", "all"])
+def test_what_workers_made_and_the_server_lost_is_made_again(place: Any, farm: Any, what: str) -> None:
+    here, there = place("here"), place("there")
+    here.build()
+    strategy = '[remote.strategy]\nchecksums = ["local"]\n'
+    remotely(there, farm.address, f'cache = "{farm.address}"\nupload = "never"\n{strategy}')
+    where = str(farm.folder) if what == "blobs" else str(farm.process.pid)
+    ended = subprocess.run(
+        [sys.executable, "-c", LOSES, what, where, "build", "//a:all"],
+        cwd=there.root,
+        env={**os.environ, "MODELBUILD_CACHE_DIR": str(there.cache)},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert there.outputs() == here.outputs()
+    assert ended.stderr.count("made by a worker: //a:made#blobs") == (2 if what == "blobs" else 1)
+
+
 @pytest.mark.exhaustive
 def test_an_action_that_takes_a_gpu_runs_where_there_is_one(
     place: Any, tmp_path: Path, shared_casd: Any, build_grid: ModuleType, mounts: Any
@@ -152,7 +216,9 @@ def test_a_server_that_is_killed_while_it_runs_actions(place: Any, farm: Any, pr
     here, there = place("here"), place("there")
     here.build()
     proxy = proxies.Proxy(farm.port, lambda n: farm.kill() or "" if n == after else "")
-    remotely(there, f"grpc://127.0.0.1:{proxy.port}")
+    address = f"grpc://127.0.0.1:{proxy.port}"
+    # Every other time it is the cache, too, and what workers made stays there until it is needed.
+    remotely(there, address, f'cache = "{address}"\n' if after % 2 == 0 else "")
     there.build()
     assert there.outputs() == here.outputs()
     proxy.close()
