@@ -116,7 +116,8 @@ class Analyzer:
         target = self.loader.target(node.label, at)
         rule = self.rules.by_name[target.rule]
         has_device = DEVICE in rule.attrs.model_fields
-        device = (node.device or self._own_device(target) if has_device else node.device) or self.default_device
+        asked = node.device or self._own_device(target) if has_device else node.device
+        device = asked or self.default_device
         selecting = list(select_labels(target))
         for label, path in selecting:
             self.loader.target(label, partial(target.location, path))
@@ -126,7 +127,8 @@ class Analyzer:
         for path, reference in references(attrs):
             found.setdefault((type(reference), reference), path)
         pending = _Pending(node, selected, rule, attrs, device, found, has_device or bool(selecting), iter(()))
-        pending.dependencies = iter(list(self._dependencies(pending, device if has_device else node.device)))
+        # The workspace's default is not handed down: it would stand in for what a dependency asks for itself.
+        pending.dependencies = iter(list(self._dependencies(pending, asked)))
         return pending
 
     def _own_device(self, target: Target) -> Label | None:

@@ -1,0 +1,82 @@
+"""Which device a target is built for: --device, then what depends on it, then its own attribute, then the default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from modelbuild.analysis.analyze import Analyzer
+from modelbuild.analysis.rules import load_rules
+from modelbuild.labels import Label
+from modelbuild.loading.loader import Loader
+from modelbuild.workspace import load_workspace
+
+BUILD = """
+[[device_target]]
+name = "{device}"
+matrix = {{ device = ["desk", "board", "server"] }}
+arch = "x86_64"
+
+[[backend_stack]]
+name = "stack"
+backends = [{{ type = "portable" }}]
+
+[[torch_model]]
+name = "net"
+entry = "net.py:Net"
+srcs = ["net.py"]
+inputs = [{{ name = "x", shape = [2], dtype = "float32" }}]
+
+[[pte_program]]
+name = "program"
+model = ":net"
+stack = ":stack"
+{program}
+
+[[pte_test]]
+name = "program_test"
+program = ":program"
+model = ":net"
+inputs = [{{ name = "drawn", generator = {{ seed = 1 }} }}]
+{test}
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "test", "asked", "expected"),
+    [
+        ("", "", None, "desk"),
+        ("board", "", None, "board"),
+        ("", "server", None, "server"),
+        ("board", "server", None, "server"),
+        ("board", "server", "desk", "desk"),
+    ],
+)
+def test_the_programs_device_when_its_test_is_asked_for(
+    tmp_path: Path, program: str, test: str, asked: str | None, expected: str
+) -> None:
+    def own(device: str) -> str:
+        return f'device = "//:{device}"' if device else ""
+
+    (tmp_path / "MODELBUILD.toml").write_text('[build]\ndefault_device = "//:desk"\n')
+    (tmp_path / "net.py").touch()
+    (tmp_path / "BUILD.toml").write_text(BUILD.format(device="{device}", program=own(program), test=own(test)))
+    rules = load_rules(tmp_path, ())
+    workspace = load_workspace(tmp_path)
+    analyzer = Analyzer(Loader(workspace, rules.by_name), rules, workspace.config.default_device)
+    analyzer.analyze(Label("", "program_test"), Label("", asked) if asked else None)
+    devices = {node.label.name: each.device for node, each in analyzer.targets.items()}
+    assert devices["program"] == Label("", expected)
+
+
+def test_a_program_and_its_test_have_one_configuration_for_the_default_device(tmp_path: Path) -> None:
+    (tmp_path / "MODELBUILD.toml").write_text('[build]\ndefault_device = "//:desk"\n')
+    (tmp_path / "net.py").touch()
+    (tmp_path / "BUILD.toml").write_text(BUILD.format(device="{device}", program="", test=""))
+    rules = load_rules(tmp_path, ())
+    workspace = load_workspace(tmp_path)
+    analyzer = Analyzer(Loader(workspace, rules.by_name), rules, workspace.config.default_device)
+    for name in ("program", "program_test"):
+        analyzer.analyze(Label("", name))
+    assert [str(node) for node in analyzer.targets if node.label.name == "program"] == ["//:program"]
