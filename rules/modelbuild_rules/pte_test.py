@@ -209,9 +209,9 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
             },
             "backends": attrs.backends,
             "arch": asdict(device)["arch"] if device else None,
-            **({"gpu": _gpu(program)} if attrs.runtime else {}),
+            **({"gpu": _gpu(attrs, program)} if attrs.runtime else {}),
         },
-        unkeyed={"timeout": seconds(attrs), "gpus": attrs.gpus},
+        unkeyed={"timeout": seconds(attrs)},
         tools=("flatbuffers", *eager.tools),
         python=("srcs", "metric_srcs"),
         preload=("torch",),
@@ -235,12 +235,12 @@ def _check_runtime(ctx: Context[PteTestAttrs]) -> None:
         raise ctx.error("max_memory", "memory is measured in ExecuTorch's Python runtime only; expected no runtime")
 
 
-def _gpu(program: Program) -> dict[str, object]:
-    """What a program's parts for GPUs are to be run on."""
+def _gpu(attrs: PteTestAttrs, program: Program) -> dict[str, object]:
+    """What a program's parts for GPUs are to be run on, as steps/_gpus.py takes it."""
     device = program.device
     if device is None:
-        return {"index": 0, "capabilities": []}
-    return {"index": device.cuda_index, "capabilities": list(device.compute_capabilities)}
+        return {"count": attrs.gpus, "index": 0, "capabilities": []}
+    return {"count": attrs.gpus, "index": device.cuda_index, "capabilities": list(device.compute_capabilities)}
 
 
 def _resources(attrs: PteTestAttrs, program: Program) -> Resources:

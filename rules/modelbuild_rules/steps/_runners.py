@@ -67,7 +67,7 @@ class CppRunner:
         self._program = program_file(step, name)
         self._data = [f"--data={step.input(f'{name}.ptd')}"] if f"{name}.ptd" in step.inputs else []
         self._runtime = step.input("runtime")
-        self._gpu = {**step.params["gpu"], "count": step.params["gpus"]}
+        self._gpu = step.params["gpu"]
         self._folder = Path(tempfile.mkdtemp(prefix="runtime"))
 
     def lacks(self) -> str:

@@ -1,0 +1,221 @@
+"""pte_test with the C++ runtime: programs for the CPU, and for GPUs on a fake CUDA runtime or the real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NET = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self, plus):
+        super().__init__()
+        self.plus = plus
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x):
+        self.calls.add_(1.0)  # each case is to begin with none
+        return x * 3 + self.calls * self.plus
+"""
+READY = """
+from modelbuild.api import Attrs, Dep, Files, Source, rule
+from modelbuild_rules.providers import DeviceTarget, Program
+
+class ReadyProgramAttrs(Attrs):
+    pte: Source
+    delegation: Source = Source("delegation.json")
+    signature: Source = Source("signature.json")
+    device: Dep
+
+@rule(attrs=ReadyProgramAttrs)
+def ready_program(ctx):
+    pte, delegation, signature = map(ctx.file, (ctx.attrs.pte, ctx.attrs.delegation, ctx.attrs.signature))
+    return Program(pte, None, delegation, signature, device=ctx.device(DeviceTarget)), Files((pte,))
+"""
+SIGNATURE = {
+    "version": 1,
+    "inputs": [{"name": "x", "dtype": "float32", "shape": [2, 16]}],
+    "outputs": [{"name": "y", "dtype": "float32", "shape": [2, 16]}],
+}
+# Each fake GPU answers 1 to whatever it is asked for, its compute capability too.
+COMMON = """
+[[device_target]]
+name = "fake"
+arch = "x86_64"
+compute_capability = ["1.1"]
+[[device_target]]
+name = "other"
+arch = "x86_64"
+compute_capability = ["1.2", "1.3"]
+[[backend_stack]]
+name = "stack"
+backends = [{ type = "xnnpack" }, { type = "portable" }]
+[[pte_program]]
+name = "cpu"
+model = ":right"
+stack = ":stack"
+"""
+MODEL = """
+[[torch_model]]
+name = "{name}"
+entry = "net.py:Net"
+kwargs = {{ plus = {plus} }}
+srcs = ["net.py"]
+inputs = [{{ name = "x", shape = [2, 16], dtype = "float32", range = [-1, 1] }}]
+outputs = ["y"]
+"""
+PROGRAM = """
+[[ready_program]]
+name = "{name}"
+pte = "{name}.pte"
+device = ":fake"
+"""
+TEST = """
+[[pte_test]]
+name = "{name}_test"
+program = ":{program}"
+model = ":{model}"
+inputs = [{{ name = "drawn", generator = {{ seed = 3, count = 2 }} }}]
+{more}
+"""
+REAL, FAKE = 'runtime = "runtime.tar"\n', 'runtime = "fakes.tar"\n'
+ON_FAKE = f'{FAKE}device = ":fake"\ngpus = 1\n'
+TESTS = {
+    # name: (program, model, more)
+    "cpu": ("cpu", "right", f'{REAL}baseline = ":cpu"\nmax_latency_ratio = 1e6\n'),
+    "cpu_with_gpu": ("cpu", "right", f"{REAL}gpus = 1\n"),
+    "cpu_wrong": ("cpu", "wrong", REAL),
+    "cpu_large": ("cpu", "right", f"{REAL}max_bytes = 10\n"),
+    "gpu": ("planned", "right", ON_FAKE),
+    "gpu_wrong": ("planned", "wrong", ON_FAKE),
+    "gpu_broken": ("broken", "right", ON_FAKE),
+    "gpu_none": ("planned", "right", f'{FAKE}device = ":fake"\n'),
+    "gpu_other": ("planned", "right", ON_FAKE.replace(":fake", ":other")),
+    "gpu_real": ("planned", "right", ON_FAKE.replace(FAKE, REAL)),
+    "gpu_python": ("planned", "right", 'device = ":fake"\n'),
+    "tensorrt": ("host", "right", ON_FAKE),
+    "tensorrt_plain": ("host", "right", ON_FAKE.replace("fakes.tar", "plain.tar")),
+}
+HERE = "the C++ runtime runs the program where the test has 'runtime'"
+NOT_RUN = {
+    "gpu_none": "needs a GPU of compute capability 1.1, and the test asks for none; gpus = 1 does",
+    "gpu_other": "needs a GPU of compute capability 1.2 or 1.3, and GPU 0 here has 1.1",
+    "gpu_real": r"needs a GPU of compute capability 1.1, and (there is none here \(.+\)|GPU 0 here has \d+\.\d)",
+    "gpu_python": f"needs the backend CudaBackend, which ExecuTorch's Python runtime lacks; {re.escape(HERE)}",
+    "tensorrt_plain": "needs TensorRT, of which the runtime has no flavour; `runtime/build.py --tensorrt FOLDER` .*",
+}
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]
+
+
+def pack_fakes(real: Path, out: Path, libraries: list[Path]) -> None:
+    """A runtime's archive once more, with libraries in place of its own or beside them."""
+    folder = out.with_suffix("")
+    with tarfile.open(real) as archive:
+        archive.extractall(folder)
+    described = json.loads((folder / "runtime.json").read_text())
+    for library in libraries:
+        shutil.copy(library, folder / "lib")
+        described["files"].setdefault(f"lib/{library.name}", {"needs": [], "glibc": "2.0"})
+    (folder / "runtime.json").write_text(json.dumps(described))
+    with tarfile.open(out, "w") as archive:
+        archive.add(folder, "")
+    shutil.rmtree(folder)
+
+
+class World:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "tools/rules/steps").mkdir(parents=True)
+        files = {
+            "MODELBUILD.toml": 'rules = ["//tools/rules"]\n',
+            "tools/rules/__init__.py": "",
+            "tools/rules/steps/__init__.py": "",
+            "tools/rules/ready.py": READY,
+            "net.py": NET,
+            "delegation.json": json.dumps({"nodes": [], "partitions": []}),
+            "signature.json": json.dumps(SIGNATURE),
+        }
+        for name, text in files.items():
+            (root / name).write_text(text)
+        tests = [TEST.format(name=n, program=p, model=m, more=more) for n, (p, m, more) in TESTS.items()]
+        models = [MODEL.format(name=name, plus=plus) for name, plus in (("right", 1.0), ("wrong", 2.0))]
+        programs = [PROGRAM.format(name=name) for name in ("planned", "broken", "host")]
+        (root / "BUILD.toml").write_text("".join([COMMON, *models, *programs, *tests]))
+
+    def test(self, *arguments: str) -> tuple[int, dict[str, Any]]:
+        """The exit code, and each test by its name."""
+        done = subprocess.run(
+            [sys.executable, "-m", "modelbuild", "test", *arguments, "--keep-going", "--json", "--jobs=1"],
+            cwd=self.root,
+            env={**os.environ, "MODELBUILD_CACHE_DIR": str(self.root.parent / "cache")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stdout, done.stderr
+        tests = json.loads(done.stdout)["tests"]
+        return done.returncode, {test["label"].removeprefix("//:").removesuffix("_test"): test for test in tests}
+
+
+@pytest.fixture
+def world(
+    repository: Path, native: Path, cuda_programs: dict[str, Path], trt_programs: dict[str, Path], tmp_path: Path
+) -> World:
+    made = World(tmp_path / "w")
+    for path in (cuda_programs["planned"], cuda_programs["broken"], trt_programs["host"]):
+        shutil.copy(path, made.root)
+    pack = [sys.executable, repository / "runtime/archive.py", "--build", native, "--out", made.root / "runtime.tar"]
+    subprocess.run(pack, check=True, stdout=subprocess.DEVNULL)
+    cudart, flavour = native / "fakes/libcudart.so.13", native / "fakes/libmodelbuild_tensorrt_fake.so"
+    pack_fakes(made.root / "runtime.tar", made.root / "plain.tar", [cudart])
+    pack_fakes(made.root / "runtime.tar", made.root / "fakes.tar", [cudart, flavour])
+    return made
+
+
+def test_programs_are_run_by_the_cpp_runtime_or_said_not_to_be(world: World) -> None:
+    code, tests = world.test("//...")
+    assert code == 4
+    assert tests.keys() == TESTS.keys()
+    passed = {name for name, test in tests.items() if test["status"] == "passed"}
+    assert passed == {"cpu", "cpu_with_gpu", "gpu", "tensorrt"}, tests
+    for name in passed:
+        assert [case["name"] for case in tests[name]["cases"]][:2] == ["drawn[0]", "drawn[1]"]
+        assert tests[name]["measures"]["latency_ms"] > 0
+        assert tests[name]["measures"].keys() >= {"bytes", "delegates"}
+    assert tests["cpu"]["measures"]["baseline_ms"] > 0
+
+    said = {name: test["reason"] for name, test in tests.items() if test["status"] == "not_run"}
+    assert said.keys() == NOT_RUN.keys()
+    for name, pattern in NOT_RUN.items():
+        assert re.fullmatch(pattern, said[name]), said[name]
+        assert {case["status"] for case in tests[name]["cases"]} == {"not_run"}
+
+    for name in ("cpu_wrong", "gpu_wrong"):
+        messages = [case["message"] for case in tests[name]["cases"] if case["status"] == "failed"]
+        assert len(messages) == 2
+        assert all(message.startswith("output 'y': 32 of 32 values differ, most at ") for message in messages)
+    broken = tests["gpu_broken"]["cases"]
+    assert len(broken) == 2
+    assert all(case["message"].startswith("modelbuild-run failed: ") for case in broken)
+
+    # What passed is not run again, and what was not run is; --require-all makes a failure of it.
+    code, tests = world.test("//:gpu_test", "//:gpu_other_test")
+    assert (code, tests["gpu"]["cached"], tests["gpu_other"]["cached"]) == (0, True, False)
+    code, tests = world.test("//:gpu_test", "//:gpu_other_test", "--require-all")
+    assert (code, tests["gpu"]["status"], tests["gpu_other"]["status"]) == (4, "passed", "failed")
+
+    code, tests = world.test("//:cpu_large_test", "--bisect")
+    assert code == 4
+    found = tests["cpu_large"]["cases"][-1]["message"]
+    assert found == "parity holds in every case in ExecuTorch's Python runtime; the test used the C++ runtime"
