@@ -60,6 +60,7 @@ def carry_out(
             code.names,
             Values(sources.entry),
             reporter,
+            lookups=request.remote.lookups_at_once,
         )
         try:
             result = _build(workspace, request, reporter, declared, scheduler, sources, store)

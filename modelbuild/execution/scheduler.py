@@ -39,7 +39,7 @@ from modelbuild.store.interface import Store
 T = TypeVar("T")
 
 # Looking a key up is reading and hashing; two threads keep the disk busy while actions run.
-_LOOKUPS = 2
+LOOKUPS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,7 @@ class Scheduler:
         values: Values,
         reporter: Reporter,
         afresh: Collection[str] = (),
+        lookups: int = LOOKUPS,
     ) -> None:
         self._graph = graph
         self._store = store
@@ -93,6 +94,7 @@ class Scheduler:
         self._done: set[str] = set()
         self._expanded: set[str] = set()
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._lookups_at_once = lookups
         self._lookups: ThreadPoolExecutor
         self._runs: ThreadPoolExecutor
         self._in_flight = 0
@@ -105,7 +107,7 @@ class Scheduler:
         needed = self._graph.needed_for(wanted)
         if self._waiting:
             self._grew(needed)
-        self._lookups = ThreadPoolExecutor(_LOOKUPS, "lookup")
+        self._lookups = ThreadPoolExecutor(self._lookups_at_once, "lookup")
         self._runs = ThreadPoolExecutor(self._running.jobs, "run")
         try:
             self._need(needed)

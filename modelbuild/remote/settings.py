@@ -67,6 +67,11 @@ class RemoteSettings:
         """Whether outputs stay in the caches instead of being laid out."""
         return self.cache is not None and self.download == "minimal"
 
+    @property
+    def lookups_at_once(self) -> int:
+        """Looking for a result far away is mostly waiting."""
+        return 2 if self.cache is None else 16
+
     def uploads(self, environ: Mapping[str, str]) -> bool:
         """Whether results go up: CI services set CI."""
         ci = environ.get("CI", "").lower() not in ("", "0", "false")

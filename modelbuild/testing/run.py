@@ -93,6 +93,7 @@ class _Session:
             Values(self.sources.entry),
             self.reporter,
             afresh,
+            request.remote.lookups_at_once,
         )
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -195,6 +196,27 @@ def test_ctrl_c_does_not_wait_for_uploads(place: Any, serve: Callable[..., Any])
     _, said = process.communicate(timeout=200)
     assert process.returncode == 8, said
     assert b"Traceback" not in said, said
+
+
+def test_results_are_looked_for_many_at_once(place: Any, serve: Callable[..., Any]) -> None:
+    one, under_way, most = place("one"), set[int](), [0]
+    one.write("b/BUILD.toml", "".join(f'[[blobs]]\nname = "made{n}"\nsrcs = ["s{n}.txt"]\n' for n in range(12)))
+    for number in range(12):
+        one.write(f"b/s{number}.txt", f"{number}\n")
+    server = serve()
+    own = server.results
+
+    class Counting(dict[str, bytes]):
+        def get(self, key: str, default: Any = None) -> Any:
+            under_way.add(threading.get_ident())
+            most[0] = max(most[0], len(under_way))
+            time.sleep(0.5)
+            under_way.discard(threading.get_ident())
+            return own.get(key, default)
+
+    server.results = Counting()
+    one.build(f"--remote-cache={server.address}", "--remote-upload=never", target="//b/...")
+    assert most[0] > 4
 
 
 def test_a_slow_cache_is_given_up(place: Any, serve: Callable[..., Any]) -> None:
