@@ -44,6 +44,14 @@ def proxies() -> ModuleType:
 
 
 @pytest.fixture
+def zstd_casd(shared_casd: Casd) -> Iterator[Any]:
+    """The server of shared_casd behind something that compresses: none of the real ones offers that."""
+    front = _load("zstd_front").ZstdFront(shared_casd.port)
+    yield front
+    front.close()
+
+
+@pytest.fixture
 def serve(fake_server: ModuleType) -> Iterator[Callable[..., Any]]:
     """Starts servers that misbehave (FakeServer); they end with the test."""
     started: list[Any] = []

@@ -34,9 +34,11 @@ def blob(size: int, seed: int = 0) -> bytes:
     return random.Random(seed).randbytes(size)
 
 
-@pytest.fixture(params=["casd", "build_grid", "zstd", "small batches"])
+@pytest.fixture(params=["casd", "zstd_casd", "build_grid", "zstd", "small batches"])
 def cache(request: pytest.FixtureRequest) -> Iterator[GrpcCache]:
-    if request.param in ("casd", "build_grid"):
+    if request.param == "zstd_casd":
+        made = connect(request.getfixturevalue(request.param).address)
+    elif request.param in ("casd", "build_grid"):
         made = connect(request.getfixturevalue(f"shared_{request.param}").address)
     else:
         serve = request.getfixturevalue("serve")
@@ -168,6 +170,22 @@ def test_a_dead_line_is_noticed_while_a_stream_is_under_way(shared_casd: Any, pr
     assert caught.value.kind == "slow"
     cache.close()
     proxy.close()
+
+
+def test_what_goes_up_compressed_is_had_without_compression(
+    zstd_casd: Any, shared_casd: Any, local: LocalStore, tmp_path: Path
+) -> None:
+    from modelbuild.store.local import open_store
+
+    blobs = [local.put_bytes(blob(1000, 20) * repeat) for repeat in (1, 100, 3000)]
+    Client(connect(zstd_casd.address), local, pytest.fail).upload(blobs, {})
+    for number, address in enumerate((shared_casd.address, zstd_casd.address)):
+        with open_store(tmp_path / str(number)) as other:
+            Client(connect(address), other, pytest.fail).fetch(blobs)
+            assert other.missing(blobs) == set()
+    assert {name.rpartition("/")[2]: times for name, times in zstd_casd.packed.items()} == {
+        "BatchUpdateBlobs": 2, "BatchReadBlobs": 2, "Write": 1, "Read": 1
+    }  # fmt: skip
 
 
 def test_a_token_goes_with_every_call_and_is_not_shown(serve: Callable[..., Any], tmp_path: Path) -> None:
