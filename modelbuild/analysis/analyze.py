@@ -212,6 +212,8 @@ class Analyzer:
         return target.files()
 
     def _platform(self, label: Label, at: Where | None = None) -> Platform:
+        if at and label == self.default_device:
+            at = partial(self.loader.workspace.document.location, ("build", "default_device"))
         target = self._analyze(Node(label, None), at)
         for provider in target.providers:
             if isinstance(provider, Platform):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.rules import load_rules
+from modelbuild.errors import LoadingError
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.workspace import load_workspace
@@ -68,6 +70,21 @@ def test_the_programs_device_when_its_test_is_asked_for(
     analyzer.analyze(Label("", "program_test"), Label("", asked) if asked else None)
     devices = {node.label.name: each.device for node, each in analyzer.targets.items()}
     assert devices["program"] == Label("", expected)
+
+
+@pytest.mark.parametrize(
+    ("device", "message"), [("dekk", "no target 'dekk' in //; did you mean 'desk'?"), ("net", "not a device")]
+)
+def test_a_default_that_is_no_device_is_an_error_where_it_is_written(tmp_path: Path, device: str, message: str) -> None:
+    (tmp_path / "MODELBUILD.toml").write_text(f'\n[build]\ndefault_device = "//:{device}"\n')
+    (tmp_path / "net.py").touch()
+    (tmp_path / "BUILD.toml").write_text(BUILD.format(device="{device}", program="", test=""))
+    rules = load_rules(tmp_path, ())
+    workspace = load_workspace(tmp_path)
+    analyzer = Analyzer(Loader(workspace, rules.by_name), rules, workspace.config.default_device)
+    with pytest.raises(LoadingError, match=re.escape(message)) as caught:
+        analyzer.analyze(Label("", "program_test"))
+    assert str(caught.value.location) == "MODELBUILD.toml:3:1"
 
 
 def test_a_program_and_its_test_have_one_configuration_for_the_default_device(tmp_path: Path) -> None:
