@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import sys
 from collections.abc import Mapping
@@ -20,8 +21,11 @@ _REFUSED = re.compile(r"Unsupported (?:global|class|operand): (?:GLOBAL )?([\w.]
 
 
 def load_model(root: Path, entry: str, kwargs: Mapping[str, Any]) -> torch.nn.Module:
-    """Call the entry, `path/in/workspace.py:name`. Its own exceptions go through; StepError for what is no module."""
-    module = load_function(root, entry)(**kwargs)
+    """Call the entry, `path/in/workspace.py:name`. Its own exceptions go through; StepError for what can't be called
+    so, and for what is no module."""
+    function = load_function(root, entry)
+    _check_kwargs(function, entry, kwargs)
+    module = function(**kwargs)
     if not isinstance(module, torch.nn.Module):
         raise StepError(f"{entry} gives a {type(module).__name__}; expected a torch.nn.Module")
     return module
@@ -45,6 +49,18 @@ def load_function(root: Path, entry: str) -> Any:
         own = [key for key, value in vars(source).items() if callable(value)]
         raise StepError(f"{path} has no '{name}'{did_you_mean(name, own)}")
     return getattr(source, name)
+
+
+def _check_kwargs(function: Any, entry: str, kwargs: Mapping[str, Any]) -> None:
+    if not callable(function):
+        raise StepError(f"{entry} is a {type(function).__name__}; expected a class or a function")
+    try:
+        inspect.signature(function).bind(**kwargs)
+    except ValueError:
+        return  # Python knows no signature of it
+    except TypeError as error:
+        given = f"the kwargs {', '.join(kwargs)}" if kwargs else "no kwargs"
+        raise StepError(f"{entry}, called with {given}: {error}") from error
 
 
 def load_weights(module: torch.nn.Module, files: Mapping[str, Path], allow_missing: bool) -> None:

@@ -225,6 +225,19 @@ class TestOutputs:
 
 
 class TestEntry:
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (
+                {"kwargs": {"sizes": 3}},
+                "m/net.py:Net, called with the kwargs sizes: got an unexpected keyword argument 'sizes'",
+            ),
+            ({"entry": "m/net.py:torch"}, "m/net.py:torch is a module; expected a class or a function"),
+        ],
+    )
+    def test_what_cannot_be_called_so(self, refusal: Callable[..., str], change: dict[str, Any], message: str) -> None:
+        assert refusal(LINEAR, **change) == message
+
     def test_a_function_and_its_arguments(self, export: Callable[..., Any]) -> None:
         source = "def build(width, *, act):\n    return nn.Sequential(nn.Linear(3, width), getattr(nn, act)())"
         found = export(source, entry="m/net.py:build", kwargs={"width": 5, "act": "Tanh"})
