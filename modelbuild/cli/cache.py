@@ -12,6 +12,7 @@ from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 
 if TYPE_CHECKING:
+    from modelbuild.store.gc import Collected
     from modelbuild.store.local import LocalStore
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -52,12 +53,8 @@ def gc(settings: Settings, max_size: str | None, as_json: bool) -> None:
 
     Throws out what was used least recently while over the cap, and what no build can find any more.
     """
-    from modelbuild.errors import EnvironmentProblem
-
     with _store(settings, max_size) as store:
-        collected = store.collect()
-    if collected.busy:
-        raise EnvironmentProblem(f"{store.directory} is in use by another build; try again when it has ended")
+        collected = collect(store)
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(collected)))
         return
@@ -89,6 +86,18 @@ def verify(settings: Settings, as_json: bool) -> int:
         for digest in found.bad:
             click.echo(f"  damaged: {digest}")
     return ExitCode.BUILD_FAILED if found.bad or found.actions else ExitCode.OK
+
+
+def collect(store: LocalStore) -> Collected:
+    """Throw out what is to go. Raises EnvironmentProblem when that is not possible now."""
+    from modelbuild.errors import EnvironmentProblem
+
+    if store.read_only:
+        raise EnvironmentProblem(f"{store.directory} is read-only: nothing can be thrown out")
+    collected = store.collect()
+    if collected.busy:
+        raise EnvironmentProblem(f"{store.directory} is in use by another build; try again when it has ended")
+    return collected
 
 
 def _store(settings: Settings, max_size: str | None = None) -> LocalStore:

@@ -13,7 +13,7 @@ from modelbuild.cli.names import COMMANDS
 @click.pass_obj
 def command(settings: Settings, expunge: bool) -> None:
     """Remove modelbuild-out/. What was built stays in the cache, so building again only lays it out again."""
-    from modelbuild.errors import EnvironmentProblem
+    from modelbuild.cli.cache import collect
     from modelbuild.store.local import open_store
     from modelbuild.store.output_tree import clean
     from modelbuild.workspace import OUTPUT_FOLDER, find_root, load_workspace
@@ -22,5 +22,4 @@ def command(settings: Settings, expunge: bool) -> None:
     clean(workspace.root / OUTPUT_FOLDER)
     if expunge:
         with open_store(workspace.config.cache_dir, max_size=0) as store:
-            if store.collect().busy:
-                raise EnvironmentProblem(f"{store.directory} is in use by another build; try again when it has ended")
+            collect(store)

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from io import FileIO
+from itertools import chain
 from pathlib import Path
 
 from modelbuild.actions import Digest, FileEntry
@@ -129,8 +130,8 @@ class Cas:
             raise MissingBlob(entry.digest) from None
 
     def scan(self) -> Iterator[tuple[str, os.DirEntry[str]]]:
-        """Every file of the own folder, by the name that it has there."""
-        for folder in _entries(self._folder):
+        """Every file, by the name that it has in its folder."""
+        for folder in chain.from_iterable(map(_entries, self._folders)):
             if folder.is_dir(follow_symlinks=False):
                 for entry in _entries(folder.path):
                     yield entry.name, entry

@@ -38,6 +38,8 @@ def open_store(directory: Path, max_size: int | None = None, warn: Warn = warn_o
             directory.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
             raise EnvironmentProblem(f"{directory} is to be the cache's folder, but is a file") from None
+        except FileNotFoundError:  # /proc, say, takes no folders
+            raise EnvironmentProblem(f"{directory} is to be the cache's folder, and cannot be made") from None
         return LocalStore(directory, max_size, warn)
 
 
@@ -143,6 +145,10 @@ class LocalStore:
         """Read every blob, and drop what is wrong."""
         return verify(self._cas, self._actions)
 
+    @property
+    def read_only(self) -> bool:
+        return self._own != self.directory
+
     def collect(self) -> Collected:
         """Evict under the cap and drop what nobody can find, unless other builds use the cache."""
         try:
@@ -160,7 +166,7 @@ class LocalStore:
         collected = None
         try:
             self._actions.flush()
-            if self._own != self.directory:
+            if self.read_only:
                 remove(str(self._own))
             elif self._over_cap():
                 collected = self._collect()
@@ -185,7 +191,7 @@ class LocalStore:
 
     def _collect(self) -> Collected:
         """Ends with the lock let go."""
-        if self._own != self.directory or not self._lock.try_alone():
+        if self.read_only or not self._lock.try_alone():
             return Collected(busy=True)
         self._database.close()  # Another build may have begun a new one.
         with explained(self.directory):

@@ -218,6 +218,8 @@ def test_a_read_only_cache_is_used_and_what_is_new_lasts_as_long_as_the_build(
 
     def work() -> None:
         with open_store(cache, max_size=1, warn=warnings.append) as store:
+            assert store.read_only
+            assert store.stat().blobs == sum(path.is_file() for path in (cache / "cas").rglob("*")) > 1
             assert store.get_action("known") == known
             assert store.get_action("spoiled") is None
             store.place(known.output("o0"), tmp_path / "placed")
