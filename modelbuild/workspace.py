@@ -18,6 +18,10 @@ from modelbuild.remote.configure import read_address, read_choice, read_settings
 from modelbuild.remote.settings import DOWNLOADS, UPLOADS, RemoteSettings
 
 WORKSPACE_FILE = "MODELBUILD.toml"
+# The rule package that every workspace has.
+BUILT_IN = "modelbuild_rules"
+# What steps of any rule package may import besides their own: it is part of their source as that is.
+LIBRARY = "modelbuild_runtime"
 OUTPUT_FOLDER = "modelbuild-out"
 CACHE_VARIABLE = "MODELBUILD_CACHE_DIR"
 DEFAULT_CACHE_SIZE = 20 << 30

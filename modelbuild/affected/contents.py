@@ -9,38 +9,58 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from modelbuild.affected.child import in_child
 from modelbuild.affected.git import Change
-from modelbuild.affected.locks import LOCKS
+from modelbuild.affected.known import Known
+from modelbuild.affected.readers import keep
 from modelbuild.affected.signatures import signatures
+from modelbuild.affected.unchanged import changed_engine
 from modelbuild.affected.versions import Versions
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.analysis.graph import closure
+from modelbuild.errors import ModelbuildError
 from modelbuild.labels import Label
-from modelbuild.loading.package import PACKAGE_FILE, Target
+from modelbuild.loading.package import Target
+from modelbuild.loading.patterns import expand_patterns
+from modelbuild.query.opened import open_analyzer
 from modelbuild.query.package_world import file_location
 from modelbuild.query.target_world import TargetWorld
-from modelbuild.workspace import WORKSPACE_FILE
-
-_REGULAR = ("100644", "100755")
-# More than their own content depends on what is in these.
-_MORE = frozenset((*LOCKS, PACKAGE_FILE, WORKSPACE_FILE, ".gitattributes"))
+from modelbuild.workspace import WORKSPACE_FILE, Workspace
 
 
-def only_contents(change: Change) -> bool:
-    """Whether each changed file is one that was there and is there still, and none is known to decide more."""
-    return all(
-        change.files.get(path) in _REGULAR
-        and path.rpartition("/")[2] not in _MORE
-        and not (change.top / path).is_symlink()
-        and (change.top / path).is_file()
-        for path in change.changed
-    )
+def in_working_tree(
+    workspace: Workspace, patterns: Sequence[str], current: str, devices: Sequence[Label], change: Change, known: Known
+) -> list[tuple[str, str]] | None:
+    """The label and rule of each target touched; None where both revisions have to be compared, which also says what
+    is wrong. What is found out on the way is kept."""
+    touched = in_child(lambda: {"touched": _in_working_tree(workspace, patterns, current, devices, change, known)})
+    return touched["touched"] and [(label, rule) for label, rule in touched["touched"]]
+
+
+def _in_working_tree(
+    workspace: Workspace, patterns: Sequence[str], current: str, devices: Sequence[Label], change: Change, known: Known
+) -> list[tuple[str, str]] | None:
+    if changed_engine(workspace, change):
+        return None
+    try:
+        analyzer = open_analyzer(workspace)
+        world = TargetWorld(analyzer.loader, analyzer.rules, "")
+        targets = expand_patterns(analyzer.loader, patterns, current)
+        touched = touched_by_contents(analyzer, world, change, targets, devices)
+    except ModelbuildError:
+        return None
+    if touched is None:
+        return None
+    with suppress(ModelbuildError, ValueError):  # ValueError: analysed before, and failed half way
+        keep(known, analyzer, world, devices)
+    return [(str(target.label), target.rule) for target in touched]
 
 
 def touched_by_contents(
-    analyzer: Analyzer, change: Change, targets: Sequence[Target], devices: Sequence[Label]
+    analyzer: Analyzer, world: TargetWorld, change: Change, targets: Sequence[Target], devices: Sequence[Label]
 ) -> list[Target] | None:
     """Those of `targets` that a change of contents touches; None where the base may have had another graph.
 
@@ -54,7 +74,6 @@ def touched_by_contents(
         real = os.path.realpath(root / path)
         return change.same(real[len(str(root)) + 1 :] if real.startswith(f"{root}/") else path)
 
-    world = TargetWorld(loader, analyzer.rules, "")
     dependents: dict[str, list[str]] = defaultdict(list)
     reading: set[str] = set()
     for label in [label for package in loader.packages_below("") for label in world.members(package)]:

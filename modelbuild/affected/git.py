@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from modelbuild.errors import EnvironmentProblem, UsageError
 
@@ -21,6 +22,7 @@ class Change:
     prefix   the workspace in the repository, '' or ending in '/'
     base     the commit compared with
     files    modes of the files of that commit, by path
+    blobs    their contents' object ids, by path
     changed  files that were changed, added or removed since, committed or not; untracked ones that are not ignored too
     """
 
@@ -28,6 +30,7 @@ class Change:
     prefix: str
     base: str
     files: dict[str, str]
+    blobs: dict[str, str]
     changed: frozenset[str]
 
     def same(self, path: str) -> bool:
@@ -40,17 +43,22 @@ def find_change(root: Path, since: str, exact: bool = False) -> Change:
 
     Raises UsageError when there is no repository, no such revision, or no common ancestor.
     """
-    top = Path(_git(root, "rev-parse", "--show-toplevel").rstrip("\n"))
-    prefix = _git(root, "rev-parse", "--show-prefix").rstrip("\n")
+    shown = _git(root, "rev-parse", "--show-toplevel", "--show-prefix")
+    top, prefix = Path(shown.partition("\n")[0]), shown.split("\n")[1]
     base = find_base(root, since, exact)
     flags = ("--no-ext-diff", "--no-renames", "--no-relative", "--ignore-submodules=none", "--name-only", "-z")
-    diff = _git(top, "diff", *flags, base, "--")
-    untracked = _git(top, "ls-files", "--others", "--exclude-standard", "-z")
-    files = {}
-    for line in _git(top, "ls-tree", "-r", "-z", "--full-tree", base).split("\0")[:-1]:
-        mode, _, path = line.partition(" ")[0], *line.partition("\t")[1:]
-        files[path] = mode
-    return Change(top, prefix, base, files, frozenset([*diff.split("\0"), *untracked.split("\0")]) - {""})
+    # All at once: each looks at every file.
+    asked = (
+        ("diff", *flags, base, "--"),
+        ("ls-files", "--others", "--exclude-standard", "-z"),
+        ("ls-tree", "-r", "-z", "--full-tree", base),
+    )
+    diff, untracked, tree = [_answer(started) for started in [_start(top, *arguments) for arguments in asked]]
+    files, blobs = {}, {}
+    for line in tree.split("\0")[:-1]:
+        facts, _, path = line.partition("\t")
+        files[path], _, blobs[path] = facts.split(" ")
+    return Change(top, prefix, base, files, blobs, frozenset([*diff.split("\0"), *untracked.split("\0")]) - {""})
 
 
 def find_base(root: Path, since: str, exact: bool = False) -> str:
@@ -113,14 +121,21 @@ def _git(
     environ: dict[str, str] | None = None,
     stdin: Collection[str] = (),
 ) -> str:
-    command: Sequence[str] = ("git", "-C", str(folder), *arguments)
+    return _answer(_start(folder, *arguments, environ=environ), problem, stdin)
+
+
+def _start(folder: Path, *arguments: str, environ: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
+    pipe = subprocess.PIPE
     try:
-        ended = subprocess.run(
-            command, capture_output=True, env=environ, input="".join(f"{path}\0" for path in stdin).encode()
-        )
+        command = ("git", "-C", str(folder), *arguments)
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environ)
     except FileNotFoundError:
         raise EnvironmentProblem("git is not installed") from None
-    if ended.returncode != 0:
-        said = ended.stderr.decode(errors="replace").strip().partition("\n")[0]
-        raise UsageError(problem or f"git {arguments[0]}: {said}")
-    return ended.stdout.decode(errors="surrogateescape")
+
+
+def _answer(git: subprocess.Popen[bytes], problem: str = "", stdin: Collection[str] = ()) -> str:
+    out, err = git.communicate("".join(f"{path}\0" for path in stdin).encode())
+    if git.returncode != 0:
+        said = err.decode(errors="replace").strip().partition("\n")[0]
+        raise UsageError(problem or f"git {cast(Sequence[str], git.args)[3]}: {said}")
+    return out.decode(errors="surrogateescape")

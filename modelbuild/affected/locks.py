@@ -9,9 +9,6 @@ import tomli
 
 from modelbuild.execution.tools import canonical
 
-# Looked for at the root of the workspace and of the repository.
-LOCKS = ("requirements.lock", "requirements.txt", "uv.lock", "poetry.lock", "pdm.lock", "pylock.toml")
-
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?\s*==\s*([^\s;\\#]+)", re.MULTILINE)
 
 

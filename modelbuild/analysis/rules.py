@@ -13,11 +13,7 @@ from types import ModuleType
 
 from modelbuild.api.rule import Rule
 from modelbuild.errors import LoadingError, Location
-
-BUILT_IN = "modelbuild_rules"
-
-# What steps of any rule package may import besides their own: it is part of their source as that is.
-LIBRARY = "modelbuild_runtime"
+from modelbuild.workspace import BUILT_IN, LIBRARY
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,9 +38,6 @@ def command(
     import json
 
     from modelbuild.affected.affected import affected
-    from modelbuild.affected.shards import github_matrix
-    from modelbuild.affected.shards import shards as share_out
-    from modelbuild.history.estimates import target_estimates
     from modelbuild.labels import Label
     from modelbuild.query.pattern import compiled
     from modelbuild.workspace import find_root, load_workspace
@@ -51,13 +48,19 @@ def command(
     found = affected(workspace, patterns or ("//...",), current, since, labels, exact)
     regex = compiled(kind) if kind else re.compile("")
     targets = [t for t in found.targets if regex.search(t.rule) and (not tests or t.rule.endswith("_test"))]
+    if form == "label" and not as_json:
+        for target in targets:
+            click.echo(target.label)
+        return
+
+    from modelbuild.affected.shards import github_matrix
+    from modelbuild.affected.shards import shards as share_out
+    from modelbuild.history.estimates import target_estimates
+
     estimates = target_estimates(workspace.config.cache_dir, [target.label for target in targets])
     if form == "github-matrix":
         click.echo(json.dumps(github_matrix(share_out([target.label for target in targets], estimates, shards))))
-    elif as_json or form == "json":
+    else:
         rows = [{**dataclasses.asdict(t), "seconds": estimates.get(t.label)} for t in targets]
         answer = {"version": 1, "since": since, "base": found.base, "everything": found.everything or None}
         click.echo(json.dumps({**answer, "targets": rows, "deleted": list(found.deleted)}))
-    else:
-        for target in targets:
-            click.echo(target.label)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from modelbuild.errors import UsageError, did_you_mean
 from modelbuild.labels import Label, is_package_name
-from modelbuild.loading.loader import Loader
-from modelbuild.loading.package import Target
 from modelbuild.loading.tree import join
+
+if TYPE_CHECKING:
+    from modelbuild.loading.loader import Loader
+    from modelbuild.loading.package import Target
 
 # Targets with this tag are built only when they are named.
 MANUAL = "manual"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from modelbuild.affected import affected as module
+from modelbuild.affected import compare
 from modelbuild.affected.affected import Affected, affected
 
 BUILD = {
@@ -82,7 +83,7 @@ class Compared:
             raise AssertionError("the base was laid out")
 
         with self._patch.context() as patch:
-            patch.setattr(module, "lay_out", refuse)
+            patch.setattr(compare, "lay_out", refuse)
             return self.ask()
 
     def both(self) -> set[str]:

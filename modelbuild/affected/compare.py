@@ -1,0 +1,89 @@
+"""Both revisions loaded and analysed, and each target's signature at one held to that at the other."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from modelbuild.affected.child import in_child
+from modelbuild.affected.git import Change, lay_out, show
+from modelbuild.affected.signatures import signatures
+from modelbuild.affected.unchanged import LOCKS, changed_engine
+from modelbuild.affected.versions import Versions, compare_locks
+from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
+from modelbuild.errors import ModelbuildError
+from modelbuild.labels import Label
+from modelbuild.loading.package import Target
+from modelbuild.loading.patterns import expand_patterns
+from modelbuild.query.opened import open_analyzer
+from modelbuild.workspace import Workspace, load_workspace
+
+
+def compare(
+    workspace: Workspace, patterns: Sequence[str], current: str, devices: Sequence[Label], change: Change
+) -> tuple[list[tuple[str, str, bool]], tuple[str, ...], str]:
+    """Label and rule of each target touched, and whether the base had it not; labels that only the base has; why all
+    are touched, if they are."""
+    old_versions, new_versions = compare_locks(*_locks(change))
+    with tempfile.TemporaryDirectory(prefix="modelbuild-") as folder:
+        root = lay_out(change, Path(folder))
+        before = in_child(lambda: _base(root, devices, change.same, old_versions))
+    analyzer = open_analyzer(workspace)
+    targets = expand_patterns(analyzer.loader, patterns, current)
+    configured = [analyzer.analyze(target.label, device) for device in devices or (None,) for target in targets]
+    after = signatures(analyzer, configured, change.same, new_versions)
+    everything = changed_engine(workspace, change)
+    touched: dict[str, tuple[str, str, bool]] = {}
+    for each in configured:
+        node, label = str(each.node), str(each.node.label)
+        old = before["signatures"].get(node)
+        if everything or node not in after or old != after[node].text:
+            touched.setdefault(label, (label, each.rule, label not in before["labels"]))
+    return list(touched.values()), _deleted(before["labels"], analyzer), everything
+
+
+def _base(root: Path, devices: Sequence[Label], same: Callable[[str], bool], versions: Versions) -> dict[str, Any]:
+    """Signatures by node and all labels of the base revision, as far as it can be loaded."""
+    labels: list[str] = []
+    configured: list[ConfiguredTarget] = []
+    try:
+        analyzer = open_analyzer(load_workspace(root))
+        packages = analyzer.loader.packages_below("")
+    except ModelbuildError:
+        return {"labels": labels, "signatures": {}}
+    for package in packages:
+        for target in _targets(analyzer, package):
+            labels.append(str(target.label))
+            for device in devices or (None,):
+                try:
+                    configured.append(analyzer.analyze(target.label, device))
+                except (ModelbuildError, ValueError):  # ValueError: analysed before, and failed half way
+                    continue
+    signed = signatures(analyzer, configured, same, versions)
+    return {"labels": labels, "signatures": {node: signature.text for node, signature in signed.items()}}
+
+
+def _targets(analyzer: Analyzer, package: str) -> list[Target]:
+    try:
+        return list(analyzer.loader.package(package).targets.values())
+    except ModelbuildError:
+        return []
+
+
+def _deleted(labels: Sequence[str], analyzer: Analyzer) -> tuple[str, ...]:
+    names = analyzer.loader.packages_below("")
+    now = {str(label.label) for name in names for label in _targets(analyzer, name)}
+    return tuple(sorted(set(labels) - now))
+
+
+def _locks(change: Change) -> tuple[dict[str, str | None], dict[str, str | None]]:
+    """Lock files at the root of the workspace and of the repository, as they were and as they are."""
+    paths = dict.fromkeys(prefix + name for prefix in ("", change.prefix) for name in LOCKS)
+    moved = [path for path in paths if path in change.changed]
+    now = {path: change.top / path for path in moved}
+    return (
+        {path: show(change, path) for path in moved},
+        {path: file.read_text(errors="replace") if file.is_file() else None for path, file in now.items()},
+    )
