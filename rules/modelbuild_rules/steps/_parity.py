@@ -1,11 +1,9 @@
-"""What a test of a program and the search for its first wrong node share: the program, its cases, the model in eager
-PyTorch, and how an output is held to its tolerance."""
+"""What a test of a program and the search for its first wrong node share: cases, the model in eager PyTorch, and how an
+output is held to its tolerance."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,27 +16,12 @@ from modelbuild.step import Step, StepError
 from modelbuild_rules.steps._compare import compare
 from modelbuild_rules.steps._draw import draw
 from modelbuild_rules.steps._model import load_function, load_model, load_weights
+from modelbuild_rules.steps._opened import Arrays
 from modelbuild_runtime.bindings import to_array, to_tensor
 from modelbuild_runtime.describe import Port
 from modelbuild_runtime.inputs import read_inputs
 
-Arrays: TypeAlias = dict[str, np.ndarray]
 Eager: TypeAlias = Callable[[Mapping[str, np.ndarray]], Arrays]
-
-
-def program_file(step: Step, name: str) -> Path:
-    """A program with its signature beside it."""
-    folder = Path(tempfile.mkdtemp(prefix=name))
-    pte = folder / "program.pte"
-    pte.symlink_to(step.input(f"{name}.pte").resolve())
-    (folder / "signature.json").symlink_to(step.input(f"{name}.signature").resolve())
-    return pte
-
-
-def open_program(step: Step, name: str) -> modelbuild_runtime.Program:
-    """Load a program, for its description or for the Python bindings to run it."""
-    data = [step.input(f"{name}.ptd")] if f"{name}.ptd" in step.inputs else []
-    return modelbuild_runtime.load(program_file(step, name), data)
 
 
 def tensor_inputs(program: modelbuild_runtime.Program) -> list[Port]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from modelbuild.step import Step
 from modelbuild_rules.steps._gpus import lacking_gpu
-from modelbuild_rules.steps._parity import Arrays, open_program, program_file
+from modelbuild_rules.steps._opened import Arrays, open_program, program_file
 from modelbuild_rules.steps._runtime_archive import FLAVOURS, RUNNER, LackingBackend, LaidOut, lay_out
 from modelbuild_runtime.bindings import lacking_backends
 from modelbuild_runtime.errors import ProgramError

@@ -34,12 +34,11 @@ from modelbuild_rules.steps._compilers import compile_step
 from modelbuild_rules.steps._delegation import op_name
 from modelbuild_rules.steps._model import first_line
 from modelbuild_rules.steps._nonzero import correct_nonzero
+from modelbuild_rules.steps._opened import Arrays, open_program
 from modelbuild_rules.steps._origins import Origin, mark, origins, result_of, results, takes_from_delegate
 from modelbuild_rules.steps._parity import (
-    Arrays,
     cases,
     eager_model,
-    open_program,
     tensor_inputs,
     tolerance_of,
     wrong_metrics,

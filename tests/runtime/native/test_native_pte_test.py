@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 
+from modelbuild.step import Step
+from modelbuild_rules.steps import first_wrong_node
+
 NET = """
 import torch
 
@@ -219,3 +222,13 @@ def test_programs_are_run_by_the_cpp_runtime_or_said_not_to_be(world: World) -> 
     assert code == 4
     found = tests["cpu_large"]["cases"][-1]["message"]
     assert found == "parity holds in every case in ExecuTorch's Python runtime; the test used the C++ runtime"
+
+
+def test_the_first_wrong_node_of_a_program_for_gpus_is_not_looked_for(
+    cuda_programs: dict[str, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "signature.json").write_text(json.dumps(SIGNATURE))
+    inputs = {"program.pte": (cuda_programs["planned"],), "program.signature": (tmp_path / "signature.json",)}
+    first_wrong_node.run(Step({}, inputs, {"finding": tmp_path / "finding.json"}, tmp_path))
+    found = json.loads((tmp_path / "finding.json").read_text())["message"]
+    assert found == "not looked for: it takes ExecuTorch's Python runtime, which lacks CudaBackend"

@@ -1,0 +1,29 @@
+"""Programs of tests, opened: without torch, which they need only to be run in Python."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+import modelbuild_runtime
+from modelbuild.step import Step
+
+Arrays: TypeAlias = dict[str, np.ndarray]
+
+
+def program_file(step: Step, name: str) -> Path:
+    """A program with its signature beside it."""
+    folder = Path(tempfile.mkdtemp(prefix=name))
+    pte = folder / "program.pte"
+    pte.symlink_to(step.input(f"{name}.pte").resolve())
+    (folder / "signature.json").symlink_to(step.input(f"{name}.signature").resolve())
+    return pte
+
+
+def open_program(step: Step, name: str) -> modelbuild_runtime.Program:
+    """Load a program, for its description or for the Python bindings to run it."""
+    data = [step.input(f"{name}.ptd")] if f"{name}.ptd" in step.inputs else []
+    return modelbuild_runtime.load(program_file(step, name), data)

@@ -1,0 +1,89 @@
+"""What is laid out of a packed runtime: only what the program needs, or a line that says what is wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modelbuild.step import StepError
+from modelbuild_rules.steps._runtime_archive import LackingBackend, lay_out
+
+RUNTIME: dict[str, Any] = {
+    "version": 1,
+    "backends": {"CudaBackend": "lib/cuda.so", "TensorRTBackend": "lib/trt.so"},
+    "kernels": "lib/kernels.so",
+    "quantized_kernels": "lib/quantized.so",
+    "files": {
+        "bin/modelbuild-run": {"needs": ["lib/core.so"]},
+        "lib/core.so": {"needs": []},
+        "lib/cuda.so": {"needs": ["lib/cudart.so"]},
+        "lib/cudart.so": {"needs": []},
+        "lib/kernels.so": {"needs": ["lib/core.so"]},
+        "lib/quantized.so": {"needs": []},
+        "lib/trt.so": {"needs": ["lib/cudart.so"]},
+        "lib/libmodelbuild_tensorrt_10.so": {"needs": []},
+    },
+}
+
+
+def packed(
+    folder: Path, runtime: Any = RUNTIME, backends: tuple[str, ...] = (), operators: tuple[str, ...] = ()
+) -> Path:
+    """An archive whose runner describes a program with these backends and operators."""
+    delegates = [{"backend": each} for each in backends]
+    described = json.dumps({"methods": [{"delegates": delegates, "operators": dict.fromkeys(operators, 1)}]})
+    files = dict.fromkeys(RUNTIME["files"], "") | {"runtime.json": json.dumps(runtime)}
+    files["bin/modelbuild-run"] = f"#!/bin/sh\n[ \"$*\" = 'p.pte --describe --json' ] && echo '{described}'\n"
+    made = folder / "runtime.tar"
+    with tarfile.open(made, "w") as archive:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("backends", "operators", "libraries"),
+    [
+        ((), ("aten::add.out",), {"core", "kernels"}),
+        ((), ("quantized_decomposed::add.out",), {"core", "quantized"}),
+        (("CudaBackend",), (), {"core", "cuda", "cudart"}),
+        (("TensorRTBackend",), ("aten::add.out",), {"core", "kernels", "trt", "cudart", "libmodelbuild_tensorrt_10"}),
+    ],
+)
+def test_what_the_program_needs_is_laid_out(
+    tmp_path: Path, backends: tuple[str, ...], operators: tuple[str, ...], libraries: set[str]
+) -> None:
+    (tmp_path / "out").mkdir()
+    made = lay_out(packed(tmp_path, backends=backends, operators=operators), Path("p.pte"), tmp_path / "out")
+    assert {path.stem for path in (tmp_path / "out/lib").iterdir()} == libraries
+    assert [Path(name).stem for name in made.needed] == ["modelbuild-run", *sorted(libraries)]
+    assert made.backends == set(backends)
+
+
+@pytest.mark.parametrize("content", [b"", b"nothing", None])
+def test_what_is_no_runtime_is_said_to_be_none(tmp_path: Path, content: bytes | None) -> None:
+    archive = packed(tmp_path, {"version": 2})
+    if content is not None:
+        archive.write_bytes(content)
+    with pytest.raises(StepError, match="the runtime is not what this version's `make runtime` packs"):
+        lay_out(archive, Path("p.pte"), tmp_path)
+
+
+def test_a_backend_that_the_runtime_was_built_without(tmp_path: Path) -> None:
+    with pytest.raises(LackingBackend) as raised:
+        lay_out(packed(tmp_path, backends=("QnnBackend",)), Path("p.pte"), tmp_path)
+    assert (
+        str(raised.value) == "the program needs the backend QnnBackend; the runtime has: CudaBackend, TensorRTBackend"
+    )
+
+
+def test_a_program_that_the_runner_cannot_read(tmp_path: Path) -> None:
+    with pytest.raises(StepError, match="the program cannot be read by the runtime"):
+        lay_out(packed(tmp_path), Path("another.pte"), tmp_path)
