@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -16,7 +16,6 @@ from modelbuild.store.database import Database
 from modelbuild.store.digests import FileChanged, digest_open
 
 _ATTEMPTS = 3
-_BATCH = 500  # SQLite takes at least 999 values in one statement.
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +55,17 @@ class FileDigests:
     def digest(self, path: Path) -> FileState:
         """The state of one file; symbolic links are followed. Raises FileNotFoundError, IsADirectoryError, and
         EnvironmentProblem for what is neither file nor folder or never stops changing."""
-        return self._states({path: os.stat(path)})[path]
-
-    def digest_all(self, paths: Iterable[Path]) -> dict[Path, FileState]:
-        """As digest, of many at once. Paths where nothing is are left out."""
-        there = {}
-        for path in paths:
-            try:
-                there[path] = os.stat(path)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-        return self._states(there)
+        status = os.stat(path)
+        _check_kind(path, status)
+        name = os.fsencode(os.path.abspath(path))
+        hash_ = self._known(name, str(_stamp(status)))
+        if hash_ is not None:
+            return _state(Digest(hash_, status.st_size), status)
+        recorded, status, digest = self._read(path)
+        if self._database.writable:
+            row = (name, str(_stamp(status)), recorded, digest.hash)
+            self._database.write(("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", [row]))
+        return _state(digest, status)
 
     def forget_missing(self) -> None:
         """Forget files that are not there any more."""
@@ -75,40 +74,18 @@ class FileDigests:
         if gone:
             self._database.write(("DELETE FROM files WHERE path = ?", gone))
 
-    def _states(self, there: dict[Path, os.stat_result]) -> dict[Path, FileState]:
-        names = {path: os.fsencode(os.path.abspath(path)) for path in there}
-        known = self._known(list(names.values()))
-        states = {}
-        rows = []
-        for path, status in there.items():
-            _check_kind(path, status)
-            hash_ = known.get((names[path], str(_stamp(status))))
-            if hash_ is None:
-                recorded, status, digest = self._read(path)
-                rows.append((names[path], str(_stamp(status)), recorded, digest.hash))
-            else:
-                digest = Digest(hash_, status.st_size)
-            states[path] = FileState(digest, bool(status.st_mode & 0o100), _stamp(status))
-        if rows and self._database.writable:
-            self._database.write(("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", rows))
-        return states
-
-    def _known(self, names: list[bytes]) -> dict[tuple[bytes, str], str]:
-        """Hashes by path and stamp, of those rows that can be trusted.
+    def _known(self, name: bytes, stamp: str) -> str | None:
+        """The hash that goes with a path and a stamp, if it can be trusted.
 
         A file that changed so shortly before it was read that the file system's clock had not moved on may have
         changed again without its stamp showing it (git calls such an entry racy): it is read again.
         """
-        known = {}
-        for start in range(0, len(names), _BATCH):
-            batch = names[start : start + _BATCH]
-            marks = ",".join("?" * len(batch))
-            sql = f"SELECT path, stamp, recorded, hash FROM files WHERE path IN ({marks})"
-            for name, stamp, recorded, hash_ in self._database.read(sql, batch) or ():
-                ctime = int(stamp.split(".")[2])
-                if ctime + _granularity(ctime) < recorded:
-                    known[name, stamp] = hash_
-        return known
+        sql = "SELECT recorded, hash FROM files WHERE path = ? AND stamp = ?"
+        for recorded, hash_ in self._database.read(sql, [name, stamp]) or ():
+            ctime = int(stamp.split(".")[2])
+            if ctime + _granularity(ctime) < recorded:
+                return str(hash_)
+        return None
 
     def _read(self, path: Path) -> tuple[int, os.stat_result, Digest]:
         """Hash a file: when that began, and the file's status, the same before and after."""
@@ -127,6 +104,10 @@ class FileDigests:
 
 def _stamp(status: os.stat_result) -> FileStamp:
     return FileStamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+
+
+def _state(digest: Digest, status: os.stat_result) -> FileState:
+    return FileState(digest, bool(status.st_mode & 0o100), _stamp(status))
 
 
 def _granularity(ctime_ns: int) -> int:

@@ -72,7 +72,6 @@ def test_a_file_is_read_once(
     assert state.stamp.inode == path.stat().st_ino
     assert digests.digest(path) == state
     assert FileDigests(database, clock).digest(path) == state
-    assert FileDigests(database, clock).digest_all([path]) == {path: state}
     assert reads == ["f"]
 
 
@@ -178,21 +177,6 @@ def test_a_file_read_again_later_is_trusted_then(
     assert len(reads) == 3
 
 
-def test_many_at_once(digests: FileDigests, reads: list[str], write: Callable[..., Path], tmp_path: Path) -> None:
-    paths = [write(f"many/{i}", str(i).encode()) for i in range(1234)]
-    asked = [*paths, tmp_path / "nothing", paths[0] / "below a file"]
-    states = digests.digest_all(asked)
-    assert {path: state.digest for path, state in states.items()} == {
-        path: digest_bytes(path.name.encode()) for path in paths
-    }
-    reads.clear()
-    paths[7].write_bytes(b"new")
-    states = digests.digest_all(asked)
-    assert reads == ["7"]
-    assert states[paths[7]].digest == digest_bytes(b"new")
-    assert states[paths[1233]].digest == digest_bytes(b"1233")
-
-
 def test_relative_paths_mean_the_same(
     digests: FileDigests, reads: list[str], write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,7 +239,8 @@ def test_files_that_are_gone_are_forgotten(
     digests: FileDigests, database: Database, write: Callable[..., Path]
 ) -> None:
     kept, gone = write("kept"), write("gone")
-    digests.digest_all([kept, gone])
+    digests.digest(kept)
+    digests.digest(gone)
     gone.unlink()
     digests.forget_missing()
     assert database.read("SELECT path FROM files") == [(os.fsencode(kept),)]
