@@ -325,7 +325,8 @@ def test_no_package_is_loaded_for_what_is_known(asked: Asked) -> None:
         "sys.exit(code)\n"
     )
     command = [sys.executable, "-c", program, "-C", str(asked.repository.root), "affected", "--since", "HEAD"]
-    environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(asked.repository.cache)}
+    kept = {"MODELBUILD_CACHE_DIR": str(asked.repository.cache), "PYTHONDONTWRITEBYTECODE": "1"}  # git would see it
+    environment = {**os.environ, **kept}
     first, second = (
         subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd="/") for _ in range(2)
     )
