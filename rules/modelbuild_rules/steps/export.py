@@ -103,7 +103,9 @@ def _debug(program: Any, root: Path) -> dict[str, dict[str, str]]:
     """Where nodes come from: the innermost module, and the innermost line of the user's source."""
     found = {}
     for node in program.graph.nodes:
-        modules = list((node.meta.get("nn_module_stack") or {}).values())
+        # What torch.export itself adds, such as the sizes of inputs, is in a module that it makes up.
+        stack = (node.meta.get("nn_module_stack") or {}).items()
+        modules = [module for name, module in stack if name != "_empty_nn_module_stack_from_metadata_hook"]
         lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
         places = [line.split('"', 2) for line in lines if line.startswith(f'File "{root}/')]
         fact = {}

@@ -80,6 +80,13 @@ class TestBytes:
         assert facts["linear_1"]["module"] == "head"
         assert "return {" in lines[int(facts["linear_1"]["source"].partition(":")[2]) - 1]
 
+    def test_debug_names_no_module_that_torch_makes_up(self, export: Callable[..., Any]) -> None:
+        inputs = [{"name": "x", "shape": ["n", 3], "dtype": "float32", "range": None}]
+        source = "class Net(nn.Module):\n    def forward(self, x):\n        return x.new_ones(x.shape[0]) + 1"
+        found = export(source, inputs, dynamic={"n": {"min": 1, "max": 9, "example": None}}).json("debug")
+        assert found["add"]["source"] == "m/net.py:6"
+        assert not any(fact.get("module", "").startswith("_") for fact in found.values())
+
     def test_one_weight_is_one_file(self, export: Callable[..., Any], tmp_path: Path) -> None:
         found = []
         for value in (0.0, 1.0):
