@@ -100,7 +100,7 @@ class Expander:
                 if isinstance(artifact, SourceArtifact):
                     yield Input(name, artifact.path, artifact)
                 else:
-                    yield Input(name, f".inputs/{name}/{index}/{self._graph.basename(artifact)}", artifact)
+                    yield Input(name, f".inputs/{name}.{index}/{self._graph.basename(artifact)}", artifact)
 
     def expand(
         self,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import gc
 import json
 import os
 import selectors
+import shutil
 import signal
 import socket
 import time
@@ -18,7 +20,7 @@ from typing import Any
 
 from modelbuild.execution.branch import Branch
 from modelbuild.execution.import_ahead import import_ahead
-from modelbuild.execution.worker import work
+from modelbuild.execution.worker import Streams, work
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
@@ -31,9 +33,10 @@ def die_with_parent(kind: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Child:
-    order: int
+    order: Mapping[str, Any]
     pid: int
     started: float
+    streams: Streams
 
 
 class Forks:
@@ -97,6 +100,7 @@ class Forks:
     def _fork(self, order: Mapping[str, Any]) -> None:
         started = time.monotonic()
         try:
+            streams = _in_memory()
             pid = _forked()
         except OSError as error:
             self._answer({"id": order["id"], "problem": f"cannot start a process: {error}"})
@@ -104,21 +108,22 @@ class Forks:
         if pid == 0:
             try:
                 self._forget()
-                work(order, self._settings, self._ours)
+                work(order, self._settings, self._ours, streams)
             finally:
                 os._exit(70)
         with suppress(ProcessLookupError, PermissionError):
             os.setpgid(pid, pid)
         descriptor = os.pidfd_open(pid)
-        self._children[descriptor] = _Child(order["id"], pid, started)
+        self._children[descriptor] = _Child(order, pid, started, streams)
         self._selector.register(descriptor, selectors.EVENT_READ, partial(self._reap, descriptor))
 
     def _forget(self) -> None:
         """In a child: drop what belongs to the parent."""
         self._selector.close()
         self._line.close()
-        for descriptor in self._children:
+        for descriptor, child in self._children.items():
             os.close(descriptor)
+            child.streams.close()
         for branch in filter(None, self._branches.values()):
             branch.line.close()
 
@@ -129,8 +134,20 @@ class Forks:
         _kill_group(child.pid)
         _, status, usage = os.wait4(child.pid, 0)
         seconds = time.monotonic() - child.started
-        ended = os.waitstatus_to_exitcode(status)
-        self._answer({"id": child.order, "status": ended, "seconds": seconds, "max_rss": usage.ru_maxrss * 1024})
+        answer = {
+            "id": child.order["id"],
+            "status": os.waitstatus_to_exitcode(status),
+            "report": _content(child.streams.report).decode(errors="replace"),
+            "seconds": seconds,
+            "max_rss": usage.ru_maxrss * 1024,
+        }
+        try:
+            _save(child.streams.stdout, child.order["stdout"])
+            _save(child.streams.stderr, child.order["stderr"])
+        except OSError as error:
+            answer["problem"] = f"cannot keep what the step printed: {error}"
+        child.streams.close()
+        self._answer(answer)
 
     def _kill_all(self) -> None:
         branches = list(filter(None, self._branches.values()))
@@ -201,6 +218,32 @@ def _forked() -> int:
         if os.getppid() != parent:
             os._exit(70)
     return pid
+
+
+def _in_memory() -> Streams:
+    """Making files on a disk would take longer than most of what is done for an action."""
+    made = []
+    try:
+        for name in ("report", "stdout", "stderr"):
+            made.append(os.memfd_create(name))
+            fcntl.fcntl(made[-1], fcntl.F_SETFL, os.O_APPEND)
+    except OSError:
+        for descriptor in made:
+            os.close(descriptor)
+        raise
+    return Streams(*made)
+
+
+def _content(descriptor: int) -> bytes:
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+
+
+def _save(descriptor: int, path: str) -> None:
+    """Write what is in memory to a file, if anything."""
+    if os.fstat(descriptor).st_size:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        with open(descriptor, "rb", closefd=False) as source, open(path, "wb") as target:
+            shutil.copyfileobj(source, target)
 
 
 def _kill_group(pid: int) -> None:

@@ -43,7 +43,7 @@ class NoNetwork(PermissionError):
 class Guard:
     """Knows what the action may open.
 
-    folder     the action's own folder; `root` in it is where inputs lie under their path in the workspace
+    root       the action's own folder, where inputs lie under their path in the workspace
     readable   real paths of other folders that may be read
     writable   folders that may be written
     note       is given a fact about each undeclared read
@@ -51,14 +51,12 @@ class Guard:
 
     def __init__(
         self,
-        folder: str,
         root: str,
         workspace: str,
         readable: Iterable[str],
         writable: Iterable[str],
         note: Callable[[dict[str, Any]], None],
     ) -> None:
-        self._folder = folder + "/"
         self.root = root + "/"
         self.workspace = workspace.rstrip("/") + "/"
         self._readable = tuple(path.rstrip("/") + "/" for path in readable)
@@ -108,7 +106,7 @@ class Guard:
     def undeclared(self, name: str) -> str | None:
         """The real path of an existing file that may not be read, for what a program says it could not read."""
         path = self._absolute(name)
-        if path.startswith(self._folder):
+        if path.startswith(self.root):
             path = "" if os.path.lexists(path) else self._twin(path) or ""
         path = os.path.realpath(path) if path else ""
         return path if path and os.path.isfile(path) and not self._may_read(path) else None
@@ -182,7 +180,7 @@ class Guard:
 
     def _check_read(self, name: str, missing: bool) -> None:
         path = self._absolute(name)
-        if path.startswith(self._folder):
+        if path.startswith(self.root):
             twin = self._twin(path) if missing and not os.path.lexists(path) else None
             if twin is not None:
                 self._refuse(twin)
@@ -193,7 +191,7 @@ class Guard:
 
     def _may_read(self, path: str) -> bool:
         path += "/"
-        return path.startswith(self._readable) or path.startswith(self._folder)
+        return path.startswith(self._readable) or path.startswith(self.root)
 
     def _check_write(self, name: str) -> None:
         path = self._absolute(name) + "/"

@@ -44,9 +44,7 @@ class _Watch(Guard):
     def __init__(self, settings: Mapping[str, Any]) -> None:
         nowhere = f"{settings['scratch']}/ahead"
         self.refused = False
-        super().__init__(
-            nowhere, f"{nowhere}/root", settings["workspace"], settings["readable"], environment.WRITABLE, self._noted
-        )
+        super().__init__(nowhere, settings["workspace"], settings["readable"], environment.WRITABLE, self._noted)
 
     def _noted(self, fact: Mapping[str, Any]) -> None:
         self.refused = True

@@ -110,10 +110,9 @@ class LocalExecutor:
         if self._closed:
             return Outcome(None, "interrupted")
         stdout, stderr = (
-            self._store.put_file(path) if path.exists() and path.stat().st_size else None
-            for path in (sandbox.stdout, sandbox.stderr)
+            self._store.put_file(path) if path.exists() else None for path in (sandbox.stdout, sandbox.stderr)
         )
-        problem = verdict(action, request.tools, ended, sandbox.report)
+        problem = verdict(action, request.tools, ended, ended.report)
         if not problem:
             try:
                 outputs = sandbox.collect(action, self._store)
@@ -173,12 +172,10 @@ def _order(sandbox: Sandbox, request: Request) -> dict[str, Any]:
         "cpus": cpus,
         "network": action.network,
         "modules": request.modules,
-        "env": environment.variables(sandbox.home, sandbox.temporary, cpus, action.network, gpu) | dict(action.env),
+        "env": environment.variables(sandbox.home, sandbox.home, cpus, action.network, gpu) | dict(action.env),
         "ahead": {} if alone else environment.variables(scratch, scratch, cpus) | dict(action.env),
-        "folder": str(sandbox.folder),
-        "root": str(sandbox.root),
-        "writable": [str(sandbox.outputs), str(sandbox.temporary), str(sandbox.home)],
-        "report": str(sandbox.report),
+        "root": str(sandbox.folder),
+        "writable": [str(sandbox.outputs), str(sandbox.home)],
         "stdout": str(sandbox.stdout),
         "stderr": str(sandbox.stderr),
     }

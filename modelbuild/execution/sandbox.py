@@ -10,6 +10,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from modelbuild.execution.interface import StagedInput
 from modelbuild.store.interface import Store
 
 OUTPUTS = ".outputs"
+HOME = ".home"
 
 # Files of the workspace from this size on (bytes) are copied into the store, once, and hardlinked from there. Neither
 # they nor smaller ones, which are copied each time, are linked to the workspace: whatever an action does to an input
@@ -48,34 +50,37 @@ class Scratch:
             os.close(left)
         self._keep = keep
         self._numbers = itertools.count()
+        self._removing = ThreadPoolExecutor(1, "remove")
 
     def new(self) -> Sandbox:
         return Sandbox(self.path / str(next(self._numbers)))
 
     def discard(self, sandbox: Sandbox) -> None:
+        """Remove it soon, unless it is to be kept: nothing has to wait for that."""
         if not self._keep:
-            remove(sandbox.folder)
+            self._removing.submit(remove, sandbox.folder)
 
     def close(self) -> None:
         """Remove all of it, unless it is to be kept."""
+        self._removing.shutdown(cancel_futures=True)
         if not self._keep:
             remove(self.path)
         os.close(self._lock)
 
 
 class Sandbox:
-    """One action's folder. `root` holds the inputs and is the action's current folder; it may write only to `outputs`,
-    `temporary` and `home`. `report`, `stdout` and `stderr` are files."""
+    """One action's folder: it holds the inputs and is the action's current folder. The action may write only to
+    `outputs` and to `home`, for temporary files and what programs keep. What it printed is in the files `stdout` and
+    `stderr`, if anything.
+
+    Making and removing a folder takes as long as forking, on some file systems, so there are few of them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.root = folder / "root"
-        self.outputs = self.root / OUTPUTS
-        self.temporary = folder / "tmp"
-        self.home = folder / "home"
-        self.report = folder / "report"
-        self.stdout = folder / "stdout"
-        self.stderr = folder / "stderr"
+        self.outputs = folder / OUTPUTS
+        self.home = folder / HOME
+        self.stdout = folder / ".stdout"
+        self.stderr = folder / ".stderr"
 
     def lay_out(self, action: Action, inputs: tuple[StagedInput, ...], store: Store) -> None:
         """Put inputs in place and make room for outputs.
@@ -83,13 +88,13 @@ class Sandbox:
         Raises SandboxProblem when a file of the workspace is not what its digest says, MissingBlob, OSError.
         """
         made = {str(self.folder.parent)}
-        for folder in (self.outputs, self.temporary, self.home):
+        for folder in (self.outputs, self.home):
             _make_folders(str(folder), made)
         placed: dict[str, Value] = {}
         for item in inputs:
             if placed.setdefault(item.path, item.value) != item.value:
                 raise ValueError(f"{action.id}: two different inputs at {item.path}")
-            target = self.root / item.path
+            target = self.folder / item.path
             if target.exists():
                 continue
             _make_folders(str(target.parent), made)
@@ -109,7 +114,7 @@ class Sandbox:
                 return _copy(source, target, value)
             if not store.missing([value.digest]):
                 return True
-            copy = self.temporary / "incoming"
+            copy = self.home / "incoming"
             shutil.copyfile(source, copy)
             copy.chmod(0o555 if value.executable else 0o444)
             return store.put_file(copy) == value.digest

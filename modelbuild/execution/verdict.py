@@ -6,7 +6,6 @@ import json
 import signal
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from modelbuild.actions import Action
@@ -14,11 +13,11 @@ from modelbuild.execution.tools import canonical
 from modelbuild.execution.warm import Ended
 
 
-def verdict(action: Action, tools: Sequence[str], ended: Ended, report: Path) -> str:
+def verdict(action: Action, tools: Sequence[str], ended: Ended, report: str) -> str:
     """Why the action failed; '' when its step ran to its end and read nothing but what was declared.
 
     tools    distributions that the user's code may import
-    report   the file that the worker wrote (see worker.py)
+    report   what the worker wrote (see worker.py)
     """
     if ended.problem:
         return ended.problem
@@ -41,12 +40,12 @@ def verdict(action: Action, tools: Sequence[str], ended: Ended, report: Path) ->
     return str(end["text"])
 
 
-def _read(report: Path) -> list[dict[str, Any]]:
+def _read(report: str) -> list[dict[str, Any]]:
     facts = []
     try:
-        for line in report.read_text().splitlines():
+        for line in report.splitlines():
             facts.append(json.loads(line))
-    except (FileNotFoundError, ValueError):
+    except ValueError:
         # Killed before it could write, or while it wrote.
         pass
     return facts

@@ -24,9 +24,11 @@ _PATIENCE = 10
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a worker ended: its exit status, or minus the signal that killed it; or why it never ran (`problem`)."""
+    """How a worker ended: its exit status, or minus the signal that killed it, and what it reported (see worker.py); or
+    why it never ran (`problem`)."""
 
     status: int = 0
+    report: str = ""
     seconds: float = 0.0
     max_rss: int = 0
     problem: str = ""

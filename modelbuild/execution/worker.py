@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,9 +20,21 @@ from modelbuild.execution.guard import Guard
 from modelbuild.step import Step
 
 
-def work(order: Mapping[str, Any], settings: Mapping[str, Any], ours: frozenset[str]) -> NoReturn:
-    """Run the step and leave the process. What happened goes to the file order["report"], one JSON object a line; the
-    last has the key "end".
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Open files, as descriptors: what becomes the step's stdout and stderr, and where its worker reports."""
+
+    report: int
+    stdout: int
+    stderr: int
+
+    def close(self) -> None:
+        for descriptor in (self.report, self.stdout, self.stderr):
+            os.close(descriptor)
+
+
+def work(order: Mapping[str, Any], settings: Mapping[str, Any], ours: frozenset[str], streams: Streams) -> NoReturn:
+    """Run the step and leave the process. What happened is reported, a JSON object a line; the last has the key "end".
 
     order      as LocalExecutor makes it: step, params, inputs, outputs, paths, env, cpus, network
     settings   what all actions have in common: packages, readable folders, the workspace
@@ -29,16 +42,14 @@ def work(order: Mapping[str, Any], settings: Mapping[str, Any], ours: frozenset[
     """
     os.setpgid(0, 0)
     worker = os.getpid()
-    report = os.open(order["report"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     status = 1
 
     def note(fact: Mapping[str, Any]) -> None:
-        os.write(report, json.dumps(fact).encode() + b"\n")
+        os.write(streams.report, json.dumps(fact).encode() + b"\n")
 
     try:
-        _set_up(order)
+        _set_up(order, streams)
         guard = Guard(
-            order["folder"],
             order["root"],
             settings["workspace"],
             settings["readable"],
@@ -57,9 +68,8 @@ def work(order: Mapping[str, Any], settings: Mapping[str, Any], ours: frozenset[
         os._exit(status)
 
 
-def _set_up(order: Mapping[str, Any]) -> None:
-    for number, path in ((1, order["stdout"]), (2, order["stderr"])):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+def _set_up(order: Mapping[str, Any], streams: Streams) -> None:
+    for number, descriptor in ((1, streams.stdout), (2, streams.stderr)):
         os.dup2(descriptor, number)
         os.close(descriptor)
     for stream in (sys.stdout, sys.stderr):
@@ -81,7 +91,7 @@ def _set_up(order: Mapping[str, Any]) -> None:
 
 
 def _confine(order: Mapping[str, Any], settings: Mapping[str, Any], guard: Guard) -> None:
-    readable = ("/",) if order["network"] else (*settings["readable"], order["folder"])
+    readable = ("/",) if order["network"] else (*settings["readable"], order["root"])
     landlock.restrict(readable, (*order["writable"], *WRITABLE), order["network"])
     guard.install(order["network"])
 

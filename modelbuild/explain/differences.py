@@ -92,7 +92,7 @@ def _inputs(material: Mapping[str, Any], makers: tuple[str, ...]) -> dict[str, t
     inputs: list[tuple[str, str, str]] = material["inputs"]
     for (name, path, digest), maker in zip(inputs, makers or [""] * len(inputs), strict=True):
         derived = path.startswith(".inputs/")
-        place = f"{name} {path.removeprefix(f'.inputs/{name}/').partition('/')[0]}" if derived else path
+        place = f"{name} {path.removeprefix(f'.inputs/{name}.').partition('/')[0]}" if derived else path
         found[place.removesuffix(" 0") if derived else place] = (digest, maker)
     return found
 

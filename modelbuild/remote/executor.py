@@ -134,7 +134,8 @@ class RemoteExecutor:
         except (ValueError, TypeError):
             raise RemoteProblem("wrong", f"{worker} sent no report") from None
         stdout, stderr = (self._kept(texts.get(name, b"")) for name in ("stdout", "stderr"))
-        problem = self._verdict(request, ended, texts.get("report", b""))
+        report = texts.get("report", b"").decode(errors="replace")
+        problem = verdict(request.action, request.tools, ended, report)
         lacking = [output for output in request.action.outputs if output.name not in dict(outputs)]
         if lacking and not problem:
             problem = f"the step did not write its output '{lacking[0].name}' ({lacking[0].path})"
@@ -148,14 +149,6 @@ class RemoteExecutor:
             self._client.fetch(digests)
         except MissingBlob as error:
             raise RemoteProblem("missing", f"an output is gone: {error.digest}") from None
-
-    def _verdict(self, request: Request, ended: Ended, report: bytes) -> str:
-        path = self._local.scratch / f"report-{uuid.uuid4().hex}"
-        path.write_bytes(report)
-        try:
-            return verdict(request.action, request.tools, ended, path)
-        finally:
-            path.unlink()
 
     def _text(self, digest: Digest) -> bytes:
         if digest.size > _MAX_REPORT:

@@ -12,7 +12,7 @@ from typing import Any
 
 from modelbuild.actions import Digest, FileEntry, Tree, Value
 from modelbuild.execution.interface import Request
-from modelbuild.execution.sandbox import OUTPUTS
+from modelbuild.execution.sandbox import HOME, OUTPUTS
 from modelbuild.execution.step_code import StepCode
 from modelbuild.execution.tools import version
 from modelbuild.remote.messages import message
@@ -110,6 +110,7 @@ def _order(request: Request) -> dict[str, Any]:
         "inputs": inputs,
         "outputs": paths,
         "outputs_folder": OUTPUTS,
+        "home": HOME,
         "folders": sorted(folders),
         "cpus": action.resources.cpu,
         "gpu": bool(action.resources.gpu),

@@ -55,16 +55,16 @@ def _version(distribution: str) -> str:
 def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
     """Run the step in a child, as warm workers do, so that nothing of it outlives its process."""
     from modelbuild.execution import environment
-    from modelbuild.execution.worker import work
+    from modelbuild.execution.worker import Streams, work
 
     ours = frozenset(sys.modules)
     if not order["gpu"]:  # a child cannot use a GPU that its parent has looked at
         os.environ[environment.GPUS] = ""
         for module in order["preload"]:
             importlib.import_module(module)
-    temporary, home, root = folder / "tmp", folder / "home", folder / "root"
-    outputs = root / order["outputs_folder"]
-    for made in (temporary, home, outputs, *(root / path for path in order["folders"])):
+    root = folder / "root"
+    outputs, home = root / order["outputs_folder"], root / order["home"]
+    for made in (outputs, home, *(root / path for path in order["folders"])):
         made.mkdir(parents=True, exist_ok=True)
     packages = {name: code / name for name in order["packages"]}
     # The workspace is not here; what is not declared was not sent.
@@ -75,16 +75,13 @@ def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
         "workspace": str(folder / "nowhere"),
     }
     order |= {
-        "folder": str(folder),
         "root": str(root),
-        "writable": [str(outputs), str(temporary), str(home)],
-        "report": str(folder / "report"),
-        "stdout": str(folder / "stdout"),
-        "stderr": str(folder / "stderr"),
-        "env": environment.variables(home, temporary, order["cpus"], order["network"], order["gpu"]) | order["env"],
+        "writable": [str(outputs), str(home)],
+        "env": environment.variables(home, home, order["cpus"], order["network"], order["gpu"]) | order["env"],
     }
-    for name in ("report", "stdout", "stderr"):
-        (folder / name).touch()
+    report, stdout, stderr = (
+        os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) for name in ("report", "stdout", "stderr")
+    )
     started = time.monotonic()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.umask(0o022)
@@ -92,7 +89,7 @@ def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
     sys.stderr.flush()
     child = os.fork()
     if child == 0:
-        work(order, settings, ours)
+        work(order, settings, ours, Streams(report, stdout, stderr))
     _, status, usage = os.wait4(child, 0)
     return {
         "status": os.waitstatus_to_exitcode(status),

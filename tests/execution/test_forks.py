@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from modelbuild.actions import Output
-from tests.execution.test_zygote import ENGINE, printed, runs, wait_until
+from tests.execution.test_zygote import ENGINE, STAYS, pids_in, runs, wait_until
 
 # Says where it was imported, where it runs, and who forked that; and counts.
 COUNTS = """
@@ -108,9 +108,7 @@ def test_a_branch_that_dies_fails_what_it_runs_and_no_more(bench: Any) -> None:
     bench.step("tiny", COUNTS)
     bench.value("tiny")
     branch = bench.value("tiny")[2]
-    bench.step(
-        "waits", "import os, time\ndef run(step):\n    print(os.getppid(), os.getpid(), 0)\n    time.sleep(600)\n"
-    )
+    bench.step("waits", STAYS)
     outcomes: list[str] = []
 
     def run() -> None:
@@ -118,12 +116,12 @@ def test_a_branch_that_dies_fails_what_it_runs_and_no_more(bench: Any) -> None:
 
     first = threading.Thread(target=run)
     first.start()
-    _, child, _ = printed(bench.scratch)
+    _, child, _ = pids_in(bench.scratch)
     os.kill(child, signal.SIGKILL)
     first.join()
     second = threading.Thread(target=run)
     second.start()
-    parent, child, _ = printed(bench.scratch)
+    parent, child, _ = pids_in(bench.scratch)
     os.kill(parent, signal.SIGKILL)
     second.join()
     assert outcomes[1] == "the process that had imported step tiny_rules.waits ended"
@@ -139,7 +137,7 @@ def test_branches_end_with_the_engine(bench: Any) -> None:
         def run(step):
             if step.params["stay"]:
                 program = subprocess.Popen(["sleep", "600"])
-                print(os.getppid(), os.getpid(), program.pid)
+                step.outputs["out"].write_text(f"{os.getppid()} {os.getpid()} {program.pid}\\n")
                 time.sleep(600)
             step.outputs["out"].write_text("1")
         """,
@@ -151,7 +149,7 @@ def test_branches_end_with_the_engine(bench: Any) -> None:
     )
     command = [sys.executable, "-c", source, bench.workspace, bench.scratch.parent, bench.rules]
     process = subprocess.Popen(command, start_new_session=True)
-    pids = printed(bench.scratch)
+    pids = pids_in(bench.scratch)
     process.kill()
     process.wait()
     wait_until(lambda: not any(runs(pid) for pid in pids))
@@ -172,7 +170,7 @@ def test_close_while_a_branch_imports(bench: Any) -> None:
     found: list[str] = []
     thread = threading.Thread(target=lambda: found.append(bench.run("tiny").problem))
     thread.start()
-    wait_until(lambda: bool(list(bench.scratch.glob("build-*/1/root"))))
+    wait_until(lambda: bool(list(bench.scratch.glob("build-*/1/.home"))))
     bench.executor.close()
     thread.join(30)
     assert found == ["interrupted"]

@@ -47,7 +47,7 @@ def test_a_step_gets_params_inputs_and_outputs(bench: Any) -> None:
         " str(step.root) == os.getcwd(), str(step.inputs['srcs'][0].relative_to(step.root)), step.cpus]",
     )
     blob = bench.store.put_bytes(b"derived")
-    tree = StagedInput("tree", ".inputs/tree/0/t", None, Tree((("x/y", FileEntry(blob)),)))
+    tree = StagedInput("tree", ".inputs/tree.0/t", None, Tree((("x/y", FileEntry(blob)),)))
     value = bench.value("tiny", "models/a.txt", "models/b.txt", tree, params={"n": [1]}, unkeyed={"url": "u"}, cpu=2)
     assert value == [{"n": [1], "url": "u"}, ["first", "second"], "derived", True, "models/a.txt", 2]
 
@@ -201,7 +201,7 @@ def test_two_threads_run_at_once(bench: Any) -> None:
     ]
     for thread in threads:
         thread.start()
-    wait_until(lambda: len(list(bench.scratch.glob("build-*/*/tmp/begun"))) == 2)
+    wait_until(lambda: len(list(bench.scratch.glob("build-*/*/.home/begun"))) == 2)
     gate.touch()
     for thread in threads:
         thread.join()

@@ -33,7 +33,7 @@ STAYS = """
     import os, subprocess, sys, time
     def run(step):
         program = subprocess.Popen(["sleep", "600"])
-        print(os.getppid(), os.getpid(), program.pid)
+        step.outputs["out"].write_text(f"{os.getppid()} {os.getpid()} {program.pid}\\n")
         time.sleep(600)
 """
 
@@ -53,12 +53,12 @@ def runs(pid: int) -> bool:
         return False
 
 
-def printed(scratch: Path) -> list[int]:
-    """The three process ids that STAYS prints, once they are there."""
+def pids_in(scratch: Path) -> list[int]:
+    """The three process ids that STAYS writes, once they are there."""
     found: list[int] = []
 
     def there() -> bool:
-        texts = [path.read_text() for path in scratch.glob("build-*/*/stdout")]
+        texts = [path.read_text() for path in scratch.glob("build-*/*/.outputs/out")]
         found[:] = [int(word) for text in texts for word in text.split()]
         return len(found) == 3 and texts[0].endswith("\n")
 
@@ -142,7 +142,7 @@ def test_close_ends_everything_at_once(bench: Any) -> None:
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(bench.run("tiny")))
     thread.start()
-    pids = printed(bench.scratch)
+    pids = pids_in(bench.scratch)
     assert all(runs(pid) for pid in pids)
     bench.executor.close()
     thread.join(30)
@@ -159,7 +159,7 @@ def test_close_while_modules_are_imported(bench: Any) -> None:
     found: list[str] = []
     thread = threading.Thread(target=lambda: found.append(bench.run("tiny", preload=("tiny_rules.slow",)).problem))
     thread.start()
-    wait_until(lambda: bool(list(bench.scratch.glob("build-*/*/tmp"))))
+    wait_until(lambda: bool(list(bench.scratch.glob("build-*/*/.home"))))
     bench.executor.close()
     thread.join(30)
     assert found == ["interrupted"]
@@ -189,7 +189,7 @@ def engine(bench: Any, *preload: str) -> subprocess.Popen[bytes]:
 def test_nothing_outlives_an_engine_that_is_killed(bench: Any) -> None:
     bench.step("tiny", STAYS)
     process = engine(bench)
-    pids = printed(bench.scratch)
+    pids = pids_in(bench.scratch)
     process.kill()
     process.wait()
     wait_until(lambda: not any(runs(pid) for pid in pids))
@@ -213,7 +213,7 @@ def test_an_interrupt_of_the_terminal_does_not_reach_workers(bench: Any) -> None
     bench.step("tiny", STAYS)
     process = engine(bench)
     try:
-        pids = printed(bench.scratch)
+        pids = pids_in(bench.scratch)
         assert {os.getsid(pid) for pid in pids} == {pids[0]}
         assert [os.getpgid(pid) for pid in pids] == [pids[0], pids[1], pids[1]]
         os.killpg(process.pid, signal.SIGINT)

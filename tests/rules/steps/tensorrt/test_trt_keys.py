@@ -45,7 +45,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Key]:
                 tools=TENSORRT.compile_tools(table),
             )
             copy = shutil.copytree(partitioned.folder / "partitions" / id, folder / "copy", dirs_exist_ok=True)
-            staged = StagedInput("partition", ".inputs/partition/0/p", None, store.put_output(copy))
+            staged = StagedInput("partition", ".inputs/partition.0/p", None, store.put_output(copy))
             return key_of(keys.material(action, [staged]))
 
         yield made
