@@ -1,7 +1,7 @@
 """The same command line again: when nothing has changed since it last built or tested something, say so and be done.
 
-The null path: this imports little beyond what Python has imported at its start, no click among it. Whatever is not
-plainly the same is left to the commands proper.
+The null path: this imports little beyond what Python has imported at its start, no click among it. When something has
+changed, a build knows what it is asked for without click; whatever is not plainly the same is left to the commands.
 """
 
 from __future__ import annotations
@@ -41,10 +41,14 @@ def again(arguments: Sequence[str]) -> int | None:
 
     from modelbuild.building.record import up_to_date
 
-    quiet, path, said = remembered
+    quiet, path, said, asked = remembered
     record = up_to_date(path, root)
     if record is None:
-        return None
+        if not asked:
+            return None
+        from modelbuild.cli.building import build_again
+
+        return build_again(asked, arguments)
     if not quiet:
         from modelbuild.report.text import nothing_to_do, target_lines, write
 
@@ -68,9 +72,9 @@ def _quick(arguments: Sequence[str]) -> str | None:
     return None
 
 
-def remember(arguments: Sequence[str], record: Path, quiet: bool, said: str = "") -> None:
+def remember(arguments: Sequence[str], record: Path, quiet: bool, said: str = "", asked: str = "") -> None:
     """Have the next command line of these arguments look at a record first, and say `said` in place of the record's
-    targets. Raises OSError."""
+    targets; or, when it does not hold, build what is `asked` for. Raises OSError."""
     where = _where(arguments)
     if where is None:
         return
@@ -79,7 +83,7 @@ def remember(arguments: Sequence[str], record: Path, quiet: bool, said: str = ""
     os.makedirs(os.path.dirname(file), exist_ok=True)
     temporary = f"{file}.{os.getpid()}"
     with open(temporary, "wb") as written:
-        written.write(_line(given) + os.fsencode(f"{'quiet' if quiet else ''}\0{record}\0{said}"))
+        written.write(_line(given) + os.fsencode(f"{'quiet' if quiet else ''}\0{record}\0{said}\0{asked}"))
     os.replace(temporary, file)
 
 
@@ -112,9 +116,9 @@ def _line(given: Sequence[str]) -> bytes:
     return os.fsencode("".join(f"{text}\0" for text in given) + "\n")
 
 
-def _read(file: str, given: Sequence[str]) -> tuple[bool, str, str] | None:
-    """Whether nothing is to be said, the path of the record, and what to say in place of its targets. None when another
-    command line is remembered there."""
+def _read(file: str, given: Sequence[str]) -> tuple[bool, str, str, str] | None:
+    """Whether nothing is to be said, the path of the record, what to say in place of its targets, and what is asked
+    for. None when another command line is remembered there."""
     try:
         with open(file, "rb") as opened:
             data = opened.read()
@@ -123,5 +127,5 @@ def _read(file: str, given: Sequence[str]) -> tuple[bool, str, str] | None:
     line = _line(given)
     if not data.startswith(line):
         return None
-    quiet, path, *said = os.fsdecode(data[len(line) :]).split("\0", 2)
-    return quiet == "quiet", path, said[0] if said else ""
+    quiet, path, said, asked = (*os.fsdecode(data[len(line) :]).split("\0"), "", "")[:4]
+    return quiet == "quiet", path, said, asked

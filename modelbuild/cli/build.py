@@ -23,27 +23,7 @@ def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags, reco
     TARGET is //package:name, //package, :name, //package/..., //package:all; -TARGET takes out what came before it.
     """
     no_options(patterns)
-    from modelbuild.building.build import build
-    from modelbuild.building.request import make_request
-    from modelbuild.building.snapshot import Snapshots
-    from modelbuild.cli.again import remember
-    from modelbuild.errors import ExitCode, ModelbuildError
-    from modelbuild.report import make_reporter
-    from modelbuild.report.events import BuildAborted
-    from modelbuild.workspace import find_root, load_workspace
+    from modelbuild.cli.building import Asked, build_asked
 
-    workspace = load_workspace(find_root(settings.directory))
-    request = make_request(workspace, settings.directory, patterns, flags)
-    reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=workspace.config.cache_dir)
-    reporter = recorded.around(reporter, workspace, settings.directory)
-    try:
-        result = build(workspace, request, reporter)
-    except (ModelbuildError, KeyboardInterrupt) as error:
-        interrupted = isinstance(error, KeyboardInterrupt)
-        reporter.emit(BuildAborted("interrupted" if interrupted else str(error), interrupted))
-        raise
-    finally:
-        reporter.close()
-    if result.code == ExitCode.OK and not request.json and not recorded.wanted:
-        remember(settings.arguments, Snapshots.of(workspace).path(request), request.quiet)
-    return result.code
+    asked = Asked(settings.directory, patterns, flags)
+    return build_asked(asked, settings.arguments, recorded if recorded.wanted else None)

@@ -55,6 +55,12 @@ GRAPH = {
 }
 FILES = {"f": ["e", "k"]}
 
+# The command, and then what it has imported.
+PROGRAM = (
+    "import sys; from modelbuild.cli import invoke; code = invoke(sys.argv[1:]);"
+    "print(*sorted(sys.modules), file=sys.stderr); sys.exit(code)"
+)
+
 
 class World:
     def __init__(self, root: Path) -> None:
@@ -217,19 +223,40 @@ def test_what_another_build_declared_is_not_used(world: World) -> None:
 
 def test_no_rule_is_loaded_for_what_is_written_down(world: World) -> None:
     world.write({"b": "B\n"})
-    program = (
-        "import sys; from modelbuild.cli import invoke; code = invoke(sys.argv[1:]);"
-        "print(*sorted(sys.modules), file=sys.stderr); sys.exit(code)"
-    )
-    world.build(program=("-c", program))  # another sys.path than with -m, so another record
+    world.build(program=("-c", PROGRAM))  # another sys.path than with -m, so another record
     world.write({"b": "BB\n"})
-    told = world.build(program=("-c", program))
+    told = world.build(program=("-c", PROGRAM))
     assert owners(told) == {"//:t0", "//:t1"}
     world.check()
     modules = set(world.said.split())
     assert "modelbuild.building.carry_out" in modules
     loading = ("pydantic", "modelbuild_rules", "rules", "modelbuild.api", "modelbuild.analysis.rules")
     assert not modules.intersection((*loading, "modelbuild.loading.loader", "importlib.metadata"))
+
+
+def test_the_same_command_line_needs_no_click(world: World) -> None:
+    """Its options are as they were given; what goes wrong is told as ever; another line is read by click."""
+    command = [sys.executable, "-c", PROGRAM, "build", "//:t0", "//:t9", "--keep-going", "--device", "//:none"]
+    environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(world.cache)}
+
+    def run(*options: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*command, *options], cwd=world.root, env=environment, capture_output=True, text=True)
+
+    assert run().stderr.startswith("error: no target 'none'")
+    command[-2:] = ["--jobs", "1"]
+    assert "click" in run().stderr.split()
+    world.write({"b": "B\n"})
+    again = run()
+    assert (again.returncode, "click" in again.stderr.split()) == (0, False)
+    assert "Built 2 targets" in again.stdout
+    assert (world.root / "modelbuild-out/default/t0/made").read_text() == world.expected("t0")
+    assert "Nothing to do" in run().stdout
+    assert "click" in run("--quiet").stderr.split()
+
+    world.write({"BUILD.toml": "nonsense"})
+    broken = run()
+    assert (broken.returncode, "click" in broken.stderr.split()) == (3, False)
+    assert broken.stderr.startswith("error: BUILD.toml:1:")
 
 
 def test_after_a_failure_the_whole_way_is_taken(world: World) -> None:
