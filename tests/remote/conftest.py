@@ -11,7 +11,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -66,15 +67,16 @@ def serve(fake_server: ModuleType) -> Iterator[Callable[..., Any]]:
 
 
 class Casd:
-    """buildbox-casd, a server of the Remote Execution API, on a free port of 127.0.0.1."""
+    """buildbox-casd, a server of the Remote Execution API, on a free port of 127.0.0.1. `within` begins its command."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, within: Sequence[str] = ()) -> None:
         programs = Path(sys.prefix, "servers", BUILDBOX)
         if not (programs / "buildbox-casd").is_file():
             pytest.fail(f"{programs} lacks buildbox-casd; 'make venv' installs tests/remote/servers.lock there")
         self.programs = programs
         self.folder = folder
         self.options = options
+        self.within = within
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.address = f"grpc://127.0.0.1:{self.port}"
@@ -85,7 +87,13 @@ class Casd:
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder.parent / f"{self.folder.name}.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [self.programs / "buildbox-casd", f"--bind=127.0.0.1:{self.port}", *self.options, self.folder],
+                [
+                    *self.within,
+                    self.programs / "buildbox-casd",
+                    f"--bind=127.0.0.1:{self.port}",
+                    *self.options,
+                    self.folder,
+                ],
                 stdout=log,
                 stderr=log,
             )
@@ -192,19 +200,18 @@ http {{
 """
 
 
-@pytest.fixture
-def nginx(tmp_path: Path) -> Iterator[str]:
-    """The address of an HTTP cache; what it keeps lies in nginx/root."""
+@contextmanager
+def running_nginx(folder: Path, within: Sequence[str] = ()) -> Iterator[str]:
+    """The address of an HTTP cache; what it keeps lies in `folder`/root."""
     program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
         pytest.skip("not run: needs nginx, which .ci/run installs")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    folder = tmp_path / "nginx"
     (folder / "root").mkdir(parents=True)
     user = "user root;" if os.geteuid() == 0 else ""
     (folder / "conf").write_text(NGINX.format(folder=folder, port=port, user=user))
-    process = subprocess.Popen([program, "-p", folder, "-e", folder / "error.log", "-c", folder / "conf"])
+    process = subprocess.Popen([*within, program, "-p", folder, "-e", folder / "error.log", "-c", folder / "conf"])
     for _ in range(200):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
@@ -213,6 +220,37 @@ def nginx(tmp_path: Path) -> Iterator[str]:
     yield f"http://127.0.0.1:{port}/team"
     process.terminate()
     process.wait()
+
+
+@pytest.fixture
+def nginx(tmp_path: Path) -> Iterator[str]:
+    with running_nginx(tmp_path / "nginx") as address:
+        yield address
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Callable[[Path, int], list[str]]:
+    """full(folder, size) begins a command that sees a disk of its own there, of so many bytes and empty."""
+    if shutil.which("bwrap") is None:
+        pytest.skip("not run: needs bubblewrap, which .ci/run installs")
+    # With processes of its own, for all of them to end with it.
+    whole = ["bwrap", "--die-with-parent", "--unshare-pid", "--bind", "/", "/", "--dev-bind", "/dev", "/dev"]
+    whole += ["--proc", "/proc"]
+    return lambda folder, size: [*whole, "--size", str(size), "--tmpfs", str(folder)]
+
+
+@pytest.fixture(params=["casd", "nginx"])
+def full_cache(request: pytest.FixtureRequest, tmp_path: Path, full: Callable[[Path, int], list[str]]) -> Iterator[str]:
+    """The address of a cache whose disk is full soon."""
+    folder = tmp_path / request.param
+    if request.param == "nginx":
+        with running_nginx(folder, full(folder / "root", 400_000)) as address:
+            yield address
+        return
+    folder.mkdir()
+    server = Casd(folder, "--reserved=0", within=full(folder, 400_000))
+    yield server.address
+    server.kill()
 
 
 @pytest.fixture

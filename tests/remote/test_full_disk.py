@@ -1,0 +1,47 @@
+"""Caches whose disk is full: there is no room for what a build makes, and the build does without."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def notices(text: str) -> list[str]:
+    return [line for line in text.splitlines() if "remote cache" in line]
+
+
+def test_a_server_with_a_full_disk_fails_no_build(place: Any, full_cache: str) -> None:
+    plain = place("plain")
+    plain.build()
+    for name in ("one", "two"):
+        made = place(name)
+        ended = made.build(f"--remote-cache={full_cache}")
+        assert ended.statuses["made#blobs"] == "ran"  # for what it made is too big
+        assert made.outputs() == plain.outputs()
+        (said,) = notices(ended.err)
+        assert "results of this build stay here" in said
+
+
+def test_a_folder_on_a_full_disk_fails_no_build(
+    place: Any, tmp_path: Path, full: Callable[[Path, int], list[str]]
+) -> None:
+    plain, one = place("plain"), place("one")
+    plain.build()
+    (tmp_path / "objects").mkdir()
+    build = ["-m", "modelbuild", "build", "//a:all", f"--remote-cache=file://{tmp_path}/objects"]
+    ended = subprocess.run(
+        [*full(tmp_path / "objects", 400_000), sys.executable, *build],
+        cwd=one.root,
+        env={**os.environ, "MODELBUILD_CACHE_DIR": str(one.cache)},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert one.outputs() == plain.outputs()
+    (said,) = notices(ended.stderr)
+    assert "No space left" in said
+    assert "results of this build stay here" in said
