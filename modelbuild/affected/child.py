@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from collections.abc import Callable
@@ -18,6 +19,7 @@ def in_child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         code = 1
         try:
             os.close(reader)
+            gc.disable()  # all that is made is needed to the end
             with os.fdopen(writer, "w") as pipe:
                 json.dump(work(), pipe)
             code = 0
