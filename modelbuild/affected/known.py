@@ -100,13 +100,16 @@ class Known:
         return self._workspace.config.cache_dir / "affected" / f"{digest.hexdigest()[:32]}.db"
 
     def _names(self) -> Iterator[str]:
-        """What git has in the workspace, by name; by content as well what decides which targets there are."""
+        """What git has in the workspace, by name; by content as well what decides which targets there are, and what git
+        makes of contents when it checks them out."""
         prefix = self._change.prefix
         for path, mode in self._change.files.items():
             if path.startswith(prefix):
                 yield path[len(prefix) :]
                 if mode not in REGULAR or path.endswith((PACKAGE_FILE, WORKSPACE_FILE)):
                     yield f"{mode} {self._change.blobs[path]}"
+            if path.endswith(".gitattributes"):
+                yield self._change.blobs[path]
 
     def touched(self, patterns: Sequence[str], current: str) -> list[tuple[str, str]] | None:
         """The label and rule of each target touched; None where that is not known."""

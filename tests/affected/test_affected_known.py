@@ -191,6 +191,7 @@ OTHERS: dict[str, Callable[[Path], object]] = {
     "a rule": lambda root: (root / "tools/rules/cat.py").open("a").write("# comment\n"),
     "a step": lambda root: (root / "tools/rules/steps/cat.py").open("a").write("# comment\n"),
     "a link": lambda root: ((root / "a/link").unlink(), (root / "a/link").symlink_to("y.txt")),
+    "what git makes of files": lambda root: (root.parent / ".gitattributes").write_text("*.toml eol=crlf\n"),
     "a file less": lambda root: (root / "a/y.txt").unlink(),
 }
 
