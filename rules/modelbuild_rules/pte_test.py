@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
@@ -159,7 +159,8 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     program = ctx.provider(attrs.program, Program)
     eager = ctx.provider(attrs.model, EagerModel)
-    device = ctx.device(DeviceTarget) if ctx.device_label is not None else None
+    own = ctx.device(DeviceTarget) if ctx.device_label is not None else None
+    device = program.device or own
     _check_runtime(ctx)
     metric_srcs = ctx.files(attrs.metric_srcs)
     files: dict[str, tuple[Artifact, ...]] = {}
@@ -208,7 +209,7 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
                 if getattr(attrs, name) is not None
             },
             "backends": attrs.backends,
-            "arch": asdict(device)["arch"] if device else None,
+            "arch": device.arch if device else None,
             **({"gpu": _gpu(attrs, program)} if attrs.runtime else {}),
         },
         unkeyed={"timeout": seconds(attrs)},

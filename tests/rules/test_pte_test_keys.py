@@ -1,4 +1,4 @@
-"""The key of a test of a program: what its attributes `runtime` and `gpus` put there."""
+"""The key of a test of a program: what its device and its attributes `runtime` and `gpus` put there."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ Actions = Callable[..., dict[str, Action]]
 def actions(tmp_path: Path) -> Actions:
     """The actions of the test, by mnemonic."""
 
-    def declared(more: str = "", device: str = "") -> dict[str, Action]:
+    def declared(more: str = "", device: str = "", owner: str = "program_test") -> dict[str, Action]:
         (tmp_path / "MODELBUILD.toml").write_text("")
         (tmp_path / "net.py").touch()
         (tmp_path / "BUILD.toml").write_text(BUILD.format(more=more, device=device))
         rules = load_rules(tmp_path, ())
         analyzer = Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules)
-        analyzer.analyze(Label("", "program_test"))
+        analyzer.analyze(Label("", owner))
         nodes = analyzer.graph.nodes.values()
-        return {n.mnemonic: n for n in nodes if isinstance(n, Action) and n.owner == "//:program_test"}
+        return {n.mnemonic: n for n in nodes if isinstance(n, Action) and n.owner == f"//:{owner}"}
 
     return declared
 
@@ -126,6 +126,28 @@ def test_workers_are_asked_for_a_gpu_of_the_devices_lowest_capability(actions: A
     assert (takes.gpu, takes.compute_capability) == (1, "8.9")
     takes = actions(ARCHIVE, device)["test"].resources
     assert (takes.gpu, takes.compute_capability) == (0, "")
+
+
+OTHER = """
+[[device_target]]
+name = "other"
+arch = "aarch64"
+[[pte_program]]
+name = "for_other"
+model = ":model"
+stack = ":stack"
+device = ":other"
+[[pte_test]]
+name = "without_device"
+program = ":for_other"
+model = ":model"
+inputs = [{ name = "drawn", generator = { seed = 1 } }]
+"""
+
+
+def test_the_architecture_is_that_of_the_programs_device(actions: Actions) -> None:
+    assert actions(OTHER, owner="without_device")["test"].params["arch"] == "aarch64"
+    assert actions(OTHER)["test"].params["arch"] == "x86_64"
 
 
 @pytest.mark.parametrize(
