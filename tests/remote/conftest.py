@@ -45,14 +45,6 @@ def proxies() -> ModuleType:
 
 
 @pytest.fixture
-def zstd_casd(shared_casd: Casd) -> Iterator[Any]:
-    """The server of shared_casd behind something that compresses: none of the real ones offers that."""
-    front = _load("zstd_front").ZstdFront(shared_casd.port)
-    yield front
-    front.close()
-
-
-@pytest.fixture
 def serve(fake_server: ModuleType) -> Iterator[Callable[..., Any]]:
     """Starts servers that misbehave (FakeServer); they end with the test."""
     started: list[Any] = []
@@ -141,6 +133,14 @@ def casd(tmp_path: Path) -> Iterator[Casd]:
     server = Casd(tmp_path / "casd")
     yield server
     server.kill()
+
+
+@pytest.fixture
+def zstd_casd(casd: Casd) -> Iterator[Any]:
+    """That server behind something that compresses: none of the real ones offers it."""
+    front = _load("zstd_front").ZstdFront(casd.port)
+    yield front
+    front.close()
 
 
 @pytest.fixture(scope="session")

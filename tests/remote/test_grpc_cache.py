@@ -173,13 +173,13 @@ def test_a_dead_line_is_noticed_while_a_stream_is_under_way(shared_casd: Any, pr
 
 
 def test_what_goes_up_compressed_is_had_without_compression(
-    zstd_casd: Any, shared_casd: Any, local: LocalStore, tmp_path: Path
+    zstd_casd: Any, casd: Any, local: LocalStore, tmp_path: Path
 ) -> None:
     from modelbuild.store.local import open_store
 
     blobs = [local.put_bytes(blob(1000, 20) * repeat) for repeat in (1, 100, 3000)]
     Client(connect(zstd_casd.address), local, pytest.fail).upload(blobs, {})
-    for number, address in enumerate((shared_casd.address, zstd_casd.address)):
+    for number, address in enumerate((casd.address, zstd_casd.address)):
         with open_store(tmp_path / str(number)) as other:
             Client(connect(address), other, pytest.fail).fetch(blobs)
             assert other.missing(blobs) == set()
