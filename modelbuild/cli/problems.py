@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 
@@ -10,6 +11,8 @@ from modelbuild.errors import ExitCode, ModelbuildError
 
 def ending(work: Callable[[], int | None], verbose: bool) -> ExitCode:
     """Do a command's work. Prints errors, one line each, on stderr; returns the exit code."""
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:  # which CI systems send: as Ctrl-C
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return ExitCode(work() or 0)
     except KeyboardInterrupt:

@@ -97,10 +97,15 @@ def _run(label: Label, arguments: list[str], folder: Path) -> ExitCode:
         [sys.executable, "-P", "-m", "modelbuild_runtime", *arguments], cwd=folder, stderr=subprocess.PIPE
     ) as process:
         assert process.stderr is not None
-        for line in process.stderr:
-            if not line.startswith(_NOISE):
-                sys.stderr.write(line.decode(errors="replace"))
-                sys.stderr.flush()
+        try:
+            for line in process.stderr:
+                if not line.startswith(_NOISE):
+                    sys.stderr.write(line.decode(errors="replace"))
+                    sys.stderr.flush()
+        except KeyboardInterrupt:
+            process.kill()
+            process.wait()
+            raise
     if process.returncode < 0:
         name = signal.Signals(-process.returncode).name
         click.echo(f"error: {label}: the program was killed by {name} while it ran", err=True)

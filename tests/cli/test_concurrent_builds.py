@@ -200,12 +200,13 @@ def test_a_killed_build_leaves_nothing_running_and_the_next_one_goes_on(bench: B
     assert [path for path in (bench.world.cache / "tmp").rglob("*") if path.is_file()] == []
 
 
-def test_ctrl_c(bench: Bench) -> None:
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm(bench: Bench, kind: signal.Signals) -> None:
     chain(bench)
     bench.hold.touch()
     build = bench.start("//a:last")
     bench.waiting("middle")
-    build.send_signal(signal.SIGINT)
+    build.send_signal(kind)
     out, err = build.communicate(timeout=300)
     assert (build.returncode, out) == (8, "")
     assert [line for line in err.splitlines() if line][1:] == [

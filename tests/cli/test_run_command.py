@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -167,17 +169,39 @@ def test_errors(built: Any, arguments: tuple[str, ...], code: int, message: str 
         assert ended.err.splitlines() == [message]
 
 
-def test_a_program_that_dies_is_told_as_such(built: Any) -> None:
-    """What stands in for the runtime here kills itself, as a delegate that crashes would."""
+def stand_in(built: Any, main: str) -> str:
+    """A PYTHONPATH with another modelbuild_runtime than the real one."""
     fake = built.root / "fake" / "modelbuild_runtime"
     fake.mkdir(parents=True)
     (fake / "__init__.py").write_text("")
-    (fake / "__main__.py").write_text(
-        "import os, sys\nsys.stderr.write('[x.cpp:1] oh\\n')\nsys.stderr.flush()\nos.abort()\n"
-    )
-    ended = built.run("run", "//m:program", "-q", PYTHONPATH=f"{fake.parent}:{':'.join(sys.path)}")
+    (fake / "__main__.py").write_text(main)
+    return f"{fake.parent}:{':'.join(sys.path)}"
+
+
+def test_a_program_that_dies_is_told_as_such(built: Any) -> None:
+    """What stands in for the runtime here kills itself, as a delegate that crashes would."""
+    dies = "import os, sys\nsys.stderr.write('[x.cpp:1] oh\\n')\nsys.stderr.flush()\nos.abort()\n"
+    ended = built.run("run", "//m:program", "-q", PYTHONPATH=stand_in(built, dies))
     assert ended.code == 1
     assert ended.err.splitlines() == [
         "[x.cpp:1] oh",
         "error: //m:program: the program was killed by SIGABRT while it ran",
     ]
+
+
+def test_sigterm_ends_the_program_that_runs_too(built: Any) -> None:
+    stays = "import os, sys, time\nprint(os.getpid(), file=sys.stderr, flush=True)\ntime.sleep(600)\n"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "modelbuild", "run", "//m:program", "-q"],
+        cwd=built.root,
+        env=built.environment(PYTHONPATH=stand_in(built, stays)),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    pid = int(process.stderr.readline())
+    process.terminate()
+    assert process.communicate(timeout=300)[1].strip() == "interrupted"
+    assert process.returncode == 8
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
