@@ -60,11 +60,12 @@ def _candidates(before: Sequence[str], current: str) -> list[str] | None:
     folder = "."
     if len(before) > 1 and before[0] in ("-C", "--workspace"):
         folder, before = before[1], before[2:]
-    if current.startswith("-") or (before and before[-1].startswith("-")):
+    device = len(before) > 1 and before[-1] == "--device"
+    if current.startswith("-") or (before and before[-1].startswith("-") and not device):
         return None
     if not before:
         return [name for name in COMMANDS if name.startswith(current)]
-    if before[0] not in _OF_TARGETS:
+    if before[0] not in _OF_TARGETS and not device:
         return None
     root = os.path.abspath(folder)
     package = ""
