@@ -137,5 +137,7 @@ def _answer(git: subprocess.Popen[bytes], problem: str = "", stdin: Collection[s
     out, err = git.communicate("".join(f"{path}\0" for path in stdin).encode())
     if git.returncode != 0:
         said = err.decode(errors="replace").strip().partition("\n")[0]
-        raise UsageError(problem or f"git {cast(Sequence[str], git.args)[3]}: {said}")
+        if problem and (git.returncode == 1 or not said):  # 128 is for what keeps git from looking: no repository
+            raise UsageError(problem)
+        raise UsageError(f"git {cast(Sequence[str], git.args)[3]}: {said}")
     return out.decode(errors="surrogateescape")

@@ -162,5 +162,6 @@ def test_mistakes(repo: Any, tmp_path: Path) -> None:
     lonely = tmp_path / "lonely"
     lonely.mkdir()
     (lonely / "MODELBUILD.toml").write_text("")
-    with pytest.raises(UsageError, match="git rev-parse: fatal: not a git repository"):
-        CliRunner().invoke(cli, ["-C", str(lonely), "affected", "--since", "HEAD"], catch_exceptions=False)
+    for command in ("affected", "ci"):
+        with pytest.raises(UsageError, match="git rev-parse: fatal: not a git repository"):
+            CliRunner().invoke(cli, ["-C", str(lonely), command, "--since", "HEAD"], catch_exceptions=False)
