@@ -38,7 +38,8 @@ def signature(program: Any, params: Mapping[str, Any], examples: Sequence[torch.
     outputs = [s.arg.value if isinstance(s.arg, ConstantArgument) else values[s.arg.name] for s in specs]
     names = params["outputs"] or _names(program, len(outputs))
     if len(names) != len(outputs):
-        raise StepError(f"the module gives {len(outputs)} outputs; the attribute 'outputs' names {len(names)}")
+        given = f"{len(outputs)} output{'' if len(outputs) == 1 else 's'}"
+        raise StepError(f"the module gives {given}; the attribute 'outputs' names {len(names)}")
     return {
         "version": VERSION,
         "inputs": inputs,

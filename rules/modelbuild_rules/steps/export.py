@@ -39,6 +39,8 @@ def run(step: Step) -> None:
     examples = example_inputs(params["inputs"], params["dynamic"], params["seed"], step.inputs)
     _check_call(module, examples, params)
     program = _export(module, examples, params, step.root)
+    if all(output is None for output in program.graph_signature.user_outputs):
+        raise StepError(f"forward of {params['entry']} returns nothing; expected a tensor, or several")
     try:
         save_program(program, step.outputs["program"], step.outputs["weights"])
     except ValueError as error:

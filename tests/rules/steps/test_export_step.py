@@ -216,6 +216,15 @@ class TestOutputs:
         assert [each["name"] for each in found] == ["a", "b"]
         assert refusal(LINEAR, outputs=["a"]) == "the module gives 2 outputs; the attribute 'outputs' names 1"
 
+    def test_one_output_is_not_called_outputs(self, refusal: Callable[..., str]) -> None:
+        source = "class Net(nn.Module):\n    def forward(self, x):\n        return x + 1"
+        assert refusal(source, outputs=["a", "b"]) == "the module gives 1 output; the attribute 'outputs' names 2"
+
+    @pytest.mark.parametrize("returned", ["", " None", " ()", " (None, None)"])
+    def test_that_there_are_none(self, refusal: Callable[..., str], returned: str) -> None:
+        source = f"class Net(nn.Module):\n    def forward(self, x):\n        x + 1\n        return{returned}"
+        assert refusal(source) == "forward of m/net.py:Net returns nothing; expected a tensor, or several"
+
     def test_numbers_and_the_input_itself(self, export: Callable[..., Any]) -> None:
         source = "class Net(nn.Module):\n    def forward(self, x):\n        return x, x.shape[0], 3, 'x', None"
         inputs = [{"name": "x", "shape": ["n", 3], "dtype": "float32", "range": None}]
