@@ -177,7 +177,7 @@ def test_pictures_that_do_not_fit(png: Path, into: Port, message: str) -> None:
 
 def test_unknown_names_and_inputs_that_take_no_file(tmp_path: Path) -> None:
     ports = (port("float32", 1), Port("n", "int", constant=3))
-    with pytest.raises(InputError, match="no input 'imgae'; did you mean 'image'\\?; inputs: image, n"):
+    with pytest.raises(InputError, match="no input 'imgae'; inputs: image, n; did you mean 'image'\\?"):
         read_inputs(ports, {"imgae": tmp_path / "x.npy"})
     with pytest.raises(InputError, match="input n: int = 3 is fixed in the program; it takes no file"):
         read_inputs(ports, {"n": tmp_path / "x.npy"})

@@ -156,7 +156,7 @@ def test_signature_names_and_bounds(signed: Callable[..., Program], samples: dic
         ({"x": floats(2, 4), "y": floats(3, 3)}, "input 'y': dimension n is 3, but 2 in input 'x'"),
         ({"x": np.zeros((2, 4)), "y": floats(2, 3)}, "input 'x': expected float32, got float64"),
         ({"x": floats(2, 4)}, "missing input y: float32[n=2..8, 3]"),
-        ({"x": floats(2, 4), "yy": floats(2, 3)}, "no input 'yy'; did you mean 'y'?; inputs: x, y"),
+        ({"x": floats(2, 4), "yy": floats(2, 3)}, "no input 'yy'; inputs: x, y; did you mean 'y'?"),
         ([floats(2, 4)], "1 inputs given, 2 expected: x: float32[n=2..8, 4], y: float32[n=2..8, 3]"),
     ],
 )

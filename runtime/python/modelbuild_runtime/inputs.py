@@ -24,7 +24,7 @@ def read_inputs(ports: Sequence[Port], files: Mapping[str, Path]) -> dict[str, n
     for name, path in files.items():
         if name not in by_name:
             known = ", ".join(by_name) or "none"
-            raise InputError(f"no input '{name}'{did_you_mean(name, by_name)}; inputs: {known}")
+            raise InputError(f"no input '{name}'; inputs: {known}{did_you_mean(name, by_name)}")
         if by_name[name].kind != "tensor":
             raise InputError(f"input {by_name[name]} is fixed in the program; it takes no file")
         arrays[name] = read_input(by_name[name], path)

@@ -20,7 +20,7 @@ def in_order(ports: tuple[Port, ...], inputs: Inputs) -> list[Any]:
     names = [port.name for port in ports]
     for name in given:
         if name not in names:
-            raise InputError(f"no input '{name}'{did_you_mean(name, names)}; inputs: {', '.join(names) or 'none'}")
+            raise InputError(f"no input '{name}'; inputs: {', '.join(names) or 'none'}{did_you_mean(name, names)}")
     missing = [port for port in ports if port.name not in given and port.constant is None and port.kind != "none"]
     if missing:
         raise InputError(f"missing input {missing[0]}")
