@@ -128,7 +128,7 @@ class Execution:
                 return answer
             status = answer.status
         kind: Kind = "missing" if status.code == _FAILED_PRECONDITION else "down"
-        raise RemoteProblem(kind, f"it could not run the action: {status.message[:200] or status.code}")
+        raise RemoteProblem(kind, f"it could not run the action: {status.message or status.code}")
 
 
 class _Broken(Exception):

@@ -82,7 +82,7 @@ def translated() -> Iterator[None]:
     except grpc.RpcError as error:
         code = error.code().name if hasattr(error, "code") else "UNKNOWN"
         details = " ".join(str(error.details() or "").split()) if hasattr(error, "details") else ""
-        raise RemoteProblem(_KINDS.get(code, "wrong"), f"{code}: {details[:200]}".rstrip(": ")) from None
+        raise RemoteProblem(_KINDS.get(code, "wrong"), f"{code}: {details}".rstrip(": ")) from None
 
 
 class Watched:

@@ -154,7 +154,7 @@ class HttpCache:
             except TimeoutError:
                 raise RemoteProblem("slow", f"nothing moved for {self._timeout:g} s") from None
             except (OSError, http.client.HTTPException) as error:
-                raise RemoteProblem("down", f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")) from None
+                raise RemoteProblem("down", f"{type(error).__name__}: {error}".rstrip(": ")) from None
 
     @contextmanager
     def _connection(self) -> Iterator[http.client.HTTPConnection]:
@@ -192,4 +192,4 @@ def _stored(answer: http.client.HTTPResponse) -> None:
 
 def _problem(answer: http.client.HTTPResponse) -> RemoteProblem:
     kind = _KINDS.get(answer.status, "down" if answer.status >= 500 or answer.status == 429 else "refused")
-    return RemoteProblem(kind, f"HTTP {answer.status} {answer.reason}"[:200])
+    return RemoteProblem(kind, f"HTTP {answer.status} {answer.reason}")

@@ -13,9 +13,22 @@ from typing import Literal, TypeAlias
 Kind: TypeAlias = Literal["down", "slow", "refused", "full", "wrong", "missing"]
 
 
+# Characters: what a server says may be a page.
+_LONGEST = 300
+
+_secrets: set[str] = set()
+
+
+def keep_secret(secret: str) -> None:
+    """See that no problem's message holds this: servers may repeat what they were sent."""
+    _secrets.add(secret)
+
+
 class RemoteProblem(Exception):
-    """One call failed. The message says why, without the remote's name."""
+    """One call failed. The message says why, without the remote's name, and without secrets."""
 
     def __init__(self, kind: Kind, message: str) -> None:
-        super().__init__(message)
+        for secret in _secrets:
+            message = message.replace(secret, "(token)")
+        super().__init__(message[:_LONGEST])
         self.kind = kind

@@ -150,7 +150,7 @@ class Upload:
 
 def refusal(status: Any) -> RemoteProblem:
     """A google.rpc.Status as a problem."""
-    return RemoteProblem(_CODES.get(status.code, "down"), f"{status.message[:200] or 'it refused a blob'}")
+    return RemoteProblem(_CODES.get(status.code, "down"), status.message or "it refused a blob")
 
 
 def _blocks(file: BinaryIO) -> Iterator[bytes]:

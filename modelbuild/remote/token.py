@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from modelbuild.remote.problems import RemoteProblem
+from modelbuild.remote.problems import RemoteProblem, keep_secret
 from modelbuild.remote.settings import Security
 
 # Commands print tokens that hold for minutes to hours; files may be replaced while a build runs. In seconds.
@@ -40,6 +40,7 @@ class Token:
         value = self._read().strip()
         if not value or not value.isascii() or not value.isprintable() or " " in value:
             raise RemoteProblem("refused", f"{self._source()} gives no token")
+        keep_secret(value)
         return value
 
     def _source(self) -> str:

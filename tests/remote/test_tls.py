@@ -19,6 +19,7 @@ from modelbuild.remote.address import parse_address
 from modelbuild.remote.open import open_cache
 from modelbuild.remote.problems import RemoteProblem
 from modelbuild.remote.settings import RemoteSettings, Security
+from tests.remote.fake_server import FakeServer
 
 SOME = Digest("0" * 64, 1)
 
@@ -102,6 +103,29 @@ def test_a_server_that_nobody_vouches_for(server: Callable[[bool], str], pki: Pa
             missing(address, ca=ca)
         assert caught.value.kind == "down"
         assert "s3cret" not in str(caught.value)
+
+
+def test_what_a_server_repeats_of_a_token_is_not_shown(
+    server: Callable[[bool], str], pki: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the first letters of it either, where a long message is cut."""
+
+    def http(self: BaseHTTPRequestHandler) -> None:
+        self.send_response(403, f"{'x' * 280} {self.headers['Authorization']} is not known")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def grpc_method(self: FakeServer, request: Any, context: grpc.ServicerContext, fault: str) -> None:
+        sent = dict(context.invocation_metadata())["authorization"]
+        context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{'x' * 267} {sent} is not known")
+
+    monkeypatch.setattr(Empty, "do_HEAD", http)
+    monkeypatch.setattr(FakeServer, "FindMissingBlobs", grpc_method)
+    with pytest.raises(RemoteProblem) as caught:
+        missing(server(False), ca=pki / "ca.pem")
+    assert caught.value.kind == "refused"
+    assert "x Bearer (" in str(caught.value)
+    assert "s3" not in str(caught.value)
 
 
 def test_a_server_that_wants_to_know_us(server: Callable[[bool], str], pki: Path) -> None:
