@@ -28,7 +28,7 @@ def command(
     """
     import json
 
-    from modelbuild.errors import UsageError
+    from modelbuild.errors import EnvironmentProblem, UsageError
     from modelbuild.explain.compare import compare, write_dump
     from modelbuild.explain.pending import pending
     from modelbuild.explain.records import Records
@@ -46,6 +46,8 @@ def command(
     label = Label(pattern.package, pattern.name)
     records = Records(workspace.config.cache_dir, workspace.root)
     verdicts = explain(records, str(label))
+    if not verdicts and (problem := records.problem()):
+        raise EnvironmentProblem(f"{label}: nothing is known of its builds: {problem}")
     if not verdicts:
         raise UsageError(f"{label}: no build in this workspace ran an action of it; build it first")
     if dump is not None:

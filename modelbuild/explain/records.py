@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,13 @@ class Records:
     def __init__(self, directory: Path, workspace: Path) -> None:
         self._file = HistoryFile(directory)
         self._workspace = str(workspace)
+
+    def problem(self) -> str:
+        """What keeps builds from being read, or from being written down; '' when nothing does."""
+        folder = self._file.path.parent
+        if self._file.problem or not folder.is_dir() or os.access(folder, os.W_OK):
+            return self._file.problem
+        return f"{folder} is read-only: builds are not written down"
 
     def rows(self, action: str) -> list[Row]:
         """All that is known of an action, the newest first."""

@@ -36,19 +36,25 @@ CREATE TABLE IF NOT EXISTS revisions (
 
 
 class HistoryFile:
-    """A connection that is opened when first needed. For one thread."""
+    """A connection that is opened when first needed. For one thread.
+
+    problem  why the last read() gave nothing; '' when there was nothing
+    """
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / f"history-v{SCHEMA}.db"
+        self.problem = ""
         self._connection: sqlite3.Connection | None = None
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows; none when there is no history, or it cannot be read."""
+        self.problem = ""
         if self._connection is None and not self.path.exists():
             return []
         try:
             return self._open().execute(sql, values).fetchall()
-        except sqlite3.Error:
+        except sqlite3.Error as error:
+            self.problem = f"{self.path}: {error}"
             return []
 
     def begin(self) -> bool:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+from modelbuild.errors import EnvironmentProblem, UsageError
 
 EXPORT = "//:net#export"
 COMPILE = "//:app#compile"
@@ -196,7 +200,20 @@ def test_a_null_build_writes_nothing(models: Any, tmp_path: Any) -> None:
 
 
 def test_what_was_never_built(models: Any) -> None:
-    from modelbuild.errors import UsageError
-
     with pytest.raises(UsageError, match="//:app: no build in this workspace ran an action of it"):
         models.explain()
+
+
+def test_builds_that_cannot_be_read_or_written_down(
+    models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models.build()
+    (history,) = (tmp_path / "cache").glob("history-*.db")
+    history.write_text("no database, but as long as the header of one would be " * 9)
+    history.with_name(f"{history.name}-wal").unlink(missing_ok=True)
+    with pytest.raises(EnvironmentProblem, match=rf"^//:app: nothing is known of its builds: {history}: file is not"):
+        models.run("explain", "//:app")
+    history.unlink()
+    monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK)  # root may write everywhere
+    with pytest.raises(EnvironmentProblem, match=f"{tmp_path}/cache is read-only: builds are not written down"):
+        models.run("explain", "//:app")
