@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from types import ModuleType
 from typing import Any
 
 import grpc
@@ -19,7 +20,6 @@ from modelbuild.remote.address import parse_address
 from modelbuild.remote.open import open_cache
 from modelbuild.remote.problems import RemoteProblem
 from modelbuild.remote.settings import RemoteSettings, Security
-from tests.remote.fake_server import FakeServer
 
 SOME = Digest("0" * 64, 1)
 
@@ -106,7 +106,7 @@ def test_a_server_that_nobody_vouches_for(server: Callable[[bool], str], pki: Pa
 
 
 def test_what_a_server_repeats_of_a_token_is_not_shown(
-    server: Callable[[bool], str], pki: Path, monkeypatch: pytest.MonkeyPatch
+    server: Callable[[bool], str], pki: Path, fake_server: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not the first letters of it either, where a long message is cut."""
 
@@ -115,12 +115,12 @@ def test_what_a_server_repeats_of_a_token_is_not_shown(
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def grpc_method(self: FakeServer, request: Any, context: grpc.ServicerContext, fault: str) -> None:
+    def grpc_method(self: Any, request: Any, context: grpc.ServicerContext, fault: str) -> None:
         sent = dict(context.invocation_metadata())["authorization"]
         context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{'x' * 267} {sent} is not known")
 
     monkeypatch.setattr(Empty, "do_HEAD", http)
-    monkeypatch.setattr(FakeServer, "FindMissingBlobs", grpc_method)
+    monkeypatch.setattr(fake_server.FakeServer, "FindMissingBlobs", grpc_method)
     with pytest.raises(RemoteProblem) as caught:
         missing(server(False), ca=pki / "ca.pem")
     assert caught.value.kind == "refused"
