@@ -195,7 +195,8 @@ def install(folder: Path) -> Installed:
         node.mkdir(exist_ok=True)
         for name in ("package.json", "package-lock.json"):
             shutil.copy(LOCKED / name, node)
-        _run(["npm", "ci", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=node)
+        # Not `npm ci`, which wants packages of every platform in the lock.
+        _run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=node)
     return Installed(f"{own}/bin:{others}/bin:{node}/node_modules/.bin:{os.environ['PATH']}", missing)
 
 
