@@ -13,7 +13,7 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -99,12 +99,15 @@ class Forks:
 
     def _fork(self, order: Mapping[str, Any]) -> None:
         started = time.monotonic()
-        try:
-            streams = _in_memory()
-            pid = _forked()
-        except OSError as error:
-            self._answer({"id": order["id"], "problem": f"cannot start a process: {error}"})
-            return
+        with ExitStack() as made:
+            try:
+                streams = _in_memory()
+                made.callback(streams.close)
+                pid = _forked()
+            except OSError as error:
+                self._answer({"id": order["id"], "problem": f"cannot start a process: {error}"})
+                return
+            made.pop_all()
         if pid == 0:
             try:
                 self._forget()
