@@ -40,7 +40,7 @@ print(json.dumps({**told, "modules": sorted(set(sys.modules) - before)}), file=s
 # All that `modelbuild build` may import when nothing has changed.
 OURS = {"modelbuild", "modelbuild.building", "modelbuild.building.record", "modelbuild.cli", "modelbuild.cli.again"}
 SAYING_SO = {"modelbuild.report", "modelbuild.report.text"}
-PYTHONS = {"binascii", "itertools"}
+PYTHONS = {"__future__", "binascii", "itertools"}
 
 
 class World:
