@@ -47,6 +47,8 @@ class Bench:
         self._folder = folder
         self._keep = keep
         self._unbuilt = unbuilt
+        if not keep:
+            shutil.rmtree(folder / "cache", ignore_errors=True)
         self._environment = {**os.environ, "PATH": installed.path, "MODELBUILD_CACHE_DIR": str(folder / "cache")}
         self._environment.pop("PYTHONPATH", None)
         self._count = count

@@ -58,7 +58,9 @@ def find_change(root: Path, since: str, exact: bool = False) -> Change:
     for line in tree.split("\0")[:-1]:
         facts, _, path = line.partition("\t")
         files[path], _, blobs[path] = facts.split(" ")
-    return Change(top, prefix, base, files, blobs, frozenset([*diff.split("\0"), *untracked.split("\0")]) - {""})
+    # What Python keeps of rules that were run is no change; a target that names such a file is held to be changed.
+    new = [path for path in untracked.split("\0") if "__pycache__" not in path.split("/")]
+    return Change(top, prefix, base, files, blobs, frozenset([*diff.split("\0"), *new]) - {""})
 
 
 def find_base(root: Path, since: str, exact: bool = False) -> str:

@@ -326,8 +326,7 @@ def test_no_package_is_loaded_for_what_is_known(asked: Asked) -> None:
         "sys.exit(code)\n"
     )
     command = [sys.executable, "-c", program, "-C", str(asked.repository.root), "affected", "--since", "HEAD"]
-    kept = {"MODELBUILD_CACHE_DIR": str(asked.repository.cache), "PYTHONDONTWRITEBYTECODE": "1"}  # git would see it
-    environment = {**os.environ, **kept}
+    environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(asked.repository.cache)}
     first, second = (
         subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd="/") for _ in range(2)
     )
@@ -335,6 +334,17 @@ def test_no_package_is_loaded_for_what_is_known(asked: Asked) -> None:
     imported = set(second.stderr.split())
     assert imported.isdisjoint({"pydantic", "networkx", "rich", "modelbuild_rules", "modelbuild.analysis.analyze"})
     assert imported.isdisjoint({"modelbuild.loading.loader", "modelbuild.execution.keys", "statistics"})
+
+
+def test_byte_code_is_no_change_but_where_a_target_names_it(asked: Asked) -> None:
+    named = BUILD["b/BUILD.toml"].replace('"three.txt"', '"three.txt", "__pycache__/x"')
+    for text, touched in ((BUILD["b/BUILD.toml"], []), (named, ["//b:alone"])):
+        asked.repository.write({"b/BUILD.toml": text})
+        asked.repository.commit()
+        asked.repository.write({"tools/rules/__pycache__/cat.cpython-311.pyc": "1", "b/__pycache__/x": "1"})
+        for known in (False, True):
+            assert (asked.labels(), asked.known) == (touched, known)
+        asked.repository.git("clean", "--quiet", "--force", "-d")
 
 
 def test_a_cache_that_cannot_be_written_to_keeps_nothing(asked: Asked) -> None:
