@@ -30,20 +30,20 @@ SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/proc", 
 WRITABLE = ("/dev", "/proc")
 
 
-def variables(home: Path, temporary: Path, cpus: int, network: bool = False, gpu: bool = False) -> dict[str, str]:
+def variables(home: Path, cpus: int, network: bool = False, gpu: bool = False) -> dict[str, str]:
     """All environment variables that a step sees, but for those that its action adds.
 
-    home, temporary   the action's own folders for what programs keep and for temporary files
-    cpus              threads that numerical libraries may use
-    network           whether the variables that fetching needs are kept
-    gpu               whether the machine's GPUs are to be seen
+    home      the action's own folder for what programs keep and for temporary files
+    cpus      threads that numerical libraries may use
+    network   whether the variables that fetching needs are kept
+    gpu       whether the machine's GPUs are to be seen
     """
     fixed = {
         "PATH": f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",
         "TZ": "UTC",
         "HOME": str(home),
-        "TMPDIR": str(temporary),
+        "TMPDIR": str(home),
         "XDG_CACHE_HOME": f"{home}/.cache",
         "TORCH_HOME": f"{home}/.cache/torch",
         "TORCHINDUCTOR_CACHE_DIR": f"{home}/.cache/inductor",

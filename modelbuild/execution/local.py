@@ -148,7 +148,7 @@ class LocalExecutor:
                     "workspace": str(self._workspace),
                     "scratch": str(scratch.path),
                 }
-                variables = environment.variables(scratch.path, scratch.path, cpus=1)
+                variables = environment.variables(scratch.path, cpus=1)
                 log = scratch.path / f"warm-{next(self._logs)}.log"
                 warm = self._warm[preload] = Warm(settings, variables, scratch.path, log)
             return warm
@@ -172,8 +172,8 @@ def _order(sandbox: Sandbox, request: Request) -> dict[str, Any]:
         "cpus": cpus,
         "network": action.network,
         "modules": request.modules,
-        "env": environment.variables(sandbox.home, sandbox.home, cpus, action.network, gpu) | dict(action.env),
-        "ahead": {} if alone else environment.variables(scratch, scratch, cpus) | dict(action.env),
+        "env": environment.variables(sandbox.home, cpus, action.network, gpu) | dict(action.env),
+        "ahead": {} if alone else environment.variables(scratch, cpus) | dict(action.env),
         "root": str(sandbox.folder),
         "writable": [str(sandbox.outputs), str(sandbox.home)],
         "stdout": str(sandbox.stdout),

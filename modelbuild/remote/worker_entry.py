@@ -77,7 +77,7 @@ def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
     order |= {
         "root": str(root),
         "writable": [str(outputs), str(home)],
-        "env": environment.variables(home, home, order["cpus"], order["network"], order["gpu"]) | order["env"],
+        "env": environment.variables(home, order["cpus"], order["network"], order["gpu"]) | order["env"],
     }
     report, stdout, stderr = (
         os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) for name in ("report", "stdout", "stderr")
