@@ -42,6 +42,10 @@ class ActionGraph:
             return artifact.output
         return next(o.path for o in maker.outputs if o.name == artifact.output).rpartition("/")[2]
 
+    def is_promise(self, artifact: Artifact) -> bool:
+        """Whether what makes an artifact, and how that calls it, is known only when an expansion has gone."""
+        return isinstance(artifact, DerivedArtifact) and isinstance(self.nodes[artifact.action], Expansion)
+
     def needed_for(self, artifacts: Iterable[Artifact]) -> set[str]:
         """The ids of everything that has to run for these artifacts to exist."""
         found = {a.action for a in artifacts if isinstance(a, DerivedArtifact)}

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from modelbuild.building.imports import import_path, importable
 from modelbuild.building.narrow import narrow
-from modelbuild.building.request import Request, Result
+from modelbuild.building.request import BuiltTarget, Request, Result
 from modelbuild.building.snapshot import Seen, Snapshots
 from modelbuild.report.events import BuildFinished, Reporter, TargetBuilt
 from modelbuild.workspace import OUTPUT_FOLDER, Workspace
 
 
-def build(workspace: Workspace, request: Request, reporter: Reporter) -> Result:
-    """Raises ModelbuildError for what is wrong before any action runs; failures of actions are in the result."""
+def build(
+    workspace: Workspace,
+    request: Request,
+    reporter: Reporter,
+    check: Callable[[Sequence[BuiltTarget]], None] = lambda targets: None,
+) -> Result:
+    """Raises ModelbuildError for what is wrong before any action runs; failures of actions are in the result.
+
+    check  called before anything is done, with the targets whose files' names are known by then; may raise
+    """
     started = time.monotonic()
     # First, because Python may import from the root, whose time moves.
     (workspace.root / OUTPUT_FOLDER).mkdir(exist_ok=True)
@@ -40,6 +49,7 @@ def build(workspace: Workspace, request: Request, reporter: Reporter) -> Result:
             left = None if left is not None and left.most else left
             asked = request if left is None else replace(request, patterns=tuple(sorted(left.stale)))
             declared = declare(workspace, asked, reporter)
+        check([*(left.targets if left is not None else ()), *declared.foreseen()])
         return carry_out(workspace, request, snapshots, reporter, started, seen, declared, left)
 
     return again(work, request, reporter)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from modelbuild.actions import Action, Artifact, DerivedArtifact, Expansion, Input, Output, Resources, SourceArtifact
 from modelbuild.analysis.graph import ActionGraph
+from modelbuild.building.request import BuiltTarget
 from modelbuild.errors import Location
 from modelbuild.labels import Label
 
@@ -47,6 +48,14 @@ class Declared:
     packages: Mapping[str, Path]
     attributes: Mapping[str, Mapping[str, Any]]
     reads: Callable[[Iterable[str], Seen], Reads] | None = None
+
+    def foreseen(self) -> list[BuiltTarget]:
+        """Targets with the names of their files, as far as these are known: what an expansion gives is not."""
+        return [
+            BuiltTarget(str(target.label), target.config, tuple(map(self.graph.basename, target.files)))
+            for target in self.targets
+            if not any(self.graph.is_promise(artifact) for artifact in target.files)
+        ]
 
 
 def encode(nodes: Iterable[Action | Expansion], files: Mapping[str, tuple[Artifact, ...]]) -> str | None:

@@ -33,10 +33,10 @@ def command(settings: Settings, program: str, every_node: bool, flags: Flags) ->
     if not program.endswith(".pte") and not path.is_file():
         workspace = load_workspace(find_root(settings.directory))
         label = label_of(program, workspace.package_of(settings.directory))
-        _, built = build_here(workspace, settings.directory, (label,), flags)
+        _, built = build_here(workspace, settings.directory, ((label, ".pte"),), flags)
         if built.code != ExitCode.OK:
             return built.code
-        path = workspace.root / only_file(built, label, ".pte")
+        path = workspace.root / only_file(built.targets, label, ".pte")
     elif not path.exists():
         raise UsageError(f"no file {program}; expected a .pte, or the label of a target that gives one")
     facts = gather(path)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from modelbuild.building.request import Flags, Request, Result
+    from modelbuild.building.request import BuiltTarget, Flags, Request, Result
     from modelbuild.labels import Label
     from modelbuild.workspace import Workspace
 
 
-def build_here(workspace: Workspace, folder: Path, labels: Iterable[Label], flags: Flags) -> tuple[Request, Result]:
-    """Build targets, for one device at most, with their outputs on this machine. Everything said goes to stderr."""
+def build_here(
+    workspace: Workspace, folder: Path, wanted: Iterable[tuple[Label, str]], flags: Flags
+) -> tuple[Request, Result]:
+    """Build targets, for one device at most, with their outputs on this machine. Everything said goes to stderr.
+
+    wanted  labels, and how the name of the one file ends that is wanted of each. Raises UsageError for a target that
+            does not give that, before anything is built where it is known by then
+    """
     import sys
     from dataclasses import replace
 
@@ -22,15 +28,23 @@ def build_here(workspace: Workspace, folder: Path, labels: Iterable[Label], flag
     from modelbuild.errors import UsageError
     from modelbuild.report import make_reporter
 
-    patterns = tuple(dict.fromkeys(map(str, labels)))
+    wanted = list(wanted)
+    patterns = tuple(dict.fromkeys(str(label) for label, _ in wanted))
     request = make_request(workspace, folder, patterns, flags)
     if request.remote.leaves_outputs:
         request = replace(request, remote=replace(request.remote, download="toplevel"))
     if len(request.devices) > 1:
         raise UsageError(f"a program is for one device at a time, got {len(request.devices)}")
     reporter = make_reporter(quiet=request.quiet or request.json, results=sys.stderr)
+
+    def check(targets: Sequence[BuiltTarget]) -> None:
+        known = {target.label for target in targets}
+        for label, suffix in wanted:
+            if str(label) in known:
+                only_file(targets, label, suffix)
+
     try:
-        return request, build(workspace, request, reporter)
+        return request, build(workspace, request, reporter, check)
     finally:
         reporter.close()
 
@@ -47,11 +61,11 @@ def label_of(text: str, package: str) -> Label:
     return Label(pattern.package, pattern.name)
 
 
-def only_file(built: Result, label: Label, suffix: str = "") -> str:
+def only_file(targets: Sequence[BuiltTarget], label: Label, suffix: str = "") -> str:
     """The one output of a target (that ends in `suffix`), relative to the workspace."""
     from modelbuild.errors import UsageError
 
-    outputs = next(target.outputs for target in built.targets if target.label == str(label))
+    outputs = next(target.outputs for target in targets if target.label == str(label))
     found = [path for path in outputs if path.endswith(suffix)]
     if len(found) == 1:
         return found[0]

@@ -102,6 +102,20 @@ def test_a_target_is_built_first(world: Any, program: Path) -> None:
     assert "expected the label of one" in world.run("inspect", "//m/...").err
 
 
+def test_a_model_is_not_exported_to_find_that_it_is_no_program(world: Any) -> None:
+    model = """
+[[torch_model]]
+name = "m"
+entry = "m.py:M"
+srcs = ["m.py"]
+inputs = [{ name = "x", shape = [1], dtype = "float32" }]
+"""
+    world.write({"MODELBUILD.toml": "", "m/BUILD.toml": model, "m/m.py": "raise SystemExit('never run')\n"})
+    ended = world.run("inspect", "//m:m")
+    message = "error: //m:m: expected a target that gives one .pte, but it gives signature.json, debug.json"
+    assert (ended.code, ended.out, ended.err.splitlines()) == (2, "", [message])
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

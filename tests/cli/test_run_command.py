@@ -169,6 +169,27 @@ def test_errors(built: Any, arguments: tuple[str, ...], code: int, message: str 
         assert ended.err.splitlines() == [message]
 
 
+@pytest.mark.parametrize("arguments", [("//m:x",), ("//m:program", "--input=x=//m:two")])
+def test_what_is_known_to_be_no_program_or_no_input_is_not_built(built: Any, arguments: tuple[str, ...]) -> None:
+    ended = built.run("run", *arguments)
+    assert (ended.code, ended.out, len(ended.err.splitlines())) == (2, "", 1), ended.err
+    assert not (built.root / "modelbuild-out/default").exists()
+
+
+def test_nor_is_what_goes_with_something_built_before(built: Any) -> None:
+    """Only the input has to be built again, but what it is for is no program."""
+    built.build("//m:two", "//m:x")
+    built.write({"m/x.json": "[]"})
+    built.edit("m/BUILD.toml", 'srcs = ["x.json", "signature.json"]', 'srcs = ["signature.json"]')
+    built.build("//m:two", "//m:x")
+    before = built.root.joinpath("modelbuild-out/default/m/x/x.json").stat()
+    built.write({"m/x.json": "[1]"})
+    ended = built.run("run", "//m:two", "--input=x=//m:x", "-q")
+    message = "error: //m:two: expected a target that gives one .pte, but it gives signature.json"
+    assert (ended.code, ended.err.splitlines()) == (2, [message])
+    assert built.root.joinpath("modelbuild-out/default/m/x/x.json").stat() == before
+
+
 def stand_in(built: Any, main: str) -> str:
     """A PYTHONPATH with another modelbuild_runtime than the real one."""
     fake = built.root / "fake" / "modelbuild_runtime"
