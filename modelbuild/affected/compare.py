@@ -29,11 +29,11 @@ def compare(
     old_versions, new_versions = compare_locks(*_locks(change))
     with tempfile.TemporaryDirectory(prefix="modelbuild-") as folder:
         root = lay_out(change, Path(folder))
-        before = in_child(lambda: _base(root, devices, change.same, old_versions))
+        before = in_child(lambda: _base(root, devices, change.same_at(root), old_versions))
     analyzer = open_analyzer(workspace)
     targets = expand_patterns(analyzer.loader, patterns, current)
     configured = [analyzer.analyze(target.label, device) for device in devices or (None,) for target in targets]
-    after = signatures(analyzer, configured, change.same, new_versions)
+    after = signatures(analyzer, configured, change.same_at(workspace.root), new_versions)
     everything = changed_engine(workspace, change)
     touched: dict[str, tuple[str, str, bool]] = {}
     for each in configured:

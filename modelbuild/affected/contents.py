@@ -68,12 +68,7 @@ def touched_by_contents(
     """
     loader = analyzer.loader
     root = Path(os.path.realpath(loader.workspace.root))
-
-    def same(path: str) -> bool:
-        """Whether a file of the workspace, or what it links to, is what it was."""
-        real = os.path.realpath(root / path)
-        return change.same(real[len(str(root)) + 1 :] if real.startswith(f"{root}/") else path)
-
+    same = change.same_at(root)
     dependents: dict[str, list[str]] = defaultdict(list)
     reading: set[str] = set()
     for label in [label for package in loader.packages_below("") for label in world.members(package)]:

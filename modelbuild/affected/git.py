@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -33,9 +33,34 @@ class Change:
     blobs: dict[str, str]
     changed: frozenset[str]
 
+    def named(self, path: str) -> str:
+        """A file's path in the repository, by that relative to the workspace."""
+        return os.path.normpath(self.prefix + path) if path.startswith("../") else self.prefix + path
+
+    def changed_from_here(self) -> Iterator[str]:
+        """The changed files' paths relative to the workspace."""
+        for path in self.changed:
+            inside = path.startswith(self.prefix)
+            yield path[len(self.prefix) :] if inside else os.path.relpath(f"/{path}", f"/{self.prefix}")
+
     def same(self, path: str) -> bool:
-        """Whether a file, by its path in the workspace, is what it was."""
-        return self.prefix + path in self.files and self.prefix + path not in self.changed
+        """Whether a file, by its path relative to the workspace, is what it was."""
+        return self.named(path) in self.files and self.named(path) not in self.changed
+
+    def leads(self, root: str, path: str) -> str:
+        """The file that a path leads to, relative to the workspace, which is at `root`; '' for one that is outside of
+        the repository. The root is no link."""
+        real = os.path.realpath(f"{root}/{path}")
+        if real.startswith(f"{root}/"):
+            return real[len(root) + 1 :]
+        outside = os.path.relpath(real, root)
+        return "" if self.named(outside).startswith("../") else outside
+
+    def same_at(self, root: Path) -> Callable[[str], bool]:
+        """Whether a file of the workspace, which is at `root`, is what it was; of a link, the file that it leads to, or
+        the link itself where that is outside of the repository."""
+        real = os.path.realpath(root)
+        return lambda path: self.same(self.leads(real, path) or path)
 
 
 def find_change(root: Path, since: str, exact: bool = False) -> Change:

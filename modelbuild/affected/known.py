@@ -65,7 +65,7 @@ class Facts:
     folders  a digest of the names in each folder that was listed
     absent   files whose absence was relied on
     graph    object ids of the files that decided the graph: what was loaded, and the source of the workspace's rules
-    links    the paths that git does not know as regular files, and where each leads: below the root, or ''
+    links    the paths that git does not know as regular files, and where each leads: into the repository, or ''
     """
 
     folders: Mapping[str, str]
@@ -133,8 +133,7 @@ class Known:
         facts = Facts(**json.loads(text))
         if not self._hold(facts):
             return None
-        prefix = self._change.prefix
-        changed = [path[len(prefix) :] for path in self._change.changed if path.startswith(prefix)]
+        changed = self._change.changed_from_here()
         ids = [row for path in changed for row in connection.execute("SELECT id FROM files WHERE path = ?", (path,))]
         rows = connection.execute(_REACHED, (json.dumps([ALWAYS, *(number for (number,) in ids)]),)).fetchall()
         standing = {str(device) for device in (*self._devices, self._workspace.config.default_device) if device}
@@ -150,10 +149,11 @@ class Known:
     def _hold(self, facts: Facts) -> bool:
         change, root = self._change, self.root
         return (
-            all(change.blobs.get(change.prefix + path) == blob for path, blob in facts.graph.items())
-            and not any(change.prefix + path in change.changed for path in facts.graph)
+            all(change.blobs.get(change.named(path)) == blob for path, blob in facts.graph.items())
+            and not any(change.named(path) in change.changed for path in facts.graph)
             and self.rule_sources() <= facts.graph.keys() | facts.links.keys()
             and all(os.path.isfile(f"{root}/{p}") and self.leads(p) == real for p, real in facts.links.items())
+            and all(self.regular(real) for real in facts.links.values() if real.startswith("../"))
             and not any(os.path.isfile(f"{root}/{path}") for path in facts.absent)
             and all(list_folder(root, folder).stamp().names == names for folder, names in facts.folders.items())
         )
@@ -165,18 +165,17 @@ class Known:
 
     def regular(self, path: str) -> bool:
         """Whether git knows a path as that of a regular file."""
-        return self._change.files.get(self._change.prefix + path) in REGULAR
+        return self._change.files.get(self._change.named(path)) in REGULAR
 
     def tracked(self, path: str) -> bool:
-        return self._change.prefix + path in self._change.files
+        return self._change.named(path) in self._change.files
 
     def blob(self, path: str) -> str:
-        return self._change.blobs[self._change.prefix + path]
+        return self._change.blobs[self._change.named(path)]
 
     def leads(self, path: str) -> str:
-        """Where a path leads, relative to the root; '' outside of it."""
-        real = os.path.realpath(f"{self.root}/{path}")
-        return real[len(self.root) + 1 :] if real.startswith(f"{self.root}/") else ""
+        """Where a path leads, relative to the root; '' outside of the repository."""
+        return self._change.leads(self.root, path)
 
     def save(
         self,

@@ -133,7 +133,7 @@ class _Readers:
 
     def place(self, path: str) -> str | None:
         """The file of git's that a path of the workspace is in the end; '' for one that git has not, None for one
-        outside of the workspace that git has the link to."""
+        outside of the repository that git has the link to."""
         if self._known.regular(path):
             return path
         real = self.links.setdefault(path, self._known.leads(path))

@@ -54,7 +54,7 @@ class Signatures:
         self._packages: dict[str, str] = {}
 
     def target(self, target: ConfiguredTarget) -> Signature:
-        """Raises KeyError when a step's module is not there."""
+        """Raises KeyError when a step's module is not there, OSError when a file is not or cannot be known."""
         own = sorted(self._own[owner_of(target)])
         parts = [[name, self._node(name)] for name in own] + [[self._artifact(a)] for a in target.files()]
         return Signature(target.rule, _digest(parts or [self._declared(target)]))
@@ -67,12 +67,17 @@ class Signatures:
         return f"{self._node(artifact.action)} {artifact.output} {artifact.subpath}"
 
     def _content(self, path: str) -> str:
-        """A file's content: that it is the same as at the other revision, or its digest and executable bit."""
+        """A file's content: that it is the same as at the other revision, or its digest and executable bit. Raises
+        OSError for what is neither the same nor in the workspace: a link there from another revision leads to what
+        there is now."""
         real = Path(os.path.realpath(self._root / path))
-        if real != self._root / path and real.is_relative_to(self._root):
+        inside = real.is_relative_to(self._root)
+        if real != self._root / path and inside:
             return self._content(real.relative_to(self._root).as_posix())
         if self._same(path):
             return f"same {path}"
+        if not inside:
+            raise OSError(f"{path} leads to {real}")
         executable = os.stat(real).st_mode & 0o100 != 0
         return str(FileEntry(digest_file(real), executable))
 
@@ -147,7 +152,7 @@ class _NoStore:
 def signatures(
     analyzer: Analyzer, targets: Iterable[ConfiguredTarget], same: Callable[[str], bool], versions: Versions
 ) -> dict[str, Signature]:
-    """Signatures by node, of those targets that have one: a target whose step is not there has none."""
+    """Signatures by node, of those targets that have one: a target whose step or file is not there has none."""
     maker = Signatures(analyzer, same, versions)
     found = {}
     for target in targets:

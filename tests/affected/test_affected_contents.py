@@ -86,11 +86,14 @@ class Compared:
             patch.setattr(compare, "lay_out", refuse)
             return self.ask()
 
-    def both(self) -> set[str]:
-        quick = self.quick()
+    def in_full(self) -> Affected:
         with self._patch.context() as patch:
             patch.setattr(module, "only_contents", lambda change: False)
-            assert self.ask() == quick
+            return self.ask()
+
+    def both(self) -> set[str]:
+        quick = self.quick()
+        assert self.in_full() == quick
         return {each.label for each in quick.targets}
 
 
@@ -117,6 +120,37 @@ def test_a_file_that_git_ignores_counts_as_changed(compared: Compared) -> None:
     compared.repository.commit()
     compared.repository.write({"a/some.ignored.txt": "i", "b/three.txt": "3"})
     assert compared.both() == {"//a:files", "//a:whole", "//b:last", "//b:alone"}
+
+
+@pytest.mark.parametrize(("link", "to", "named"), [("a/up", "../../up.txt", "up"), ("a/more", "../../more", "more/up")])
+@pytest.mark.parametrize("absolute", [False, True], ids=["relative", "absolute"])
+def test_a_link_out_of_the_workspace_is_what_it_leads_to(
+    compared: Compared, link: str, to: str, named: str, absolute: bool
+) -> None:
+    repository = compared.repository
+    (repository.top / "more").mkdir()
+    for name in ("up.txt", "more/up"):
+        (repository.top / name).write_text("up")
+    (repository.root / link).symlink_to((repository.root / "a" / to).resolve() if absolute else to)
+    repository.write({"a/BUILD.toml": BUILD["a/BUILD.toml"].replace('"link"', f'"{named}"')})
+    repository.commit()
+    repository.write({"b/three.txt": "3"})
+    assert {each.label for each in compared.quick().targets} == {"//b:alone"}
+    for name in ("up.txt", "more/up"):
+        (repository.top / name).write_text("changed")
+    assert {each.label for each in compared.quick().targets} == {"//b:alone", "//a:linked"}
+    assert {each.label for each in compared.in_full().targets} == {"//b:alone", "//a:linked"}
+
+
+def test_a_build_file_may_be_a_link_out_of_the_workspace(compared: Compared) -> None:
+    repository = compared.repository
+    (repository.root / "b/BUILD.toml").rename(repository.top / "b.toml")
+    (repository.root / "b/BUILD.toml").symlink_to("../../b.toml")
+    repository.commit()
+    with (repository.top / "b.toml").open("a") as file:
+        file.write("# changed\n")
+    with pytest.raises(AssertionError, match="the base was laid out"):
+        compared.quick()
 
 
 def _link(root: Any) -> None:

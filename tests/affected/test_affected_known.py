@@ -225,6 +225,22 @@ def test_a_link_that_git_ignores_may_lead_elsewhere(asked: Asked) -> None:
         assert asked.known
 
 
+def test_what_a_link_out_of_the_workspace_leads_to_is_known(asked: Asked) -> None:
+    top = asked.repository.top
+    (top / "up.txt").write_text("up")
+    (asked.repository.root / "a/link").unlink()
+    (asked.repository.root / "a/link").symlink_to("../../up.txt")
+    asked.repository.commit()
+    assert (asked.labels(), asked.known) == ([], False)
+    (top / "up.txt").write_text("changed")
+    assert (asked.labels(), asked.known) == (["//a:linked"], True)
+    asked.repository.git("rm", "--quiet", "--cached", "up.txt")
+    (top / ".gitignore").write_text("up.txt\n")
+    asked.repository.commit()
+    assert (asked.labels(), asked.known) == (["//a:linked"], False)  # git does not say any more what it was
+    assert (asked.labels(), asked.known) == (["//a:linked"], False)
+
+
 def test_another_python_environment_has_answers_of_its_own(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     asked.ask()
     folder = asked.repository.top.parent / "packages"
