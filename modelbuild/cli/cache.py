@@ -10,6 +10,7 @@ import click
 
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.report.text import size_text
 
 if TYPE_CHECKING:
     from modelbuild.store.gc import Collected
@@ -109,15 +110,3 @@ def _store(settings: Settings, max_size: str | None = None) -> LocalStore:
     if size is None:
         raise click.UsageError(f"--max-size: expected a size such as 20GiB, or bytes, got '{max_size}'")
     return open_store(config.cache_dir, size)
-
-
-def size_text(count: int) -> str:
-    """`12 bytes`, `3.4 KiB`, `1.0 GiB`."""
-    if count < 1024:
-        return f"{count} bytes"
-    value = float(count)
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
-        value /= 1024
-        if value < 1023.95 or unit == "TiB":
-            break
-    return f"{value:.1f} {unit}"

@@ -26,6 +26,10 @@ _SMALL = 256 << 10
 _OF_BOTH: tuple[Kind, ...] = ("down", "slow")
 
 
+def _ignore(size: int) -> None:
+    """For those who do not ask how much is left."""
+
+
 class Client:
     """Reads are compared with their digests before anybody sees them. Safe for many threads.
 
@@ -37,6 +41,7 @@ class Client:
         self._local = local
         self.say = say
         self._unreachable = False
+        self._closed = False
         self._lock = threading.Lock()
         self.reading = Guard(lambda problem: self._tell(problem, "going on without it"))
         self.writing = Guard(lambda problem: self._tell(problem, "results of this build stay here"))
@@ -69,32 +74,43 @@ class Client:
         for digest in self._local.missing(wanted):
             raise MissingBlob(digest)
 
-    def publish(self, key: str, result: ActionResult) -> None:
-        """Bring a result of the local store there: first its blobs, then itself. Says so when that fails, once."""
+    def publish(self, key: str, result: ActionResult, left: Callable[[int], None] = _ignore) -> None:
+        """Bring a result of the local store there: first its blobs, then itself. Says so when that fails, once.
+        `left` is told how many bytes are still to go."""
         with suppress(RemoteProblem, MissingBlob):
             action, described = action_of(key)
             made, trees = encode(result)
             described |= trees
             wanted = [*described, *blobs_of(result)]
-            self.upload(self.absent(wanted), described)
+            self.upload(self.absent(wanted), described, left)
             self.writing.call(lambda: self._cache.put_action(action, made))
 
     def absent(self, digests: Collection[Digest]) -> set[Digest]:
         """Those that are not there. Raises RemoteProblem."""
         return self.writing.call(lambda: self._cache.missing(digests))
 
-    def upload(self, digests: Collection[Digest], known: Mapping[Digest, bytes]) -> None:
+    def upload(
+        self, digests: Collection[Digest], known: Mapping[Digest, bytes], left: Callable[[int], None] = _ignore
+    ) -> None:
         """Bring blobs there, out of `known` or the local store. Raises RemoteProblem, MissingBlob."""
         small = [d for d in digests if self._is_small(d)]
+        to_go = sum(d.size for d in digests)
+        left(to_go)
         for batch in self._batches(small):
             blobs = {d: known[d] if d in known else self._local.read_bytes(d) for d in batch}
             self.writing.call(partial(self._cache.write_small, blobs))
+            to_go -= sum(d.size for d in batch)
+            left(to_go)
         for digest in set(digests).difference(small):
             if digest in known:
                 self._local.put_bytes(known[digest])
             self.writing.call(partial(self._cache.write, digest, self._local.blob_path(digest)))
+            to_go -= digest.size
+            left(to_go)
 
     def close(self) -> None:
+        """What is under way fails; that is not said."""
+        self._closed = True
         self._cache.close()
 
     def read_all(self, digests: Collection[Digest]) -> dict[Digest, bytes]:
@@ -137,6 +153,8 @@ class Client:
         return problem
 
     def _tell(self, problem: RemoteProblem, so: str) -> None:
+        if self._closed:
+            return
         if problem.kind in _OF_BOTH:
             with self._lock:
                 known, self._unreachable = self._unreachable, True

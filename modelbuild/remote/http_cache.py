@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -50,6 +51,8 @@ class HttpCache:
         self._token = Token(settings.security)
         self._tls = _context(settings.security) if address.scheme == "https" else None
         self._own = threading.local()
+        self._connections: list[http.client.HTTPConnection] = []
+        self._closed = False
         self._pool = ThreadPoolExecutor(_AT_ONCE, "http")
 
     def get_action(self, action: Digest) -> Any | None:
@@ -107,7 +110,14 @@ class HttpCache:
             self._request("PUT", f"cas/{digest.hash}", _stored, file, digest.size)
 
     def close(self) -> None:
+        """Requests under way fail."""
+        self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
+        for connection in tuple(self._connections):
+            # Closing is for the thread that uses it. SSLSocket's own shutdown() would let it go on without TLS.
+            if connection.sock is not None:
+                with suppress(OSError):
+                    socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
 
     def _has(self, digest: Digest) -> bool:
         def there(answer: http.client.HTTPResponse) -> bool:
@@ -144,6 +154,8 @@ class HttpCache:
             sent["Content-Length"] = str(length)
         prefix = f"/{self._address.path}/" if self._address.path else "/"
         with self._connection() as connection:
+            if self._closed:
+                raise RemoteProblem("down", "the connection was closed")
             try:
                 connection.request(method, prefix + path, body, sent)
                 answer = connection.getresponse()
@@ -168,6 +180,7 @@ class HttpCache:
                 connection = http.client.HTTPConnection(host, timeout=self._timeout)
             connection.blocksize = _PIECE
             self._own.connection = connection
+            self._connections.append(connection)
         try:
             yield connection
         except BaseException:

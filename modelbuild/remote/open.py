@@ -12,7 +12,7 @@ from modelbuild.execution.interface import Executor
 from modelbuild.execution.step_code import StepCode
 from modelbuild.remote.address import GRPC, HTTP, Address
 from modelbuild.remote.settings import RemoteSettings
-from modelbuild.report.events import Notice, Reporter
+from modelbuild.report.events import Notice, Reporter, UploadsAwaited
 from modelbuild.store.interface import Store
 from modelbuild.store.local import LocalStore
 
@@ -47,7 +47,7 @@ def shared(
         finish = True
         raise
     finally:
-        store.close(finish)
+        store.close(finish, lambda results, size: reporter.emit(UploadsAwaited(results, size)))
 
 
 def executing(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +78,12 @@ class RemoteStore:
         if self._uploads is not None:
             self._uploads.add(key, result)
 
-    def close(self, finish: bool) -> None:
-        """Wait for uploads (unless `finish` is false) and let go of the remote. The local store stays open."""
+    def close(self, finish: bool, tell: Callable[[int, int], None]) -> None:
+        """Wait for uploads (unless `finish` is false), telling of them as Uploads.wait does, and let go of the remote.
+        The local store stays open."""
         try:
             if self._uploads is not None and finish:
-                self._uploads.wait()
+                self._uploads.wait(tell)
         finally:
             if self._uploads is not None:
                 self._uploads.drop()

@@ -15,10 +15,11 @@ from modelbuild.report.events import (
     Event,
     GraphGrew,
     Notice,
+    UploadsAwaited,
 )
 from modelbuild.report.plain import show_end
 from modelbuild.report.tally import Tally
-from modelbuild.report.text import action_line, counts, duration, encodable, failure_lines, write
+from modelbuild.report.text import action_line, counts, duration, encodable, failure_lines, uploads_line, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +55,7 @@ class ConsoleReporter:
         self._state = threading.Lock()
         self._tally = Tally()
         self._running: dict[str, ActionStarted] = {}
+        self._awaited: UploadsAwaited | None = None
         self._began = time.monotonic()
         self._live: Live | None = None
         self._closed = False
@@ -65,6 +67,7 @@ class ConsoleReporter:
                 case BuildStarted():
                     self._began = event.at
                     self._running.clear()  # of a build that begins again
+                    self._awaited = None
                     self._jobs = event.jobs
                     self._new.append(event.actions)
                 case GraphGrew():
@@ -74,8 +77,10 @@ class ConsoleReporter:
                 case ActionFinished():
                     self._running.pop(event.id, None)
                     self._ended.append(event.id)
+                case UploadsAwaited():
+                    self._awaited = event
         match event:
-            case ActionStarted():
+            case ActionStarted() | UploadsAwaited():
                 self._show()
             case ActionFinished(status="failed"):
                 self._say("\n".join(failure_lines(event)))
@@ -156,6 +161,7 @@ class ConsoleReporter:
             running = sorted(self._running.values(), key=lambda action: action.at)
             new, self._new = self._new, []
             ended_ids, self._ended = self._ended, []
+            awaited = self._awaited
         now = time.monotonic()
         remaining = self._estimates(new, ended_ids)
         left = remaining.left(((a.id, now - a.at) for a in running), self._jobs) if remaining else None
@@ -183,4 +189,6 @@ class ConsoleReporter:
             rows.add_row(Text(f"  {encodable(action_line(action), self._err)}"), took)
         if len(running) > len(shown):
             rows.add_row(Text(f"  and {len(running) - len(shown)} more"), "")
+        if awaited is not None:
+            rows.add_row(Text(f"  {uploads_line(awaited)}"), "")
         return Group(head, rows)

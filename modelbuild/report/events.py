@@ -161,6 +161,15 @@ class Notice(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class UploadsAwaited(Event):
+    """All else is done, and the end waits for `results` that are on their way to the remote cache. Told every second;
+    `bytes` are those of their blobs that are not there yet, as far as that is known."""
+
+    results: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class BuildFinished(Event):
     """The end, good or bad. `seconds` counts from the start of the command.
 

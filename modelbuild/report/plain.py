@@ -5,7 +5,15 @@ from __future__ import annotations
 import threading
 from typing import TextIO
 
-from modelbuild.report.events import ActionFinished, BuildAborted, BuildFinished, Event, Notice
+from modelbuild.report.events import (
+    ActionFinished,
+    BuildAborted,
+    BuildFinished,
+    BuildStarted,
+    Event,
+    Notice,
+    UploadsAwaited,
+)
 from modelbuild.report.tally import Tally
 from modelbuild.report.text import (
     counts,
@@ -15,8 +23,12 @@ from modelbuild.report.text import (
     target_lines,
     test_lines,
     test_summary,
+    uploads_line,
     write,
 )
+
+# Seconds from one line of a long wait to the next: some CI systems end what is silent for some minutes.
+_AGAIN = 60.0
 
 
 class PlainReporter:
@@ -28,6 +40,7 @@ class PlainReporter:
         self._quiet = quiet
         self._lock = threading.Lock()
         self._tally = Tally()
+        self._awaited = float("-inf")  # when that was last said
 
     def emit(self, event: Event) -> None:
         with self._lock:
@@ -35,6 +48,11 @@ class PlainReporter:
             match event:
                 case ActionFinished():
                     self._action(event)
+                case BuildStarted():
+                    self._awaited = float("-inf")
+                case UploadsAwaited() if not self._quiet and event.at - self._awaited >= _AGAIN:
+                    self._awaited = event.at
+                    write(self._err, uploads_line(event))
                 case Notice(text=text):
                     write(self._err, f"note: {text}")
                 case BuildFinished():

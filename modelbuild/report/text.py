@@ -7,7 +7,7 @@ if TYPE_CHECKING:  # a build that has nothing to do imports nothing to say so
     from collections.abc import Iterator, Sequence
     from typing import TextIO
 
-    from modelbuild.report.events import ActionFinished, ActionStarted, TestFinished
+    from modelbuild.report.events import ActionFinished, ActionStarted, TestFinished, UploadsAwaited
     from modelbuild.report.tally import Tally
 
 # With more targets than this, only as many are listed.
@@ -46,9 +46,27 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def size_text(count: int) -> str:
+    """`12 bytes`, `3.4 KiB`, `1.0 GiB`."""
+    if count < 1024:
+        return f"{count} bytes"
+    value = float(count)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        if value < 1023.95 or unit == "TiB":
+            break
+    return f"{value:.1f} {unit}"
+
+
 def number(value: float) -> str:
     """`1,234,567`, `0.1235`: something that was measured."""
     return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.4g}"
+
+
+def uploads_line(event: UploadsAwaited) -> str:
+    """`waiting for 3 uploads to the remote cache, 1.2 GiB left`."""
+    uploads = count(event.results, "upload")
+    return f"waiting for {uploads} to the remote cache, {size_text(event.bytes)} left (Ctrl-C ends the wait)"
 
 
 def action_line(event: ActionStarted | ActionFinished) -> str:

@@ -25,6 +25,7 @@ from modelbuild.report.events import (
     Reporter,
     TargetBuilt,
     TargetFailed,
+    UploadsAwaited,
 )
 from modelbuild.report.json_object import JsonReporter
 from modelbuild.report.plain import PlainReporter
@@ -130,6 +131,15 @@ def test_null_build_says_that_there_is_nothing_to_do() -> None:
     out, err = shown(PlainReporter, events)
     assert out[-1] == "Nothing to do: 1 target up to date (14 actions) in 0.05 s"
     assert err == []
+
+
+def test_a_wait_for_uploads_is_said_once_a_minute() -> None:
+    waits = [UploadsAwaited(3, 5 << 20, at=100.0 + second) for second in range(70)]
+    events = (*GOOD[:-1], *waits, UploadsAwaited(1, 10, at=170.0), GOOD[-1])
+    _, err = shown(PlainReporter, events)
+    assert err[-2:] == ["waiting for 3 uploads to the remote cache, 5.0 MiB left (Ctrl-C ends the wait)"] * 2
+    assert len(err) == 6
+    assert shown(functools.partial(PlainReporter, quiet=True), events) == ([], [])
 
 
 def test_interrupted_build() -> None:

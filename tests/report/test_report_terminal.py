@@ -41,6 +41,9 @@ red = "\\x1b[31mred\\x1b[0m"
 reporter.emit(ActionFinished("c3", L, "compile", "p3 (xnnpack)", "failed", 0.4, problem="no kernel", stderr=red))
 time.sleep(0.3)
 reporter.emit(TargetFailed(L, "default", f"compile {L} p3 (xnnpack)"))
+if "uploads" in sys.argv:
+    reporter.emit(UploadsAwaited(2, 3 << 29))
+    time.sleep(0.3)
 reporter.emit(BuildFinished(0.8))
 reporter.close()
 """
@@ -107,6 +110,11 @@ def test_the_cursor_is_back_when_the_build_ends_by_an_exception() -> None:
     text = on_terminal("raise")
     assert HIDE_CURSOR in text
     assert text.rindex(SHOW_CURSOR) > text.rindex(HIDE_CURSOR)
+
+
+def test_a_wait_for_uploads_is_part_of_the_picture() -> None:
+    said = "  waiting for 2 uploads to the remote cache, 1.5 GiB left (Ctrl-C ends the wait)"
+    assert said in [line.rstrip() for line in frames(on_terminal("uploads"))]
 
 
 def test_narrow_terminal_keeps_times_and_every_picture_line_within_it() -> None:
