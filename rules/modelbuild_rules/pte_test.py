@@ -173,6 +173,9 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
             _check_names(
                 ctx, "input", ("inputs", index, "files"), case.files, [each["name"] for each in eager.params["inputs"]]
             )
+        if case.generator:
+            where = ("inputs", index, "generator", "sizes")
+            _check_names(ctx, "dynamic dimension", where, case.generator.sizes, list(eager.params["dynamic"]))
         for name, source in case.files.items():
             files[f"case.{index}.{name}"] = (ctx.file(source),)
         drawn = case.generator.model_dump(mode="json") if case.generator else None
@@ -285,7 +288,7 @@ def _check_names(
 ) -> None:
     for name in given:
         if name not in known:
-            hint = did_you_mean(name, known) or f"; expected {', '.join(known)}"
+            hint = did_you_mean(name, known) or (f"; expected {', '.join(known)}" if known else "")
             raise ctx.error((*path, name), f"the model has no {what} '{name}'{hint}")
 
 

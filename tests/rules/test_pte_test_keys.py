@@ -167,3 +167,20 @@ def test_what_does_not_go_together_is_an_error_with_the_command_that_helps(
     assert raised.value.location is not None
     written = BUILD.format(more=more, device="").splitlines()[raised.value.location.line - 1]
     assert written.startswith(more.splitlines()[-1].partition(" ")[0])
+
+
+SIZED = """
+[[pte_test]]
+name = "sized"
+program = ":program"
+model = ":model"
+inputs = [{ name = "drawn", generator = { seed = 1, sizes = { batch = 2 } } }]
+"""
+
+
+def test_a_size_of_a_dimension_that_the_model_has_not_is_an_error(actions: Actions) -> None:
+    with pytest.raises(LoadingError, match="the model has no dynamic dimension 'batch'") as raised:
+        actions(SIZED, owner="sized")
+    assert raised.value.location is not None
+    written = BUILD.format(more=SIZED, device="").splitlines()[raised.value.location.line - 1]
+    assert written[raised.value.location.column - 1 :].startswith("batch")

@@ -19,6 +19,7 @@ from modelbuild_rules.steps._model import load_function, load_model, load_weight
 from modelbuild_rules.steps._opened import Arrays
 from modelbuild_runtime.bindings import to_array, to_tensor
 from modelbuild_runtime.describe import Port
+from modelbuild_runtime.errors import InputError
 from modelbuild_runtime.inputs import read_inputs
 
 Eager: TypeAlias = Callable[[Mapping[str, np.ndarray]], Arrays]
@@ -30,13 +31,16 @@ def tensor_inputs(program: modelbuild_runtime.Program) -> list[Port]:
 
 
 def cases(step: Step, program: modelbuild_runtime.Program) -> Iterator[tuple[str, Arrays]]:
-    """Each case's name and inputs."""
+    """Each case's name and inputs. Raises StepError for a file that is not what an input takes."""
     ports = tensor_inputs(program)
     number = 0
     for index, case in enumerate(step.params["cases"]):
         if case["generator"] is None:
             files = {name: step.input(f"case.{index}.{name}") for name in case["inputs"]}
-            yield case["name"], read_inputs(ports, files)
+            try:
+                yield case["name"], read_inputs(ports, files)
+            except InputError as error:
+                raise StepError(f"case '{case['name']}': {error}") from None
             continue
         for count in range(case["generator"]["count"]):
             several = case["generator"]["count"] > 1

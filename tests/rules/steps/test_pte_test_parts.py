@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from modelbuild.step import StepError
+from modelbuild.step import Step, StepError
 from modelbuild_rules.steps._budgets import budget_cases
 from modelbuild_rules.steps._compare import compare
 from modelbuild_rules.steps._draw import draw
+from modelbuild_rules.steps._parity import cases
 from modelbuild_runtime.describe import Port
 from modelbuild_runtime.shapes import Dim
 
@@ -81,6 +84,25 @@ def test_draw_by_distribution_range_and_size() -> None:
     assert draw([IDS], generator(range=(5, 7)), 0)["ids"].min() >= 5
     with pytest.raises(StepError, match="input 'image': dimension batch is 9; expected 1 to 8"):
         draw([IMAGE], generator(sizes={"batch": 9}), 0)
+
+
+@pytest.mark.parametrize(
+    ("array", "problem"),
+    [
+        (np.zeros((2, 4), np.float32), r"expected shape \[batch=1..8, 3\], got \[2, 4\]"),
+        (np.zeros((2, 3), np.float64), "expected float32, got float64"),
+    ],
+)
+def test_a_file_that_an_input_does_not_take_is_the_users_mistake(
+    tmp_path: Path, array: np.ndarray, problem: str
+) -> None:
+    path = tmp_path / "photo.npy"
+    np.save(path, array)
+    case = {"name": "photo", "generator": None, "inputs": ["image"]}
+    step = Step({"cases": [case]}, {"case.0.image": (path,)}, {}, tmp_path)
+    program: Any = SimpleNamespace(describe=lambda: SimpleNamespace(method=lambda _: SimpleNamespace(inputs=[IMAGE])))
+    with pytest.raises(StepError, match=f"case 'photo': input 'image': {path}: {problem}"):
+        list(cases(step, program))
 
 
 NODES = [
