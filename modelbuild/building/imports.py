@@ -6,10 +6,19 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterable
+from importlib.machinery import all_suffixes
 from pathlib import Path
 
-# When a folder last changed (its ctime, which no program can set back), and a digest of the names in it.
+# When a folder last changed (its ctime, which no program can set back), and a digest of the names that matter in it.
 Importable = tuple[int, str]
+
+_MODULES = tuple(all_suffixes())
+
+# What says which distributions are installed, and what Python reads when it starts.
+_INSTALLED = (".dist-info", ".egg-info", ".pth")
+
+# How many files and folders are looked at for a module in a folder that is no package.
+_MOST = 1000
 
 
 def import_path() -> list[str]:
@@ -41,15 +50,49 @@ def importable(folders: Iterable[str]) -> dict[str, Importable]:
 
 
 def names_in(folder: str) -> str | None:
-    """A digest of the names in a folder, but for what Python and other tools put there themselves and nobody can
-    import; None when it cannot be listed."""
+    """A digest of the names in a folder that can change what is imported: those of modules, packages and installed
+    distributions. A checkout that Python imports from has other files too, and folders that builds put there. None when
+    it cannot be listed."""
     try:
-        names = os.listdir(folder)
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries if _is_chosen(entry.name) and _matters(entry)]
     except OSError:
         return None
-    return hashlib.sha256(os.fsencode("\0".join(sorted(_chosen(names))))).hexdigest()
+    return hashlib.sha256(os.fsencode("\0".join(sorted(names)))).hexdigest()
 
 
 def _chosen(names: Iterable[str]) -> list[str]:
-    """All but byte code and hidden names."""
-    return [name for name in names if name != "__pycache__" and not name.startswith(".")]
+    return list(filter(_is_chosen, names))
+
+
+def _is_chosen(name: str) -> bool:
+    """Whether it is neither byte code nor hidden."""
+    return name != "__pycache__" and not name.startswith(".")
+
+
+def _matters(entry: os.DirEntry[str]) -> bool:
+    if entry.name.endswith(_INSTALLED):
+        return True
+    if not entry.is_dir():
+        return entry.name.endswith(_MODULES)
+    if not entry.name.isidentifier():
+        return False
+    return os.path.exists(f"{entry.path}/__init__.py") or _gives_modules(entry.path)
+
+
+def _gives_modules(folder: str) -> bool:
+    """Whether there is a module below a folder, which without any is empty when it is imported. True as well for what
+    takes long to tell."""
+    waiting, seen = [folder], 0
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    seen += 1
+                    if seen > _MOST or entry.name.endswith(_MODULES):
+                        return True
+                    if entry.is_dir() and _is_chosen(entry.name):
+                        waiting.append(entry.path)
+        except OSError:
+            return True
+    return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import cache_from_source
 from pathlib import Path
 
@@ -137,7 +138,42 @@ def test_byte_code_that_python_keeps_is_no_change(root: Path, file: str) -> None
     found = up_to_date(file, str(root))
     assert found is not None
     assert found.moved
-    (root / "lib/n").mkdir()
+    (root / "lib/n.py").write_text("")
+    assert up_to_date(file, str(root)) is None
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "build/demo/out.npy", "build/.hidden/m.py", "no-name/m.py", ".m.py"])
+def test_what_nobody_can_import_is_no_change(root: Path, file: str, name: str) -> None:
+    """As in a checkout that Python imports from."""
+    (root / "lib" / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / "lib" / name).write_text("")
+    found = up_to_date(file, str(root))
+    assert found is not None
+    assert found.moved
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("n.py", "n.pyc", "n.so", f"n{EXTENSION_SUFFIXES[0]}", "n.pth", "n-1.dist-info", "n.egg-info/PKG-INFO"),
+        *("n/__init__.py", "n/below/below/m.py", "n/m.so"),
+    ],
+)
+def test_what_can_be_imported_or_says_what_is_installed_is_a_change(root: Path, file: str, name: str) -> None:
+    (root / "lib" / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / "lib" / name).write_text("")
+    assert up_to_date(file, str(root)) is None
+
+
+@pytest.mark.parametrize("reach", ["a link", "a loop", "many files"])
+def test_a_folder_that_cannot_be_looked_through_is_a_change(root: Path, file: str, reach: str) -> None:
+    folder = root / "lib/n"
+    folder.mkdir()
+    if reach == "many files":
+        for number in range(1001):
+            (folder / str(number)).touch()
+    else:
+        (folder / "below").symlink_to(root if reach == "a link" else ".")
     assert up_to_date(file, str(root)) is None
 
 

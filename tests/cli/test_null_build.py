@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,6 +58,25 @@ def test_it_imports_nothing_heavy_and_reads_no_build_file(classifier: Any, targe
     records = "modelbuild-out/.modelbuild"
     assert [path.rpartition("/")[0] for path in below] == [f"{records}/commands", f"{records}/snapshots"]
     assert not any(path.startswith(str(classifier.cache)) for path in second["opened"])
+
+
+def test_what_is_put_into_a_checkout_that_python_imports_from_is_no_change(world: Any, tmp_path: Path) -> None:
+    """An editable install puts the checkout on Python's path, and builds put folders into the checkout."""
+    world.write({"MODELBUILD.toml": "", "a/BUILD.toml": '[[filegroup]]\nname = "f"\nsrcs = ["x"]\n', "a/x": ""})
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    path = os.pathsep.join([str(checkout), *filter(None, sys.path)])
+
+    def again() -> bool:
+        return "Nothing to do" in world.run("build", "//a:f", PYTHONPATH=path).out
+
+    assert not again()
+    (checkout / "build/demo").mkdir(parents=True)
+    (checkout / "build/demo/out.npy").touch()
+    (checkout / "NOTES.md").touch()
+    assert again()
+    (checkout / "module.py").touch()
+    assert not again()
 
 
 @pytest.mark.parametrize(
