@@ -16,11 +16,13 @@ _ZSTD = 1
 class Offer:
     """updates      whether it takes action results
     batch        bytes of a batch; 0: it does not say
+    largest      bytes of a blob that it takes; 0: it does not say
     zstd         whether streams may be compressed; batch_zstd: blobs of a batch too
     """
 
     updates: bool
     batch: int
+    largest: int
     zstd: bool
     batch_zstd: bool
 
@@ -33,6 +35,7 @@ def read_offer(found: Any) -> Offer:
     return Offer(
         found.action_cache_update_capabilities.update_enabled,
         found.max_batch_total_size_bytes,
+        found.max_cas_blob_size_bytes,
         able and _ZSTD in found.supported_compressors,
         able and _ZSTD in found.supported_batch_update_compressors,
     )

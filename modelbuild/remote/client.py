@@ -24,6 +24,9 @@ from modelbuild.store.local import LocalStore
 _SMALL = 256 << 10
 # What reading and writing have in common: said of one, it is not said of the other.
 _OF_BOTH: tuple[Kind, ...] = ("down", "slow")
+# What follows from a problem with writing, and from one blob that is too big.
+_STAY = "going on without uploads: results of this build stay here"
+_STAYS = "going on: results with such a blob stay here"
 
 
 def _ignore(size: int) -> None:
@@ -33,7 +36,8 @@ def _ignore(size: int) -> None:
 class Client:
     """Reads are compared with their digests before anybody sees them. Safe for many threads.
 
-    say   told once what is wrong with the server or the line, and once for reading and for writing what else is
+    say   told once what is wrong with the server or the line, and once for reading and for writing what else is; and
+          once that a blob is too big for it
     """
 
     def __init__(self, cache: Cache, local: LocalStore, say: Callable[[str], None]) -> None:
@@ -44,7 +48,8 @@ class Client:
         self._closed = False
         self._lock = threading.Lock()
         self.reading = Guard(lambda problem: self._tell(problem, "going on without it"))
-        self.writing = Guard(lambda problem: self._tell(problem, "results of this build stay here"))
+        self.writing = Guard(lambda problem: self._tell(problem, _STAYS if problem.kind == "big" else _STAY))
+        self._too_big: set[Digest] = set()
 
     def lookup(self, key: str, declared: Iterable[tuple[str, str]]) -> ActionResult | None:
         """The result under a key; None when there is none, or none that can be used."""
@@ -82,6 +87,8 @@ class Client:
             made, trees = encode(result)
             described |= trees
             wanted = [*described, *blobs_of(result)]
+            if not self._too_big.isdisjoint(wanted):
+                return
             self.upload(self.absent(wanted), described, left)
             self.writing.call(lambda: self._cache.put_action(action, made))
 
@@ -104,7 +111,12 @@ class Client:
         for digest in set(digests).difference(small):
             if digest in known:
                 self._local.put_bytes(known[digest])
-            self.writing.call(partial(self._cache.write, digest, self._local.blob_path(digest)))
+            try:
+                self.writing.call(partial(self._cache.write, digest, self._local.blob_path(digest)))
+            except RemoteProblem as problem:
+                if problem.kind == "big":
+                    self._too_big.add(digest)
+                raise
             to_go -= digest.size
             left(to_go)
 

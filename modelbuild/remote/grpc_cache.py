@@ -56,7 +56,7 @@ class GrpcCache:
 
     def put_action(self, action: Digest, result: Any) -> None:
         if not self._greet().updates:
-            raise RemoteProblem("refused", "it takes no results")
+            raise RemoteProblem("refused", "UpdateActionResult: it takes no results")
         self._call(
             self._actions.UpdateActionResult,
             "UpdateActionResultRequest",
@@ -96,13 +96,16 @@ class GrpcCache:
         packed = self._greet().zstd and digest.size >= streams.WORTH
         name = f"{self._prefix()}{streams.KIND[packed]}/{digest.hash}/{digest.size}"
         request = message("google.bytestream.ReadRequest")(resource_name=name, read_offset=sink.tell())
-        with translated(), Watched(self._timeout) as watched:
+        with translated("Read"), Watched(self._timeout) as watched:
             call = watched.start(self._bytes.Read(request, metadata=self._token.headers()))
             for data in streams.received(call, watched, packed, digest.size - sink.tell()):
                 sink.write(data)
 
     def write_small(self, blobs: Mapping[Digest, bytes]) -> None:
-        packed = self._greet().batch_zstd
+        offer = self._greet()
+        for digest in blobs:
+            _check_size(digest, offer)
+        packed = offer.batch_zstd
         for some in _chunks(blobs, _DIGESTS):
             requests = []
             for digest in some:
@@ -118,7 +121,9 @@ class GrpcCache:
                     raise streams.refusal(one.status)
 
     def write(self, digest: Digest, source: Path) -> None:
-        packed = self._greet().zstd and digest.size >= streams.WORTH
+        offer = self._greet()
+        _check_size(digest, offer)
+        packed = offer.zstd and digest.size >= streams.WORTH
         # Taken out while it is in use: another thread with the same blob begins one of its own.
         with self._lock:
             upload = self._broken_off.pop(digest, None) or streams.Upload(self._prefix(), digest, packed)
@@ -130,7 +135,7 @@ class GrpcCache:
             raise
 
     def _write(self, upload: streams.Upload, source: Path) -> None:
-        with source.open("rb") as file, translated(), Watched(self._timeout) as watched:
+        with source.open("rb") as file, translated("Write"), Watched(self._timeout) as watched:
             offset = upload.resume(self._bytes, self._token.headers(), self._timeout)
             pieces = upload.pieces(file, offset, watched)
             # The answer may come before all was sent: then the blob is there already.
@@ -159,12 +164,17 @@ class GrpcCache:
             return self._offer
 
     def _call(self, method: Any, request: str, **fields: Any) -> Any:
-        with translated():
+        with translated(request.removesuffix("Request")):
             made = message(request)(instance_name=self._instance, **fields)
             return method(made, timeout=self._timeout, metadata=self._token.headers())
 
     def _prefix(self) -> str:
         return f"{self._instance}/" if self._instance else ""
+
+
+def _check_size(digest: Digest, offer: Offer) -> None:
+    if 0 < offer.largest < digest.size:
+        raise RemoteProblem("big", f"it takes no blob above {offer.largest} bytes; {digest.hash} has {digest.size}")
 
 
 def _digest(found: Any) -> Digest:

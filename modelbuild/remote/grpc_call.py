@@ -66,9 +66,13 @@ def _pem(path: Path | None) -> bytes | None:
         raise EnvironmentProblem(f"cannot read {path}: {error.strerror}") from None
 
 
+# How gRPC's implementations say that a message is above what the other side takes; the code is that of a full disk.
+_TOO_BIG = ("larger than max", "exceeds maximum size")
+
+
 @contextmanager
-def translated() -> Iterator[None]:
-    """Raises RemoteProblem for grpc's errors."""
+def translated(what: str = "") -> Iterator[None]:
+    """Raises RemoteProblem for grpc's errors, which tells `what` was asked for."""
     import grpc
 
     try:
@@ -82,7 +86,10 @@ def translated() -> Iterator[None]:
     except grpc.RpcError as error:
         code = error.code().name if hasattr(error, "code") else "UNKNOWN"
         details = " ".join(str(error.details() or "").split()) if hasattr(error, "details") else ""
-        raise RemoteProblem(_KINDS.get(code, "wrong"), f"{code}: {details}".rstrip(": ")) from None
+        kind = _KINDS.get(code, "wrong")
+        if kind == "full" and any(words in details for words in _TOO_BIG):
+            kind = "big"
+        raise RemoteProblem(kind, ": ".join(part for part in (what, code, details) if part)) from None
 
 
 class Watched:

@@ -33,7 +33,7 @@ class Closed(RemoteProblem):
 class Guard:
     """One direction (reading or writing) of one remote. Safe for many threads.
 
-    say   told once what goes wrong
+    say   told once what goes wrong, and once what is too big
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Guard:
         self._lies = 0
         self._pause = COOL_DOWN
         self._closed_until = float("-inf")
-        self._said = False
+        self._said: set[bool] = set()
 
     @property
     def closed(self) -> bool:
@@ -99,9 +99,18 @@ class Guard:
         """Take note of a failure (of call(), or found out later: bytes that are wrong)."""
         if isinstance(problem, Closed):
             return
-        if problem.kind == "missing":
+        if problem.kind in ("missing", "big"):
             self._answered()
-            return
+        else:
+            self._count(problem)
+        with self._lock:
+            big = problem.kind == "big"
+            fresh = problem.kind != "missing" and big not in self._said
+            self._said.add(big)
+        if fresh:
+            self._say(problem)
+
+    def _count(self, problem: RemoteProblem) -> None:
         with self._lock:
             self._failures += 1
             self._lies += problem.kind == "wrong"
@@ -109,6 +118,3 @@ class Guard:
                 self._closed_until = float("inf")
             elif self._failures >= THRESHOLD:
                 self._closed_until = self._clock() + self._pause
-            said, self._said = self._said, True
-        if not said:
-            self._say(problem)

@@ -33,7 +33,7 @@ _KINDS: dict[int, Kind] = {
     405: "refused",
     407: "refused",
     408: "slow",
-    413: "full",
+    413: "big",
     501: "refused",
     504: "slow",
     507: "full",
@@ -157,12 +157,21 @@ class HttpCache:
             if self._closed:
                 raise RemoteProblem("down", "the connection was closed")
             try:
-                connection.request(method, prefix + path, body, sent)
-                answer = connection.getresponse()
+                try:
+                    connection.request(method, prefix + path, body, sent)
+                except (BrokenPipeError, ConnectionResetError):
+                    # A server that refuses may say so and hang up before it has read the body.
+                    answer = connection.getresponse()
+                    if answer.status < 400:
+                        raise
+                else:
+                    answer = connection.getresponse()
                 taken = take(answer)
                 if answer.read(_PIECE):
                     connection.close()  # Quicker than to read the rest.
                 return taken
+            except RemoteProblem as problem:
+                raise RemoteProblem(problem.kind, f"{method} {path}: {problem}") from None
             except TimeoutError:
                 raise RemoteProblem("slow", f"nothing moved for {self._timeout:g} s") from None
             except (OSError, http.client.HTTPException) as error:

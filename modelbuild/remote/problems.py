@@ -8,9 +8,10 @@ from typing import Literal, TypeAlias
 # slow     no progress in time
 # refused  not allowed, or not offered
 # full     takes nothing more
+# big      takes nothing of this size
 # wrong    answered with what cannot be right
 # missing  does not have it
-Kind: TypeAlias = Literal["down", "slow", "refused", "full", "wrong", "missing"]
+Kind: TypeAlias = Literal["down", "slow", "refused", "full", "big", "wrong", "missing"]
 
 
 # Characters: what a server says may be a page.

@@ -149,8 +149,12 @@ class Upload:
 
 
 def refusal(status: Any) -> RemoteProblem:
-    """A google.rpc.Status as a problem."""
-    return RemoteProblem(_CODES.get(status.code, "down"), status.message or "it refused a blob")
+    """The google.rpc.Status of a blob in a batch as a problem."""
+    from grpc import StatusCode
+
+    name = next((code.name for code in StatusCode if code.value[0] == status.code), str(status.code))
+    text = f"BatchUpdateBlobs: {name}: {status.message}".rstrip(": ")
+    return RemoteProblem(_CODES.get(status.code, "down"), text)
 
 
 def _blocks(file: BinaryIO) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -188,12 +188,14 @@ NGINX = """
 daemon off; pid {folder}/pid; error_log {folder}/error.log warn; worker_processes 1; {user}
 events {{ worker_connections 64; }}
 http {{
-  access_log off; client_max_body_size 0;
+  access_log off; client_max_body_size {largest};
   client_body_temp_path {folder}/tmp; proxy_temp_path {folder}/tmp; fastcgi_temp_path {folder}/tmp;
   uwsgi_temp_path {folder}/tmp; scgi_temp_path {folder}/tmp;
   server {{
     listen 127.0.0.1:{port}; root {folder}/root;
-    location ~ "^/team/(ac|cas)/[0-9a-f]{{64}}$" {{ dav_methods PUT; create_full_put_path on; }}
+    location ~ "^/team/(ac|cas)/[0-9a-f]{{64}}$" {{
+      dav_methods PUT; create_full_put_path on; limit_except {allowed} {{ deny all; }}
+    }}
     location / {{ return 404; }}
   }}
 }}
@@ -201,16 +203,19 @@ http {{
 
 
 @contextmanager
-def running_nginx(folder: Path, within: Sequence[str] = ()) -> Iterator[str]:
-    """The address of an HTTP cache; what it keeps lies in `folder`/root."""
+def running_nginx(
+    folder: Path, within: Sequence[str] = (), largest: int = 0, allowed: str = "GET PUT"
+) -> Iterator[str]:
+    """The address of an HTTP cache; what it keeps lies in `folder`/root. `largest` is that of a PUT in bytes (0: any),
+    `allowed` methods; others are forbidden."""
     program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
         pytest.skip("not run: needs nginx, which .ci/run installs")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    (folder / "root").mkdir(parents=True)
+    (folder / "root").mkdir(parents=True, exist_ok=True)
     user = "user root;" if os.geteuid() == 0 else ""
-    (folder / "conf").write_text(NGINX.format(folder=folder, port=port, user=user))
+    (folder / "conf").write_text(NGINX.format(folder=folder, port=port, user=user, largest=largest, allowed=allowed))
     process = subprocess.Popen([*within, program, "-p", folder, "-e", folder / "error.log", "-c", folder / "conf"])
     for _ in range(200):
         with socket.socket() as probe:
@@ -220,6 +225,13 @@ def running_nginx(folder: Path, within: Sequence[str] = ()) -> Iterator[str]:
     yield f"http://127.0.0.1:{port}/team"
     process.terminate()
     process.wait()
+
+
+@pytest.fixture
+def start_nginx(tmp_path: Path) -> Iterator[Callable[..., str]]:
+    """start_nginx(largest=..., allowed=...): see running_nginx. Each has what those before it kept."""
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(running_nginx(tmp_path / "nginx", **options))
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ Fault = Callable[[str], str]
 
 class FakeServer:
     """`fault(method)` names what goes wrong with a call: '' nothing, 'wrong', 'cut', 'slow', 'more' (than was asked
-    for), or a gRPC status code.
+    for), or a gRPC status code, which may have details after it: 'ABORTED: try again'.
 
     calls   how often each method was called
     blobs   by hash; results: by the hash of an action
@@ -39,6 +39,7 @@ class FakeServer:
         self.zstd = zstd
         self.batch = batch
         self.updates = True
+        self.largest = 0
         self.slow = 0.5
         self._lock = threading.Lock()
         self._server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
@@ -77,8 +78,9 @@ class FakeServer:
             what = self.fault(name)
         if what == "slow":
             time.sleep(self.slow)
-        elif what.isupper():
-            context.abort(grpc.StatusCode[what], "asked for")
+        code, _, details = what.partition(": ")
+        if code.isupper():
+            context.abort(grpc.StatusCode[code], details or "asked for")
         return what
 
     def _single(self, own: Any) -> Any:
@@ -99,6 +101,7 @@ class FakeServer:
         cache.digest_functions.append(1)
         cache.action_cache_update_capabilities.update_enabled = self.updates
         cache.max_batch_total_size_bytes = self.batch
+        cache.max_cas_blob_size_bytes = self.largest
         if self.zstd:
             cache.supported_compressors.append(1)
             cache.supported_batch_update_compressors.append(1)

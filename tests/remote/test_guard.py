@@ -54,7 +54,7 @@ def test_a_bad_line_is_tried_again_after_growing_pauses(world: World) -> None:
     assert world.said == []
 
 
-@pytest.mark.parametrize("kind", ["slow", "refused", "full", "wrong", "missing"])
+@pytest.mark.parametrize("kind", ["slow", "refused", "full", "big", "wrong", "missing"])
 def test_what_another_try_would_not_mend_is_not_tried_again(world: World, kind: Any) -> None:
     world.fail(kind)
     assert world.tries == 1
@@ -146,6 +146,15 @@ def test_what_is_not_there_is_no_failure(world: World) -> None:
         world.fail("missing")
     assert not world.guard.closed
     assert world.said == []
+
+
+def test_what_is_too_big_is_an_answer_that_is_said_once_apart_from_others(world: World) -> None:
+    for kind in (*["slow"] * (THRESHOLD - 1), *["big"] * 3 * THRESHOLD, "slow"):
+        world.fail(kind)
+        assert not world.guard.closed
+    world.fail("refused")
+    assert world.guard.closed
+    assert world.said == ["because slow", "because big"]
 
 
 def test_it_is_said_once(world: World) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import random
+import socket
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -121,7 +123,7 @@ def test_a_download_goes_on_where_it_broke_off(server: Any, cache: HttpCache, tm
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(500, "down"), (503, "down"), (429, "down"), (403, "refused"), (507, "full"), (413, "full")]
+    ("status", "kind"), [(500, "down"), (503, "down"), (429, "down"), (403, "refused"), (507, "full"), (413, "big")]
 )
 def test_what_a_status_means(server: Any, cache: HttpCache, status: int, kind: str) -> None:
     server.answer = lambda method, path: status
@@ -135,6 +137,34 @@ def test_what_a_status_means(server: Any, cache: HttpCache, status: int, kind: s
         with pytest.raises(RemoteProblem) as caught:
             operation()
         assert caught.value.kind == kind
+        assert str(caught.value).endswith(f"/{digest(b'x').hash}: HTTP {status} {HTTPStatus(status).phrase}")
+
+
+@pytest.mark.parametrize(("status", "kind"), [("403 Forbidden", "refused"), ("413 Too Large", "big")])
+def test_a_refusal_before_the_body_was_sent_is_no_broken_line(tmp_path: Path, status: str, kind: str) -> None:
+    asked: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def refuse() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                asked.append(connection.recv(4096))
+                connection.sendall(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+                connection.close()  # with most of the body unread, which resets the connection
+
+        Thread(target=refuse, daemon=True).start()
+        cache = HttpCache(parse_address(f"http://127.0.0.1:{listening.getsockname()[1]}"), RemoteSettings(timeout=60))
+        (tmp_path / "big").write_bytes(bytes(32 << 20))
+        for _ in range(3):
+            with pytest.raises(RemoteProblem) as caught:
+                cache.write(Digest("0" * 64, 32 << 20), tmp_path / "big")
+            assert (caught.value.kind, str(caught.value)) == (kind, f"PUT cas/{'0' * 64}: HTTP {status}")
+        cache.close()
+        listening.shutdown(socket.SHUT_RDWR)
+    assert len(asked) == 3
 
 
 def test_what_is_no_result_is_wrong(server: Any, cache: HttpCache) -> None:

@@ -111,13 +111,13 @@ def test_what_a_server_repeats_of_a_token_is_not_shown(
     """Not the first letters of it either, where a long message is cut."""
 
     def http(self: BaseHTTPRequestHandler) -> None:
-        self.send_response(403, f"{'x' * 280} {self.headers['Authorization']} is not known")
+        self.send_response(403, f"{'x' * 205} {self.headers['Authorization']} is not known")
         self.send_header("Content-Length", "0")
         self.end_headers()
 
     def grpc_method(self: Any, request: Any, context: grpc.ServicerContext, fault: str) -> None:
         sent = dict(context.invocation_metadata())["authorization"]
-        context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{'x' * 267} {sent} is not known")
+        context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{'x' * 249} {sent} is not known")
 
     monkeypatch.setattr(Empty, "do_HEAD", http)
     monkeypatch.setattr(fake_server.FakeServer, "FindMissingBlobs", grpc_method)
