@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import modelbuild.building.carry_out as carry_out
+import modelbuild.building.engine as engine
 from modelbuild.actions import ActionResult, FileEntry
 from modelbuild.cli import main
 from modelbuild.execution.interface import Outcome, Request
@@ -47,5 +47,5 @@ class Inline:
 
 
 if __name__ == "__main__":
-    carry_out.LocalExecutor = Inline  # type: ignore[assignment, attr-defined, misc]
+    engine.LocalExecutor = Inline  # type: ignore[assignment, attr-defined, misc]
     main()

@@ -5,28 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 
-import modelbuild
 from modelbuild.actions import Artifact, SourceArtifact, Value
 from modelbuild.building.declared import Declared, Wanted
+from modelbuild.building.engine import Engine, open_engine
 from modelbuild.building.narrow import Rest
 from modelbuild.building.note import note
 from modelbuild.building.request import BuiltTarget, Request, Result
 from modelbuild.building.snapshot import Seen, Snapshots
 from modelbuild.building.sources import Sources
 from modelbuild.errors import ExitCode, LoadingError
-from modelbuild.execution.keys import Keys
-from modelbuild.execution.local import LocalExecutor
-from modelbuild.execution.resources import ResourcePool, machine
-from modelbuild.execution.running import Running
 from modelbuild.execution.scheduler import Scheduler
-from modelbuild.execution.step_code import StepCode
-from modelbuild.execution.values import Values
-from modelbuild.remote.open import executing, shared
 from modelbuild.report.events import BuildFinished, BuildStarted, Reporter, TargetBuilt, TargetFailed
-from modelbuild.store.interface import Store
-from modelbuild.store.local import open_store
 from modelbuild.store.output_tree import lay_out
 from modelbuild.workspace import OUTPUT_FOLDER, Workspace
 
@@ -42,36 +32,15 @@ def carry_out(
     rest: Rest | None = None,
 ) -> Result:
     """Build, and remember what was looked at if all went well. With `rest` only its stale targets are declared."""
-    config = workspace.config
-    packages = declared.packages
-    with (
-        open_store(config.cache_dir, config.cache_size) as local,
-        shared(local, request.remote, reporter) as store,
-    ):
-        sources = Sources(workspace.root, local)
-        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **packages})
-        here = LocalExecutor(workspace.root, store, local.scratch, packages, keep_sandboxes=request.sandbox_debug)
-        executor = executing(here, request.remote, store, local, code, reporter)
-        scheduler = Scheduler(
-            declared.graph,
-            store,
-            Running(executor, ResourcePool(machine(request.jobs)), reporter, request.jobs, request.keep_going),
-            Keys(code, store),
-            code.names,
-            Values(sources.entry),
-            reporter,
-            lookups=request.remote.lookups_at_once,
-        )
-        try:
-            result = _build(workspace, request, reporter, declared, scheduler, sources, store)
-        finally:
-            executor.close()
+    with open_engine(workspace, request, declared.packages, reporter) as engine:
+        scheduler = engine.scheduler(declared.graph)
+        result = _build(workspace, engine, declared, scheduler)
         seconds = time.monotonic() - started
-        note(workspace, declared.graph, declared.attributes, scheduler, code, result, seconds)
+        note(workspace, declared.graph, declared.attributes, scheduler, engine.code, result, seconds)
     for target in rest.targets if rest is not None else ():
         reporter.emit(TargetBuilt(target.label, target.config, target.outputs))
     if result.code == ExitCode.OK:
-        seen.files.update(sources.stamps)
+        seen.files.update(engine.sources.stamps)
         reads = declared.reads(scheduler.report.keys, seen) if declared.reads is not None else None
         if rest is not None:
             result = Result(rest.merge(result.targets), actions=rest.actions(reads))
@@ -82,15 +51,8 @@ def carry_out(
     return result
 
 
-def _build(
-    workspace: Workspace,
-    request: Request,
-    reporter: Reporter,
-    declared: Declared,
-    scheduler: Scheduler,
-    sources: Sources,
-    store: Store,
-) -> Result:
+def _build(workspace: Workspace, engine: Engine, declared: Declared, scheduler: Scheduler) -> Result:
+    request, reporter = engine.request, engine.reporter
     wanted = [artifact for target in declared.targets for artifact in target.files]
     needed = scheduler.actions(declared.graph.needed_for(wanted))
     labels = tuple(str(target.label) for target in declared.targets)
@@ -104,10 +66,10 @@ def _build(
             reporter.emit(TargetFailed(label, config, culprit))
             continue
         folder = "/".join(part for part in (config, target.label.package, target.label.name) if part)
-        outputs = _outputs(declared, scheduler, sources, target)
+        outputs = _outputs(declared, scheduler, engine.sources, target)
         if request.remote.leaves_outputs:
             outputs = {}
-        lay = partial(lay_out, store, workspace.root / OUTPUT_FOLDER, folder, outputs)
+        lay = partial(lay_out, engine.store, workspace.root / OUTPUT_FOLDER, folder, outputs)
         scheduler.keeping(lay)
         made = BuiltTarget(label, config, tuple(f"{OUTPUT_FOLDER}/{folder}/{name}" for name in outputs))
         built.append(made)

@@ -6,31 +6,20 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
-import modelbuild
 from modelbuild.actions import DerivedArtifact, FileEntry
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.api.providers import TestAction
 from modelbuild.building.again import again
 from modelbuild.building.declare import analyze, config_name
+from modelbuild.building.engine import Engine, open_engine
 from modelbuild.building.note import note
 from modelbuild.building.request import Request, Result
-from modelbuild.building.sources import Sources
 from modelbuild.errors import ExitCode, UsageError
-from modelbuild.execution.keys import Keys
-from modelbuild.execution.local import LocalExecutor
-from modelbuild.execution.resources import ResourcePool, machine
-from modelbuild.execution.running import Running
 from modelbuild.execution.scheduler import Scheduler
-from modelbuild.execution.step_code import StepCode
-from modelbuild.execution.values import Values
 from modelbuild.explain.facts import attributes_of
 from modelbuild.query.opened import open_analyzer
-from modelbuild.remote.open import executing, shared
 from modelbuild.report.events import BuildFinished, BuildStarted, Reporter, TestFinished
-from modelbuild.store.interface import Store
-from modelbuild.store.local import open_store
 from modelbuild.store.output_tree import lay_out
 from modelbuild.testing.causes import find_causes, has_failed
 from modelbuild.testing.executor import Attempts, TestExecutor
@@ -71,30 +60,10 @@ class _Session:
     """What one run of tests works with."""
 
     workspace: Workspace
-    request: Request
     options: TestOptions
     analyzer: Analyzer
-    store: Store
-    sources: Sources
+    engine: Engine
     executor: TestExecutor
-    code: StepCode
-    reporter: Reporter
-
-    def scheduler(self, afresh: Sequence[str] = ()) -> Scheduler:
-        request = self.request
-        return Scheduler(
-            self.analyzer.graph,
-            self.store,
-            Running(
-                self.executor, ResourcePool(machine(request.jobs)), self.reporter, request.jobs, request.keep_going
-            ),
-            Keys(self.code, self.store),
-            self.code.names,
-            Values(self.sources.entry),
-            self.reporter,
-            afresh,
-            request.remote.lookups_at_once,
-        )
 
 
 def run_tests(
@@ -132,7 +101,6 @@ def _once(
     tests = select_tests(analyzer, analyze(analyzer, request, reporter), options.tags)
     if not tests:
         raise UsageError(f"no test in {' '.join(request.patterns)}")
-    config = workspace.config
     pairs = [(target, action) for target in tests if (action := test_of(target)) is not None]
     reports = {artifact.action: artifact.output for _, test in pairs for artifact in test.reports}
     attempts = {
@@ -140,21 +108,10 @@ def _once(
         for _, test in pairs
         for artifact in test.reports
     }
-    with (
-        open_store(config.cache_dir, config.cache_size) as local,
-        shared(local, request.remote, reporter) as store,
-    ):
-        packages = analyzer.rules.packages
-        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **packages})
-        here = LocalExecutor(workspace.root, store, local.scratch, packages, keep_sandboxes=request.sandbox_debug)
-        inner = executing(here, request.remote, store, local, code, reporter)
-        executor = TestExecutor(inner, store, reports, attempts, options.runs_per_test)
-        sources = Sources(workspace.root, local)
-        session = _Session(workspace, request, options, analyzer, store, sources, executor, code, reporter)
-        try:
-            tested = _run(session, pairs, list(reports), began, memory)
-        finally:
-            executor.close()
+    with open_engine(workspace, request, analyzer.rules.packages, reporter) as engine:
+        executor = TestExecutor(engine.executor, engine.store, reports, attempts, options.runs_per_test)
+        session = _Session(workspace, options, analyzer, engine, executor)
+        tested = _run(session, pairs, list(reports), began, memory)
     reporter.emit(BuildFinished(time.monotonic() - started))
     return tested
 
@@ -168,19 +125,20 @@ def _run(
 ) -> Tested:
     wanted = [artifact for _, action in tests for artifact in action.reports]
     afresh = reports if not session.options.cache_results or session.options.runs_per_test > 1 else ()
-    scheduler = session.scheduler(afresh)
+    scheduler = session.engine.scheduler(session.analyzer.graph, session.executor, afresh)
     needed = scheduler.actions(session.analyzer.graph.needed_for(wanted))
     labels = tuple(str(target.node.label) for target, _ in tests)
-    session.reporter.emit(BuildStarted(labels, len(needed), session.request.jobs, tuple(needed)))
+    reporter = session.engine.reporter
+    reporter.emit(BuildStarted(labels, len(needed), session.engine.request.jobs, tuple(needed)))
     scheduler.build(wanted)
     failed = unbuilt = False
     measures: dict[tuple[str, str], float] = {}
     ends = [_finished(session, scheduler, target, action) for target, action in tests]
     wrong = [action for (ended, built), (_, action) in zip(ends, tests, strict=True) if built and has_failed(ended)]
-    causes = find_causes(scheduler, session.store, wrong) if session.options.bisect else {}
+    causes = find_causes(scheduler, session.engine.store, wrong) if session.options.bisect else {}
     for (ended, built), (_, action) in zip(ends, tests, strict=True):
         cause = causes.get(action.bisect)
-        session.reporter.emit(replace(ended, cases=(*ended.cases, cause)) if cause else ended)
+        reporter.emit(replace(ended, cases=(*ended.cases, cause)) if cause else ended)
         unbuilt |= not built
         failed |= ended.status == "failed"
         measures.update(((f"{ended.label} ({ended.config})", name), value) for name, value in ended.measures.items())
@@ -191,7 +149,7 @@ def _run(
         session.analyzer.graph,
         attributes_of(session.analyzer),
         scheduler,
-        session.code,
+        session.engine.code,
         result,
         time.monotonic() - started,
         measures,
@@ -200,7 +158,7 @@ def _run(
     if memory is not None and end == ExitCode.OK and not afresh:
         laid_out = [_laid_out(target, action) for target, action in tests]
         passed = list(zip((ended for ended, _ in ends), laid_out, strict=True))
-        said = memory.keep(session.analyzer, session.sources, scheduler, passed)
+        said = memory.keep(session.analyzer, session.engine.sources, scheduler, passed)
     return Tested(end, said)
 
 
@@ -244,7 +202,7 @@ def _report(session: _Session, scheduler: Scheduler, artifact: DerivedArtifact) 
         return TestReport("failed", f"not built: {culprit} failed" if culprit else "not built"), False
     value = scheduler.values.value(artifact)
     assert isinstance(value, FileEntry)
-    return parse_report(session.store.read_bytes(value.digest)), True
+    return parse_report(session.engine.store.read_bytes(value.digest)), True
 
 
 def _lay_out(session: _Session, scheduler: Scheduler, target: ConfiguredTarget, action: TestAction) -> None:
@@ -254,7 +212,8 @@ def _lay_out(session: _Session, scheduler: Scheduler, target: ConfiguredTarget, 
         for name, artifact in _named(action)
         if scheduler.culprit([artifact]) is None
     }
-    scheduler.keeping(partial(lay_out, session.store, session.workspace.root / OUTPUT_FOLDER, _folder(target), values))
+    root = session.workspace.root / OUTPUT_FOLDER
+    scheduler.keeping(partial(lay_out, session.engine.store, root, _folder(target), values))
 
 
 def _laid_out(target: ConfiguredTarget, action: TestAction) -> list[str]:

@@ -1,0 +1,73 @@
+"""What carries out the actions of one request: where results are kept, what steps are made of, and what runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import modelbuild
+from modelbuild.analysis.graph import ActionGraph
+from modelbuild.building.request import Request
+from modelbuild.building.sources import Sources
+from modelbuild.execution.interface import Executor
+from modelbuild.execution.keys import Keys
+from modelbuild.execution.local import LocalExecutor
+from modelbuild.execution.resources import ResourcePool, machine
+from modelbuild.execution.running import Running
+from modelbuild.execution.scheduler import Scheduler
+from modelbuild.execution.step_code import StepCode
+from modelbuild.execution.values import Values
+from modelbuild.remote.open import executing, shared
+from modelbuild.report.events import Reporter
+from modelbuild.store.interface import Store
+from modelbuild.store.local import open_store
+from modelbuild.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """`sources` has looked at the workspace's files that were read."""
+
+    request: Request
+    reporter: Reporter
+    store: Store
+    sources: Sources
+    code: StepCode
+    executor: Executor
+
+    def scheduler(self, graph: ActionGraph, executor: Executor | None = None, afresh: Sequence[str] = ()) -> Scheduler:
+        """Builds a graph, with another executor where one is given; see Scheduler for the actions `afresh`."""
+        request = self.request
+        pool = ResourcePool(machine(request.jobs))
+        return Scheduler(
+            graph,
+            self.store,
+            Running(executor or self.executor, pool, self.reporter, request.jobs, request.keep_going),
+            Keys(self.code, self.store),
+            self.code.names,
+            Values(self.sources.entry),
+            self.reporter,
+            afresh,
+            request.remote.lookups_at_once,
+        )
+
+
+@contextmanager
+def open_engine(
+    workspace: Workspace, request: Request, packages: Mapping[str, Path], reporter: Reporter
+) -> Iterator[Engine]:
+    """`packages`: the folder of each rule package, by import name. At the end every process that was started is ended.
+
+    Raises what open_store(), shared() and executing() do.
+    """
+    config = workspace.config
+    with open_store(config.cache_dir, config.cache_size) as local, shared(local, request.remote, reporter) as store:
+        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **packages})
+        here = LocalExecutor(workspace.root, store, local.scratch, packages, keep_sandboxes=request.sandbox_debug)
+        executor = executing(here, request.remote, store, local, code, reporter)
+        try:
+            yield Engine(request, reporter, store, Sources(workspace.root, local), code, executor)
+        finally:
+            executor.close()
