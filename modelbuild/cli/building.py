@@ -13,9 +13,9 @@ from modelbuild.building.request import Flags, make_request
 from modelbuild.building.snapshot import Snapshots
 from modelbuild.cli.again import remember
 from modelbuild.cli.problems import ending
-from modelbuild.errors import ExitCode, ModelbuildError
+from modelbuild.errors import ExitCode
 from modelbuild.report import make_reporter
-from modelbuild.report.events import BuildAborted
+from modelbuild.report.reporting import reporting
 from modelbuild.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:
@@ -51,14 +51,8 @@ def build_asked(asked: Asked, arguments: Sequence[str], recorded: Recording | No
     reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=workspace.config.cache_dir)
     if recorded is not None:
         reporter = recorded.around(reporter, workspace, asked.directory)
-    try:
+    with reporting(reporter):
         result = build(workspace, request, reporter)
-    except (ModelbuildError, KeyboardInterrupt) as error:
-        interrupted = isinstance(error, KeyboardInterrupt)
-        reporter.emit(BuildAborted("interrupted" if interrupted else str(error), interrupted))
-        raise
-    finally:
-        reporter.close()
     if result.code == ExitCode.OK and not request.json and recorded is None:
         remember(arguments, Snapshots.of(workspace).path(request), request.quiet, asked=asked.encode())
     return result.code

@@ -50,9 +50,8 @@ def command(
     no_options(patterns)
     from modelbuild.building.request import make_request
     from modelbuild.ci import run_ci
-    from modelbuild.errors import ModelbuildError
     from modelbuild.report import make_reporter
-    from modelbuild.report.events import BuildAborted
+    from modelbuild.report.reporting import reporting
     from modelbuild.report.tee import Tee
     from modelbuild.testing.run import TestOptions
     from modelbuild.workspace import find_root, load_workspace
@@ -64,14 +63,8 @@ def command(
     reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=workspace.config.cache_dir)
     reporter = Tee([recorded.around(reporter, workspace, settings.directory, base), keep])
     chosen = TestOptions(tags=split_tags(tags), **options)
-    try:
+    with reporting(reporter):
         return run_ci(workspace, replace(request, keep_going=flags.keep_going is not False), since, chosen, reporter)
-    except (ModelbuildError, KeyboardInterrupt) as error:
-        interrupted = isinstance(error, KeyboardInterrupt)
-        reporter.emit(BuildAborted("interrupted" if interrupted else str(error), interrupted))
-        raise
-    finally:
-        reporter.close()
 
 
 def _base(workspace: Workspace, since: str | None, report: Path | None) -> Base | None:

@@ -55,9 +55,8 @@ def command(
     from modelbuild.building.request import make_request
     from modelbuild.building.snapshot import Seen, Snapshots
     from modelbuild.cli.again import remember
-    from modelbuild.errors import ModelbuildError
     from modelbuild.report import make_reporter
-    from modelbuild.report.events import BuildAborted
+    from modelbuild.report.reporting import reporting
     from modelbuild.testing.remember import Memory
     from modelbuild.testing.run import TestOptions, run_tests
     from modelbuild.workspace import find_root, load_workspace
@@ -71,14 +70,8 @@ def command(
     seen = Seen()
     seen.python.update(importable(import_path()))
     memory = Memory(snapshots, purpose, seen)
-    try:
+    with reporting(reporter):
         tested = run_tests(workspace, request, chosen, reporter, memory=memory)
-    except (ModelbuildError, KeyboardInterrupt) as error:
-        interrupted = isinstance(error, KeyboardInterrupt)
-        reporter.emit(BuildAborted("interrupted" if interrupted else str(error), interrupted))
-        raise
-    finally:
-        reporter.close()
     if tested.said and not request.json and not recorded.wanted:
         remember(settings.arguments, snapshots.path(purpose), request.quiet, tested.said)
     return tested.code
