@@ -105,14 +105,14 @@ class Record:
             if changed != then:
                 if _importable(path) != names:
                     return False
-                self.imports[index] = (path, settled(changed, time.time_ns()), names)
+                self.imports[index] = (path, _settled(changed), names)
                 self.moved = True
         for index, (path, then, names) in enumerate(self.folders):
             changed = os.stat(path or ".", dir_fd=folder).st_mtime_ns
             if changed != then:
                 if _names(root, path) != names:
                     return False
-                self.folders[index] = (path, settled(changed, time.time_ns()), names)
+                self.folders[index] = (path, _settled(changed), names)
                 self.moved = True
         return not any(os.path.isfile(f"{root}/{path}") for path in self.absent)
 
@@ -133,15 +133,10 @@ def _importable(folder: str) -> str | None:
     return names_in(folder)
 
 
-def granularity(time_ns: int) -> int:
-    """Nanoseconds within which a file may change again without its time showing it: two ticks of the slowest kernel
-    timer where the file system keeps parts of a second at all, else the 2 s of FAT."""
-    return 50_000_000 if time_ns % 1_000_000_000 else 2_000_000_000
+def _settled(time_ns: int) -> int:
+    from modelbuild.times import settled
 
-
-def settled(time_ns: int, looked_at: int) -> int:
-    """The time of a folder that was looked at later, or 0 when it may yet change without its time showing it."""
-    return time_ns if time_ns + granularity(time_ns) < looked_at else 0
+    return settled(time_ns, time.time_ns())
 
 
 def up_to_date(path: str, root: str) -> Record | None:

@@ -16,8 +16,9 @@ from modelbuild import __version__
 from modelbuild.building.imports import Importable
 from modelbuild.building.narrow import Rest
 from modelbuild.building.reads import Reads, merged, write
-from modelbuild.building.record import Listed, Record, Stamps, granularity, settled, write_record
+from modelbuild.building.record import Listed, Record, Stamps, write_record
 from modelbuild.building.request import BuiltTarget, Request
+from modelbuild.times import granularity, settled
 from modelbuild.workspace import OUTPUT_FOLDER, Workspace
 
 # size, ctime_ns, inode of a file.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from modelbuild.building.imports import importable
-from modelbuild.building.record import Record, Stamps, granularity, read_record, settled, up_to_date, write_record
+from modelbuild.building.record import Record, Stamps, read_record, up_to_date, write_record
 from modelbuild.loading.tree import list_folder
 
 LONG_AGO = 1_600_000_000_123_456_789
@@ -175,13 +175,6 @@ def test_a_folder_that_cannot_be_looked_through_is_a_change(root: Path, file: st
     else:
         (folder / "below").symlink_to(root if reach == "a link" else ".")
     assert up_to_date(file, str(root)) is None
-
-
-def test_what_settles() -> None:
-    assert settled(LONG_AGO, LONG_AGO + granularity(LONG_AGO)) == 0
-    assert settled(LONG_AGO, LONG_AGO + granularity(LONG_AGO) + 1) == LONG_AGO
-    coarse = 1_600_000_000 * 10**9  # a file system that keeps whole seconds
-    assert settled(coarse, coarse + 1_900_000_000) == 0
 
 
 def test_a_record_that_is_cut_short_anywhere_is_none(root: Path, file: str) -> None:
