@@ -22,6 +22,7 @@ def read_settings(table: Table, root: Path) -> RemoteSettings:
         upload=read_choice(table, "upload", UPLOADS) or default.upload,  # type: ignore[arg-type]
         download=read_choice(table, "download", DOWNLOADS) or default.download,  # type: ignore[arg-type]
         timeout=table.count("timeout") or default.timeout,
+        queue_notice=table.count("queue_notice") or default.queue_notice,
         security=security,
         executor=read_address(table, "executor", GRPC),
         python=table.string("python") or default.python,

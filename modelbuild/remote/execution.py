@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from modelbuild.actions import Digest
@@ -41,14 +43,15 @@ class Execution:
         self._calls: set[Any] = set()
         self._closed = False
 
-    def execute(self, action: Digest, fresh: bool) -> Any:
-        """Run an action; returns its ExecuteResponse. `fresh`: not out of the server's cache. Raises RemoteProblem:
-        'missing' when the server lacks an input."""
+    def execute(self, action: Digest, fresh: bool, told: Callable[[int], None]) -> Any:
+        """Run an action; returns its ExecuteResponse. `fresh`: not out of the server's cache. `told` is told each
+        stage that the server says it is in (ExecutionStage.Value). Raises RemoteProblem: 'missing' when the server
+        lacks an input."""
         name = ""
         breaks = 0
         while True:
             try:
-                operation = self._follow(action, fresh, name)
+                operation = self._follow(action, fresh, name, told)
             except _Broken as broken:
                 name = broken.name or name
                 breaks = 0 if broken.moved else breaks + 1
@@ -69,7 +72,7 @@ class Execution:
             call.cancel()
         self._channel.close()
 
-    def _follow(self, action: Digest, fresh: bool, name: str) -> Any:
+    def _follow(self, action: Digest, fresh: bool, name: str, told: Callable[[int], None]) -> Any:
         """The operation when it is done. Raises _Broken when the stream ends before."""
         moved = False
         call = None
@@ -78,6 +81,7 @@ class Execution:
                 call = self._start(action, fresh, name)
                 for operation in call:
                     name, moved = operation.name, True
+                    told(_stage(operation))
                     if operation.done:
                         return operation
             raise RemoteProblem("down", "the stream ended before the action did")
@@ -129,6 +133,16 @@ class Execution:
             status = answer.status
         kind: Kind = "missing" if status.code == _FAILED_PRECONDITION else "down"
         raise RemoteProblem(kind, f"it could not run the action: {status.message or status.code}")
+
+
+def _stage(operation: Any) -> int:
+    """The stage that an operation tells; 0 where it tells none."""
+    from google.protobuf.message import DecodeError
+
+    metadata = message("ExecuteOperationMetadata")()
+    with suppress(DecodeError):
+        operation.metadata.Unpack(metadata)
+    return int(metadata.stage)
 
 
 class _Broken(Exception):

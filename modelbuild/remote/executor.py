@@ -18,6 +18,7 @@ from modelbuild.execution.warm import Ended
 from modelbuild.remote.client import Client
 from modelbuild.remote.execution import Execution
 from modelbuild.remote.problems import RemoteProblem
+from modelbuild.remote.queued import Queue
 from modelbuild.remote.remote_action import RemoteAction, describe, outputs_of
 from modelbuild.remote.worker_entry import TOOLCHAIN
 from modelbuild.store.codec import blobs_of
@@ -40,6 +41,7 @@ class RemoteExecutor:
     client       blobs to and from the server's own CAS
     python       the interpreter on the workers
     platform     what every worker has to have (see properties.py)
+    queue        says what waits for a worker
     leave        whether outputs may stay there: the store fetches those that are needed here
     """
 
@@ -52,6 +54,7 @@ class RemoteExecutor:
         code: StepCode,
         python: str,
         platform: Mapping[str, str],
+        queue: Queue,
         leave: bool = False,
     ) -> None:
         self._execution = execution
@@ -61,6 +64,7 @@ class RemoteExecutor:
         self._code = code
         self._python = python
         self._platform = platform
+        self._queue = queue
         self._leave = leave
         self._left: set[Digest] = set()  # actions whose outputs stayed there
         self._lock = threading.Lock()
@@ -77,7 +81,8 @@ class RemoteExecutor:
         for fresh in (lost, True):
             self._send(described)
             try:
-                answer = self._execution.execute(described.action, fresh)
+                with self._queue.watch(request.action, described.asked) as told:
+                    answer = self._execution.execute(described.action, fresh, told)
             except RemoteProblem as problem:
                 if problem.kind != "missing" or fresh:
                     raise

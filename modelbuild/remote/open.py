@@ -63,14 +63,20 @@ def executing(
     from modelbuild.remote.execution import Execution
     from modelbuild.remote.executor import RemoteExecutor
     from modelbuild.remote.mixed import MixedExecutor
+    from modelbuild.remote.queued import Queue
 
     # What goes wrong is said by MixedExecutor, which knows what it means.
     client = Client(open_cache(settings.executor, settings), local, lambda text: None)
     execution = Execution(settings.executor, settings)
     leave = settings.executor == settings.cache and settings.download != "all"
-    remote = RemoteExecutor(execution, client, store, local, code, settings.python, dict(settings.platform), leave)
-    name = str(settings.executor)
-    return MixedExecutor(here, remote, name, settings.strategy, lambda text: reporter.emit(Notice(text)))
+    name, platform = str(settings.executor), dict(settings.platform)
+
+    def say(text: str) -> None:
+        reporter.emit(Notice(text))
+
+    queue = Queue(name, settings.queue_notice, say)
+    remote = RemoteExecutor(execution, client, store, local, code, settings.python, platform, queue, leave)
+    return MixedExecutor(here, remote, name, settings.strategy, say)
 
 
 def open_cache(address: Address, settings: RemoteSettings) -> Cache:

@@ -34,11 +34,13 @@ class RemoteAction:
     """action   the digest of the Action
     blobs    what was made for it: messages, the order, code
     inputs   contents of inputs, and the file of the workspace that has it, if one has
+    asked    the properties that a worker has to have
     """
 
     action: Digest
     blobs: Blobs
     inputs: Mapping[Digest, Path | None]
+    asked: Mapping[str, str]
 
 
 def describe(request: Request, code: StepCode, python: str, wanted: Mapping[str, str]) -> RemoteAction:
@@ -64,14 +66,15 @@ def describe(request: Request, code: StepCode, python: str, wanted: Mapping[str,
     for name, value in {"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": cpus}.items():
         command.environment_variables.add(name=name, value=value)
     command.environment_variables.sort(key=lambda variable: variable.name)
-    asked = message("Platform")()
-    for name, value in properties(request.action, wanted).items():
-        asked.properties.add(name=name, value=value)
-    command.platform.CopyFrom(asked)
+    asked = properties(request.action, wanted)
+    needed = message("Platform")()
+    for name, value in asked.items():
+        needed.properties.add(name=name, value=value)
+    command.platform.CopyFrom(needed)
     action = message("Action")(
-        command_digest=to_message(keep(command, blobs)), input_root_digest=to_message(root), platform=asked
+        command_digest=to_message(keep(command, blobs)), input_root_digest=to_message(root), platform=needed
     )
-    return RemoteAction(keep(action, blobs), blobs, inputs)
+    return RemoteAction(keep(action, blobs), blobs, inputs, asked)
 
 
 def outputs_of(request: Request, result: Any, read: Any) -> tuple[tuple[tuple[str, Value], ...], dict[str, Digest]]:

@@ -45,6 +45,7 @@ class Security:
 class RemoteSettings:
     """
     timeout    seconds without any progress after which a call counts as failed
+    queue_notice  seconds that an action waits for a worker before a notice says so
     executor   a server of the Remote Execution API with workers; None: actions run here
     python     the interpreter on the workers
     platform   what every worker has to have, as the server's properties
@@ -55,6 +56,7 @@ class RemoteSettings:
     upload: Upload = "always"
     download: Download = "toplevel"
     timeout: float = 10.0
+    queue_notice: float = 60.0
     security: Security = Security()
     executor: Address | None = None
     python: str = "python3"

@@ -7,6 +7,7 @@ if TYPE_CHECKING:  # a build that has nothing to do imports nothing to say so
     from collections.abc import Iterator, Sequence
     from typing import TextIO
 
+    from modelbuild.actions import Action
     from modelbuild.report.events import ActionFinished, ActionStarted, TestFinished, UploadsAwaited
     from modelbuild.report.tally import Tally
 
@@ -69,7 +70,7 @@ def uploads_line(event: UploadsAwaited) -> str:
     return f"waiting for {uploads} to the remote cache, {size_text(event.bytes)} left (Ctrl-C ends the wait)"
 
 
-def action_line(event: ActionStarted | ActionFinished) -> str:
+def action_line(event: ActionStarted | ActionFinished | Action) -> str:
     """`compile //models:detector p0 (xnnpack)`."""
     detail = event.description.removeprefix(event.mnemonic).strip()
     return " ".join(part for part in (event.mnemonic, event.owner, detail) if part)

@@ -37,6 +37,7 @@ def start(fake_server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
         def _operation(self, context: Any, told: bool) -> Iterator[Any]:
             operation = message("google.longrunning.Operation")(name="operation-7")
+            operation.metadata.Pack(message("ExecuteOperationMetadata")(stage=2))
             if told:
                 yield operation
             while time.monotonic() < self.end:
@@ -44,6 +45,7 @@ def start(fake_server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
                     return
                 time.sleep(0.02)
             operation.done = True
+            operation.metadata.Pack(message("ExecuteOperationMetadata")(stage=4))
             operation.response.Pack(message("ExecuteResponse")(message="ended"))
             yield operation
 
@@ -61,7 +63,9 @@ def start(fake_server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 def test_an_action_that_takes_long_is_waited_for_in_silence(start: Any) -> None:
     server, client = start(ends=3)
-    assert client.execute(ACTION, False).message == "ended"
+    told: list[int] = []
+    assert client.execute(ACTION, False, told.append).message == "ended"
+    assert (told[0], told[-1]) == (2, 4)
     assert server.calls["Execute"] == 1
     assert server.calls["WaitExecution"] > execution._BREAKS
 
@@ -69,7 +73,7 @@ def test_an_action_that_takes_long_is_waited_for_in_silence(start: Any) -> None:
 def test_a_server_that_never_takes_an_action_is_given_up(start: Any) -> None:
     server, client = start(ends=60, told=False)
     with pytest.raises(RemoteProblem) as caught:
-        client.execute(ACTION, False)
+        client.execute(ACTION, False, lambda stage: None)
     assert caught.value.kind == "slow"
     assert server.calls["Execute"] == execution._BREAKS
 
@@ -78,5 +82,5 @@ def test_a_server_that_answers_nothing_any_more_is_given_up(start: Any) -> None:
     server, client = start(ends=60)
     server.fault = lambda method: "UNAVAILABLE" if method == "GetCapabilities" else ""
     with pytest.raises(RemoteProblem):
-        client.execute(ACTION, False)
+        client.execute(ACTION, False, lambda stage: None)
     assert server.calls["WaitExecution"] == execution._BREAKS

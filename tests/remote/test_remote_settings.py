@@ -64,6 +64,7 @@ cache = "grpcs://cache.example:443/team"
 upload = "ci-only"
 download = "all"
 timeout = 3
+queue_notice = 7
 tls_ca = "ca.pem"
 tls_cert = "/etc/me.pem"
 tls_key = "/etc/me.key"
@@ -80,7 +81,7 @@ def test_the_table(tmp_path: Path) -> None:
     security = Security(
         tmp_path / "ca.pem", Path("/etc/me.pem"), Path("/etc/me.key"), token_command=("login", "--print")
     )
-    assert settings == RemoteSettings(Address("grpcs", "cache.example:443", "team"), "ci-only", "all", 3, security)
+    assert settings == RemoteSettings(Address("grpcs", "cache.example:443", "team"), "ci-only", "all", 3, 7, security)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,140 @@
+"""Actions that no worker takes: that is said, once, and they go on waiting."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from modelbuild.actions import Action
+from modelbuild.remote.messages import message
+from modelbuild.remote.queued import Queue
+
+ACTION = Action("//a:b#c", "//a:b", "compile", "modelbuild.step", description="compile p0 (cuda)")
+LINE = "remote executor X: compile //a:b p0 (cuda) "
+
+
+class Said:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.queue = Queue("X", 0.01, self.lines.append)
+
+    def after(self, stages: tuple[int, ...], asked: dict[str, str]) -> None:
+        """An action that is at the server for longer than it may be in silence."""
+        with self.queue.watch(ACTION, asked) as told:
+            for stage in stages:
+                told(stage)
+            join_timers()
+
+
+def join_timers() -> None:
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.join()
+
+
+def test_an_action_that_waits_is_said_with_what_it_asks_for() -> None:
+    said = Said()
+    said.after((1, 2), {"gpu": "1", "OSFamily": "linux"})
+    assert said.lines == [f"{LINE}has waited 0.01 s for a worker; it asks for OSFamily=linux, gpu=1"]
+
+
+def test_those_that_ask_for_the_same_are_said_once() -> None:
+    said = Said()
+    for gpu in ("1", "1", "2", "1"):
+        said.after((2,), {"gpu": gpu})
+    assert len(said.lines) == 2
+
+
+@pytest.mark.parametrize("stages", [(), (0,), (1,)])
+def test_a_server_that_tells_no_stage_leaves_it_open(stages: tuple[int, ...]) -> None:
+    said = Said()
+    said.after(stages, {})
+    assert said.lines == [f"{LINE}is there for 0.01 s, perhaps without a worker; it asks for no property"]
+
+
+@pytest.mark.parametrize("stages", [(3,), (2, 3), (2, 4)])
+def test_what_a_worker_has_taken_is_not_said(stages: tuple[int, ...]) -> None:
+    said = Said()
+    said.after(stages, {})
+    assert said.lines == []
+
+
+def test_what_ends_in_time_is_not_said() -> None:
+    lines: list[str] = []
+    with Queue("X", 1000, lines.append).watch(ACTION, {}) as told:
+        told(2)
+    join_timers()
+    assert lines == []
+
+
+def waits_and_ends(place: Any, address: str) -> None:
+    """A build whose action is not taken says so and goes on waiting, until Ctrl-C."""
+    settings = 'queue_notice = 1\ntimeout = 5\n[remote.strategy]\n"*" = ["remote"]\n'
+    place.write("MODELBUILD.toml", f'rules = ["//tools/rules"]\n[remote]\nexecutor = "{address}"\n{settings}')
+    rule = (place.root / "tools/rules/blobs.py").read_text()
+    wanted = 'resources=Resources(gpu=1, compute_capability="8.9"),\n        outputs=['
+    place.write("tools/rules/blobs.py", rule.replace("outputs=[", wanted).replace("Output,", "Output, Resources,"))
+    log = place.root / "stderr"
+    with log.open("w") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "modelbuild", "build", "//a:made"],
+            cwd=place.root,
+            env={**os.environ, "MODELBUILD_CACHE_DIR": str(place.cache)},
+            stderr=stderr,
+        )
+    while "it asks for" not in log.read_text():
+        assert process.poll() is None, log.read_text()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(100) == 8
+    said = log.read_text().splitlines()
+    line = "blobs //a:made has waited 1.0 s for a worker; it asks for compute_capability=8.9, gpu=1"
+    assert said[0] == f"note: remote executor {address}: {line}"
+    assert [each for each in said if "note:" in each] == said[:1]
+
+
+@pytest.fixture
+def idle(fake_server: ModuleType) -> Iterator[Any]:
+    """A server that takes actions and has no worker for them."""
+
+    class Idle(fake_server.FakeServer):  # type: ignore[misc]
+        def Execute(self, request: Any, context: Any, fault: str) -> Iterator[Any]:
+            operation = message("google.longrunning.Operation")(name="operation-7")
+            operation.metadata.Pack(message("ExecuteOperationMetadata")(stage=2))
+            yield operation
+            while context.is_active():
+                time.sleep(0.02)
+
+        WaitExecution = Execute
+
+    made = Idle()
+    yield made
+    made.close()
+
+
+def test_a_build_says_what_waits_for_a_worker(place: Callable[..., Any], idle: Any) -> None:
+    waits_and_ends(place("one"), idle.address)
+
+
+@pytest.mark.exhaustive
+def test_a_build_says_what_waits_on_build_grid(
+    place: Callable[..., Any], tmp_path: Path, shared_casd: Any, build_grid: ModuleType, mounts: Any
+) -> None:
+    if shutil.which("bwrap") is None:
+        pytest.skip("not run: needs bubblewrap, which .ci/run installs")
+    farm = build_grid.Farm(tmp_path / "farm", [shared_casd.programs / "buildbox-run", *mounts()])
+    try:
+        waits_and_ends(place("one"), farm.address)
+    finally:
+        farm.kill()
