@@ -7,12 +7,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from modelbuild.actions import Artifact, SourceArtifact
+from modelbuild.analysis.call_rule import call_rule
 from modelbuild.analysis.graph import ActionGraph
 from modelbuild.analysis.rules import Rules
+from modelbuild.analysis.steps import Steps
 from modelbuild.analysis.validate import validate
 from modelbuild.api.attrs import Attrs, Dep, Glob, Path, Source, references
 from modelbuild.api.context import Context, Resolved
-from modelbuild.api.providers import Files, Platform, Provider, TestAction
+from modelbuild.api.providers import Files, Platform, Provider
 from modelbuild.api.rule import Rule
 from modelbuild.errors import LoadingError, Location, UsageError
 from modelbuild.labels import Label
@@ -76,7 +78,7 @@ class Analyzer:
         self.loader = loader
         self.rules = rules
         self.default_device = default_device
-        self.graph = ActionGraph()
+        self.graph = ActionGraph(Steps(rules.packages, loader.workspace.root).complete)
         self.targets: dict[Node, ConfiguredTarget] = {}
         self.dependencies: dict[Node, tuple[Node, ...]] = {}
         self._unconfigured: dict[Label, ConfiguredTarget] = {}
@@ -189,10 +191,8 @@ class Analyzer:
             partial(self._platform, at=partial(locate, (DEVICE,))),
             locate,
         )
-        providers = tuple(pending.rule.implementation(context))
-        if any(isinstance(p, TestAction) for p in providers) and not pending.rule.name.endswith("_test"):
-            message = f"the rule '{pending.rule.name}' gives a TestAction; expected a name that ends in '_test'"
-            raise LoadingError(message, locate(()))
+        folder = self.rules.packages[pending.rule.package]
+        providers = call_rule(pending.rule, context, folder, self.loader.workspace.root, partial(locate, ()))
         return ConfiguredTarget(node, pending.rule.name, pending.device, pending.attrs, providers, configured)
 
     def _glob(self, package: str, glob: Glob, at: Where) -> tuple[Artifact, ...]:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from modelbuild.actions import Action, Artifact, DerivedArtifact, Expansion, SourceArtifact
 
 
 class ActionGraph:
     """A directed acyclic graph whose nodes are actions and expansions by id; each knows what makes the artifacts that
-    it reads. It grows while it is executed."""
+    it reads. It grows while it is executed.
 
-    def __init__(self) -> None:
+    complete   adds to a declared action what its step is known by, or refuses it
+    """
+
+    def __init__(self, complete: Callable[[Action], Action] = lambda action: action) -> None:
         self.nodes: dict[str, Action | Expansion] = {}
+        self._complete = complete
 
     def add_action(self, action: Action) -> None:
-        self._add(action)
+        self._add(self._complete(action))
 
     def add_expansion(self, expansion: Expansion) -> None:
         self._add(expansion)

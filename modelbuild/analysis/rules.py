@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+from modelbuild.analysis.mistakes import told
 from modelbuild.api.rule import Rule
 from modelbuild.errors import LoadingError, Location
 from modelbuild.workspace import BUILT_IN, LIBRARY
@@ -41,7 +42,7 @@ def load_rules(root: Path, references: Sequence[str], locate: Mapping[str, Locat
         where = (locate or {}).get(reference)
         package = _import(root, reference, where)
         packages[package.__name__] = Path(str(package.__file__)).parent
-        for found in _rules_of(package, reference, where):
+        for found in _rules_of(root, package, reference, where):
             other = by_name.setdefault(found.name, found)
             if other != found:
                 raise LoadingError(
@@ -57,7 +58,7 @@ def load_rules(root: Path, references: Sequence[str], locate: Mapping[str, Locat
 def _import(root: Path, reference: str, where: Location | None) -> ModuleType:
     name = import_name(reference)
     if not reference.startswith("//"):
-        return _guarded(name, reference, where)
+        return _guarded(root, name, reference, where)
     init = root / reference.removeprefix("//") / "__init__.py"
     if not init.is_file():
         raise LoadingError(f"no rule package '{reference}': expected {init.relative_to(root)}", where)
@@ -73,7 +74,7 @@ def _import(root: Path, reference: str, where: Location | None) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise _broken(reference, error, where) from error
+        raise _broken(root, name, reference, error, where) from error
     return module
 
 
@@ -83,28 +84,31 @@ def forget(name: str) -> None:
         del sys.modules[key]
 
 
-def _rules_of(package: ModuleType, reference: str, where: Location | None) -> list[Rule]:
+def _rules_of(root: Path, package: ModuleType, reference: str, where: Location | None) -> list[Rule]:
     found: dict[str, Rule] = {}
     for info in pkgutil.iter_modules(package.__path__):
         if info.name == "steps":  # what runs inside actions: imports torch, and is reached by name
             continue
-        module = _guarded(f"{package.__name__}.{info.name}", reference, where)
+        module = _guarded(root, f"{package.__name__}.{info.name}", reference, where)
         found.update(
             (v.name, v) for v in vars(module).values() if isinstance(v, Rule) and v.package == package.__name__
         )
     return list(found.values())
 
 
-def _guarded(name: str, reference: str, where: Location | None) -> ModuleType:
+def _guarded(root: Path, name: str, reference: str, where: Location | None) -> ModuleType:
     try:
         return importlib.import_module(name)
     except Exception as error:
-        raise _broken(reference, error, where) from error
+        raise _broken(root, name.partition(".")[0], reference, error, where) from error
 
 
-def _broken(reference: str, error: Exception, where: Location | None) -> LoadingError:
-    frame = error.__traceback__
-    while frame is not None and frame.tb_next is not None:
-        frame = frame.tb_next
-    at = f" ({Path(frame.tb_frame.f_code.co_filename).name}:{frame.tb_lineno})" if frame else ""
-    return LoadingError(f"rule package '{reference}' does not load: {type(error).__name__}: {error}{at}", where)
+def _broken(root: Path, name: str, reference: str, error: Exception, where: Location | None) -> LoadingError:
+    if isinstance(error, ModuleNotFoundError) and error.name == name:
+        expected = "a package that Python can import, or //folder for one of the workspace"
+        return LoadingError(f"no rule package '{reference}'; expected {expected}", where)
+    folder = root / reference.removeprefix("//")
+    if not reference.startswith("//"):
+        package = importlib.util.find_spec(name)
+        folder = Path(package.origin).parent if package is not None and package.origin else folder
+    return LoadingError(f"rule package '{reference}' does not load: {told(error, folder, root)}", where)

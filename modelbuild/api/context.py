@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
@@ -68,8 +69,13 @@ class Expander:
     ) -> Mapping[str, DerivedArtifact]:
         """Declare an action that runs module `steps.<step>` of this rule package; see `modelbuild.actions.Action`.
 
-        `name` tells actions of one target apart (default: the mnemonic). Returns its outputs by name.
+        `name` tells actions of one target apart (default: the mnemonic). Returns its outputs by name. Raises TypeError
+        or ValueError for what can be no part of a key, and for an input that is no artifact.
         """
+        json.dumps([params or {}, unkeyed or {}], allow_nan=False)
+        unknown = sorted(set(python) - set(inputs or {}))
+        if unknown:
+            raise ValueError(f"python names the input '{unknown[0]}', which the action does not have")
         identifier = f"{self._owner}#{name or mnemonic}"
         action = Action(
             id=identifier,
@@ -99,6 +105,8 @@ class Expander:
             for index, artifact in enumerate(artifacts):
                 if isinstance(artifact, SourceArtifact):
                     yield Input(name, artifact.path, artifact)
+                elif not isinstance(artifact, DerivedArtifact):
+                    raise TypeError(f"input '{name}' has {artifact!r}; expected artifacts, as ctx.files() gives them")
                 else:
                     yield Input(name, f".inputs/{name}.{index}/{self._graph.basename(artifact)}", artifact)
 

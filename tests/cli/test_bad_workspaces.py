@@ -19,6 +19,20 @@ class Bad(NamedTuple):
 GROUP = '[[filegroup]]\nname = "g"\nsrcs = []\n'
 DEVICE = '[[device_target]]\nname = "cpu"\narch = "x86_64"\n'
 
+
+def own_rule(body: str, step: str = "def run(step): ...\n") -> dict[str, str]:
+    """A workspace with a rule of its own, whose function has this body from line 6 on, and one target of it."""
+    return {
+        "MODELBUILD.toml": 'rules = ["//r"]\n',
+        "r/__init__.py": "",
+        "r/x.py": "from modelbuild.api import Attrs, Files, rule\nclass A(Attrs):\n    pass\n@rule(attrs=A)\n"
+        f"def own(ctx):\n{body}\n",
+        "r/steps/__init__.py": "",
+        "r/steps/write.py": step,
+        "BUILD.toml": '\n[[own]]\nname = "o"\n',
+    }
+
+
 TABLE = {
     "toml syntax": Bad(
         {"BUILD.toml": "[[filegroup]]\nname = \n"},
@@ -150,7 +164,53 @@ TABLE = {
     "a rule package that does not load": Bad(
         {"MODELBUILD.toml": 'rules = ["//r"]\n', "r/__init__.py": "", "r/x.py": "import nothing_of_the_kind\n"},
         "MODELBUILD.toml:1:10: rule package '//r' does not load: ModuleNotFoundError: No module named "
-        "'nothing_of_the_kind' (x.py:1)",
+        "'nothing_of_the_kind' (r/x.py:1)",
+    ),
+    "a rule package that is not Python": Bad(
+        {"MODELBUILD.toml": 'rules = ["//r"]\n', "r/__init__.py": "", "r/x.py": "a = 1\nb = (\n"},
+        "MODELBUILD.toml:1:10: rule package '//r' does not load: SyntaxError: '(' was never closed (r/x.py:2)",
+    ),
+    "a rule package that Python cannot import": Bad(
+        {"MODELBUILD.toml": 'rules = ["tools.rules"]\n', "tools/rules/__init__.py": ""},
+        "MODELBUILD.toml:1:10: no rule package 'tools.rules'; expected a package that Python can import, or //folder "
+        "for one of the workspace",
+    ),
+    "a rule that raises": Bad(
+        own_rule("    return (Files(srcs),)"),
+        "BUILD.toml:2:1: rule 'own' fails: NameError: name 'srcs' is not defined (r/x.py:6)",
+    ),
+    "a rule that returns nothing": Bad(
+        own_rule("    pass"),
+        "BUILD.toml:2:1: rule 'own' fails: TypeError: it returns None; expected a tuple of providers, such as "
+        "(Files(...),)",
+    ),
+    "a rule whose files are none": Bad(
+        own_rule('    return (Files(("a.txt",)),)'),
+        "BUILD.toml:2:1: rule 'own' fails: TypeError: it returns Files(files=('a.txt',)); expected a tuple of "
+        "artifacts, such as Files((made[...],))",
+    ),
+    "a rule whose step is not there": Bad(
+        own_rule('    ctx.action("own", step="wirte", outputs=[])'),
+        "BUILD.toml:2:1: rule 'own' fails: LookupError: no step 'wirte': there is no r/steps/wirte.py; did you mean "
+        "'write'? (r/x.py:6)",
+    ),
+    "a step that is not Python": Bad(
+        own_rule('    ctx.action("own", step="write", outputs=[])', "def run(step):\n    x = [\n"),
+        "r/steps/write.py:2:9: not Python: '[' was never closed",
+    ),
+    "params that are no JSON": Bad(
+        own_rule('    ctx.action("own", step="write", outputs=[], params={"a": {1}})'),
+        "BUILD.toml:2:1: rule 'own' fails: TypeError: Object of type set is not JSON serializable (r/x.py:6)",
+    ),
+    "an input that is no artifact": Bad(
+        own_rule('    ctx.action("own", step="write", outputs=[], inputs={"a": ["a.txt"]})'),
+        "BUILD.toml:2:1: rule 'own' fails: TypeError: input 'a' has 'a.txt'; expected artifacts, as ctx.files() gives "
+        "them (r/x.py:6)",
+    ),
+    "python that names no input": Bad(
+        own_rule('    ctx.action("own", step="write", outputs=[], python=("srcs",))'),
+        "BUILD.toml:2:1: rule 'own' fails: ValueError: python names the input 'srcs', which the action does not have "
+        "(r/x.py:6)",
     ),
     "two rules of one name": Bad(
         {

@@ -1,0 +1,47 @@
+"""Call a rule's function, and say whose mistake it is when that goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from modelbuild.actions import DerivedArtifact, SourceArtifact
+from modelbuild.analysis.mistakes import told
+from modelbuild.api.providers import Files, Provider, TestAction
+from modelbuild.api.rule import Rule
+from modelbuild.errors import LoadingError, Location, ModelbuildError
+from modelbuild.workspace import BUILT_IN
+
+
+def call_rule(rule: Rule, context: Any, folder: Path, root: Path, at: Callable[[], Location]) -> tuple[Provider, ...]:
+    """What a rule of the package in `folder` returns for a target declared `at` a place of the workspace at `root`.
+
+    Raises LoadingError for whatever goes wrong in the rule, but for one of ours: that is a bug, and raised as it is.
+    """
+    try:
+        providers = _checked(rule, rule.implementation(context))
+    except ModelbuildError:
+        raise
+    except Exception as error:
+        if rule.package == BUILT_IN:
+            raise
+        raise LoadingError(f"rule '{rule.name}' fails: {told(error, folder, root)}", at()) from error
+    if any(isinstance(p, TestAction) for p in providers) and not rule.name.endswith("_test"):
+        message = f"the rule '{rule.name}' gives a TestAction; expected a name that ends in '_test'"
+        raise LoadingError(message, at())
+    return providers
+
+
+def _checked(rule: Rule, given: object) -> tuple[Provider, ...]:
+    providers = tuple(given) if isinstance(given, Iterable) else (given,)
+    if not isinstance(given, Iterable) or not all(isinstance(each, Provider) for each in providers):
+        raise TypeError(f"it returns {given!r}; expected a tuple of providers, such as (Files(...),)")
+    for each in providers:
+        if isinstance(each, Files) and not (isinstance(each.files, tuple) and all(map(_is_artifact, each.files))):
+            raise TypeError(f"it returns {each!r}; expected a tuple of artifacts, such as Files((made[...],))")
+    return providers
+
+
+def _is_artifact(value: object) -> bool:
+    return isinstance(value, (SourceArtifact, DerivedArtifact))

@@ -1,0 +1,70 @@
+"""The steps of declared actions: that they are there and are Python, and what those of a user's own rules import."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from modelbuild.actions import Action
+from modelbuild.errors import LoadingError, Location, did_you_mean
+from modelbuild.execution.step_code import StepCode, source_file
+from modelbuild.execution.tools import imported_distributions
+from modelbuild.workspace import BUILT_IN
+
+# The distribution that we are: what a step imports of it is in its key by content.
+_OURS = "modelbuild"
+
+
+class Steps:
+    """Of the rule packages in `packages` (import name -> folder); `root` is the workspace's."""
+
+    def __init__(self, packages: Mapping[str, Path], root: Path) -> None:
+        self._packages = packages
+        self._root = root
+        self._code = StepCode(packages)
+        self._imported: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
+
+    def complete(self, action: Action) -> Action:
+        """The action; with what its step imports among its tools, unless the step is a built-in one. The rules of those
+        name them: most belong to one backend, and a step imports what it needs.
+
+        Raises LookupError when there is no such step, and LoadingError, located, when it is not Python.
+        """
+        step = (action.step, action.tools)
+        if step not in self._imported:
+            self._imported[step] = self._look(action)
+        more = self._imported[step]
+        return replace(action, tools=tuple(sorted({*action.tools, *more}))) if more else action
+
+    def _look(self, action: Action) -> tuple[str, ...]:
+        package, _, name = action.step.partition(".steps.")
+        if source_file(self._packages, action.step) is None:
+            raise LookupError(self._missing(package, name))
+        if package == BUILT_IN:
+            return ()
+        try:
+            closure = self._code.closure(action.step)
+        except SyntaxError:
+            raise self._not_python(self._packages[package]) from None
+        sources = {name: file.read_bytes() for name, file in closure}
+        return imported_distributions(sources, (*action.tools, _OURS))
+
+    def _missing(self, package: str, name: str) -> str:
+        folder = self._packages[package] / "steps"
+        there = [each.stem for each in folder.glob("*.py") if each.stem != "__init__"]
+        return f"no step '{name}': there is no {self._shown(folder)}/{name}.py{did_you_mean(name, there)}"
+
+    def _not_python(self, folder: Path) -> LoadingError:
+        """Of the first file that is not: who read them to follow imports did not say."""
+        for file in sorted(folder.rglob("*.py")):
+            try:
+                ast.parse(file.read_bytes())
+            except SyntaxError as error:
+                where = Location(self._shown(file), error.lineno or 1, error.offset or 1)
+                return LoadingError(f"not Python: {error.msg}", where)
+        return LoadingError(f"the steps of {self._shown(folder)} were written to while they were read; build again")
+
+    def _shown(self, path: Path) -> str:
+        return str(path.relative_to(self._root) if path.is_relative_to(self._root) else path)
