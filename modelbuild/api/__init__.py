@@ -3,7 +3,7 @@
 from modelbuild.actions import Artifact, DerivedArtifact, Output, Resources, SourceArtifact, Telling
 from modelbuild.api.attrs import Attrs, Dep, Glob, Source, Sources
 from modelbuild.api.context import Context, Expander
-from modelbuild.api.providers import Files, Platform, Provider, TestAction
+from modelbuild.api.providers import Files, Platform, Provider, Runnable, TestAction
 from modelbuild.api.rule import Rule, rule
 from modelbuild.errors import LoadingError
 from modelbuild.labels import Label
@@ -24,6 +24,7 @@ __all__ = [
     "Provider",
     "Resources",
     "Rule",
+    "Runnable",
     "Source",
     "SourceArtifact",
     "Sources",

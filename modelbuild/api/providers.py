@@ -15,6 +15,15 @@ class Platform(Provider):
     """Base of the provider that makes a target a device: what `--device` and the attribute `device` may name."""
 
 
+class Runnable(Provider):
+    """Base of the provider of a program that `modelbuild run` runs."""
+
+    @property
+    def input_names(self) -> tuple[str, ...] | None:
+        """What the program takes; None where that is known only when it is built."""
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class Files(Provider):
     """The files that `modelbuild build` lays out, and that another target's `Source` attribute gets."""

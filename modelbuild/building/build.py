@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from modelbuild.building.declared import Foreseen
 from modelbuild.building.imports import import_path, importable
 from modelbuild.building.narrow import narrow
-from modelbuild.building.request import BuiltTarget, Request, Result
+from modelbuild.building.request import Request, Result
 from modelbuild.building.snapshot import Seen, Snapshots
 from modelbuild.report.events import BuildFinished, Reporter, TargetBuilt
 from modelbuild.workspace import OUTPUT_FOLDER, Workspace
@@ -18,11 +19,11 @@ def build(
     workspace: Workspace,
     request: Request,
     reporter: Reporter,
-    check: Callable[[Sequence[BuiltTarget]], None] = lambda targets: None,
+    check: Callable[[Iterable[Foreseen]], None] = lambda targets: None,
 ) -> Result:
     """Raises ModelbuildError for what is wrong before any action runs; failures of actions are in the result.
 
-    check  called before anything is done, with the targets whose files' names are known by then; may raise
+    check  called before anything is done, with what is known of the targets by then; may raise
     """
     started = time.monotonic()
     # First, because Python may import from the root, whose time moves.
@@ -49,7 +50,8 @@ def build(
             left = None if left is not None and left.most else left
             asked = request if left is None else replace(request, patterns=tuple(sorted(left.stale)))
             declared = declare(workspace, asked, reporter)
-        check([*(left.targets if left is not None else ()), *declared.foreseen()])
+        built = left.targets if left is not None else ()
+        check([*(Foreseen(target.label, target.outputs) for target in built), *declared.foreseen()])
         return carry_out(workspace, request, snapshots, reporter, started, seen, declared, left)
 
     return again(work, request, reporter)

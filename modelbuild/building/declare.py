@@ -9,6 +9,7 @@ from pathlib import Path
 import modelbuild
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.analysis.rules import load_rules
+from modelbuild.api.providers import Runnable
 from modelbuild.building.declared import Declared, Wanted
 from modelbuild.building.imports import folders_of, importable
 from modelbuild.building.reads import Reads, gather
@@ -67,7 +68,11 @@ def look_back(analyzer: Analyzer, seen: Seen) -> None:
 def _wanted(analyzer: Analyzer, target: ConfiguredTarget) -> Wanted:
     label = target.node.label
     return Wanted(
-        label, config_name(target.device), target.files(), lambda: analyzer.loader.target(label, None).location(())
+        label,
+        config_name(target.device),
+        target.files(),
+        lambda: analyzer.loader.target(label, None).location(()),
+        next((p.input_names for p in target.providers if isinstance(p, Runnable)), None),
     )
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from modelbuild.actions import Action, Artifact, DerivedArtifact, Expansion, Input, Output, Resources, SourceArtifact
 from modelbuild.analysis.graph import ActionGraph
-from modelbuild.building.request import BuiltTarget
 from modelbuild.errors import Location
 from modelbuild.labels import Label
 
@@ -25,12 +24,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A target to build in a configuration, the files that it gives, and where it is declared."""
+    """A target to build in a configuration, the files that it gives, and where it is declared. `inputs`: names of what
+    it takes when it is run, where they are known."""
 
     label: Label
     config: str
     files: tuple[Artifact, ...]
     where: Callable[[], Location] | None = None
+    inputs: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What is known of a target before anything is built: the files that it gives, and what it takes when it is run.
+    None is what is not."""
+
+    label: str
+    files: tuple[str, ...] | None
+    inputs: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +60,14 @@ class Declared:
     attributes: Mapping[str, Mapping[str, Any]]
     reads: Callable[[Iterable[str], Seen], Reads] | None = None
 
-    def foreseen(self) -> list[BuiltTarget]:
-        """Targets with the names of their files, as far as these are known: what an expansion gives is not."""
-        return [
-            BuiltTarget(str(target.label), target.config, tuple(map(self.graph.basename, target.files)))
-            for target in self.targets
-            if not any(self.graph.is_promise(artifact) for artifact in target.files)
-        ]
+    def foreseen(self) -> list[Foreseen]:
+        return [Foreseen(str(target.label), self._names(target), target.inputs) for target in self.targets]
+
+    def _names(self, target: Wanted) -> tuple[str, ...] | None:
+        """Of a target's files; None when an expansion gives one of them."""
+        if any(map(self.graph.is_promise, target.files)):
+            return None
+        return tuple(map(self.graph.basename, target.files))
 
 
 def encode(nodes: Iterable[Action | Expansion], files: Mapping[str, tuple[Artifact, ...]]) -> str | None:

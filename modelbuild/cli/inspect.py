@@ -36,7 +36,7 @@ def command(settings: Settings, program: str, every_node: bool, flags: Flags) ->
         _, built = build_here(workspace, settings.directory, ((label, ".pte"),), flags)
         if built.code != ExitCode.OK:
             return built.code
-        path = workspace.root / only_file(built.targets, label, ".pte")
+        path = workspace.root / only_file(built, label, ".pte")
     elif not path.exists():
         raise UsageError(f"no file {program}; expected a .pte, or the label of a target that gives one")
     facts = gather(path)

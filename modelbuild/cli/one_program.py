@@ -7,28 +7,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from modelbuild.building.request import BuiltTarget, Flags, Request, Result
+    from modelbuild.building.declared import Foreseen
+    from modelbuild.building.request import Flags, Request, Result
     from modelbuild.labels import Label
     from modelbuild.workspace import Workspace
 
 
 def build_here(
-    workspace: Workspace, folder: Path, wanted: Iterable[tuple[Label, str]], flags: Flags
+    workspace: Workspace, folder: Path, wanted: Sequence[tuple[Label, str]], flags: Flags, inputs: Iterable[str] = ()
 ) -> tuple[Request, Result]:
     """Build targets, for one device at most, with their outputs on this machine. Everything said goes to stderr.
 
-    wanted  labels, and how the name of the one file ends that is wanted of each. Raises UsageError for a target that
-            does not give that, before anything is built where it is known by then
+    wanted  labels, and how the name of the one file ends that is wanted of each
+    inputs  names of what the first of them will be given
+
+    Raises UsageError for a target that does not give or take that, as far as it is known before anything is built.
     """
     import sys
     from dataclasses import replace
 
     from modelbuild.building.build import build
     from modelbuild.building.request import make_request
-    from modelbuild.errors import UsageError
+    from modelbuild.errors import UsageError, did_you_mean
     from modelbuild.report import make_reporter
 
-    wanted = list(wanted)
     patterns = tuple(dict.fromkeys(str(label) for label, _ in wanted))
     request = make_request(workspace, folder, patterns, flags)
     if request.remote.leaves_outputs:
@@ -37,11 +39,16 @@ def build_here(
         raise UsageError(f"a program is for one device at a time, got {len(request.devices)}")
     reporter = make_reporter(quiet=request.quiet or request.json, results=sys.stderr)
 
-    def check(targets: Sequence[BuiltTarget]) -> None:
-        known = {target.label for target in targets}
+    def check(targets: Iterable[Foreseen]) -> None:
+        known = {target.label: target for target in targets}
         for label, suffix in wanted:
-            if str(label) in known:
-                only_file(targets, label, suffix)
+            files = known[str(label)].files
+            if files is not None:
+                _only(label, files, suffix)
+        takes = known[str(wanted[0][0])].inputs
+        for name in inputs:
+            if takes is not None and name not in takes:
+                raise UsageError(f"no input '{name}'; inputs: {', '.join(takes)}{did_you_mean(name, takes)}")
 
     try:
         return request, build(workspace, request, reporter, check)
@@ -61,11 +68,14 @@ def label_of(text: str, package: str) -> Label:
     return Label(pattern.package, pattern.name)
 
 
-def only_file(targets: Sequence[BuiltTarget], label: Label, suffix: str = "") -> str:
+def only_file(built: Result, label: Label, suffix: str = "") -> str:
     """The one output of a target (that ends in `suffix`), relative to the workspace."""
+    return _only(label, next(target.outputs for target in built.targets if target.label == str(label)), suffix)
+
+
+def _only(label: Label, outputs: Sequence[str], suffix: str) -> str:
     from modelbuild.errors import UsageError
 
-    outputs = next(target.outputs for target in targets if target.label == str(label))
     found = [path for path in outputs if path.endswith(suffix)]
     if len(found) == 1:
         return found[0]

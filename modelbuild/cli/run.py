@@ -61,13 +61,13 @@ def command(
     files = _files(inputs)
     labels = {name: label_of(file, package) for name, file in files.items() if file.startswith(("//", ":"))}
     wanted = [(label, ".pte"), *((one, "") for one in labels.values())]
-    request, built = build_here(workspace, settings.directory, wanted, flags)
+    request, built = build_here(workspace, settings.directory, wanted, flags, files)
     if built.code != ExitCode.OK:
         return built.code
 
     root = workspace.root
-    files.update({name: str(root / only_file(built.targets, one)) for name, one in labels.items()})
-    arguments = [str(root / only_file(built.targets, label, ".pte")), "--method", method]
+    files.update({name: str(root / only_file(built, one)) for name, one in labels.items()})
+    arguments = [str(root / only_file(built, label, ".pte")), "--method", method]
     arguments += [f"--input={name}={file}" for name, file in files.items()]
     arguments += ["--repeat", str(repeat), "--warmup", str(warmup), "--output-format", output_format]
     arguments += ["--output-dir", str(output_dir)] if output_dir is not None else []

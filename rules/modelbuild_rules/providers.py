@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from modelbuild.api import Artifact, Platform, Provider
+from modelbuild.api import Artifact, Platform, Provider, Runnable
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class ExportedModel(Provider):
     signature  file: JSON of inputs (name, dtype, shape with named dynamic dimensions, range) and outputs
     examples   file: example inputs as safetensors, named by their places "0", "1", ...
     debug      file: JSON of node -> where in the model's source it comes from; no later step may read it
+    inputs     names of the inputs, as in the signature; None where they are known only from there
     """
 
     program: Artifact
@@ -25,6 +26,7 @@ class ExportedModel(Provider):
     signature: Artifact
     examples: Artifact
     debug: Artifact
+    inputs: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class Lowering:
 
 
 @dataclass(frozen=True)
-class Program(Provider):
+class Program(Runnable):
     """A program that ExecuTorch runs.
 
     pte         file: the program
@@ -108,3 +110,7 @@ class Program(Provider):
     signature: Artifact
     lowering: Lowering | None = None
     device: DeviceTarget | None = None
+
+    @property
+    def input_names(self) -> tuple[str, ...] | None:
+        return self.lowering.model.inputs if self.lowering is not None else None

@@ -135,7 +135,7 @@ def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
         resources=Resources(memory=2 << 30),
         description=f"export {attrs.entry}",
     )
-    model = ExportedModel(**made)
+    model = ExportedModel(**made, inputs=tuple(each.name for each in attrs.inputs))
     return model, EagerModel(inputs, params, tools), Files((model.signature, model.debug))
 
 

@@ -190,6 +190,29 @@ def test_nor_is_what_goes_with_something_built_before(built: Any) -> None:
     assert built.root.joinpath("modelbuild-out/default/m/x/x.json").stat() == before
 
 
+def test_a_model_is_not_exported_for_an_input_that_it_does_not_take(world: Any) -> None:
+    build = """
+[[torch_model]]
+name = "m"
+entry = "m.py:M"
+srcs = ["m.py"]
+inputs = [{ name = "image", shape = [1], dtype = "float32" }, { name = "size", shape = [2], dtype = "int64" }]
+
+[[backend_stack]]
+name = "stack"
+backends = [{ type = "portable" }]
+
+[[pte_program]]
+name = "p"
+model = ":m"
+stack = ":stack"
+"""
+    world.write({"MODELBUILD.toml": "", "m/BUILD.toml": build, "m/m.py": "raise SystemExit('never run')\n"})
+    ended = world.run("run", "//m:p", "--input=size=s.npy", "--input=imgae=x.npy")
+    message = "error: no input 'imgae'; inputs: image, size; did you mean 'image'?"
+    assert (ended.code, ended.out, ended.err.splitlines()) == (2, "", [message])
+
+
 def stand_in(built: Any, main: str) -> str:
     """A PYTHONPATH with another modelbuild_runtime than the real one."""
     fake = built.root / "fake" / "modelbuild_runtime"
