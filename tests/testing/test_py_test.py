@@ -67,6 +67,34 @@ pytest.skip("this machine has no cable", allow_module_level=True)
 """,
     "m/test_slow.py": "def test_slow():\n    while True:\n        pass\n",
 }
+# A test that is not run, of something that has to be made.
+GENERATED = {
+    "MODELBUILD.toml": 'rules = ["//rules"]\n',
+    "rules/__init__.py": "",
+    "rules/made.py": """
+from modelbuild.api import Attrs, Context, Files, Output, rule
+
+@rule(attrs=Attrs)
+def made(ctx: Context[Attrs]) -> tuple[Files]:
+    return (Files((ctx.action("make", step="make", inputs={}, outputs=[Output("out", "out.txt")])["out"],)),)
+""",
+    "rules/steps/__init__.py": "",
+    "rules/steps/make.py": "def run(step):\n    step.outputs['out'].write_text('made')\n",
+    "g/test_good.py": "def test_good():\n    pass\n",
+    "g/test_skipped.py": FILES["m/test_skipped.py"],
+    "g/BUILD.toml": """
+[[made]]
+name = "made"
+[[py_test]]
+name = "good"
+srcs = ["test_good.py"]
+[[py_test]]
+name = "skipped"
+srcs = ["test_skipped.py"]
+data = [":made"]
+tags = ["gpu"]
+""",
+}
 
 
 class World:
@@ -152,6 +180,21 @@ def test_a_test_that_takes_too_long(world: World) -> None:
 def test_tags_choose(world: World) -> None:
     assert world.test("//...", "--test-tag-filters", "quick").keys() == {"good"}
     assert world.test("//...", "--test-tag-filters=-quick", code=4).keys() == {"bad", "skipped"}
+
+
+def test_what_a_test_that_is_not_run_needs_is_built_unless_it_is_filtered_out(world: World) -> None:
+    for name, text in GENERATED.items():
+        (world.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (world.root / name).write_text(text)
+
+    def ran(*options: str) -> set[str]:
+        ended = world.run("test", "//g:all", *options, "--json")
+        assert ended.returncode == 0, ended.stderr
+        told = json.loads(ended.stdout)
+        return {action["owner"] for action in told["actions"] if action["status"] == "ran"}
+
+    assert ran("--test-tag-filters=-gpu") == {"//g:good"}
+    assert ran() == {"//g:made", "//g:skipped"}
 
 
 def test_lines(world: World) -> None:
