@@ -138,7 +138,7 @@ class Action:
 @dataclass(frozen=True, slots=True)
 class Expansion:
     """A part of the graph that is known only when `reads` is built: `then`, given an Expander of that package and the
-    bytes, declares it and says which artifact each promise stands for."""
+    bytes, declares it and says which artifact each promise stands for. `names` are what steps find promises as."""
 
     id: str
     owner: str
@@ -146,6 +146,7 @@ class Expansion:
     promises: tuple[str, ...]
     then: Callable[[Any, bytes], Mapping[str, Artifact]]
     package: str
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,14 +36,14 @@ class ActionGraph:
         return {artifact.action for artifact in reads(self.nodes[node])}
 
     def basename(self, artifact: Artifact) -> str:
-        """The last part of an artifact's path, as its maker declared it; a promise is called by its own name."""
+        """The last part of an artifact's path, as its maker declared it, or who promised it."""
         if isinstance(artifact, SourceArtifact):
             return artifact.path.rpartition("/")[2]
         if artifact.subpath:
             return artifact.subpath.rpartition("/")[2]
         maker = self.nodes[artifact.action]
         if isinstance(maker, Expansion):
-            return artifact.output
+            return maker.names[maker.promises.index(artifact.output)].rpartition("/")[2]
         return next(o.path for o in maker.outputs if o.name == artifact.output).rpartition("/")[2]
 
     def is_promise(self, artifact: Artifact) -> bool:

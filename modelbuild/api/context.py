@@ -114,14 +114,19 @@ class Expander:
         self,
         *,
         reads: DerivedArtifact,
-        promises: Sequence[str],
+        promises: Sequence[str | Output],
         then: Callable[[Expander, bytes], Mapping[str, Artifact]],
         name: str = "expand",
     ) -> Mapping[str, DerivedArtifact]:
-        """Promise artifacts of actions that can only be declared once the file `reads` is built."""
+        """Promise artifacts of actions that can only be declared once the file `reads` is built.
+
+        A promise is an Output where steps that read it are to find it under another name than its own.
+        """
         identifier = f"{self._owner}#{name}"
-        self._graph.add_expansion(Expansion(identifier, self._owner, reads, tuple(promises), then, self._package))
-        return {promise: DerivedArtifact(identifier, promise) for promise in promises}
+        outputs = [each if isinstance(each, Output) else Output(each, each) for each in promises]
+        names, paths = tuple(each.name for each in outputs), tuple(each.path for each in outputs)
+        self._graph.add_expansion(Expansion(identifier, self._owner, reads, names, then, self._package, paths))
+        return {name: DerivedArtifact(identifier, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)

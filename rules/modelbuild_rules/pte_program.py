@@ -94,7 +94,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     extra = ("ptd",) * external + ("tuning",) * any(KINDS[b.kind].times(b.attributes) for b in stack)
     promised = ctx.expand(
         reads=lowered["plan"],
-        promises=("pte", "delegation", *extra),
+        promises=_linked(ctx.label.name, extra),
         then=partial(_compile_and_link, ctx.label.name, model, stack, prerequisites, facts, lowered, extra),
     )
     ptd = promised.get("ptd")
@@ -142,15 +142,17 @@ def _compile_and_link(
         "emit",
         step="emit",
         inputs={"residual": lowered["residual"], "report": lowered["report"], "parts": parts},
-        outputs=[
-            Output("pte", f"{name}.pte"),
-            *(Output(each, f"{name}.{_SUFFIX[each]}") for each in extra),
-            Output("delegation", "delegation.json"),
-        ],
+        outputs=_linked(name, extra),
         params={"partitions": [each["id"] for each in partitions]},
         tools=("executorch", "flatbuffers"),
         description=f"emit {name}.pte",
     )
+
+
+def _linked(name: str, extra: tuple[str, ...]) -> list[Output]:
+    """What linking gives."""
+    more = [Output(each, f"{name}.{_SUFFIX[each]}") for each in extra]
+    return [Output("pte", f"{name}.pte"), *more, Output("delegation", "delegation.json")]
 
 
 def _part(lowered: Mapping[str, DerivedArtifact], each: Mapping[str, Any]) -> dict[str, DerivedArtifact]:

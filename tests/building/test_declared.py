@@ -39,6 +39,6 @@ def test_what_was_declared_comes_back() -> None:
 
 def test_functions_are_not_written_down() -> None:
     telling = Action(id="a", owner="a", mnemonic="a", step="a", telling=Telling((), str))
-    expansion = Expansion("a", "a", MADE, (), lambda expander, data: {}, "rules")
+    expansion = Expansion("a", "a", MADE, (), lambda expander, data: {}, "rules", ())
     assert encode([ACTION, telling], {}) is None
     assert encode([expansion, ACTION], {}) is None
