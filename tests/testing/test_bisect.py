@@ -117,7 +117,8 @@ backends = [{ type = "xnnpack" }, { type = "portable" }]
 name = "model"
 entry = "net.py:Net"
 srcs = ["net.py"]
-inputs = [{ name = "x", shape = [1, 3, 8, 8], dtype = "float32", range = [-1, 1] }]
+inputs = [{ name = "x", shape = ["n", 3, 8, 8], dtype = "float32", range = [-1, 1] }]
+dynamic = { n = { min = 1, max = 4 } }
 outputs = ["z", "best"]
 [[pte_program]]
 name = "good"

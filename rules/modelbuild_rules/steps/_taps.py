@@ -12,6 +12,8 @@ from executorch.exir import ExecutorchBackendConfig
 from executorch.exir._serialize._named_data_store import NamedDataStoreOutput
 from executorch.exir._serialize.data_serializer import DataEntry
 from executorch.exir.lowered_backend_module import LoweredBackendModule
+from executorch.exir.passes import MemoryPlanningPass
+from executorch.exir.passes.sym_shape_eval_pass import ConstraintBasedSymShapeEvalPass
 from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
 from torch.utils import _pytree as pytree
 
@@ -96,6 +98,12 @@ def run_tapped(path: Path, data: Path | None, names: Sequence[str], inputs: Sequ
     return list(zip(names, program.run(list(inputs)).values(), strict=True))
 
 
+def _planned(module: torch.fx.GraphModule) -> Any:
+    """Plan memory, for the upper bounds of sizes that vary."""
+    ConstraintBasedSymShapeEvalPass()(module)
+    return MemoryPlanningPass()(module)
+
+
 def run_delegate(module: LoweredBackendModule, compiled: Path, names: Sequence[str], inputs: Sequence[Array]) -> Any:
     """Run a partition that a compile step compiled into a folder, on its own: as run_tapped."""
     entries = read_named(compiled)
@@ -107,5 +115,5 @@ def run_delegate(module: LoweredBackendModule, compiled: Path, names: Sequence[s
     processed = (compiled / PROCESSED).read_bytes()
     made = LoweredBackendModule(module.original_module, module.backend_id, processed, module.compile_specs, data)
     path = compiled.parent / "delegate.pte"
-    path.write_bytes(made.buffer(extract_delegate_segments=True))
+    path.write_bytes(made.buffer(extract_delegate_segments=True, memory_planning=_planned))
     return run_tapped(path, None, names, inputs)
