@@ -33,6 +33,7 @@ def command(
     from modelbuild.explain.pending import pending
     from modelbuild.explain.records import Records
     from modelbuild.explain.text import explanation_json, explanation_lines
+    from modelbuild.explain.unknown import check_there
     from modelbuild.explain.verdicts import explain
     from modelbuild.labels import Label
     from modelbuild.loading.patterns import parse_pattern
@@ -49,6 +50,7 @@ def command(
     if not verdicts and (problem := records.problem()):
         raise EnvironmentProblem(f"{label}: nothing is known of its builds: {problem}")
     if not verdicts:
+        check_there(workspace, label, acts=True)
         raise UsageError(f"{label}: no build in this workspace ran an action of it; build it first")
     if dump is not None:
         write_dump(records, verdicts, settings.directory / dump)

@@ -23,6 +23,7 @@ def command(settings: Settings, target: str, plot: Path | None, check: bool, as_
     from statistics import median
 
     from modelbuild.errors import ExitCode, UsageError
+    from modelbuild.explain.unknown import check_there
     from modelbuild.history.measures import Measures
     from modelbuild.history.regressions import change, is_regression
     from modelbuild.labels import Label
@@ -34,9 +35,11 @@ def command(settings: Settings, target: str, plot: Path | None, check: bool, as_
     pattern = parse_pattern(target, workspace.package_of(settings.directory))
     if pattern.name is None or pattern.subtract:
         raise UsageError(f"'{target}' means several targets; expected the label of one, such as //package:name")
-    label = str(Label(pattern.package, pattern.name))
-    found = Measures(workspace.config.cache_dir).series(label)
+    asked = Label(pattern.package, pattern.name)
+    label = str(asked)
+    found = Measures(workspace.config.cache_dir, workspace.root).series(label)
     if not found:
+        check_there(workspace, asked)
         raise UsageError(f"{label}: no build has measured anything of it")
     values = {key: [point.value for point in points] for key, points in found.items()}
     worse = {key for key, each in values.items() if is_regression(key[1], each)}

@@ -204,6 +204,21 @@ def test_what_was_never_built(models: Any) -> None:
         models.explain()
 
 
+@pytest.mark.parametrize(
+    ("command", "label", "line"),
+    [
+        ("explain", "//:ap", "no target 'ap' in //; did you mean 'app'?"),
+        ("explain", "//:cpu", "//:cpu: a device_target without actions of its own, so there is nothing to explain"),
+        ("history", "//:ap", "no target 'ap' in //; did you mean 'app'?"),
+        ("history", "//:app", "//:app: no build has measured anything of it"),
+    ],
+)
+def test_questions_about_what_builds_know_nothing_of(models: Any, command: str, label: str, line: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        models.run(command, label)
+    assert raised.value.message == line
+
+
 def test_builds_that_cannot_be_read_or_written_down(
     models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,20 @@
+"""Why nothing is known of a target's builds."""
+
+from __future__ import annotations
+
+from modelbuild.errors import UsageError
+from modelbuild.labels import Label
+from modelbuild.query.actions import owner_of
+from modelbuild.query.opened import open_analyzer
+from modelbuild.workspace import Workspace
+
+
+def check_there(workspace: Workspace, label: Label, acts: bool = False) -> None:
+    """Raises UsageError, with the nearest name, when there is no such target; with `acts` also when there is one that
+    declares no action. Raises LoadingError when the workspace does not load."""
+    analyzer = open_analyzer(workspace)
+    analyzer.loader.target(label, None)
+    if acts:
+        target = analyzer.analyze(label)
+        if not any(node.owner == owner_of(target) for node in analyzer.graph.nodes.values()):
+            raise UsageError(f"{label}: a {target.rule} without actions of its own, so there is nothing to explain")
