@@ -76,7 +76,7 @@ def _base(workspace: Workspace, since: str | None, report: Path | None) -> Base 
         commit, values = read_report(report)
     elif since is not None:
         commit = find_base(workspace.root, since)
-        values = values_at(workspace.config.cache_dir, find_ancestors(workspace.root, commit))
+        values = values_at(workspace.config.cache_dir, workspace.root, find_ancestors(workspace.root, commit))
     else:
         return None
     return Base(f"at {commit[:12]}" if commit else "before", lambda subject, name: values.get((subject, name)))
@@ -99,7 +99,7 @@ def _keeper(workspace: Workspace, report: Path | None) -> Measured:
 
     def keep(values: Values) -> None:
         if commit is not None:
-            remember_revision(workspace.config.cache_dir, commit, values)
+            remember_revision(workspace.config.cache_dir, workspace.root, commit, values)
         if report is not None:
             with suppress(OSError):
                 write_report(report, commit, values)

@@ -81,7 +81,7 @@ class Recording:
             from modelbuild.history.measures import Measures
             from modelbuild.report.markdown import Markdown
 
-            base = base or Base("before", Measures(workspace.config.cache_dir).last)
+            base = base or Base("before", Measures(workspace.config.cache_dir, workspace.root).last)
             sizes = partial(output_bytes, workspace)
             reporters.append(Markdown(folder / self.summary, base.value, sizes, base.title))
         if self.github_annotations:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-# Part of the file's name: a version with other tables has another file.
-SCHEMA = 2
+# Part of the file's name: a version with other tables has another file, and takes over what the one before it wrote.
+SCHEMA = 3
 _PATIENCE = 10.0  # seconds to wait for another process's transaction
 
 _TABLES = """
@@ -27,12 +27,21 @@ CREATE TABLE IF NOT EXISTS targets (
     workspace TEXT NOT NULL, node TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, parts TEXT NOT NULL,
     PRIMARY KEY (workspace, node, first)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS measures (
-    subject TEXT NOT NULL, name TEXT NOT NULL, at REAL NOT NULL, value REAL NOT NULL, key TEXT NOT NULL,
-    PRIMARY KEY (subject, name, at)) WITHOUT ROWID;
+    workspace TEXT NOT NULL, subject TEXT NOT NULL, name TEXT NOT NULL, at REAL NOT NULL, value REAL NOT NULL,
+    key TEXT NOT NULL,
+    PRIMARY KEY (subject, name, at, workspace)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS revisions (
-    revision TEXT NOT NULL, subject TEXT NOT NULL, name TEXT NOT NULL, value REAL NOT NULL, at REAL NOT NULL,
-    PRIMARY KEY (revision, subject, name)) WITHOUT ROWID;
+    workspace TEXT NOT NULL, revision TEXT NOT NULL, subject TEXT NOT NULL, name TEXT NOT NULL, value REAL NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (workspace, revision, subject, name)) WITHOUT ROWID;
 """
+# What version 2 measured is of no workspace that is known, and so counts for all: '' stands for that.
+_TAKE_OVER = (
+    *(f"INSERT OR IGNORE INTO {name} SELECT * FROM older.{name}" for name in ("builds", "parts", "actions", "targets")),
+    *(f"INSERT OR IGNORE INTO {name} SELECT '', * FROM older.{name}" for name in ("measures", "revisions")),
+)
+# Primary result codes of a file that is none of ours: no such table, damaged, no database.
+_BROKEN = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class HistoryFile:
@@ -43,13 +52,14 @@ class HistoryFile:
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / f"history-v{SCHEMA}.db"
+        self._older = directory / f"history-v{SCHEMA - 1}.db"
         self.problem = ""
         self._connection: sqlite3.Connection | None = None
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows; none when there is no history, or it cannot be read."""
         self.problem = ""
-        if self._connection is None and not self.path.exists():
+        if self._connection is None and not self.path.exists() and not self._can_take_over():
             return []
         try:
             return self._open().execute(sql, values).fetchall()
@@ -84,14 +94,44 @@ class HistoryFile:
             self._connection.close()
             self._connection = None
 
+    def _can_take_over(self) -> bool:
+        return self._older.exists() and os.access(self.path.parent, os.W_OK)
+
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             connection = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.executescript(_TABLES)
+            if _version(connection) == 0:
+                _take_over(connection, self._older)
             self._connection = connection
         return self._connection
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    """0 until the file of the version before was looked at."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _take_over(connection: sqlite3.Connection, older: Path) -> None:
+    """Once, all or nothing. That file stays, for a modelbuild of its version that uses the same cache. Raises
+    sqlite3.Error where it has to be tried again, such as while that file is being written."""
+    if older.exists():
+        try:
+            connection.execute("ATTACH DATABASE ? AS older", (str(older),))
+            connection.execute("BEGIN IMMEDIATE")
+            for sql in _TAKE_OVER if _version(connection) == 0 else ():
+                connection.execute(sql)
+            connection.execute("PRAGMA user_version = 1")
+            connection.execute("COMMIT")
+            connection.execute("DETACH DATABASE older")
+        except sqlite3.DatabaseError as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            if error.sqlite_errorcode & 0xFF not in _BROKEN:
+                raise
+    connection.execute("PRAGMA user_version = 1")
 
 
 def pack(text: str) -> bytes:

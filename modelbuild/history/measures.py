@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from modelbuild.history.database import HistoryFile
+from modelbuild.history.identity import identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +19,13 @@ class Point:
 
 
 class Measures:
-    """The history in a cache's folder. What was known when it was opened is what `last` tells."""
+    """Of the workspace at `root`, in a cache's folder. What was known when it was opened is what `last` tells."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, root: Path) -> None:
         self._file = HistoryFile(directory)
-        rows = self._file.read("SELECT subject, name, value FROM measures ORDER BY at")
+        self._workspace = identity(root)
+        sql = "SELECT subject, name, value FROM measures WHERE workspace IN (?, '') ORDER BY at"
+        rows = self._file.read(sql, [self._workspace])
         self._last = {(subject, name): value for subject, name, value in rows}
 
     def last(self, subject: str, name: str) -> float | None:
@@ -32,8 +35,8 @@ class Measures:
     def series(self, label: str) -> dict[tuple[str, str], list[Point]]:
         """All that is known of a target in any configuration, and of its actions: by subject and name, oldest first."""
         found: dict[tuple[str, str], list[Point]] = {}
-        sql = "SELECT subject, name, at, value, key FROM measures ORDER BY subject, name, at"
-        for subject, name, at, value, key in self._file.read(sql):
+        sql = "SELECT subject, name, at, value, key FROM measures WHERE workspace IN (?, '') ORDER BY subject, name, at"
+        for subject, name, at, value, key in self._file.read(sql, [self._workspace]):
             if subject.partition("#")[0].partition(" (")[0] == label:
                 found.setdefault((subject, name), []).append(Point(at, value, key))
         return found

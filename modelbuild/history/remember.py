@@ -13,6 +13,7 @@ from typing import Any
 
 from modelbuild.explain.facts import Facts
 from modelbuild.history.database import HistoryFile, pack
+from modelbuild.history.identity import identity
 
 # Rows with different keys that are kept of an action, and measurements of one kind of one subject.
 KEPT_KEYS = 5
@@ -39,7 +40,10 @@ def remember(
     file = HistoryFile(directory)
     try:
         if file.begin():
-            _write(file, str(workspace), seconds, ok, facts, targets, measures)
+            build = _write(file, str(workspace), seconds, ok, facts, targets)
+            _measures(file, identity(workspace), facts, measures)
+            if build % _TIDY_EVERY == 0:
+                _tidy(file)
             file.commit()
     except sqlite3.Error:
         pass  # a full disk, or a broken file: the build itself is not to blame
@@ -55,19 +59,23 @@ def _write(
     ok: bool,
     facts: Mapping[str, Facts],
     targets: Mapping[str, Mapping[str, Any]],
-    measures: Mapping[tuple[str, str], float],
-) -> None:
-    now = time.time()
-    file.write("INSERT INTO builds VALUES (NULL, ?, ?, ?, ?)", [(workspace, now, seconds, ok)])
+) -> int:
+    """Returns the build's number."""
+    file.write("INSERT INTO builds VALUES (NULL, ?, ?, ?, ?)", [(workspace, time.time(), seconds, ok)])
     build = int(file.read("SELECT max(build) FROM builds")[0][0])
     _actions(file, workspace, build, facts)
     _targets(file, workspace, build, targets)
+    return build
+
+
+def _measures(
+    file: HistoryFile, workspace: str, facts: Mapping[str, Facts], measures: Mapping[tuple[str, str], float]
+) -> None:
+    now = time.time()
     file.write(
-        "INSERT OR REPLACE INTO measures VALUES (?, ?, ?, ?, ?)",
-        [(s, n, now, v, facts[s].key if s in facts else "") for (s, n), v in measures.items()],
+        "INSERT OR REPLACE INTO measures VALUES (?, ?, ?, ?, ?, ?)",
+        [(workspace, s, n, now, v, facts[s].key if s in facts else "") for (s, n), v in measures.items()],
     )
-    if build % _TIDY_EVERY == 0:
-        _tidy(file)
 
 
 def _actions(file: HistoryFile, workspace: str, build: int, facts: Mapping[str, Facts]) -> None:
@@ -116,8 +124,8 @@ def _tidy(file: HistoryFile) -> None:
         newer = f"SELECT count(*) FROM {table} AS newer WHERE {same} AND newer.first > {table}.first"
         file.write(f"DELETE FROM {table} WHERE ({newer}) >= ?", [(KEPT_KEYS,)])
     file.write(
-        "DELETE FROM measures WHERE (SELECT count(*) FROM measures AS newer WHERE newer.subject = measures.subject"
-        " AND newer.name = measures.name AND newer.at > measures.at) >= ?",
+        "DELETE FROM measures WHERE (SELECT count(*) FROM measures AS newer WHERE newer.workspace = measures.workspace"
+        " AND newer.subject = measures.subject AND newer.name = measures.name AND newer.at > measures.at) >= ?",
         [(KEPT_MEASURES,)],
     )
     kept = "SELECT parts FROM actions UNION SELECT code FROM actions UNION SELECT parts FROM targets"

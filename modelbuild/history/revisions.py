@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from modelbuild.errors import UsageError
 from modelbuild.history.database import HistoryFile
+from modelbuild.history.identity import identity
 
 # (subject, name) -> value, such as ("//models:detector (cpu)", "bytes").
 Values: TypeAlias = Mapping[tuple[str, str], float]
@@ -20,16 +21,19 @@ VERSION = 1
 _KEPT = 500  # commits
 
 
-def remember_revision(directory: Path, revision: str, values: Values) -> None:
-    """Write to the history in the cache's folder what was measured at a commit."""
+def remember_revision(directory: Path, root: Path, revision: str, values: Values) -> None:
+    """Write to the history in the cache's folder what was measured at a commit of the workspace at `root`."""
     file = HistoryFile(directory)
     try:
         if values and file.begin():
             now = time.time()
-            rows = [(revision, subject, name, value, now) for (subject, name), value in values.items()]
-            file.write("INSERT OR REPLACE INTO revisions VALUES (?, ?, ?, ?, ?)", rows)
-            newest = "SELECT revision FROM revisions GROUP BY revision ORDER BY max(at) DESC LIMIT ?"
-            file.write(f"DELETE FROM revisions WHERE revision NOT IN ({newest})", [(_KEPT,)])
+            own = identity(root)
+            rows = [(own, revision, subject, name, value, now) for (subject, name), value in values.items()]
+            file.write("INSERT OR REPLACE INTO revisions VALUES (?, ?, ?, ?, ?, ?)", rows)
+            newest = (
+                "SELECT revision FROM revisions WHERE workspace = ? GROUP BY revision ORDER BY max(at) DESC LIMIT ?"
+            )
+            file.write(f"DELETE FROM revisions WHERE workspace = ? AND revision NOT IN ({newest})", [(own, own, _KEPT)])
             file.commit()
     except sqlite3.Error:
         pass  # an aid: see database.py
@@ -38,12 +42,13 @@ def remember_revision(directory: Path, revision: str, values: Values) -> None:
             file.close()
 
 
-def values_at(directory: Path, ancestors: Sequence[str]) -> Values:
-    """What the first of these commits was like: a job measures only what its change touches, so each value is that of
-    the first commit in the list which has one."""
+def values_at(directory: Path, root: Path, ancestors: Sequence[str]) -> Values:
+    """What the workspace at `root` was like at the first of these commits: a job measures only what its change touches,
+    so each value is that of the first commit in the list which has one."""
     order = {revision: place for place, revision in enumerate(ancestors)}
     file = HistoryFile(directory)
-    rows = file.read("SELECT revision, subject, name, value FROM revisions")
+    sql = "SELECT revision, subject, name, value FROM revisions WHERE workspace IN (?, '') ORDER BY workspace"
+    rows = file.read(sql, [identity(root)])
     file.close()
     known = sorted((row for row in rows if row[0] in order), key=lambda row: order[row[0]], reverse=True)
     return {(subject, name): value for _, subject, name, value in known}

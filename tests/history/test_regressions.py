@@ -57,7 +57,9 @@ def test_the_command_says_it(tmp_path: Path) -> None:
     file = HistoryFile(tmp_path)
     assert file.begin()
     rows = [("//m:a (cpu)", "bytes", 1000.0), ("//m:a (cpu)", "latency_ms", 10.0), ("//m:ab (cpu)", "bytes", 9.0)]
-    file.write("INSERT INTO measures VALUES (?, ?, ?, ?, '')", [(s, n, at, v) for s, n, v in rows for at in range(4)])
+    file.write(
+        "INSERT INTO measures VALUES ('', ?, ?, ?, ?, '')", [(s, n, at, v) for s, n, v in rows for at in range(4)]
+    )
     file.commit()
     file.close()
     same = history(tmp_path, "--check")
@@ -67,7 +69,7 @@ def test_the_command_says_it(tmp_path: Path) -> None:
         "//m:a (cpu) latency_ms: last 10, median 10, 10 to 10 (4)\n",
     )
     assert file.begin()
-    file.write("INSERT INTO measures VALUES (?, ?, ?, ?, '')", [("//m:a (cpu)", "bytes", 9, 1120.0)])
+    file.write("INSERT INTO measures VALUES ('', ?, ?, ?, ?, '')", [("//m:a (cpu)", "bytes", 9, 1120.0)])
     file.commit()
     file.close()
     grown = history(tmp_path, "--check")

@@ -17,7 +17,7 @@ def history(tmp_path: Path) -> Path:
     known = [("//m:a#export", 30.0), ("//m:b#compile:p0", 10.0), ("//m:b#compile:p1", 20.0)]
     # Older runs were faster; the median of the last five counts.
     rows = [(name, at, value if at > 4 else 1.0) for name, value in known for at in range(10)]
-    file.write("INSERT INTO measures VALUES (?, 'seconds', ?, ?, '')", rows)
+    file.write("INSERT INTO measures VALUES ('', ?, 'seconds', ?, ?, '')", rows)
     file.commit()
     file.close()
     return tmp_path

@@ -99,7 +99,7 @@ def test_it_tells_how_much_time_is_left(tmp_path: Path) -> None:
     file = HistoryFile(tmp_path)
     assert file.begin()
     known = {"c0": 1.0, "c1": 1.0, "c2": 1.0, "c3": 1.0, "later": 300.0}
-    file.write("INSERT INTO measures VALUES (?, 'seconds', 0, ?, '')", list(known.items()))
+    file.write("INSERT INTO measures VALUES ('', ?, 'seconds', 0, ?, '')", list(known.items()))
     file.commit()
     file.close()
     lines = frames(on_terminal(f"history={tmp_path}"))
