@@ -12,6 +12,7 @@ from modelbuild.affected import compare
 from modelbuild.affected.affected import Affected, affected
 
 BUILD = {
+    "MODELBUILD.toml": 'rules = ["//tools/rules"]\n',
     "BUILD.toml": """
 [package]
 default_visibility = ["//visibility:public"]
@@ -71,7 +72,7 @@ class Compared:
     def __init__(self, repository: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.repository = repository
         self._patch = monkeypatch
-        repository.write({"MODELBUILD.toml": 'rules = ["//tools/rules"]\n', **BUILD})
+        repository.write(BUILD)
         (repository.root / "a/link").symlink_to("x.txt")
         repository.commit()
 

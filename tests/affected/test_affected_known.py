@@ -17,63 +17,27 @@ from modelbuild.affected.affected import Affected, affected
 from modelbuild.affected.known import Known
 from modelbuild.errors import ModelbuildError
 from modelbuild.labels import Label
+from tests.affected.test_affected_contents import BUILD as CONTENTS
 
 BUILD = {
-    "MODELBUILD.toml": 'rules = ["//tools/rules"]\n',
-    "BUILD.toml": """
-[package]
-default_visibility = ["//visibility:public"]
+    **CONTENTS,
+    "BUILD.toml": CONTENTS["BUILD.toml"]
+    + """
 [[device_target]]
 name = "d1"
 arch = "x86_64"
 [[device_target]]
 name = "d2"
 arch = "aarch64"
-[[word]]
-name = "w"
-word = "hello"
 """,
-    "a/BUILD.toml": """
-[package]
-default_visibility = ["//visibility:public"]
-[[filegroup]]
-name = "files"
-srcs = { glob = ["*.txt"] }
-[[cat]]
-name = "whole"
-srcs = [":files"]
-word = "//:w"
-[[cat]]
-name = "py"
-srcs = ["m.py"]
-tags = ["manual"]
-[[cat]]
-name = "linked"
-srcs = ["link"]
+    "a/BUILD.toml": CONTENTS["a/BUILD.toml"].replace('"py"\n', '"py"\ntags = ["manual"]\n')
+    + """
 [[cat]]
 name = "chosen"
 srcs = { select = { "//:d1" = ["m.py"], default = ["x.txt"] } }
 device = "//:d1"
 """,
-    "b/BUILD.toml": """
-[[split]]
-name = "split"
-src = ["one.txt"]
-extra = ["two.txt"]
-[[cat]]
-name = "last"
-srcs = [":split", "//a:whole"]
-[[cat]]
-name = "alone"
-srcs = ["three.txt"]
-""",
-    "a/x.txt": "x",
     "a/y.txt": "y",
-    "a/m.py": "import json\n",
-    "b/one.txt": "one",
-    "b/two.txt": "two",
-    "b/three.txt": "three",
-    "README.md": "read",
 }
 SOURCES = [name for name in BUILD if not name.endswith(".toml")]
 

@@ -6,30 +6,9 @@ from typing import Any
 
 import pytest
 
-BUILD = """
-[[torch_model]]
-name = "model"
-entry = "model.py:Model"
-srcs = ["model.py"]
-inputs = [{ name = "x", shape = [2], dtype = "float32" }]
+from tests.program_build import program_build
 
-[[pte_program]]
-name = "program"
-model = ":model"
-stack = ":stack"
-device = ":device"
-
-[[device_target]]
-name = "device"
-arch = "x86_64"
-compute_capability = ["8.6"]
-
-[[backend_stack]]
-name = "stack"
-backends = [
-    { type = "portable" },
-]
-"""
+BUILD = program_build('{ type = "portable" }', entry="model.py:Model")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.program_build import program_build
+
 pytestmark = pytest.mark.xdist_group("cuda")
 
 MODEL = """
@@ -31,33 +33,12 @@ class Model(nn.Module):
         waves = torch.sin(torch.relu(self.inner(x)))
         return waves, torch.nonzero(waves.sum(dim=1) > 2)
 """
-BUILD = """
-[[torch_model]]
-name = "model"
-entry = "net.py:Model"
-srcs = ["net.py"]
-seed = 0
-inputs = [{ name = "x", shape = [4, 8], dtype = "float32" }]
-
-[[pte_program]]
-name = "program"
-model = ":model"
-stack = ":stack"
-device = ":device"
-
-[[device_target]]
-name = "device"
-arch = "x86_64"
-compute_capability = ["8.6"]
-
-[[backend_stack]]
-name = "stack"
-backends = [
-    { type = "tensorrt", min_block_size = 1, torch_executed_ops = ["aten.sin.default"] },
+BUILD = program_build(
+    """{ type = "tensorrt", min_block_size = 1, torch_executed_ops = ["aten.sin.default"] },
     { type = "cuda", min_block_size = 1 },
-    { type = "portable" },
-]
-"""
+    { type = "portable" }""",
+    shape="[4, 8]",
+)
 
 
 @dataclass(frozen=True)

@@ -12,29 +12,7 @@ from modelbuild.analysis.rules import load_rules
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.workspace import load_workspace
-
-BUILD = """
-[[torch_model]]
-name = "model"
-entry = "net.py:Net"
-srcs = ["net.py"]
-inputs = [{{ name = "x", shape = [2], dtype = "float32" }}]
-
-[[pte_program]]
-name = "program"
-model = ":model"
-stack = ":stack"
-device = ":device"
-
-[[device_target]]
-name = "device"
-arch = "x86_64"
-compute_capability = ["{capability}"]
-
-[[backend_stack]]
-name = "stack"
-backends = [{backends}]
-"""
+from tests.program_build import program_build
 
 
 @pytest.fixture
@@ -44,7 +22,8 @@ def analysed(tmp_path: Path) -> Callable[..., Analyzer]:
     def analyse(*backends: str, capability: str = "8.6") -> Analyzer:
         (tmp_path / "MODELBUILD.toml").write_text("")
         (tmp_path / "net.py").touch()
-        (tmp_path / "BUILD.toml").write_text(BUILD.format(backends=", ".join(backends), capability=capability))
+        device = f'compute_capability = ["{capability}"]'
+        (tmp_path / "BUILD.toml").write_text(program_build(", ".join(backends), "net.py:Net", device=device))
         rules = load_rules(tmp_path, ())
         analyzer = Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules)
         analyzer.analyze(Label("", "program"))

@@ -21,41 +21,24 @@ from modelbuild.loading.loader import Loader
 from modelbuild.store.digests import digest_file
 from modelbuild.store.local import open_store
 from modelbuild.workspace import load_workspace
+from tests.program_build import program_build
 
-BUILD = """
-[[torch_model]]
-name = "model"
-entry = "net.py:Net"
-srcs = ["net.py"]
-inputs = [{{ name = "x", shape = [2], dtype = "float32" }}]
-
-[[pte_program]]
-name = "program"
-model = ":model"
-stack = ":stack"
-device = ":device"
-
-[[device_target]]
-name = "device"
-arch = "x86_64"
-{device}
-
-[[backend_stack]]
-name = "stack"
-backends = [{{ type = "portable" }}]
-
+TEST = """
 [[pte_test]]
 name = "program_test"
 program = ":program"
 model = ":model"
 device = ":device"
-inputs = [{{ name = "drawn", generator = {{ seed = 1 }} }}]
-{more}
+inputs = [{ name = "drawn", generator = { seed = 1 } }]
 """
 ARCHIVE = 'runtime = "runtime.tar"\n'
 SAME = FileEntry(digest_file(Path(__file__)))  # stands for what actions before it make
 
 Actions = Callable[..., dict[str, Action]]
+
+
+def build_file(more: str = "", device: str = "") -> str:
+    return program_build('{ type = "portable" }', entry="net.py:Net", device=device) + TEST + more
 
 
 @pytest.fixture
@@ -65,7 +48,7 @@ def actions(tmp_path: Path) -> Actions:
     def declared(more: str = "", device: str = "", owner: str = "program_test") -> dict[str, Action]:
         (tmp_path / "MODELBUILD.toml").write_text("")
         (tmp_path / "net.py").touch()
-        (tmp_path / "BUILD.toml").write_text(BUILD.format(more=more, device=device))
+        (tmp_path / "BUILD.toml").write_text(build_file(more, device))
         rules = load_rules(tmp_path, ())
         analyzer = Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules)
         analyzer.analyze(Label("", owner))
@@ -165,7 +148,7 @@ def test_what_does_not_go_together_is_an_error_with_the_command_that_helps(
         actions(more)
     assert raised.value.message.startswith(line)
     assert raised.value.location is not None
-    written = BUILD.format(more=more, device="").splitlines()[raised.value.location.line - 1]
+    written = build_file(more).splitlines()[raised.value.location.line - 1]
     assert written.startswith(more.splitlines()[-1].partition(" ")[0])
 
 
@@ -182,5 +165,5 @@ def test_a_size_of_a_dimension_that_the_model_has_not_is_an_error(actions: Actio
     with pytest.raises(LoadingError, match="the model has no dynamic dimension 'batch'") as raised:
         actions(SIZED, owner="sized")
     assert raised.value.location is not None
-    written = BUILD.format(more=SIZED, device="").splitlines()[raised.value.location.line - 1]
+    written = build_file(SIZED).splitlines()[raised.value.location.line - 1]
     assert written[raised.value.location.column - 1 :].startswith("batch")

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from modelbuild_rules.steps import _cuda_cubin
+from tests.program_build import program_build
 
 pytestmark = pytest.mark.xdist_group("cuda")
 
@@ -115,28 +116,7 @@ class Model(nn.Module):
         best, _ = torch.topk(rows, 3)
         return best + 1
 """
-BUILD = """
-[[torch_model]]
-name = "model"
-entry = "net.py:Model"
-srcs = ["net.py"]
-inputs = [{ name = "x", shape = [2, 5000], dtype = "float32" }]
-
-[[pte_program]]
-name = "program"
-model = ":model"
-stack = ":stack"
-device = ":device"
-
-[[device_target]]
-name = "device"
-arch = "x86_64"
-compute_capability = ["8.6"]
-
-[[backend_stack]]
-name = "stack"
-backends = [{ type = "cuda", min_block_size = 1 }, { type = "portable" }]
-"""
+BUILD = program_build('{ type = "cuda", min_block_size = 1 }, { type = "portable" }', shape="[2, 5000]")
 NO_KERNEL = (
     "the CUDA delegate has no kernel for aten.topk.default (node aten_topk_default at net.py:9 (aten.topk.default));"
     ' expected exclude_ops = ["aten.topk.default"] in the stack\'s cuda backend, which leaves them to the next one'

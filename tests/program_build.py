@@ -1,0 +1,34 @@
+"""The BUILD file of one program, for tests of what becomes of it."""
+
+from __future__ import annotations
+
+CAPABILITY = 'compute_capability = ["8.6"]'
+
+
+def program_build(backends: str, entry: str = "net.py:Model", shape: str = "[2]", device: str = CAPABILITY) -> str:
+    """//:program is //:model (`entry`, with an input x), lowered with the `backends` (tables of TOML) for //:device, of
+    which `device` says more than that it is an x86_64."""
+    return f"""
+[[torch_model]]
+name = "model"
+entry = "{entry}"
+srcs = ["{entry.partition(":")[0]}"]
+inputs = [{{ name = "x", shape = {shape}, dtype = "float32" }}]
+
+[[pte_program]]
+name = "program"
+model = ":model"
+stack = ":stack"
+device = ":device"
+
+[[device_target]]
+name = "device"
+arch = "x86_64"
+{device}
+
+[[backend_stack]]
+name = "stack"
+backends = [
+    {backends},
+]
+"""
