@@ -22,6 +22,7 @@ from modelbuild.api import (
     Sources,
     rule,
 )
+from modelbuild.errors import did_you_mean
 from modelbuild_rules.providers import EagerModel, ExportedModel
 
 DType = Literal["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
@@ -146,7 +147,9 @@ def _entry(ctx: Context[TorchModelAttrs], srcs: tuple[Artifact, ...]) -> str:
         raise ctx.error("entry", f"attribute 'entry': expected 'file.py:name', got '{ctx.attrs.entry}'")
     path = f"{ctx.label.package}/{match['file']}".lstrip("/")
     if SourceArtifact(path) not in srcs:
-        raise ctx.error("entry", f"attribute 'entry': '{match['file']}' is not among the srcs")
+        own = [a.path.removeprefix(f"{ctx.label.package}/") for a in srcs if isinstance(a, SourceArtifact)]
+        hint = did_you_mean(match["file"], own)
+        raise ctx.error("entry", f"attribute 'entry': '{match['file']}' is not among the srcs{hint}")
     return f"{path}:{match['name']}"
 
 
@@ -194,7 +197,7 @@ def _problem(each: ModelInput, dynamic: Mapping[str, Any]) -> tuple[str, str] | 
     """What is wrong with an input: the attribute and why."""
     for size in each.shape or ():
         if isinstance(size, str) and size not in dynamic:
-            return "shape", f"dimension '{size}' is not in the table 'dynamic'"
+            return "shape", f"dimension '{size}' is not in the table 'dynamic'{did_you_mean(size, dynamic)}"
         if isinstance(size, int) and size < 0:
             return "shape", f"expected sizes of 0 or more, got {size}"
     if each.file is not None and (each.dtype or each.range):

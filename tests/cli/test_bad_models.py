@@ -45,7 +45,7 @@ MODELS = {
         inputs(
             'inputs = [{ name = "x", shape = ["bacth"], dtype = "int8" }]\ndynamic = { batch = { min = 1, max = 8 } }'
         ),
-        "5:25: input 'x': dimension 'bacth' is not in the table 'dynamic'",
+        "5:25: input 'x': dimension 'bacth' is not in the table 'dynamic'; did you mean 'batch'?",
     ),
     "a dynamic dimension that no input has": (
         MODEL + "dynamic = { batch = { min = 1, max = 8 } }\n",
@@ -85,7 +85,7 @@ MODELS = {
     ),
     "an entry that is not among the srcs": (
         MODEL.replace("m.py:M", "n.py:M"),
-        "3:1: attribute 'entry': 'n.py' is not among the srcs",
+        "3:1: attribute 'entry': 'n.py' is not among the srcs; did you mean 'm.py'?",
     ),
     "weights in an unknown format": (
         MODEL + 'weights = { a = "w.safetensors", "b.c" = "w.npz" }\n',

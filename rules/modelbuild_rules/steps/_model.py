@@ -68,19 +68,21 @@ def load_weights(module: torch.nn.Module, files: Mapping[str, Path], allow_missi
     if not files:
         return
     state: dict[str, torch.Tensor] = {}
+    origin: dict[str, str] = {}
     for prefix, path in files.items():
         for key, value in _read(path).items():
             name = f"{prefix}.{key}" if prefix else key
             if name in state:
                 raise StepError(f"two files have weights for '{name}'; {path.name} is the second")
             state[name] = value
+            origin[name] = path.name
     expected = module.state_dict()
     for key in state:
         if key not in expected:
-            raise StepError(f"the weights' '{key}' is nothing of the module{did_you_mean(key, expected)}")
+            raise StepError(f"{origin[key]}: '{key}' is nothing of the module{did_you_mean(key, expected)}")
         if state[key].shape != expected[key].shape:
             shapes = f"{list(state[key].shape)} in the file, {list(expected[key].shape)} in the module"
-            raise StepError(f"'{key}' has another shape: {shapes}")
+            raise StepError(f"{origin[key]}: '{key}' has another shape: {shapes}")
     missing = [key for key in expected if key not in state]
     if missing and not allow_missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""

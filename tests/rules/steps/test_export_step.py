@@ -140,11 +140,11 @@ class TestWeights:
         [
             (
                 {"head.weigth": torch.ones(2, 4)},
-                "the weights' 'head.weigth' is nothing of the module; did you mean 'head.weight'?",
+                "w.safetensors: 'head.weigth' is nothing of the module; did you mean 'head.weight'?",
             ),
             (
                 {"head.weight": torch.ones(2, 5)},
-                "'head.weight' has another shape: [2, 5] in the file, [2, 4] in the module",
+                "w.safetensors: 'head.weight' has another shape: [2, 5] in the file, [2, 4] in the module",
             ),
             ({"head.weight": None}, "no weights for 'head.weight'; allow_missing = true keeps initial values"),
             (
