@@ -13,6 +13,7 @@ from modelbuild.loading.patterns import expand_patterns
 from modelbuild.query.opened import open_analyzer
 from modelbuild.report.events import BuildFinished, BuildStarted, Notice, Reporter
 from modelbuild.report.once import Once
+from modelbuild.report.text import count
 from modelbuild.testing.run import TestOptions, run_tests
 from modelbuild.testing.select import SUITE
 from modelbuild.workspace import Workspace
@@ -35,7 +36,8 @@ def run_ci(
         if answer.everything:
             reporter.emit(Notice(f"everything is built: {answer.everything}"))
         found = [(each.label, each.rule) for each in answer.targets]
-        reporter.emit(Notice(f"{len(found)} targets differ from {answer.base[:12]}"))
+        differ = "differs" if len(found) == 1 else "differ"
+        reporter.emit(Notice(f"{count(len(found), 'target')} {differ} from {answer.base[:12]}"))
     if not found:
         reporter.emit(BuildStarted((), 0, request.jobs))
         reporter.emit(BuildFinished(time.monotonic() - started))

@@ -10,7 +10,7 @@ import click
 
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
-from modelbuild.report.text import size_text
+from modelbuild.report.text import count, size_text
 
 if TYPE_CHECKING:
     from modelbuild.store.gc import Collected
@@ -35,13 +35,15 @@ def stat(settings: Settings, as_json: bool) -> None:
         click.echo(json.dumps(dataclasses.asdict(found), default=str))
         return
     cap = "no cap" if found.max_size is None else f"cap {size_text(found.max_size)}"
-    click.echo(f"{found.directory}: {size_text(found.bytes)} in {found.blobs} blobs, {found.actions} actions ({cap})")
+    kept = f"{count(found.blobs, 'blob')}, {count(found.actions, 'action')}"
+    click.echo(f"{found.directory}: {size_text(found.bytes)} in {kept} ({cap})")
     for step in sorted(found.steps, key=lambda s: s.bytes, reverse=True):
-        click.echo(f"  {step.step}: {size_text(step.bytes)}, {step.actions} actions")
+        click.echo(f"  {step.step}: {size_text(step.bytes)}, {count(step.actions, 'action')}")
     if found.orphans:
-        click.echo(f"  named by no action: {size_text(found.orphan_bytes)} in {found.orphans} blobs")
+        click.echo(f"  named by no action: {size_text(found.orphan_bytes)} in {count(found.orphans, 'blob')}")
     if found.temporary:
-        click.echo(f"  under way or left behind: {size_text(found.temporary_bytes)} in {found.temporary} files")
+        files = count(found.temporary, "file")
+        click.echo(f"  under way or left behind: {size_text(found.temporary_bytes)} in {files}")
     click.echo(f"  index: {size_text(found.index_bytes)}")
 
 
@@ -59,10 +61,8 @@ def gc(settings: Settings, max_size: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(collected)))
         return
-    click.echo(
-        f"Freed {size_text(collected.freed)}: {collected.actions} actions and {collected.blobs} blobs;"
-        f" {size_text(collected.left)} left"
-    )
+    gone = f"{count(collected.actions, 'action')} and {count(collected.blobs, 'blob')}"
+    click.echo(f"Freed {size_text(collected.freed)}: {gone}; {size_text(collected.left)} left")
 
 
 @command.command("verify")
@@ -81,8 +81,8 @@ def verify(settings: Settings, as_json: bool) -> int:
         click.echo(json.dumps(dataclasses.asdict(found)))
     else:
         click.echo(
-            f"Read {size_text(found.bytes)} in {found.blobs} blobs: {len(found.bad)} damaged,"
-            f" {found.actions} actions dropped"
+            f"Read {size_text(found.bytes)} in {count(found.blobs, 'blob')}: {len(found.bad)} damaged,"
+            f" {count(found.actions, 'action')} dropped"
         )
         for digest in found.bad:
             click.echo(f"  damaged: {digest}")

@@ -57,14 +57,14 @@ def test_cache_stat(built: Any) -> None:
     assert found["bytes"] >= (built.root / OUTPUT).stat().st_size
     assert [step["step"] for step in found["steps"]] == ["tools_rules.steps.checksums"]
     lines = built.run("cache", "stat").out.splitlines()
-    assert re.fullmatch(rf"{built.cache}: \d+ bytes in \d+ blobs, 1 actions \(cap 20\.0 GiB\)", lines[0])
+    assert re.fullmatch(rf"{built.cache}: \d+ bytes in 1 blob, 1 action \(cap 20\.0 GiB\)", lines[0])
     assert lines[1].startswith("  tools_rules.steps.checksums: ")
 
 
 def test_cache_gc(built: Any) -> None:
     assert built.run("cache", "gc", "--json").json["actions"] == 0
     ended = built.run("cache", "gc", "--max-size", "1")
-    assert re.fullmatch(r"Freed \d+ bytes: 1 actions and \d+ blobs; 0 bytes left\n", ended.out)
+    assert re.fullmatch(r"Freed \d+ bytes: 1 action and 1 blob; 0 bytes left\n", ended.out)
     (built.root / OUTPUT).unlink()
     assert built.ran("//a:sums") == {"//a:sums#checksums"}
     ended = built.run("cache", "gc", "--max-size", "much")
