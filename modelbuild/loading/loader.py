@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 
 from modelbuild.errors import LoadingError, Location, ModelbuildError, UsageError, did_you_mean
 from modelbuild.labels import Label, is_package_name
@@ -41,9 +42,17 @@ class Loader:
         package = self.package(label.package, at)
         target = package.targets.get(label.name)
         if target is None:
-            hint = did_you_mean(label.name, package.targets)
+            hint = did_you_mean(label.name, package.targets) or self._elsewhere(label.name)
             raise _missing(f"no target '{label.name}' in //{label.package}{hint}", at)
         return target
+
+    def _elsewhere(self, name: str) -> str:
+        """`; did you mean '//package:name'?` of the first package that has a target of that name; '' when none has."""
+        for package in sorted(filter(is_package_name, self._tree.packages())):
+            with suppress(LoadingError):  # which is not what was asked
+                if name in self.package(package).targets:
+                    return f"; did you mean '{Label(package, name)}'?"
+        return ""
 
     def packages_below(self, name: str) -> list[str]:
         """The packages in a folder and all folders below it, sorted; the folder need not be a package itself."""

@@ -224,6 +224,18 @@ TABLE = {
     "no such target on the command line": Bad(
         {"a/BUILD.toml": GROUP}, "no target 'gg' in //a; did you mean 'g'?", ("build", "//a:gg"), 2
     ),
+    "a target of another package, on the command line": Bad(
+        {"BUILD.toml": "", "models/BUILD.toml": GROUP, "broken/BUILD.toml": "["},
+        "no target 'g' in //; did you mean '//models:g'?",
+        ("build", "g"),
+        2,
+    ),
+    "a device of another package": Bad(
+        {"BUILD.toml": GROUP, "devices/BUILD.toml": DEVICE},
+        "no target 'cpu' in //; did you mean '//devices:cpu'?",
+        ("build", "//:g", "--device", "cpu"),
+        2,
+    ),
     "no such package on the command line": Bad(
         {"models/BUILD.toml": GROUP},
         "no package //model: there is no model/BUILD.toml; did you mean '//models'?",
