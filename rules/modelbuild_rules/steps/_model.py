@@ -7,6 +7,7 @@ import inspect
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
@@ -88,6 +89,14 @@ def load_weights(module: torch.nn.Module, files: Mapping[str, Path], allow_missi
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise StepError(f"no weights for '{missing[0]}'{more}; allow_missing = true keeps initial values")
     module.load_state_dict(state, strict=False)
+
+
+def settle(module: torch.nn.Module) -> None:
+    """Switch a module to evaluation mode, without gradients. One that torch.export made (a quantized one, say) has the
+    mode that it was exported in, and refuses any other."""
+    with suppress(NotImplementedError):
+        module.eval()
+    module.requires_grad_(False)
 
 
 def first_line(error: BaseException) -> str:

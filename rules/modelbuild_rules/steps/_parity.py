@@ -15,7 +15,7 @@ from modelbuild.errors import did_you_mean
 from modelbuild.step import Step, StepError
 from modelbuild_rules.steps._compare import compare
 from modelbuild_rules.steps._draw import draw
-from modelbuild_rules.steps._model import load_function, load_model, load_weights
+from modelbuild_rules.steps._model import load_function, load_model, load_weights, settle
 from modelbuild_rules.steps._opened import Arrays
 from modelbuild_runtime.bindings import to_array, to_tensor
 from modelbuild_runtime.describe import Port
@@ -55,7 +55,7 @@ def eager_model(step: Step, program: modelbuild_runtime.Program) -> Eager:
     torch.manual_seed(params["seed"])
     module = load_model(step.root, params["entry"], params["kwargs"])
     load_weights(module, {p: step.input(f"weights.{p}") for p in params["weights"]}, params["allow_missing"])
-    module.eval().requires_grad_(False)
+    settle(module)
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     ports = tensor_inputs(program)
     names = [port.name for port in program.describe().method("forward").outputs]

@@ -24,7 +24,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.steps._example_inputs import example_inputs
-from modelbuild_rules.steps._model import first_line, load_model, load_weights
+from modelbuild_rules.steps._model import first_line, load_model, load_weights, settle
 from modelbuild_rules.steps._program import save_program
 from modelbuild_rules.steps._signature import signature
 
@@ -35,7 +35,7 @@ def run(step: Step) -> None:
     module = load_model(step.root, params["entry"], params["kwargs"])
     files = {prefix: step.input(f"weights.{prefix}") for prefix in params["weights"]}
     load_weights(module, files, params["allow_missing"])
-    module.eval().requires_grad_(False)
+    settle(module)
     examples = example_inputs(params["inputs"], params["dynamic"], params["seed"], step.inputs)
     _check_call(module, examples, params)
     program = _export(module, examples, params, step.root)

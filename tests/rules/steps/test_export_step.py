@@ -111,6 +111,22 @@ class TestBytes:
         (x,) = found.examples()
         assert torch.equal(found.program().module()(x), x)
 
+    def test_an_exported_module_keeps_the_mode_that_it_has(self, export: Callable[..., Any]) -> None:
+        inputs = [{"name": "x", "shape": [2, 3], "dtype": "float32", "range": None}]
+        found = export(
+            """
+class Inner(nn.Module):
+    def forward(self, x):
+        return F.dropout(x, 0.9, self.training) * 3
+
+def Net():
+    return torch.export.export(Inner().eval(), (torch.ones(2, 3),)).module()
+""",
+            inputs,
+        )
+        (x,) = found.examples()
+        assert torch.equal(found.program().module()(x), x * 3)
+
 
 class TestWeights:
     @pytest.mark.parametrize("kind", ["safetensors", "pt", "old.pt", "state_dict.pt", "pth", "table"])
