@@ -8,7 +8,6 @@ import gc
 import json
 import os
 import selectors
-import shutil
 import signal
 import socket
 import time
@@ -20,7 +19,7 @@ from typing import Any
 
 from modelbuild.execution.branch import Branch
 from modelbuild.execution.import_ahead import import_ahead
-from modelbuild.execution.worker import Streams, work
+from modelbuild.execution.worker import Loaded, Streams, work
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
@@ -66,6 +65,7 @@ class Forks:
 
     def serve(self) -> None:
         """Until the other end is gone."""
+        self._loaded = Loaded.now(self._settings["packages"], self._ours)
         # What is here stays shared with the children: the collector would write to every object.
         gc.collect()
         gc.freeze()
@@ -111,7 +111,7 @@ class Forks:
         if pid == 0:
             try:
                 self._forget()
-                work(order, self._settings, self._ours, streams)
+                work(order, self._settings, self._loaded, streams)
             finally:
                 os._exit(70)
         with suppress(ProcessLookupError, PermissionError):
@@ -244,9 +244,10 @@ def _content(descriptor: int) -> bytes:
 def _save(descriptor: int, path: str) -> None:
     """Write what is in memory to a file, if anything."""
     if os.fstat(descriptor).st_size:
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        with open(descriptor, "rb", closefd=False) as source, open(path, "wb") as target:
-            shutil.copyfileobj(source, target)
+        done = 0
+        with open(path, "wb") as target:
+            while sent := os.sendfile(target.fileno(), descriptor, done, 1 << 30):
+                done += sent
 
 
 def _kill_group(pid: int) -> None:

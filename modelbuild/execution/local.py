@@ -15,7 +15,8 @@ from modelbuild.errors import EnvironmentProblem
 from modelbuild.execution import environment
 from modelbuild.execution.byte_code import keep_byte_code
 from modelbuild.execution.interface import Outcome, Request
-from modelbuild.execution.sandbox import OUTPUTS, Sandbox, SandboxProblem, Scratch
+from modelbuild.execution.sandbox import OUTPUTS, Sandbox, SandboxProblem
+from modelbuild.execution.scratch import Scratch
 from modelbuild.execution.step_code import source_file
 from modelbuild.execution.verdict import verdict
 from modelbuild.execution.warm import Warm

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import itertools
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from modelbuild.actions import Action, FileEntry, Output, Value
 from modelbuild.execution.interface import StagedInput
+from modelbuild.store import files
 from modelbuild.store.interface import Store
 
 OUTPUTS = ".outputs"
@@ -31,49 +28,10 @@ class SandboxProblem(Exception):
     """Inputs changed while they were used, or outputs are not what was declared. The message is one line."""
 
 
-class Scratch:
-    """A build's own part of the folder where sandboxes are made. What builds that were killed left there is removed."""
-
-    def __init__(self, folder: Path, keep: bool = False) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        stale: list[tuple[Path, int]] = []
-        with _locked(folder / "lock"):
-            self.path = Path(tempfile.mkdtemp(prefix="kept-" if keep else "build-", dir=folder.resolve()))
-            lock = _try_lock(self.path)
-            assert lock is not None
-            self._lock = lock
-            for other in folder.glob("build-*"):
-                if other.name != self.path.name and (left := _try_lock(other)) is not None:
-                    stale.append((other, left))
-        for other, left in stale:
-            remove(other)
-            os.close(left)
-        self._keep = keep
-        self._numbers = itertools.count()
-        self._removing = ThreadPoolExecutor(1, "remove")
-
-    def new(self) -> Sandbox:
-        return Sandbox(self.path / str(next(self._numbers)))
-
-    def discard(self, sandbox: Sandbox) -> None:
-        """Remove it soon, unless it is to be kept: nothing has to wait for that."""
-        if not self._keep:
-            self._removing.submit(remove, sandbox.folder)
-
-    def close(self) -> None:
-        """Remove all of it, unless it is to be kept."""
-        self._removing.shutdown(cancel_futures=True)
-        if not self._keep:
-            remove(self.path)
-        os.close(self._lock)
-
-
 class Sandbox:
     """One action's folder: it holds the inputs and is the action's current folder. The action may write only to
     `outputs` and to `home`, for temporary files and what programs keep. What it printed is in the files `stdout` and
-    `stderr`, if anything.
-
-    Making and removing a folder takes as long as forking, on some file systems, so there are few of them."""
+    `stderr`, if anything."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -81,45 +39,104 @@ class Sandbox:
         self.home = folder / HOME
         self.stdout = folder / ".stdout"
         self.stderr = folder / ".stderr"
+        # Folders for inputs, relative to the folder, which is '', and the mode that each was made with.
+        self._folders: set[str] = set()
+        self._mode = 0
 
     def lay_out(self, action: Action, inputs: tuple[StagedInput, ...], store: Store) -> None:
         """Put inputs in place and make room for outputs.
 
         Raises SandboxProblem when a file of the workspace is not what its digest says, MissingBlob, OSError.
         """
-        made = {str(self.folder.parent)}
+        root = str(self.folder)
+        made = self._begin(inputs)
         for folder in (self.outputs, self.home):
-            _make_folders(str(folder), made)
+            folder.mkdir()
+            made.add(str(folder))
         placed: dict[str, Value] = {}
         for item in inputs:
             if placed.setdefault(item.path, item.value) != item.value:
                 raise ValueError(f"{action.id}: two different inputs at {item.path}")
-            target = self.folder / item.path
-            if target.exists():
+            target = f"{root}/{item.path}"
+            if os.path.exists(target):
                 continue
-            _make_folders(str(target.parent), made)
-            if item.source is not None and not self._bring(item.source, target, item.value, store):
+            _make_folders(os.path.dirname(target), made)
+            if not self._bring(item, Path(target), store):
                 raise SandboxProblem(f"{item.path} changed during the build; build again")
-            if not target.exists():
-                store.place(item.value, target)
         for output in action.outputs:
-            path = self.outputs / output.path
-            _make_folders(str(path if output.kind == "tree" else path.parent), made)
+            path = f"{self.outputs}/{output.path}"
+            _make_folders(path if output.kind == "tree" else os.path.dirname(path), made)
 
-    def _bring(self, source: Path, target: Path, value: Value, store: Store) -> bool:
-        """Copy a file of the workspace to its place, or into the store; False when it is not what it was."""
-        assert isinstance(value, FileEntry)
+    def _begin(self, inputs: tuple[StagedInput, ...]) -> set[str]:
+        """Make the folder, or remove of the folders that are there what these inputs don't need. Those that are there
+        now, and the one above."""
+        root = str(self.folder)
+        wanted = {""}
+        # What a tree brings it has to make itself.
+        if all(isinstance(item.value, FileEntry) for item in inputs):
+            wanted.update(parent for item in inputs for parent in _parents(item.path))
+        if not self._folders:
+            os.mkdir(root)
+            self._mode = os.lstat(root).st_mode
+        for path in sorted(self._folders - wanted, reverse=True):
+            os.rmdir(f"{root}/{path}")
+        there = {f"{root}/{path}" for path in self._folders & wanted if path}
+        self._folders = wanted
+        return there | {root}
+
+    def _bring(self, item: StagedInput, target: Path, store: Store) -> bool:
+        """Put an input in place; False when it is a file of the workspace and not what it was."""
+        if item.source is not None:
+            assert isinstance(item.value, FileEntry)
+            try:
+                if item.value.digest.size < LARGE:
+                    return _copy(item.source, target, item.value)
+                if store.missing([item.value.digest]) and not self._store(item.source, item.value, store):
+                    return False
+            except FileNotFoundError:
+                return False
+        store.place(item.value, target)
+        return True
+
+    def _store(self, source: Path, entry: FileEntry, store: Store) -> bool:
+        """Copy a file into the store, and say whether the bytes were those that were expected."""
+        copy = self.home / "incoming"
+        shutil.copyfile(source, copy)
+        copy.chmod(0o555 if entry.executable else 0o444)
+        return store.put_file(copy) == entry.digest
+
+    def emptied(self) -> bool:
+        """Take out all but the folders for inputs, and say whether these are as they were made, so that another action
+        may get them. It never gets a folder that an action may write to: what an action left running might."""
+        root = str(self.folder)
+        found = set()
+        pending = [""]
         try:
-            if value.digest.size < LARGE:
-                return _copy(source, target, value)
-            if not store.missing([value.digest]):
-                return True
-            copy = self.home / "incoming"
-            shutil.copyfile(source, copy)
-            copy.chmod(0o555 if value.executable else 0o444)
-            return store.put_file(copy) == value.digest
-        except FileNotFoundError:
+            while pending:
+                path = pending.pop()
+                found.add(path)
+                folder = f"{root}/{path}" if path else root
+                if os.lstat(folder).st_mode != self._mode:
+                    return False
+                with os.scandir(folder) as entries:
+                    inside = [(entry.path, f"{path}/{entry.name}" if path else entry.name) for entry in entries]
+                for whole, below in inside:
+                    if below in self._folders:
+                        pending.append(below)
+                        continue
+                    files.remove(whole)
+                    if os.path.lexists(whole):  # somebody is still writing to it
+                        return False
+        except OSError:
             return False
+        return found == self._folders
+
+    def moved(self, folder: Path) -> Sandbox:
+        """The same under another name, for another action. Raises OSError."""
+        os.rename(self.folder, folder)
+        again = Sandbox(folder)
+        again._folders, again._mode = self._folders, self._mode
+        return again
 
     def collect(self, action: Action, store: Store) -> tuple[tuple[str, Value], ...]:
         """Put the outputs into the store. Raises SandboxProblem when they are not what the action declares."""
@@ -132,6 +149,11 @@ class Sandbox:
             return tuple((o.name, store.put_output(self.outputs / o.path)) for o in action.outputs)
         except ValueError as error:
             raise SandboxProblem(f"step {action.step}: {error}") from None
+
+
+def _parents(path: str) -> Iterator[str]:
+    while path := path.rpartition("/")[0]:
+        yield path
 
 
 def _make_folders(path: str, made: set[str]) -> None:
@@ -191,24 +213,3 @@ def _open_up(folder: Path) -> None:
         for entry in folder.iterdir():
             if entry.is_dir() and not entry.is_symlink():
                 _open_up(entry)
-
-
-def _try_lock(folder: Path) -> int | None:
-    """A locked descriptor for a build's folder, or None while that build lives."""
-    try:
-        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -6,11 +6,13 @@ import faulthandler
 import importlib
 import json
 import os
+import resource
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,12 +35,54 @@ class Streams:
             os.close(descriptor)
 
 
-def work(order: Mapping[str, Any], settings: Mapping[str, Any], ours: frozenset[str], streams: Streams) -> NoReturn:
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a worker finds imported: the modules of `packages` but for `ours`, which were there before any action or
+    preload asked for one, and whatever was imported `last`. To look through all modules in each worker would write to
+    them all, which copies the memory that it shares with its parent."""
+
+    packages: Collection[str]
+    ours: frozenset[str]
+    modules: frozenset[str]
+    last: str
+
+    @classmethod
+    def now(cls, packages: Collection[str], ours: frozenset[str]) -> Loaded:
+        names = list(sys.modules)
+        return cls(packages, ours, frozenset(_of(packages, names)) - ours, names[-1])
+
+    def strays(self, known: list[str]) -> list[str]:
+        """Modules of `packages` that are imported now without being in the step's key, which knows these."""
+        if not known:
+            return []
+        since = takewhile(lambda name: name != self.last, reversed(sys.modules))
+        return sorted((self.modules | set(_of(self.packages, since))) - self.ours - set(known))
+
+
+def _of(packages: Collection[str], modules: Iterable[str]) -> Iterator[str]:
+    return (name for name in modules if name.partition(".")[0] in packages)
+
+
+def ready_to_fork() -> None:
+    """In a parent of workers: do what is the same for all of them, which find it done."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    # Ctrl-C is the engine's: a parent is in a session of its own.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.umask(0o022)
+    faulthandler.enable()
+    # When memory runs out, it is these processes that have to go, not the engine.
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("500")
+
+
+def work(order: Mapping[str, Any], settings: Mapping[str, Any], loaded: Loaded, streams: Streams) -> NoReturn:
     """Run the step and leave the process. What happened is reported, a JSON object a line; the last has the key "end".
 
     order      as LocalExecutor makes it: step, params, inputs, outputs, paths, env, cpus, network
     settings   what all actions have in common: packages, readable folders, the workspace
-    ours       modules that were there before the action or its preloads asked for any
     """
     os.setpgid(0, 0)
     worker = os.getpid()
@@ -59,8 +103,7 @@ def work(order: Mapping[str, Any], settings: Mapping[str, Any], ours: frozenset[
         _confine(order, settings, guard)
         end = _run(order, guard)
         if os.getpid() == worker:
-            strays = _strays(settings["packages"], ours, order["modules"])
-            note(end | {"strays": strays, "third_party": guard.third_party()})
+            note(end | {"strays": loaded.strays(order["modules"]), "third_party": guard.third_party()})
             status = 0
     finally:
         for stream in (sys.stdout, sys.stderr):
@@ -72,9 +115,6 @@ def _set_up(order: Mapping[str, Any], streams: Streams) -> None:
     for number, descriptor in ((1, streams.stdout), (2, streams.stderr)):
         os.dup2(descriptor, number)
         os.close(descriptor)
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.chdir(order["root"])
     set_variables(order["env"])
     # The parent may, for what it imports; there is nowhere to write it to from here.
@@ -84,10 +124,6 @@ def _set_up(order: Mapping[str, Any], streams: Streams) -> None:
         loaded["tempfile"].tempdir = None
     if "torch" in loaded:
         loaded["torch"].set_num_threads(order["cpus"])
-    faulthandler.enable()
-    # When memory runs out, it is this process that has to go, not the engine.
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("500")
 
 
 def _confine(order: Mapping[str, Any], settings: Mapping[str, Any], guard: Guard) -> None:
@@ -110,11 +146,3 @@ def _run(order: Mapping[str, Any], guard: Guard) -> dict[str, Any]:
     except BaseException as error:
         return blame.end(error, guard)
     return {"end": "done"}
-
-
-def _strays(packages: Mapping[str, str], ours: frozenset[str], known: list[str]) -> list[str]:
-    """Modules of ours and of rule packages that were loaded without being in the step's key."""
-    if not known:
-        return []
-    loaded = (name for name in list(sys.modules) if name.partition(".")[0] in packages)
-    return sorted(set(loaded) - ours - set(known))

@@ -11,7 +11,6 @@ import importlib
 import importlib.util
 import json
 import os
-import resource
 import signal
 import socket
 import sys
@@ -43,23 +42,20 @@ class PackageFinder:
 
 
 def main(descriptor: int, settings: dict[str, Any]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     engine = socket.socket(fileno=descriptor)
     engine.set_inheritable(False)
     sys.path[:] = settings["import_path"]
     sys.meta_path.insert(0, PackageFinder(settings["packages"]))
     from modelbuild.execution import environment, landlock
     from modelbuild.execution.forks import Forks, die_with_parent
+    from modelbuild.execution.worker import ready_to_fork
 
     die_with_parent(signal.SIGTERM)
     landlock.hold((*settings["readable"], *environment.WRITABLE))
     forks = Forks(engine, settings, frozenset(sys.modules))
     for module in settings["preload"]:
         importlib.import_module(module)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    os.umask(0o022)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    ready_to_fork()
     # From here on the closing socket says that the engine is gone, and leaves time to kill whole process groups.
     die_with_parent(0)
     forks.serve()

@@ -13,7 +13,6 @@ import importlib
 import json
 import os
 import platform
-import resource
 import sys
 import time
 from importlib import metadata
@@ -55,7 +54,7 @@ def _version(distribution: str) -> str:
 def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
     """Run the step in a child, as warm workers do, so that nothing of it outlives its process."""
     from modelbuild.execution import environment
-    from modelbuild.execution.worker import Streams, work
+    from modelbuild.execution.worker import Loaded, Streams, ready_to_fork, work
 
     ours = frozenset(sys.modules)
     if not order["gpu"]:  # a child cannot use a GPU that its parent has looked at
@@ -83,13 +82,11 @@ def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
         os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) for name in ("report", "stdout", "stderr")
     )
     started = time.monotonic()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    os.umask(0o022)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    ready_to_fork()
+    loaded = Loaded.now(packages, ours)
     child = os.fork()
     if child == 0:
-        work(order, settings, ours, Streams(report, stdout, stderr))
+        work(order, settings, loaded, Streams(report, stdout, stderr))
     _, status, usage = os.wait4(child, 0)
     return {
         "status": os.waitstatus_to_exitcode(status),

@@ -14,7 +14,8 @@ import pytest
 
 from modelbuild.actions import FileEntry, Output, Tree
 from modelbuild.execution.interface import StagedInput
-from modelbuild.execution.sandbox import LARGE, Scratch
+from modelbuild.execution.sandbox import LARGE
+from modelbuild.execution.scratch import Scratch
 
 READ = "def run(step):\n    step.outputs['out'].write_bytes(step.input('srcs').read_bytes())\n"
 
@@ -149,7 +150,7 @@ def test_an_empty_tree(bench: Any) -> None:
     assert bench.value("tiny", StagedInput("t", ".inputs/t.0/t", None, Tree(()))) == 0
 
 
-def test_folders_are_removed(bench: Any) -> None:
+def test_folders_are_emptied(bench: Any) -> None:
     bench.step(
         "tiny",
         """
@@ -164,10 +165,102 @@ def test_folders_are_removed(bench: Any) -> None:
     )
     bench.ok("tiny")
     (build,) = bench.scratch.glob("build-*")
-    while list(build.glob("[0-9]*")):  # removed while the build goes on
+    while list(build.glob("[0-9]*/*")):  # while the build goes on
         time.sleep(0.01)
     bench.executor.close()
     assert not build.exists()
+
+
+LIST = """
+    import json, os
+    def run(step):
+        found = [f"{folder}/{name}"[2:] for folder, below, files in os.walk(".") for name in below + files]
+        step.outputs["out"].write_text(json.dumps(sorted(path for path in found if path[0] != ".")))
+"""
+
+
+def emptied(bench: Any) -> os.stat_result:
+    """The one folder that there is, once it is ready for another action."""
+    (build,) = bench.scratch.glob("build-*")
+    deadline = time.monotonic() + 30
+    while not (ready := bench.executor._scratch._emptied):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    (sandbox,) = ready
+    assert list(build.glob("[0-9]*")) == [sandbox.folder]
+    return os.stat(sandbox.folder)
+
+
+def test_a_folder_that_is_used_again_holds_nothing_of_before(bench: Any) -> None:
+    for path in ("a/b/c/one", "a/b/two", "a/three", "d/a", "a/b/c.py/four"):
+        bench.write(path, "1")
+    bench.step("tiny", LIST)
+    assert bench.value("tiny", "a/b/c/one") == ["a", "a/b", "a/b/c", "a/b/c/one"]
+    first = emptied(bench)
+    assert bench.value("tiny", "a/three", "d/a") == ["a", "a/three", "d", "d/a"]
+    assert emptied(bench).st_ino == first.st_ino
+    assert bench.value("tiny", "d/a") == ["d", "d/a"]
+    emptied(bench)
+    found = bench.value("tiny", "a/b/two", "a/b/c.py/four")
+    assert found == ["a", "a/b", "a/b/c.py", "a/b/c.py/four", "a/b/two"]
+    emptied(bench)
+    tree = Tree((("b", bench.source("a/three").value),))
+    bench.store.put_bytes(b"1")
+    assert bench.value("tiny", StagedInput("t", "a", None, tree)) == ["a", "a/b"]
+    assert emptied(bench).st_ino == first.st_ino
+
+
+def test_a_folder_that_an_action_changed_is_not_used_again(bench: Any) -> None:
+    bench.write("a/b", "1")
+    bench.step("tiny", LIST)
+    bench.step(
+        "opens",
+        """
+        import subprocess
+        def run(step):
+            subprocess.run(["chmod", "777", "a"], check=True)
+            step.outputs["out"].touch()
+        """,
+    )
+    bench.ok("tiny", "a/b")
+    first = emptied(bench)
+    bench.ok("opens", "a/b")
+    (build,) = bench.scratch.glob("build-*")
+    while list(build.glob("[0-9]*")):
+        time.sleep(0.01)
+    assert bench.value("tiny", "a/b") == ["a", "a/b"]
+    assert emptied(bench).st_ino != first.st_ino
+
+
+def test_what_an_action_left_running_cannot_write_to_the_next(bench: Any, landlocked: None) -> None:
+    """Though it stays in the folder, which goes on under the same or another path."""
+    bench.step(
+        "leaves",
+        """
+        import os, subprocess
+        def run(step):
+            script = "sleep 0.3; for i in $(seq 300); do touch left || exit; sleep 0.01; done"
+            for folder in (step.outputs["out"].parent, os.environ["HOME"]):
+                subprocess.Popen(["sh", "-c", script], cwd=folder, start_new_session=True, stderr=subprocess.DEVNULL)
+            step.outputs["out"].touch()
+        """,
+    )
+    bench.step(
+        "looks",
+        """
+        import json, os, time
+        def run(step):
+            found = []
+            for _ in range(20):
+                time.sleep(0.05)
+                found += [name for folder in (".", ".outputs", ".home") for name in os.listdir(folder)]
+            step.outputs["out"].write_text(json.dumps(sorted(set(found))))
+        """,
+    )
+    bench.ok("leaves")
+    first = emptied(bench)
+    assert bench.value("looks") == [".home", ".outputs"]
+    assert emptied(bench).st_ino == first.st_ino
 
 
 def test_folders_are_kept_on_demand(bench: Any) -> None:
@@ -185,7 +278,7 @@ def test_folders_are_kept_on_demand(bench: Any) -> None:
 
 def test_what_killed_builds_left_is_removed_and_what_living_ones_use_is_not(tmp_path: Path) -> None:
     script = (
-        "import os, sys; from pathlib import Path; from modelbuild.execution.sandbox import Scratch\n"
+        "import os, sys; from pathlib import Path; from modelbuild.execution.scratch import Scratch\n"
         "scratch = Scratch(Path(sys.argv[1])); (scratch.path / 'x').mkdir(); print(scratch.path, flush=True)\n"
         "os.kill(os.getpid(), 9)"
     )
