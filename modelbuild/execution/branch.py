@@ -6,10 +6,11 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+
+# Bytes to take at once from a line: enough for a few orders, and less than what an allocator asks the kernel for.
+CHUNK = 1 << 16
 
 
 @dataclass(slots=True)
@@ -20,18 +21,18 @@ class Branch:
     pid: int
     line: socket.socket
     ready: bool = False
-    given: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    given: dict[int, bytes] = field(default_factory=dict)
     _received: bytes = b""
 
-    def give(self, order: Mapping[str, Any]) -> None:
-        self.given[order["id"]] = order
+    def give(self, number: int, order: bytes) -> None:
+        self.given[number] = order
         if self.ready:
             self._send(order)
 
     def hear(self) -> list[bytes] | None:
         """Answers that have come, to be passed on; None when it has ended."""
         try:
-            data = self.line.recv(1 << 20)
+            data = self.line.recv(CHUNK)
         except ConnectionResetError:
             return None
         if not data:
@@ -56,7 +57,7 @@ class Branch:
             # It may not look at its line for long.
             os.kill(self.pid, signal.SIGKILL)
 
-    def _send(self, order: Mapping[str, Any]) -> None:
+    def _send(self, order: bytes) -> None:
         # When it is gone meanwhile, hear() says so.
         with suppress(OSError):
-            self.line.sendall(json.dumps(order).encode() + b"\n")
+            self.line.sendall(order + b"\n")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from modelbuild.execution.branch import Branch
+from modelbuild.execution.branch import CHUNK, Branch
 from modelbuild.execution.import_ahead import import_ahead
 from modelbuild.execution.worker import Loaded, Streams, work
 
@@ -81,7 +81,7 @@ class Forks:
             self._kill_all()
 
     def _listen(self) -> None:
-        data = self._line.recv(1 << 20)
+        data = self._line.recv(CHUNK)
         self._served = bool(data)
         *orders, self._received = (self._received + data).split(b"\n")
         for text in orders:
@@ -90,7 +90,7 @@ class Forks:
             if branch is None:
                 self._fork(order)
             else:
-                branch.give(order)
+                branch.give(order["id"], text)
 
     def _answer(self, answer: dict[str, Any]) -> None:
         self._line.sendall(json.dumps(answer).encode() + b"\n")
@@ -209,7 +209,7 @@ class Forks:
                 if branch.ready:
                     self._answer({"id": number, "problem": f"the process that had imported step {branch.step} ended"})
                 else:
-                    self._fork(order)
+                    self._fork(json.loads(order))
 
 
 def _forked() -> int:
