@@ -16,6 +16,7 @@ from modelbuild.building.snapshot import Seen, Snapshots
 from modelbuild.building.sources import Sources
 from modelbuild.errors import ExitCode, LoadingError
 from modelbuild.execution.scheduler import Scheduler
+from modelbuild.execution.warm import Warm
 from modelbuild.report.events import BuildFinished, BuildStarted, Reporter, TargetBuilt, TargetFailed
 from modelbuild.store.output_tree import lay_out
 from modelbuild.workspace import OUTPUT_FOLDER, Workspace
@@ -30,9 +31,10 @@ def carry_out(
     seen: Seen,
     declared: Declared,
     rest: Rest | None = None,
+    spare: Warm | None = None,
 ) -> Result:
     """Build, and remember what was looked at if all went well. With `rest` only its stale targets are declared."""
-    with open_engine(workspace, request, declared.packages, reporter) as engine:
+    with open_engine(workspace, request, declared.packages, reporter, spare) as engine:
         scheduler = engine.scheduler(declared.graph)
         result = _build(workspace, engine, declared, scheduler)
         seconds = time.monotonic() - started

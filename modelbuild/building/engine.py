@@ -19,6 +19,7 @@ from modelbuild.execution.running import Running
 from modelbuild.execution.scheduler import Scheduler
 from modelbuild.execution.step_code import StepCode
 from modelbuild.execution.values import Values
+from modelbuild.execution.warm import Warm
 from modelbuild.remote.open import executing, shared
 from modelbuild.report.events import Reporter
 from modelbuild.store.interface import Store
@@ -56,16 +57,17 @@ class Engine:
 
 @contextmanager
 def open_engine(
-    workspace: Workspace, request: Request, packages: Mapping[str, Path], reporter: Reporter
+    workspace: Workspace, request: Request, packages: Mapping[str, Path], reporter: Reporter, spare: Warm | None = None
 ) -> Iterator[Engine]:
-    """`packages`: the folder of each rule package, by import name. At the end every process that was started is ended.
+    """`packages`: the folder of each rule package, by import name; `spare`: see LocalExecutor. At the end every process
+    that was started is ended.
 
     Raises what open_store(), shared() and executing() do.
     """
     config = workspace.config
     with open_store(config.cache_dir, config.cache_size) as local, shared(local, request.remote, reporter) as store:
         code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **packages})
-        here = LocalExecutor(workspace.root, store, local.scratch, packages, keep_sandboxes=request.sandbox_debug)
+        here = LocalExecutor(workspace.root, store, local.scratch, packages, request.sandbox_debug, spare)
         executor = executing(here, request.remote, store, local, code, reporter)
         try:
             yield Engine(request, reporter, store, Sources(workspace.root, local), code, executor)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 import threading
 from collections.abc import Mapping
@@ -31,6 +30,7 @@ class LocalExecutor:
     scratch          folder for sandboxes, best on one file system with the store; shared by builds
     rule_packages    import name -> folder
     keep_sandboxes   leave the folders of actions for the user to look at
+    spare            a warm process that has not begun, for the first actions; ends with the executor
     """
 
     def __init__(
@@ -40,16 +40,17 @@ class LocalExecutor:
         scratch: Path,
         rule_packages: Mapping[str, Path],
         keep_sandboxes: bool = False,
+        spare: Warm | None = None,
     ) -> None:
         self._workspace = workspace_root.resolve()
         self._store = store
         self._scratch_folder = scratch
         self._packages = {"modelbuild": Path(modelbuild.__file__).parent, **rule_packages}
         self._keep = keep_sandboxes
+        self._spare = spare
         self._lock = threading.Lock()
         self._warm: dict[tuple[str, ...], Warm] = {}
         self._scratch: Scratch | None = None
-        self._logs = itertools.count()
         self._compiled: set[str] = set()
         self._running = 0
         self._closed = False
@@ -77,8 +78,9 @@ class LocalExecutor:
         """End every process. Actions that run come back at once, as interrupted."""
         with self._lock:
             self._closed = True
-            warm, self._warm = self._warm, {}
-        for process in warm.values():
+            warm = [*self._warm.values(), *([] if self._spare is None else [self._spare])]
+            self._warm, self._spare = {}, None
+        for process in warm:
             process.close()
         with self._lock:
             self._clean_up()
@@ -148,10 +150,11 @@ class LocalExecutor:
                     "readable": environment.readable(self._workspace, self._packages, imports),
                     "workspace": str(self._workspace),
                     "scratch": str(scratch.path),
+                    "variables": environment.variables(scratch.path, cpus=1),
                 }
-                variables = environment.variables(scratch.path, cpus=1)
-                log = scratch.path / f"warm-{next(self._logs)}.log"
-                warm = self._warm[preload] = Warm(settings, variables, scratch.path, log)
+                spare, self._spare = self._spare, None
+                warm = self._warm[preload] = spare if spare is not None and spare.alive else Warm()
+                warm.begin(settings)
             return warm
 
 

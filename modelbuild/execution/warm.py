@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from modelbuild.execution import zygote
+from modelbuild.execution import environment, zygote
 
 # Seconds that a warm parent gets to kill its children and end.
 _PATIENCE = 10
@@ -35,13 +36,12 @@ class Ended:
 
 
 class Warm:
-    """A process (see zygote.py) that has imported some modules, and forks workers on order. Safe for many threads."""
+    """A process (see zygote.py) that has imported some modules, and forks workers on order. Safe for many threads.
 
-    def __init__(self, settings: Mapping[str, Any], environment: Mapping[str, str], folder: Path, log: Path) -> None:
-        self._settings = settings
-        self._environment = environment
-        self._folder = folder
-        self._log = log
+    It starts at once and takes a while, so it is worth starting before it is known what it is for."""
+
+    def __init__(self) -> None:
+        self._log = os.memfd_create("log")
         self._socket, theirs = socket.socketpair()
         self._numbers = itertools.count()
         self._lock = threading.Lock()
@@ -56,6 +56,13 @@ class Warm:
     @property
     def alive(self) -> bool:
         return not self._over
+
+    def begin(self, settings: Mapping[str, Any]) -> None:
+        """Say what it is for (see LocalExecutor). To be called once, before run()."""
+        data = json.dumps(settings).encode()
+        # When it is gone meanwhile, run() says so.
+        with self._lock, suppress(OSError):
+            self._socket.sendall(zygote.LENGTH.pack(len(data)) + data)
 
     def run(self, order: Mapping[str, Any]) -> Ended:
         """Have a worker do the order; waits for its end."""
@@ -87,14 +94,14 @@ class Warm:
     def _live(self, theirs: socket.socket) -> None:
         # The kernel ends the process together with this thread, which started it; so this thread stays until the end.
         try:
-            with theirs, self._log.open("wb") as log:
+            with theirs:
                 process = subprocess.Popen(
-                    [sys.executable, "-P", zygote.__file__, str(theirs.fileno()), json.dumps(self._settings)],
+                    [sys.executable, "-P", zygote.__file__, str(theirs.fileno())],
                     stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    cwd=self._folder,
-                    env=self._environment,
+                    stdout=self._log,
+                    stderr=self._log,
+                    cwd="/",
+                    env=environment.variables(Path(os.devnull), cpus=1),
                     pass_fds=[theirs.fileno()],
                     start_new_session=True,
                 )
@@ -122,9 +129,8 @@ class Warm:
 
     def _why(self, status: int) -> str:
         how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
-        with suppress(OSError):
-            lines = self._log.read_text(errors="replace").strip().splitlines()
-            how += f": {lines[-1]}" if lines else ""
+        lines = os.pread(self._log, os.fstat(self._log).st_size, 0).decode(errors="replace").strip().splitlines()
+        how += f": {lines[-1]}" if lines else ""
         return f"the process that starts workers {how}"
 
     def _end(self, why: str) -> None:
@@ -132,6 +138,7 @@ class Warm:
             self._over = why
             pending, self._pending = self._pending, {}
         self._socket.close()
+        os.close(self._log)
         for ended in pending.values():
             ended.set_result(Ended(problem=why))
 

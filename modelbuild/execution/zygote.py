@@ -1,8 +1,8 @@
 """The warm parent of workers: imports what actions need once, then forks a fresh child for each action.
 
-A program of its own, started as `python -P zygote.py FD SETTINGS`. It has one thread, so that forking is safe. Over the
-socket FD it takes orders, one JSON object a line, and answers each with how the child ended (see forks.py). When the
-socket closes, for whatever reason, it kills what runs and ends.
+A program of its own, started as `python -P zygote.py FD`. It has one thread, so that forking is safe. Over the socket
+FD it takes its settings, JSON with its length before it, and then orders, one JSON object a line; it answers each with
+how the child ended (see forks.py). When the socket closes, for whatever reason, it kills what runs and ends.
 """
 
 from __future__ import annotations
@@ -13,24 +13,28 @@ import json
 import os
 import signal
 import socket
+import struct
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
+
+# Comes before the settings: how many bytes they are.
+LENGTH = struct.Struct("!I")
 
 
 class PackageFinder:
     """Finds packages (import name -> folder) whose parent folders are not on sys.path: this one's too."""
 
     def __init__(self, folders: Mapping[str, str]) -> None:
-        self._folders = folders
+        self.folders = folders
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        folder = self._folders.get(name)
+        folder = self.folders.get(name)
         if folder is None:
             return None
         init = Path(folder, "__init__.py")
@@ -41,16 +45,23 @@ class PackageFinder:
         return spec
 
 
-def main(descriptor: int, settings: dict[str, Any]) -> None:
+def main(descriptor: int) -> None:
     engine = socket.socket(fileno=descriptor)
     engine.set_inheritable(False)
-    sys.path[:] = settings["import_path"]
-    sys.meta_path.insert(0, PackageFinder(settings["packages"]))
+    finder = PackageFinder({"modelbuild": str(Path(__file__).parents[1])})
+    sys.meta_path.insert(0, finder)
     from modelbuild.execution import environment, landlock
     from modelbuild.execution.forks import Forks, die_with_parent
     from modelbuild.execution.worker import ready_to_fork
 
     die_with_parent(signal.SIGTERM)
+    settings = _settings(engine)
+    if settings is None:
+        return
+    os.chdir(settings["scratch"])
+    environment.set_variables(settings["variables"])
+    sys.path[:] = settings["import_path"]
+    finder.folders = settings["packages"]
     landlock.hold((*settings["readable"], *environment.WRITABLE))
     forks = Forks(engine, settings, frozenset(sys.modules))
     for module in settings["preload"]:
@@ -63,5 +74,14 @@ def main(descriptor: int, settings: dict[str, Any]) -> None:
     os._exit(0)
 
 
+def _settings(engine: socket.socket) -> dict[str, Any] | None:
+    """None when the engine has ended without a use for this process."""
+    length = engine.recv(LENGTH.size, socket.MSG_WAITALL)
+    if len(length) < LENGTH.size:
+        return None
+    (size,) = LENGTH.unpack(length)
+    return cast("dict[str, Any]", json.loads(engine.recv(size, socket.MSG_WAITALL)))
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), json.loads(sys.argv[2]))
+    main(int(sys.argv[1]))

@@ -62,6 +62,23 @@ PROGRAM = (
 )
 
 
+# The command, and then the processes for actions that were started: how many, and how many did not end.
+STARTS = """
+import sys
+from modelbuild.execution.warm import Warm
+started = []
+init = Warm.__init__
+def counted(self):
+    started.append(self)
+    init(self)
+Warm.__init__ = counted
+from modelbuild.cli import invoke
+code = invoke(sys.argv[1:])
+print(len(started), sum(warm.alive for warm in started), file=sys.stderr)
+sys.exit(code)
+"""
+
+
 class World:
     def __init__(self, root: Path) -> None:
         self.root = root / "workspace"
@@ -134,6 +151,26 @@ def test_what_a_source_touches_and_no_more_is_looked_at(world: World) -> None:
     world.check()
     told = world.build()
     assert (told["up_to_date"], told["counts"]["actions"]) == (True, len(GRAPH))
+
+
+@pytest.mark.parametrize(
+    ("change", "started"),
+    [({"b": "B\n"}, 1), ({"b": "b\n"}, 0), ({"BUILD.toml": "[[join]]\nname = 1\n"}, 0)],
+    ids=["a source", "its time", "a BUILD file that is wrong"],
+)
+def test_a_process_for_actions_is_started_where_there_will_be_some(
+    world: World, change: Mapping[str, str], started: int
+) -> None:
+    world.write(change)
+    if "BUILD.toml" in change:
+        ended = subprocess.run(
+            [sys.executable, "-c", STARTS, "-C", world.root, "build"], capture_output=True, text=True
+        )
+        assert ended.returncode == 2
+        world.said = ended.stderr
+    else:
+        world.build(program=("-c", STARTS))
+    assert world.said.splitlines()[-1] == f"{started} 0"
 
 
 def test_the_reader_of_a_file_through_a_target_of_files_is_found(world: World) -> None:

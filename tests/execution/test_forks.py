@@ -119,6 +119,7 @@ def test_a_branch_that_dies_fails_what_it_runs_and_no_more(bench: Any) -> None:
     _, child, _ = pids_in(bench.scratch)
     os.kill(child, signal.SIGKILL)
     first.join()
+    wait_until(lambda: not list(bench.scratch.glob("build-*/*/.outputs/out")))
     second = threading.Thread(target=run)
     second.start()
     parent, child, _ = pids_in(bench.scratch)

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from modelbuild.execution.warm import Warm
+
 # Shows which process did it, and when.
 WARM = """
     import os
@@ -186,6 +188,56 @@ def engine(bench: Any, *preload: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, start_new_session=True)
 
 
+def children(pid: int) -> list[int]:
+    return [int(child) for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()]
+
+
+def only_child() -> int:
+    wait_until(lambda: bool(children(os.getpid())))
+    (pid,) = children(os.getpid())
+    return pid
+
+
+def name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def test_a_process_that_was_started_early_is_used_first(bench: Any) -> None:
+    bench.step("warm", WARM)
+    bench.step("tiny", USES_WARM)
+    spare = Warm()
+    bench.executor = bench.new_executor(spare=spare)
+    pid = only_child()
+    found, parent, _ = bench.value("tiny", preload=("tiny_rules.warm",))
+    assert found == parent == pid
+    assert bench.value("tiny")[1] != pid
+    bench.executor.close()
+    assert not runs(pid)
+    spare.close()
+
+
+def test_a_process_that_was_started_early_and_ended_is_not_used(bench: Any) -> None:
+    bench.step("tiny", USES_WARM)
+    spare = Warm()
+    spare.close()
+    assert not spare.alive
+    bench.executor = bench.new_executor(spare=spare)
+    bench.value("tiny")
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_process_that_was_started_early_and_not_needed_ends(bench: Any, waits: bool) -> None:
+    executor = bench.new_executor(spare=Warm())
+    pid = only_child()
+    if waits:  # for its settings; else it is not there yet
+        time.sleep(1)
+    executor.close()
+    assert not runs(pid)
+
+
 def test_nothing_outlives_an_engine_that_is_killed(bench: Any) -> None:
     bench.step("tiny", STAYS)
     process = engine(bench)
@@ -197,12 +249,10 @@ def test_nothing_outlives_an_engine_that_is_killed(bench: Any) -> None:
 
 def test_nothing_outlives_an_engine_that_is_killed_while_modules_are_imported(bench: Any) -> None:
     bench.step("tiny", STAYS)
-    bench.step("slow", "import time\nprint('importing', flush=True)\ntime.sleep(600)\n")
+    bench.step("slow", "import time\nopen('/proc/self/comm', 'w').write('importing')\ntime.sleep(600)\n")
     process = engine(bench, "tiny_rules.slow")
-    wait_until(lambda: any(log.read_text() for log in bench.scratch.glob("build-*/warm-*.log")))
-    (warm,) = [
-        int(pid) for path in Path(f"/proc/{process.pid}/task").glob("*/children") for pid in path.read_text().split()
-    ]
+    wait_until(lambda: any(name_of(pid) == "importing" for pid in children(process.pid)))
+    (warm,) = children(process.pid)
     process.kill()
     process.wait()
     wait_until(lambda: not runs(warm))
