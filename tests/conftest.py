@@ -81,7 +81,7 @@ def know_runtime(cpp_runtime: Path) -> Callable[[Path, Path, str], None]:
         (action,) = (node for node in nodes if node.mnemonic == "cpp_runtime")
         code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **rules.packages})
         with open_store(cache) as store:
-            material = Keys(code, store).material(action, ())
+            material = Keys(code, store.read_bytes).material(action, ())
             copy = shutil.copytree(cpp_runtime, cache / "copy")
             store.put_action(key_of(material), ActionResult((("runtime", store.put_output(copy)),)), material)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import modelbuild
-from modelbuild.actions import Action, Artifact, Expansion, FileEntry, SourceArtifact
+from modelbuild.actions import Action, Artifact, Digest, Expansion, FileEntry, SourceArtifact
 from modelbuild.affected.versions import Versions
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.execution.keys import Keys, key_of
@@ -42,7 +42,7 @@ class Signatures:
         self._same = same
         self._versions = versions
         code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages})
-        self._keys = Keys(code, _NoStore())  # type: ignore[arg-type]
+        self._keys = Keys(code, _not_there)
         self._sources = Packages(analyzer.loader, analyzer.rules, "")
         self._owners = {owner_of(target): target for target in analyzer.targets.values()}
         self._own: dict[str, list[str]] = defaultdict(list)
@@ -145,8 +145,9 @@ class Signatures:
         return self._packages[name]
 
 
-class _NoStore:
-    """Keys read inputs from a store; here there are none to read."""
+def _not_there(digest: Digest) -> bytes:
+    """What actions make: nothing is made here."""
+    raise FileNotFoundError(digest)
 
 
 def signatures(

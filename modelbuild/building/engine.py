@@ -46,7 +46,7 @@ class Engine:
             graph,
             self.store,
             Running(executor or self.executor, pool, self.reporter, request.jobs, request.keep_going),
-            Keys(self.code, self.store),
+            Keys(self.code, self.store.read_bytes),
             self.code.names,
             Values(self.sources.entry),
             self.reporter,

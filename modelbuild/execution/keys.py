@@ -6,26 +6,28 @@ import hashlib
 import json
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from modelbuild.actions import Action, FileEntry
+from modelbuild.actions import Action, Digest, FileEntry
 from modelbuild.execution.interface import StagedInput
 from modelbuild.execution.step_code import StepCode
 from modelbuild.execution.tools import imported_distributions, version
 from modelbuild.store.digests import value_digest
-from modelbuild.store.interface import Store
 
 # What surrounds a step and could change its output: the worker's environment, the form of this very record.
 FORMAT = 1
 
 
 class Keys:
-    """Makes keys. `material` is kept beside a result, so that two keys can be compared in words."""
+    """Makes keys. `material` is kept beside a result, so that two keys can be compared in words.
 
-    def __init__(self, code: StepCode, store: Store) -> None:
+    blob   reads an input that another action made, where what it imports is part of a key
+    """
+
+    def __init__(self, code: StepCode, blob: Callable[[Digest], bytes]) -> None:
         self._code = code
-        self._store = store
+        self._blob = blob
 
     def material(self, action: Action, inputs: Sequence[StagedInput]) -> dict[str, Any]:
         """What the key is made of, as JSON values. No absolute path, time, host or undeclared environment is in it.
@@ -56,7 +58,7 @@ class Keys:
         if item.source is not None:
             return item.source.read_bytes()
         assert isinstance(item.value, FileEntry)
-        return self._store.read_bytes(item.value.digest)
+        return self._blob(item.value.digest)
 
 
 def key_of(material: dict[str, Any]) -> str:

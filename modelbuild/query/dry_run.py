@@ -60,7 +60,7 @@ def dry_run(analyzer: Analyzer, wanted: Iterable[Artifact]) -> DryRun:
             analyzer.graph,
             store,
             Running(_Refuses(), ResourcePool(machine(1)), _Silent(), jobs=1, keep_going=True),
-            Keys(code, store),
+            Keys(code, store.read_bytes),
             code.names,
             Values(Sources(workspace.root, store).entry),
             _Silent(),

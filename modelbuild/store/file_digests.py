@@ -14,6 +14,7 @@ from modelbuild.actions import Digest, FileEntry
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.store.database import Database
 from modelbuild.store.digests import FileChanged, digest_open
+from modelbuild.times import granularity
 
 _ATTEMPTS = 3
 
@@ -83,7 +84,7 @@ class FileDigests:
         sql = "SELECT recorded, hash FROM files WHERE path = ? AND stamp = ?"
         for recorded, hash_ in self._database.read(sql, [name, stamp]) or ():
             ctime = int(stamp.split(".")[2])
-            if ctime + _granularity(ctime) < recorded:
+            if ctime + granularity(ctime) < recorded:
                 return str(hash_)
         return None
 
@@ -108,12 +109,6 @@ def _stamp(status: os.stat_result) -> FileStamp:
 
 def _state(digest: Digest, status: os.stat_result) -> FileState:
     return FileState(digest, bool(status.st_mode & 0o100), _stamp(status))
-
-
-def _granularity(ctime_ns: int) -> int:
-    """Nanoseconds by which a file system's clock may lag: two ticks of the slowest kernel timer where there are
-    parts of a second at all, else the 2 s of FAT."""
-    return 50_000_000 if ctime_ns % 1_000_000_000 else 2_000_000_000
 
 
 def _check_kind(path: Path, status: os.stat_result) -> None:

@@ -186,7 +186,7 @@ class Repository:
             analyzer.graph,
             store,
             Running(InProcess(store), ResourcePool(machine(1)), _Silent(), 1),
-            Keys(code, store),
+            Keys(code, store.read_bytes),
             lambda step: (),
             Values(Sources(workspace.root, store).entry),
             _Silent(),

@@ -134,7 +134,7 @@ class World:
             graph,
             self.store,
             Running(fake, ResourcePool(Resources(cpu=jobs, memory=1 << 40)), recorder, jobs, keep_going),
-            Keys(self.code, self.store),
+            Keys(self.code, self.store.read_bytes),
             lambda step: (),
             Values(self.source),
             recorder,

@@ -43,7 +43,7 @@ def keys(tmp_path: Path, analysed: Callable[..., Analyzer]) -> Made:
 
         code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **analysis.rules.packages})
         with open_store(tmp_path / "store") as store:
-            making = Keys(code, store)
+            making = Keys(code, store.read_bytes)
             actions = [node for node in analysis.graph.nodes.values() if isinstance(node, Action)]
             return {
                 action.mnemonic: key_of(making.material(action, staged(action)))

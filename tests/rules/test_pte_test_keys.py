@@ -77,7 +77,7 @@ def keys(tmp_path: Path, actions: Actions) -> Callable[..., dict[str, str]]:
 
         code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **load_rules(tmp_path, ()).packages})
         with open_store(tmp_path / "store") as store:
-            making = Keys(code, store)
+            making = Keys(code, store.read_bytes)
             declared = actions(more, device)
             return {name: key_of(making.material(each, staged(each))) for name, each in declared.items()}
 

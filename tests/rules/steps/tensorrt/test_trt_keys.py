@@ -32,7 +32,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Key]:
     roots = {found.__name__: Path(str(found.__file__)).parent for found in (modelbuild, modelbuild_rules)}
     table = Tensorrt(type="tensorrt").model_dump(mode="json")
     with open_store(folder / "store") as store:
-        keys = Keys(StepCode(roots), store)
+        keys = Keys(StepCode(roots), store.read_bytes)
 
         def made(partitioned: Any, id: str = "p0", **facts: Any) -> str:
             action = Action(
