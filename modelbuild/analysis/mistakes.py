@@ -20,3 +20,10 @@ def told(error: Exception, folder: Path, root: Path) -> str:
     file, line = passed[-1]
     shown = file.relative_to(root if file.is_relative_to(root) else folder.parent)
     return f"{type(error).__name__}: {text} ({shown}:{line})"
+
+
+def told_of_callback(error: Exception) -> str:
+    """As told(), of the package whose code was called by the one that caught the error, if it was raised there."""
+    called = traceback.extract_tb(error.__traceback__)[1:]
+    folder = Path(called[0].filename).parent if called else Path()
+    return told(error, folder, folder.parent)

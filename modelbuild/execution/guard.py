@@ -46,6 +46,7 @@ class Guard:
     root       the action's own folder, where inputs lie under their path in the workspace
     readable   real paths of other folders that may be read
     writable   folders that may be written
+    code       real paths of rule packages, where only modules may be read: they are in a key, other files are not
     note       is given a fact about each undeclared read
     """
 
@@ -55,12 +56,14 @@ class Guard:
         workspace: str,
         readable: Iterable[str],
         writable: Iterable[str],
+        code: Iterable[str],
         note: Callable[[dict[str, Any]], None],
     ) -> None:
         self.root = root + "/"
         self.workspace = workspace.rstrip("/") + "/"
         self._readable = tuple(path.rstrip("/") + "/" for path in readable)
         self._writable = tuple(path.rstrip("/") + "/" for path in writable)
+        self._code = tuple(path.rstrip("/") + "/" for path in code)
         self._note = note
         self._imports: dict[str, str] = {}
         self._checks: dict[str, Callable[..., None]] = {}
@@ -190,6 +193,8 @@ class Guard:
                 self._refuse(real)
 
     def _may_read(self, path: str) -> bool:
+        if path.startswith(self._code) and not path.endswith((".py", ".pyc")) and os.path.isfile(path):
+            return False
         path += "/"
         return path.startswith(self._readable) or path.startswith(self.root)
 

@@ -44,7 +44,8 @@ class _Watch(Guard):
     def __init__(self, settings: Mapping[str, Any]) -> None:
         nowhere = f"{settings['scratch']}/ahead"
         self.refused = False
-        super().__init__(nowhere, settings["workspace"], settings["readable"], environment.WRITABLE, self._noted)
+        readable, code = settings["readable"], settings["code"]
+        super().__init__(nowhere, settings["workspace"], readable, environment.WRITABLE, code, self._noted)
 
     def _noted(self, fact: Mapping[str, Any]) -> None:
         self.refused = True

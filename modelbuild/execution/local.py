@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Mapping
@@ -147,6 +148,7 @@ class LocalExecutor:
                     "preload": preload,
                     "import_path": imports,
                     "packages": {name: str(path) for name, path in self._packages.items()},
+                    "code": [os.path.realpath(path) for path in self._packages.values()],
                     "readable": environment.readable(self._workspace, self._packages, imports),
                     "workspace": str(self._workspace),
                     "scratch": str(scratch.path),

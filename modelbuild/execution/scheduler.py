@@ -27,6 +27,7 @@ from modelbuild.actions import (
     Telling,
 )
 from modelbuild.analysis.graph import ActionGraph, reads
+from modelbuild.analysis.mistakes import told_of_callback
 from modelbuild.errors import ModelbuildError
 from modelbuild.execution.interface import Outcome, Place, Request, StagedInput
 from modelbuild.execution.keys import Keys, key_of
@@ -35,6 +36,7 @@ from modelbuild.execution.running import Running
 from modelbuild.execution.values import Values
 from modelbuild.report.events import ActionFinished, CacheUsed, GraphGrew, Reporter
 from modelbuild.store.interface import Store
+from modelbuild.workspace import BUILT_IN
 
 T = TypeVar("T")
 
@@ -205,11 +207,14 @@ class Scheduler:
 
         try:
             made = expansion.then(Expander(self._graph, expansion.owner, expansion.package), data)
-        except ModelbuildError as error:
-            self._failed(expansion.id, expansion.owner, "expand", "expand", str(error))
+            if set(made) != set(expansion.promises):
+                raise ValueError(f"it gives {sorted(made)}; expected {sorted(expansion.promises)}, as promised")
+        except Exception as error:
+            if not isinstance(error, ModelbuildError) and expansion.package == BUILT_IN:
+                raise
+            problem = str(error) if isinstance(error, ModelbuildError) else told_of_callback(error)
+            self._failed(expansion.id, expansion.owner, "expand", "expand", problem)
             return
-        if set(made) != set(expansion.promises):
-            raise ValueError(f"{expansion.id} promised {sorted(expansion.promises)} and made {sorted(made)}")
         self.values.promised(expansion.id, made)
         self._expanded.add(expansion.id)
         makers = {a.action for a in made.values() if isinstance(a, DerivedArtifact)}

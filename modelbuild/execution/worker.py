@@ -82,7 +82,7 @@ def work(order: Mapping[str, Any], settings: Mapping[str, Any], loaded: Loaded, 
     """Run the step and leave the process. What happened is reported, a JSON object a line; the last has the key "end".
 
     order      as LocalExecutor makes it: step, params, inputs, outputs, paths, env, cpus, network
-    settings   what all actions have in common: packages, readable folders, the workspace
+    settings   what all actions have in common (see LocalExecutor)
     """
     os.setpgid(0, 0)
     worker = os.getpid()
@@ -98,6 +98,7 @@ def work(order: Mapping[str, Any], settings: Mapping[str, Any], loaded: Loaded, 
             settings["workspace"],
             settings["readable"],
             (*order["writable"], *WRITABLE),
+            settings["code"],
             note,
         )
         _confine(order, settings, guard)
@@ -105,6 +106,8 @@ def work(order: Mapping[str, Any], settings: Mapping[str, Any], loaded: Loaded, 
         if os.getpid() == worker:
             note(end | {"strays": loaded.strays(order["modules"]), "third_party": guard.third_party()})
             status = 0
+    except Exception as error:
+        note({"end": "internal", "text": f"{type(error).__name__}: {error}"})
     finally:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()

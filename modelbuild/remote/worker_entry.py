@@ -70,6 +70,7 @@ def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
     imports = [path for path in sys.path if path]
     settings = {
         "packages": {name: str(path) for name, path in packages.items()},
+        "code": [os.path.realpath(path) for path in packages.values()],
         "readable": environment.readable(folder / "nowhere", packages, imports),
         "workspace": str(folder / "nowhere"),
     }

@@ -301,6 +301,18 @@ def test_a_step_of_ours_that_reads_too_much(bench: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("place", ["run", "module"])
+def test_a_file_beside_a_step_is_in_no_key(bench: Any, place: str) -> None:
+    (bench.rules / "header.txt").write_text("one")
+    read = "text = (Path(__file__).parent / 'header.txt').read_text()"
+    lines = [f"    {read}", ""] if place == "run" else ["    pass", read]
+    bench.step("tiny", "from pathlib import Path\ndef run(step):\n" + "\n".join(lines) + "\n")
+    bench.write("models/a.txt")
+    for _ in range(3):  # the third runs where the step may have been imported ahead
+        problem = bench.run("tiny", "models/a.txt").problem
+        assert problem.startswith(f"step tiny_rules.tiny reads {bench.rules}/header.txt, which is outside")
+
+
 @pytest.mark.usefixtures("landlocked")
 def test_links_to_the_workspace_do_not_help(bench: Any) -> None:
     file = bench.write("models/anchors.json", "[1]")

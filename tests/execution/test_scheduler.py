@@ -295,20 +295,31 @@ def test_a_failure_is_told_with_what_was_built_before(world: World) -> None:
     assert "//m:x#never" not in fake.ran
 
 
-def test_an_expansion_that_fails_says_why(world: World) -> None:
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [
+        (BuildError("nothing takes aten.foo"), "nothing takes aten.foo"),
+        (KeyError("aten.foo"), "KeyError: 'aten.foo' (execution/test_scheduler.py:LINE)"),
+        (None, "ValueError: it gives ['some']; expected ['all'], as promised"),
+    ],
+    ids=["a problem", "a mistake", "another promise"],
+)
+def test_an_expansion_that_fails_says_why(world: World, error: Exception | None, problem: str) -> None:
     world.files["words"] = b"red"
 
-    def declare(on: Expander) -> list[Artifact]:
-        def then(inner: Expander, data: bytes) -> Mapping[str, Artifact]:
-            raise BuildError("nothing takes aten.foo")
+    def then(inner: Expander, data: bytes) -> Mapping[str, Artifact]:
+        if error is None:
+            return {"some": SourceArtifact("words")}
+        raise error
 
+    def declare(on: Expander) -> list[Artifact]:
         plan = act(on, "plan", "plan", SourceArtifact("words"))
         return [act(on, "last", "copy", on.expand(reads=plan, promises=["all"], then=then)["all"])]
 
     report, _, recorder, _ = world.build(declare)
     assert report.failed == {"//m:x#expand": "//m:x#expand", "//m:x#last": "//m:x#expand"}
     assert [e.problem for e in recorder.events if isinstance(e, ActionFinished) and e.status == "failed"] == [
-        "nothing takes aten.foo"
+        problem.replace("LINE", str(then.__code__.co_firstlineno + 3))
     ]
 
 
