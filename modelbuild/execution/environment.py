@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from modelbuild.execution.processor import kernels
+
 # How the machine finds libraries. Not part of a key: which ones they are is said by the tools' versions.
 LIBRARIES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 
@@ -56,7 +58,7 @@ def variables(home: Path, cpus: int, network: bool = False, gpu: bool = False) -
     kept = [name for name in (*LIBRARIES, *((GPUS,) if gpu else ())) if name in os.environ]
     if network:
         kept += [name for name in os.environ if name in NETWORK or name.startswith(NETWORK_PREFIXES)]
-    return fixed | dict.fromkeys(threads, str(cpus)) | {name: os.environ[name] for name in kept}
+    return fixed | kernels() | dict.fromkeys(threads, str(cpus)) | {name: os.environ[name] for name in kept}
 
 
 def set_variables(variables: Mapping[str, str]) -> None:

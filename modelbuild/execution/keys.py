@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from modelbuild.actions import Action, Digest, FileEntry
 from modelbuild.execution.interface import StagedInput
+from modelbuild.execution.processor import machine
 from modelbuild.execution.step_code import StepCode
 from modelbuild.execution.tools import imported_distributions, version
 from modelbuild.store.digests import value_digest
@@ -46,7 +46,7 @@ class Keys:
             "cpu": action.resources.cpu,
             **({"gpu": True} if action.resources.gpu else {}),  # whether the step sees any
             "python": platform.python_version(),
-            "machine": f"{sys.platform}-{platform.machine()}",
+            "machine": machine(),
         }
 
     def tools(self, action: Action, inputs: Sequence[StagedInput]) -> tuple[str, ...]:
