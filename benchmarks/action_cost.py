@@ -1,0 +1,131 @@
+"""What an action costs beyond its own work, part by part, of a cold build of trivial actions.
+
+    python benchmarks/action_cost.py [--models N] [--jobs N]
+
+The engine tells its own processor time and that of the processes that it started and awaited; what a build of one model
+takes is taken off, so that starting up and importing does not count. Below that, for comparison: what the kernel takes
+for a bare fork and for a folder here, and what importing a step takes once its preloads are there, which only the
+first of its actions does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import graphs
+
+# Runs the command line, and then prints its processor time and that of its children.
+BUILD = """
+import resource, sys, time
+from modelbuild.cli import invoke
+started = time.perf_counter()
+code = invoke(sys.argv[1:])
+wall = time.perf_counter() - started
+times = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+print([wall, *(time for used in times for time in (used.ru_utime, used.ru_stime))])
+sys.exit(code)
+"""
+
+# Forks and awaits, in a process that has imported what is named; prints milliseconds each.
+FORK = """
+import gc, importlib, os, sys, time
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+gc.collect()
+gc.freeze()
+started = time.perf_counter()
+for _ in range(500):
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+print((time.perf_counter() - started) * 2)
+"""
+
+# Imports what is named first, and then prints how many milliseconds importing the last takes.
+IMPORT = """
+import importlib, sys, time
+for name in sys.argv[1:-1]:
+    importlib.import_module(name)
+started = time.perf_counter()
+importlib.import_module(sys.argv[-1])
+print((time.perf_counter() - started) * 1000)
+"""
+
+WORKER = "modelbuild.execution.forks"
+PRELOADED = ("torch", "executorch.exir")
+STEPS = ("export", "partition", "compile_xnnpack", "emit")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", type=int, default=250, help="chains of four actions (250)")
+    parser.add_argument("--jobs", type=int, default=2)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        for title, row in rows(Path(folder), given.models, given.jobs):
+            print(f"| {title} | {row:.2f} ms |")
+
+
+def rows(folder: Path, models: int, jobs: int) -> list[tuple[str, float]]:
+    base, whole = built(folder / "one", 1, jobs), built(folder / "many", models, jobs)
+    actions = 4 * (models - 1)
+    wall, user, system, children_user, children_system = (
+        (all_ - one) / actions * 1000 for all_, one in zip(whole, base, strict=True)
+    )
+    fresh, later = folders(folder / "folders", 2000)
+    return [
+        (f"an action, {jobs} jobs, wall", wall),
+        ("engine, in Python and its libraries", user),
+        ("engine, in the kernel", system),
+        ("processes for actions, in Python and its libraries", children_user),
+        ("processes for actions, in the kernel", children_system),
+        ("a fork that does nothing, of a bare Python", told(FORK)),
+        ("a fork that does nothing, of what forks actions", told(FORK, WORKER)),
+        ("making a folder here", fresh),
+        ("the same, after as many were removed", later),
+        *((f"importing the step {step}", told(IMPORT, *PRELOADED, f"modelbuild_rules.steps.{step}")) for step in STEPS),
+    ]
+
+
+def built(folder: Path, models: int, jobs: int) -> list[float]:
+    """Seconds of a build from nothing: of wall clock, then the engine's and its children's, by user and system."""
+    workspace = folder / "workspace"
+    graphs.write_modelbuild(workspace, models)
+    environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(folder / "cache")}
+    command = [sys.executable, "-c", BUILD, "-C", str(workspace), "build", "//...", "--quiet", f"--jobs={jobs}"]
+    ended = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    times: list[float] = json.loads(ended.stdout.splitlines()[-1])
+    return times
+
+
+def told(program: str, *arguments: str) -> float:
+    ended = subprocess.run([sys.executable, "-c", program, *arguments], check=True, capture_output=True, text=True)
+    return float(ended.stdout)
+
+
+def folders(root: Path, count: int) -> tuple[float, float]:
+    """Milliseconds that making a folder takes, and that it takes when as many were made and removed just before."""
+    root.mkdir()
+    fresh = _made(root, count)
+    for number in range(count):
+        os.rmdir(root / str(number))
+    return fresh, _made(root, count)
+
+
+def _made(root: Path, count: int) -> float:
+    started = time.perf_counter()
+    for number in range(count):
+        os.mkdir(root / str(number))
+    return (time.perf_counter() - started) / count * 1000
+
+
+if __name__ == "__main__":
+    main()
