@@ -12,6 +12,7 @@ import pytest
 
 from modelbuild.actions import FileEntry, Output, Tree
 from modelbuild.execution.interface import Outcome, StagedInput
+from modelbuild.execution.processor import kernels
 
 # Says that it has begun, and waits until a file is there.
 WAITS = """
@@ -143,6 +144,7 @@ def test_the_environment_is_fixed(bench: Any, monkeypatch: pytest.MonkeyPatch) -
     found = bench.value("tiny", env=(("DECLARED", "d"),), cpu=2)
     assert sorted(found) == sorted(
         [
+            *kernels(),
             "CUDA_VISIBLE_DEVICES",
             "DECLARED",
             "HOME",
