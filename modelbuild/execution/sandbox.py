@@ -68,8 +68,8 @@ class Sandbox:
             _make_folders(path if output.kind == "tree" else os.path.dirname(path), made)
 
     def _begin(self, inputs: tuple[StagedInput, ...]) -> set[str]:
-        """Make the folder, or remove of the folders that are there what these inputs don't need. Those that are there
-        now, and the one above."""
+        """Make the folder; or, where it is used again, remove the folders in it that these inputs would not have made.
+        Returns those that are there."""
         root = str(self.folder)
         wanted = {""}
         # What a tree brings it has to make itself.
