@@ -137,16 +137,22 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """A part of the graph that is known only when `reads` is built: `then`, given an Expander of that package and the
-    bytes, declares it and says which artifact each promise stands for. `names` are what steps find promises as."""
+    """A part of the graph that is known only when `reads` is built: `then`, given an Expander and the bytes, declares
+    it and returns the artifact of each promise. `room` is that of the rule (see modelbuild.api.rule.Rule); `names` are
+    the paths at which steps find promises."""
 
     id: str
     owner: str
     reads: DerivedArtifact
     promises: tuple[str, ...]
     then: Callable[[Any, bytes], Mapping[str, Artifact]]
-    package: str
+    room: str
     names: tuple[str, ...]
+
+    @property
+    def package(self) -> str:
+        """The import name of the rule package."""
+        return self.room.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,13 +183,14 @@ class Analyzer:
         context = Context(
             self.graph,
             str(node),
-            pending.rule.package,
+            pending.rule.room,
             node.label,
             pending.attrs,
             resolved,
             pending.device if configured else None,
             partial(self._platform, at=partial(locate, (DEVICE,))),
             locate,
+            self.rules.extensions,
         )
         folder = self.rules.packages[pending.rule.package]
         providers = call_rule(pending.rule, context, folder, self.loader.workspace.root, partial(locate, ()))

@@ -6,23 +6,31 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 from modelbuild.analysis.mistakes import told
+from modelbuild.api.extension import Extension, extended
 from modelbuild.api.rule import Rule
 from modelbuild.errors import LoadingError, Location
 from modelbuild.workspace import BUILT_IN, LIBRARY
 
+T = TypeVar("T", Rule, Extension)
+
+# The folder of code that runs inside actions.
+STEPS = "steps"
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Every rule by name, and the folder of every rule package by import name."""
+    """Rules by name, the folder of each rule package by import name, and extensions by point and name."""
 
     by_name: Mapping[str, Rule]
     packages: Mapping[str, Path]
+    extensions: Mapping[str, Mapping[str, Extension]] = field(default_factory=dict)
 
 
 def import_name(reference: str) -> str:
@@ -32,27 +40,36 @@ def import_name(reference: str) -> str:
 
 
 def load_rules(root: Path, references: Sequence[str], locate: Mapping[str, Location] | None = None) -> Rules:
-    """Import the built-in rule package and the referenced ones, and collect the `Rule`s in their modules.
+    """Import the built-in rule package and the referenced ones, and collect the rules and extensions in their modules.
 
-    Raises LoadingError for a package that is not there, fails to import, or names a rule that another one has.
+    Raises LoadingError for a package that is not there, fails to import, or names a rule or an extension as another
+    package does.
     """
     by_name: dict[str, Rule] = {}
+    extensions: dict[str, dict[str, Extension]] = {}
     packages: dict[str, Path] = {}
     for reference in dict.fromkeys([BUILT_IN, *references]):
         where = (locate or {}).get(reference)
         package = _import(root, reference, where)
         packages[package.__name__] = Path(str(package.__file__)).parent
-        for found in _rules_of(root, package, reference, where):
-            other = by_name.setdefault(found.name, found)
-            if other != found:
-                raise LoadingError(
-                    f"rule '{found.name}' of '{reference}' exists already in package '{other.package}'; rename one",
-                    where,
-                )
+        for module in _modules(root, package, reference, where):
+            for value in vars(module).values():
+                if isinstance(value, Extension) and value.package == package.__name__:
+                    _add(extensions.setdefault(value.point, {}), value, value.point, reference, where)
+                elif isinstance(value, Rule) and value.package == package.__name__:
+                    _add(by_name, value, "rule", reference, where)
     library = importlib.util.find_spec(LIBRARY)
     if library is not None and library.origin is not None:
         packages[LIBRARY] = Path(library.origin).parent
-    return Rules(by_name, packages)
+    rules = {name: replace(each, attrs=extended(each.attrs, extensions)) for name, each in by_name.items()}
+    return Rules(rules, packages, extensions)
+
+
+def _add(known: dict[str, T], found: T, kind: str, reference: str, where: Location | None) -> None:
+    other = known.setdefault(found.name, found)
+    if other != found:
+        message = f"{kind} '{found.name}' of '{reference}' exists already in package '{other.package}'; rename one"
+        raise LoadingError(message, where)
 
 
 def _import(root: Path, reference: str, where: Location | None) -> ModuleType:
@@ -84,16 +101,16 @@ def forget(name: str) -> None:
         del sys.modules[key]
 
 
-def _rules_of(root: Path, package: ModuleType, reference: str, where: Location | None) -> list[Rule]:
-    found: dict[str, Rule] = {}
+def _modules(root: Path, package: ModuleType, reference: str, where: Location | None) -> Iterator[ModuleType]:
+    """Import the modules of a package and of those in it, except for folders called `steps`: their modules run inside
+    actions, import torch, and are loaded by name."""
     for info in pkgutil.iter_modules(package.__path__):
-        if info.name == "steps":  # what runs inside actions: imports torch, and is reached by name
+        if info.name == STEPS:
             continue
         module = _guarded(root, f"{package.__name__}.{info.name}", reference, where)
-        found.update(
-            (v.name, v) for v in vars(module).values() if isinstance(v, Rule) and v.package == package.__name__
-        )
-    return list(found.values())
+        yield module
+        if info.ispkg:
+            yield from _modules(root, module, reference, where)
 
 
 def _guarded(root: Path, name: str, reference: str, where: Location | None) -> ModuleType:

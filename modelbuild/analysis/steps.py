@@ -39,9 +39,9 @@ class Steps:
         return replace(action, tools=tuple(sorted({*action.tools, *more}))) if more else action
 
     def _look(self, action: Action) -> tuple[str, ...]:
-        package, _, name = action.step.partition(".steps.")
+        package = action.step.partition(".")[0]
         if source_file(self._packages, action.step) is None:
-            raise LookupError(self._missing(package, name))
+            raise LookupError(self._missing(action.step))
         if package == BUILT_IN:
             return ()
         try:
@@ -51,8 +51,11 @@ class Steps:
         sources = {name: file.read_bytes() for name, file in closure}
         return imported_distributions(sources, (*action.tools, _OURS))
 
-    def _missing(self, package: str, name: str) -> str:
-        folder = self._packages[package] / "steps"
+    def _missing(self, step: str) -> str:
+        package, *rooms, name = step.split(".")
+        if package not in self._packages:
+            return f"no step '{step}': there is no rule package '{package}'{did_you_mean(package, self._packages)}"
+        folder = self._packages[package].joinpath(*rooms)
         there = [each.stem for each in folder.glob("*.py") if each.stem != "__init__"]
         return f"no step '{name}': there is no {self._shown(folder)}/{name}.py{did_you_mean(name, there)}"
 

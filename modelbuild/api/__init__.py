@@ -3,6 +3,7 @@
 from modelbuild.actions import Artifact, DerivedArtifact, Output, Resources, SourceArtifact, Telling
 from modelbuild.api.attrs import Attrs, Dep, Glob, Source, Sources
 from modelbuild.api.context import Context, Expander
+from modelbuild.api.extension import Extensible, Extension
 from modelbuild.api.providers import Files, Platform, Provider, Runnable, TestAction
 from modelbuild.api.rule import Rule, rule
 from modelbuild.errors import LoadingError
@@ -15,6 +16,8 @@ __all__ = [
     "Dep",
     "DerivedArtifact",
     "Expander",
+    "Extensible",
+    "Extension",
     "Files",
     "Glob",
     "Label",

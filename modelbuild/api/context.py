@@ -19,6 +19,7 @@ from modelbuild.actions import (
     Telling,
 )
 from modelbuild.api.attrs import Attrs, Dep, Glob, Path, Source
+from modelbuild.api.extension import Extension
 from modelbuild.api.providers import Platform, Provider
 from modelbuild.errors import LoadingError, Location
 from modelbuild.labels import Label
@@ -43,10 +44,10 @@ class Graph(Protocol):
 class Expander:
     """Declares actions on behalf of one target."""
 
-    def __init__(self, graph: Graph, owner: str, package: str) -> None:
+    def __init__(self, graph: Graph, owner: str, room: str) -> None:
         self._graph = graph
         self._owner = owner
-        self._package = package
+        self._room = room
 
     def action(
         self,
@@ -67,7 +68,8 @@ class Expander:
         description: str = "",
         telling: Telling | None = None,
     ) -> Mapping[str, DerivedArtifact]:
-        """Declare an action that runs module `steps.<step>` of this rule package; see `modelbuild.actions.Action`.
+        """Declare an action that runs the module `<step>.py` in the folder `steps` beside the rule's module; see
+        `modelbuild.actions.Action`. A step of another folder is named by its whole import name.
 
         `name` tells actions of one target apart (default: the mnemonic). Returns its outputs by name. Raises TypeError
         or ValueError for what can be no part of a key, and for an input that is no artifact.
@@ -81,7 +83,7 @@ class Expander:
             id=identifier,
             owner=self._owner,
             mnemonic=mnemonic,
-            step=f"{self._package}.steps.{step}",
+            step=step if "." in step else f"{self._room}.steps.{step}",
             inputs=tuple(self._lay_out(inputs or {})),
             outputs=tuple(outputs),
             params=dict(params or {}),
@@ -125,7 +127,7 @@ class Expander:
         identifier = f"{self._owner}#{name}"
         outputs = [each if isinstance(each, Output) else Output(each, each) for each in promises]
         names, paths = tuple(each.name for each in outputs), tuple(each.path for each in outputs)
-        self._graph.add_expansion(Expansion(identifier, self._owner, reads, names, then, self._package, paths))
+        self._graph.add_expansion(Expansion(identifier, self._owner, reads, names, then, self._room, paths))
         return {name: DerivedArtifact(identifier, name) for name in names}
 
 
@@ -146,15 +148,16 @@ class Context(Expander, Generic[A]):
         self,
         graph: Graph,
         owner: str,
-        package: str,
+        room: str,
         label: Label,
         attrs: A,
         resolved: Resolved,
         device_label: Label | None,
         platform: Callable[[Label], Platform],
         locate: Callable[[Path], Location],
+        extensions: Mapping[str, Mapping[str, Extension]],
     ) -> None:
-        super().__init__(graph, owner, package)
+        super().__init__(graph, owner, room)
         self.label = label
         self.attrs = attrs
         self.device_label = device_label
@@ -162,6 +165,11 @@ class Context(Expander, Generic[A]):
         self._resolved = resolved
         self._platform = platform
         self._locate = locate
+        self._extensions = extensions
+
+    def extension(self, point: str, name: str) -> Extension:
+        """Return the extension of a point that a table names by its `type`. Raises KeyError when there is none."""
+        return self._extensions[point][name]
 
     def error(self, path: str | Path, message: str) -> LoadingError:
         """An error at an attribute (`"inputs"`, or `("inputs", 0, "shape")` inside one), for the rule to raise."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -16,18 +17,34 @@ Implementation = Callable[[Context[A]], Iterable[Provider]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What `[[name]]` in a BUILD file stands for. `package` is the import name of the rule package it lives in."""
+    """A kind of target: `[[name]]` in a BUILD file.
+
+    attrs  the schema of a target's attributes
+    room   import name of the package that holds the rule's module; the rule's steps are in its folder `steps`
+    """
 
     name: str
     attrs: type[Attrs]
     implementation: Implementation[Any]
-    package: str
+    room: str
+
+    @property
+    def package(self) -> str:
+        """The import name of the rule package that the rule belongs to."""
+        return self.room.partition(".")[0]
 
 
 def rule(*, attrs: type[A]) -> Callable[[Implementation[A]], Rule]:
-    """Make a rule of a function: its name is the rule's. Any module of a rule package may hold rules."""
+    """Make a rule of a function: its name is the rule's. Any module of a rule package may hold rules, except those in a
+    folder called `steps`."""
 
     def decorate(function: Implementation[A]) -> Rule:
-        return Rule(function.__name__, attrs, function, function.__module__.partition(".")[0])
+        return Rule(function.__name__, attrs, function, _room(function.__module__))
 
     return decorate
+
+
+def _room(module: str) -> str:
+    """The package of a module; a rule in a package's `__init__.py` has that package's name as its module already."""
+    loaded = sys.modules.get(module)
+    return module if hasattr(loaded, "__path__") else module.rpartition(".")[0] or module

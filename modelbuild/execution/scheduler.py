@@ -206,7 +206,7 @@ class Scheduler:
         from modelbuild.api.context import Expander
 
         try:
-            made = expansion.then(Expander(self._graph, expansion.owner, expansion.package), data)
+            made = expansion.then(Expander(self._graph, expansion.owner, expansion.room), data)
             if set(made) != set(expansion.promises):
                 raise ValueError(f"it gives {sorted(made)}; expected {sorted(expansion.promises)}, as promised")
         except Exception as error:

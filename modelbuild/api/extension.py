@@ -1,0 +1,55 @@
+"""Attributes whose tables other rule packages define: the backends of a `backend_stack`, for example."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Union
+
+from pydantic import Discriminator, create_model
+
+from modelbuild.api.attrs import Attrs
+
+
+@dataclass(frozen=True)
+class Extension:
+    """One kind of table that an extensible attribute takes. Any module of a rule package may define some.
+
+    point   the name of the extension point, such as "backend"
+    name    the value of `type` in the table
+    attrs   the schema of the table; its attribute `type` is a Literal of the name
+    tools   names of distributions that it uses, whose versions `modelbuild info` prints
+    """
+
+    point: str
+    name: str
+    attrs: type[Attrs]
+    tools: tuple[str, ...] = ()
+
+    @property
+    def package(self) -> str:
+        """The import name of the rule package that holds the schema."""
+        return self.attrs.__module__.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Extensible:
+    """Marks an attribute as a list of tables, each of an extension of this point:
+    `backends: Annotated[tuple[Attrs, ...], Extensible("backend")]`."""
+
+    point: str
+
+
+def extended(attrs: type[Attrs], extensions: Mapping[str, Mapping[str, Extension]]) -> type[Attrs]:
+    """Return a schema whose extensible attributes accept the tables of the extensions (point -> name -> extension)."""
+    fields: dict[str, Any] = {}
+    for name, info in attrs.model_fields.items():
+        mark = next((each for each in info.metadata if isinstance(each, Extensible)), None)
+        if mark is None:
+            continue
+        tables = [each.attrs for _, each in sorted(extensions.get(mark.point, {}).items())]
+        table: Any = tables[0] if len(tables) == 1 else Annotated[Union[tuple(tables)], Discriminator("type")]  # noqa: UP007
+        fields[name] = (tuple[table, ...], info)
+    if not fields:
+        return attrs
+    return create_model(attrs.__name__, __base__=attrs, __module__=attrs.__module__, __doc__=attrs.__doc__, **fields)
