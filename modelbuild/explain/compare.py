@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from modelbuild.errors import UsageError
-from modelbuild.explain.causes import Times, causes
+from modelbuild.explain.causes import Causes, Times
 from modelbuild.explain.facts import dump, load
 from modelbuild.explain.records import Records
 from modelbuild.explain.verdicts import Verdict
@@ -35,7 +35,7 @@ def compare(records: Records, verdicts: Sequence[Verdict], path: Path) -> list[V
         raise UsageError(f"{path}: {error}") from None
     mine = {verdict.facts.id: verdict.facts for verdict in verdicts}
     last = max(records.rows(name)[0].last for name in mine)
-    times = Times(actions.get, mine.get, targets.get, lambda node: records.target(node, last))
+    why = Causes(Times(actions.get, mine.get, targets.get, lambda node: records.target(node, last)))
     found = []
     for name, facts in mine.items():
         other = actions.get(name)
@@ -44,5 +44,5 @@ def compare(records: Records, verdicts: Sequence[Verdict], path: Path) -> list[V
         elif other.key == facts.key:
             found.append(Verdict(facts, "unchanged"))
         else:
-            found.append(Verdict(facts, "changed", tuple(causes(name, times))))
+            found.append(Verdict(facts, "changed", why.of(name)))
     return found

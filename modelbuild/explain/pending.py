@@ -10,7 +10,7 @@ import modelbuild
 from modelbuild.actions import Action
 from modelbuild.errors import ModelbuildError
 from modelbuild.execution.step_code import StepCode
-from modelbuild.explain.causes import Cause, Times, causes
+from modelbuild.explain.causes import Cause, Causes, Times
 from modelbuild.explain.facts import Facts, attributes_of, gather
 from modelbuild.explain.records import Records
 from modelbuild.labels import Label
@@ -44,11 +44,11 @@ def pending(workspace: Workspace, records: Records, label: Label, devices: Seque
         return rows[0].facts if rows else None
 
     newest = max((row.last for name in now for row in records.rows(name)[:1]), default=0)
-    times = Times(before, now.get, lambda node: records.target(node, newest), attributes.get)
+    why = Causes(Times(before, now.get, lambda node: records.target(node, newest), attributes.get))
     found = {
-        (each.difference.kind, each.difference.name, each.action, each.target): each
+        each.identity: each
         for name in dry.needed
         if isinstance(analyzer.graph.nodes[name], Action)
-        for each in causes(name, times)
+        for each in why.of(name)
     }
     return Pending(tuple(found.values()))

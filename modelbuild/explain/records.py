@@ -28,6 +28,7 @@ class Records:
     def __init__(self, directory: Path, workspace: Path) -> None:
         self._file = HistoryFile(directory)
         self._workspace = str(workspace)
+        self._known: dict[str, list[Row]] = {}
 
     def problem(self) -> str:
         """What keeps builds from being read, or from being written down; '' when nothing does."""
@@ -38,7 +39,9 @@ class Records:
 
     def rows(self, action: str) -> list[Row]:
         """All that is known of an action, the newest first."""
-        return list(self._rows("id = ?", action))
+        if action not in self._known:
+            self._known[action] = list(self._rows("id = ?", action))
+        return self._known[action]
 
     def actions_of(self, label: str) -> list[str]:
         """The actions of a target, in every configuration, that were part of the last build that had any of them."""

@@ -6,16 +6,18 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from modelbuild.explain.causes import Cause
+from modelbuild.explain.causes import Cause, Hop
 from modelbuild.explain.differences import Difference
 from modelbuild.explain.pending import Pending
 from modelbuild.explain.verdicts import Verdict
 from modelbuild.report.text import count, duration
 
 _LONGEST = 60
+_SHOWN_HOPS = 10
 _DIGESTS = frozenset(("input", "module"))
 
 
@@ -42,9 +44,17 @@ def cause_line(cause: Cause) -> str:
         line = f"attribute {each.name} of {cause.target}: {_shown(each.old)} -> {_shown(each.new)}"
     else:
         line = difference_line(each)
-    if cause.through:
-        line += f" (through {' <- '.join(cause.through)})"
+    if cause.through is not None:
+        line += f" (through {_way(cause.through)})"
     return line
+
+
+def _way(through: Hop) -> str:
+    """The actions on a way; of a long one the first and the last."""
+    first = list(islice(through, _SHOWN_HOPS + 1))
+    if len(first) <= _SHOWN_HOPS:
+        return " <- ".join(first)
+    return f"{' <- '.join(first[:-1])} <- ..."
 
 
 def verdict_lines(verdict: Verdict) -> Iterator[str]:
@@ -89,7 +99,7 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
 
 def _cause(cause: Cause) -> dict[str, Any]:
     difference = {**asdict(cause.difference), "maker": cause.difference.maker or None}
-    return {**difference, "action": cause.action, "through": list(cause.through), "target": cause.target or None}
+    return {**difference, "action": cause.action, "through": list(cause.through or ()), "target": cause.target or None}
 
 
 def _place(place: Mapping[str, Any]) -> str:

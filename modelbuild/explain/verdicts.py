@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from modelbuild.explain.causes import Cause, Times, causes
+from modelbuild.explain.causes import Cause, Causes, Times
 from modelbuild.explain.facts import Facts
+from modelbuild.explain.order import makers_first
 from modelbuild.explain.records import Records, Row
 
 Reason: TypeAlias = Literal["first", "changed", "unchanged", "lost", "failed", "cutoff", "elsewhere"]
@@ -35,78 +37,72 @@ class Verdict:
 
 def explain(records: Records, label: str) -> list[Verdict]:
     """The actions of a target and those that they read from, makers first; empty when it was never built."""
-    names = _upstream(records, records.actions_of(label))
-    return [_verdict(records, name) for name in names]
+
+    def makers(name: str) -> tuple[str, ...]:
+        rows = records.rows(name)
+        return rows[0].facts.makers if rows else ()
+
+    names = makers_first(records.actions_of(label), makers)
+    verdicts = _Verdicts(records)
+    return [verdicts.of(name) for name in names if records.rows(name)]
 
 
-def _verdict(records: Records, name: str) -> Verdict:
-    row, *older = records.rows(name)
-    if row.first < row.last:
-        if row.facts.status == "ran":
-            return Verdict(row.facts, "lost")
-        moved = tuple(_moved(records, row))
-        return Verdict(row.facts, "cutoff" if moved else "unchanged", because=moved)
-    if older and older[0].facts.key == row.facts.key:
-        return Verdict(row.facts, "failed")
-    if older:
-        return Verdict(row.facts, "changed", tuple(causes(name, _times(records, older[0], row))))
-    others = records.elsewhere(name)
-    if not others:
-        return Verdict(row.facts, "first")
-    other = others[0]
-    return Verdict(row.facts, "elsewhere", tuple(causes(name, _times(records, other, row))), (), other.facts.id)
+class _Verdicts:
+    """Explains actions, makers first, and keeps what their readers' explanations need."""
 
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._causes: dict[tuple[int, int], Causes] = {}
+        self._moved: dict[str, frozenset[str]] = {}
 
-def _times(records: Records, old: Row, new: Row) -> Times:
-    """The build that had the old row, and the one that had the new one."""
+    def of(self, name: str) -> Verdict:
+        row, *older = self._records.rows(name)
+        moved = self._moved[name] = self._moved_above(row)
+        if row.first < row.last:
+            if row.facts.status == "ran":
+                return Verdict(row.facts, "lost")
+            return Verdict(row.facts, "cutoff" if moved else "unchanged", because=tuple(sorted(moved)))
+        if older and older[0].facts.key == row.facts.key:
+            return Verdict(row.facts, "failed")
+        if older:
+            builds = (older[0].last, row.last)
+            if builds not in self._causes:
+                self._causes[builds] = Causes(self._times(*builds))
+            return Verdict(row.facts, "changed", self._causes[builds].of(name))
+        others = self._records.elsewhere(name)
+        if not others:
+            return Verdict(row.facts, "first")
+        times = self._times(others[0].last, row.last, {name: others[0].facts})
+        return Verdict(row.facts, "elsewhere", Causes(times).of(name), (), others[0].facts.id)
 
-    def at(build: int, name: str) -> Facts | None:
-        rows = [row for row in records.rows(name) if row.first <= build]
-        return rows[0].facts if rows else None
+    def _moved_above(self, row: Row) -> frozenset[str]:
+        """The nearest actions upstream that had another key than before in the build that `row` was in last."""
+        found: set[str] = set()
+        for name in {maker for maker in row.facts.makers if maker}:
+            maker = next(iter(self._records.rows(name)), None)
+            if maker is None:
+                continue
+            if maker.last == row.last and maker.first == row.last:
+                found.add(name)
+            else:
+                found |= {up for up in self._moved.get(name, ()) if self._records.rows(up)[0].last == row.last}
+        return frozenset(found)
 
-    def before(name: str) -> Facts | None:
-        if name == new.facts.id:
-            return old.facts
-        found = at(old.last, name)
-        others = [] if found else [row for row in records.elsewhere(name) if row.first <= old.last]
-        return others[0].facts if others else found
+    def _times(self, then: int, now: int, instead: Mapping[str, Facts] = MappingProxyType({})) -> Times:
+        """Two builds to compare; `instead` are facts that stand in for those of the earlier one."""
 
-    return Times(
-        before,
-        lambda name: at(new.last, name),
-        lambda node: records.target(node, old.last),
-        lambda node: records.target(node, new.last),
-    )
+        def at(build: int, name: str) -> Facts | None:
+            return next((row.facts for row in self._records.rows(name) if row.first <= build), None)
 
+        def before(name: str) -> Facts | None:
+            found = instead.get(name) or at(then, name)
+            if found is not None:
+                return found
+            return next((row.facts for row in self._records.elsewhere(name) if row.first <= then), None)
 
-def _moved(records: Records, row: Row) -> Iterable[str]:
-    """The nearest actions upstream that had another key than before in the build that `row` was in last."""
-    seen = {maker for maker in row.facts.makers if maker}
-    waiting = sorted(seen)
-    while waiting:
-        name = waiting.pop()
-        maker = next(iter(records.rows(name)), None)
-        if maker is None:
-            continue
-        if maker.last == row.last and maker.first == row.last:
-            yield name
-        else:
-            new = [n for n in dict.fromkeys(maker.facts.makers) if n and n not in seen]  # once, however much is read
-            seen.update(new)
-            waiting += new
-
-
-def _upstream(records: Records, names: Iterable[str]) -> list[str]:
-    """Actions and all that they read from, makers first."""
-    ordered: dict[str, None] = {}
-    stack = [(name, False) for name in reversed(list(names))]
-    while stack:
-        name, ready = stack.pop()
-        if ready:
-            ordered[name] = None
-        elif name not in ordered:
-            stack.append((name, True))
-            rows = records.rows(name)
-            makers = rows[0].facts.makers if rows else ()
-            stack += [(maker, False) for maker in makers if maker and maker not in ordered]
-    return [name for name in ordered if records.rows(name)]
+        return Times(
+            before,
+            lambda name: at(now, name),
+            lambda node: self._records.target(node, then),
+            lambda node: self._records.target(node, now),
+        )

@@ -105,7 +105,8 @@ def test_a_rule_s_steps_are_in_the_folder_beside_it_and_others_have_their_whole_
     [
         (
             '[{ type = "tofee" }]',
-            "BUILD.toml:4:10: attribute 'parts[0]': expected one of 'fudge', 'toffee', got 'tofee'; did you mean 'toffee'?",
+            "BUILD.toml:4:10: attribute 'parts[0]': expected one of 'fudge', 'toffee', got 'tofee'; "
+            "did you mean 'toffee'?",
         ),
         ('[{ type = "fudge" }]', "BUILD.toml:4:10: 'parts[0]' of mix 'box' lacks the attribute 'grams'"),
     ],
