@@ -88,7 +88,7 @@ class TorchModelAttrs(Attrs):
     """Names of the outputs, in order."""
 
     seed: int = 0
-    """Decides initial values of parameters, and the example inputs."""
+    """Decides initial values of parameters, which torch, random or numpy.random draw, and the example inputs."""
 
     requires: tuple[str, ...] = ()
     """Distributions that the code imports in a way that cannot be seen by reading it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import random
 import re
 import sys
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
 
+import numpy as np
 import torch
 
 from modelbuild.errors import did_you_mean
@@ -19,6 +21,13 @@ from modelbuild.step import StepError
 
 # What torch.load says of a pickle that names a function or a class.
 _REFUSED = re.compile(r"Unsupported (?:global|class|operand): (?:GLOBAL )?([\w.]+)")
+
+
+def seed_generators(seed: int) -> None:
+    """Seed the generators that a module's code draws from without naming one: torch's, numpy's and Python's."""
+    torch.manual_seed(seed)
+    np.random.seed(seed % 2**32)
+    random.seed(seed)
 
 
 def load_model(root: Path, entry: str, kwargs: Mapping[str, Any]) -> torch.nn.Module:

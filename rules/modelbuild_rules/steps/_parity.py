@@ -15,7 +15,7 @@ from modelbuild.errors import did_you_mean
 from modelbuild.step import Step, StepError
 from modelbuild_rules.steps._compare import compare
 from modelbuild_rules.steps._draw import draw
-from modelbuild_rules.steps._model import load_function, load_model, load_weights, settle
+from modelbuild_rules.steps._model import load_function, load_model, load_weights, seed_generators, settle
 from modelbuild_rules.steps._opened import Arrays
 from modelbuild_runtime.bindings import to_array, to_tensor
 from modelbuild_runtime.describe import Port
@@ -52,7 +52,7 @@ def eager_model(step: Step, program: modelbuild_runtime.Program) -> Eager:
     """The model in eager PyTorch, as a function of arrays by name. Each call begins with the buffers that it was made
     with."""
     params = step.params["eager"]
-    torch.manual_seed(params["seed"])
+    seed_generators(params["seed"])
     module = load_model(step.root, params["entry"], params["kwargs"])
     load_weights(module, {p: step.input(f"weights.{p}") for p in params["weights"]}, params["allow_missing"])
     settle(module)

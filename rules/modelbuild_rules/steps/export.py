@@ -24,14 +24,14 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.steps._example_inputs import example_inputs
-from modelbuild_rules.steps._model import first_line, load_model, load_weights, settle
+from modelbuild_rules.steps._model import first_line, load_model, load_weights, seed_generators, settle
 from modelbuild_rules.steps._program import save_program
 from modelbuild_rules.steps._signature import signature
 
 
 def run(step: Step) -> None:
     params = step.params
-    torch.manual_seed(params["seed"])
+    seed_generators(params["seed"])
     module = load_model(step.root, params["entry"], params["kwargs"])
     files = {prefix: step.input(f"weights.{prefix}") for prefix in params["weights"]}
     load_weights(module, files, params["allow_missing"])

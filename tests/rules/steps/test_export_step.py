@@ -104,6 +104,25 @@ class TestBytes:
             *(f"weights/{n}" for n in (0, 1, 4, 5)),
         }
 
+    @pytest.mark.parametrize(
+        "drawn",
+        ["torch.rand(3)", "torch.from_numpy(numpy.random.rand(3))", "torch.tensor([random.random() for _ in range(3)])"],
+    )
+    def test_the_seed_decides_what_any_global_generator_draws(self, export: Callable[..., Any], drawn: str) -> None:
+        source = f"""
+import random
+import numpy
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("drawn", {drawn}.float())
+    def forward(self, x):
+        return x + self.drawn
+"""
+        one, same, other, negative = (export(source, seed=seed) for seed in (3, 3, 4, -1))
+        assert one.bytes() == same.bytes()
+        assert len({each.bytes("examples")["weights/0"] for each in (one, other, negative)}) == 3
+
     def test_the_model_is_in_evaluation_mode(self, export: Callable[..., Any]) -> None:
         found = export(
             "class Net(nn.Module):\n    def forward(self, x):\n        return F.dropout(x, 0.9, self.training)"
