@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from modelbuild.actions import Digest, FileEntry, Tree, Value
 from modelbuild.execution.interface import Request
+from modelbuild.execution.processor import machine
 from modelbuild.execution.sandbox import HOME, OUTPUTS
 from modelbuild.execution.step_code import StepCode
 from modelbuild.execution.tools import version
@@ -124,7 +124,7 @@ def _order(request: Request) -> dict[str, Any]:
         "packages": sorted({"modelbuild", *(name.partition(".")[0] for name in request.modules)}),
         "toolchain": {
             "python": platform.python_version(),
-            "machine": f"{sys.platform}-{platform.machine()}",
+            "machine": machine(),
             "tools": {tool: version(tool, action.owner) for tool in request.tools},
         },
     }

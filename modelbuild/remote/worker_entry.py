@@ -38,7 +38,9 @@ def main() -> int:
 
 def differences(wanted: dict[str, Any]) -> list[str]:
     """What of a toolchain is not as it should be here, in words."""
-    here = {"Python": platform.python_version(), "machine": f"{sys.platform}-{platform.machine()}"}
+    from modelbuild.execution.processor import machine
+
+    here = {"Python": platform.python_version(), "machine": machine()}
     here |= {name: _version(name) for name in wanted["tools"]}
     expected = {"Python": wanted["python"], "machine": wanted["machine"], **wanted["tools"]}
     return [f"{n} {here[n] or 'is missing'}, expected {expected[n]}" for n in expected if here[n] != expected[n]]

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +17,7 @@ import pytest
 from modelbuild.actions import Action, Digest, Output, Resources
 from modelbuild.errors import UsageError
 from modelbuild.execution.interface import Outcome, Place, Request
+from modelbuild.execution.processor import machine
 from modelbuild.execution.step_code import StepCode
 from modelbuild.remote.executor import place_of
 from modelbuild.remote.messages import message
@@ -247,23 +248,44 @@ def staged(described: Any, digest: Digest, folder: Path) -> None:
         staged(described, Digest(below.digest.hash, below.digest.size_bytes), folder / below.name)
 
 
-def test_a_worker_with_another_toolchain_does_not_try(code: StepCode, tmp_path: Path) -> None:
-    described = describe(request(), code, sys.executable, {})
-    action = message("Action").FromString(described.blobs[described.action])
-    digest = Digest(action.input_root_digest.hash, action.input_root_digest.size_bytes)
-    staged(described, digest, tmp_path / "root")
-    folder = tmp_path / "root/action"
-    order = json.loads((folder / "order.json").read_text())
-    order["toolchain"]["tools"] |= {"click": "0.1", "no-such-thing": "1"}
-    (folder / "order.json").write_text(json.dumps(order))
-    command = [sys.executable, "-P", "-B", "code/modelbuild/remote/worker_entry.py"]
-    plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    ended = subprocess.run(command, cwd=folder, env=plain, capture_output=True, text=True, check=False)
-    assert ended.returncode == TOOLCHAIN
-    assert "click 8." in ended.stderr
-    assert "expected 0.1" in ended.stderr
-    assert "no-such-thing is missing, expected 1" in ended.stderr
-    assert not (folder / "report").exists()
+@pytest.fixture
+def worker(code: StepCode, tmp_path: Path) -> Callable[..., tuple[int, str]]:
+    """Runs an action as a worker does, with another toolchain in its order; returns the exit code and what it says."""
+
+    def run(**toolchain: Any) -> tuple[int, str]:
+        described = describe(request(), code, sys.executable, {})
+        action = message("Action").FromString(described.blobs[described.action])
+        digest = Digest(action.input_root_digest.hash, action.input_root_digest.size_bytes)
+        staged(described, digest, tmp_path / "root")
+        folder = tmp_path / "root/action"
+        order = json.loads((folder / "order.json").read_text())
+        order["toolchain"] |= toolchain
+        (folder / "order.json").write_text(json.dumps(order))
+        command = [sys.executable, "-P", "-B", "code/modelbuild/remote/worker_entry.py"]
+        plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        ended = subprocess.run(command, cwd=folder, env=plain, capture_output=True, text=True, check=False)
+        assert (folder / "report").exists() == (ended.returncode != TOOLCHAIN)
+        return ended.returncode, ended.stderr
+
+    return run
+
+
+def test_a_worker_with_another_toolchain_does_not_try(worker: Callable[..., tuple[int, str]]) -> None:
+    code, said = worker(tools={"click": "0.1", "no-such-thing": "1"})
+    assert code == TOOLCHAIN
+    assert "click 8." in said
+    assert "expected 0.1" in said
+    assert "no-such-thing is missing, expected 1" in said
+
+
+def test_a_worker_without_the_kernels_that_the_key_states_does_not_try(worker: Callable[..., tuple[int, str]]) -> None:
+    """Nor one that has them where this machine has not: numerical libraries would choose them there."""
+    has = machine()
+    lacks = has.removesuffix("-avx2") if has.endswith("-avx2") else f"{has}-avx2"
+    code, said = worker(machine=lacks)
+    assert code == TOOLCHAIN
+    assert f"machine {has}, expected {lacks}" in said
+    assert worker(machine=has)[0] != TOOLCHAIN
 
 
 def test_the_same_action_is_the_same_message_whatever_machine_it_comes_from(code: StepCode, tmp_path: Path) -> None:

@@ -106,7 +106,11 @@ class TestBytes:
 
     @pytest.mark.parametrize(
         "drawn",
-        ["torch.rand(3)", "torch.from_numpy(numpy.random.rand(3))", "torch.tensor([random.random() for _ in range(3)])"],
+        [
+            "torch.rand(3)",
+            "torch.from_numpy(numpy.random.rand(3))",
+            "torch.tensor([random.random() for _ in range(3)])",
+        ],
     )
     def test_the_seed_decides_what_any_global_generator_draws(self, export: Callable[..., Any], drawn: str) -> None:
         source = f"""
