@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from modelbuild.action_graph import closure
 from modelbuild.affected.child import in_child
 from modelbuild.affected.git import Change
 from modelbuild.affected.known import Known
@@ -20,7 +21,6 @@ from modelbuild.affected.signatures import signatures
 from modelbuild.affected.unchanged import changed_engine
 from modelbuild.affected.versions import Versions
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
-from modelbuild.analysis.graph import closure
 from modelbuild.errors import ModelbuildError
 from modelbuild.labels import Label
 from modelbuild.loading.package import Target

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import modelbuild
+from modelbuild.action_graph import closure
 from modelbuild.actions import Action, Artifact, Expansion, SourceArtifact
 from modelbuild.affected.known import ALWAYS, Facts, Known
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
-from modelbuild.analysis.graph import closure
 from modelbuild.execution.step_code import StepCode
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from modelbuild.action_graph import ActionGraph
 from modelbuild.actions import Artifact, SourceArtifact
 from modelbuild.analysis.call_rule import call_rule
-from modelbuild.analysis.graph import ActionGraph
 from modelbuild.analysis.rules import Rules
 from modelbuild.analysis.steps import Steps
 from modelbuild.analysis.validate import validate

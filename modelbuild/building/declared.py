@@ -12,8 +12,8 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modelbuild.action_graph import ActionGraph
 from modelbuild.actions import Action, Artifact, DerivedArtifact, Expansion, Input, Output, Resources, SourceArtifact
-from modelbuild.analysis.graph import ActionGraph
 from modelbuild.errors import Location
 from modelbuild.labels import Label
 

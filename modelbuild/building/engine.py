@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import modelbuild
-from modelbuild.analysis.graph import ActionGraph
+from modelbuild.action_graph import ActionGraph
 from modelbuild.building.request import Request
 from modelbuild.building.sources import Sources
 from modelbuild.execution.interface import Executor
 from modelbuild.execution.keys import Keys
 from modelbuild.execution.local import LocalExecutor
+from modelbuild.execution.longest_paths import Estimates
 from modelbuild.execution.resources import ResourcePool, machine
 from modelbuild.execution.running import Running
 from modelbuild.execution.scheduler import Scheduler
 from modelbuild.execution.step_code import StepCode
 from modelbuild.execution.values import Values
 from modelbuild.execution.warm import Warm
+from modelbuild.history.estimates import expected_seconds
 from modelbuild.remote.open import executing, shared
 from modelbuild.report.events import Reporter
 from modelbuild.store.interface import Store
@@ -37,6 +40,7 @@ class Engine:
     sources: Sources
     code: StepCode
     executor: Executor
+    estimates: Estimates
 
     def scheduler(self, graph: ActionGraph, executor: Executor | None = None, afresh: Sequence[str] = ()) -> Scheduler:
         """Builds a graph, with another executor where one is given; see Scheduler for the actions `afresh`."""
@@ -52,6 +56,7 @@ class Engine:
             self.reporter,
             afresh,
             request.remote.lookups_at_once,
+            self.estimates,
         )
 
 
@@ -70,6 +75,7 @@ def open_engine(
         here = LocalExecutor(workspace.root, store, local.scratch, packages, request.sandbox_debug, spare)
         executor = executing(here, request.remote, store, local, code, reporter)
         try:
-            yield Engine(request, reporter, store, Sources(workspace.root, local), code, executor)
+            estimates = partial(expected_seconds, config.cache_dir)
+            yield Engine(request, reporter, store, Sources(workspace.root, local), code, executor, estimates)
         finally:
             executor.close()

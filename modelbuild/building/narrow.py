@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from modelbuild.analysis.graph import ActionGraph
+from modelbuild.action_graph import ActionGraph
 from modelbuild.building.declared import Declared, Wanted, decode
 from modelbuild.building.reads import Reads, read
 from modelbuild.building.record import Record, keep_times, read_record

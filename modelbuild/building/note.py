@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from modelbuild.analysis.graph import ActionGraph
+from modelbuild.action_graph import ActionGraph
 from modelbuild.building.request import Result
 from modelbuild.errors import ExitCode
 from modelbuild.execution.scheduler import Scheduler

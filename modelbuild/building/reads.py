@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from modelbuild.action_graph import closure
 from modelbuild.actions import Action, Artifact, Expansion, SourceArtifact
-from modelbuild.analysis.graph import closure
 from modelbuild.building.declared import Wanted, encode
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The suspending scheduler: runs what is needed, in any order that the artifacts allow, while the graph grows.
+"""The suspending scheduler: runs what is needed, the longest remaining path first, while the graph grows.
 
 The words are those of "Build systems a la carte" (Mokhov, Mitchell, Peyton Jones 2018): suspending scheduler,
 constructive traces. An action whose inputs came out the same as before has the same key as before, so a rebuild stops
@@ -7,14 +7,16 @@ there (early cutoff).
 
 from __future__ import annotations
 
+import heapq
 import queue
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypeVar
 
+from modelbuild.action_graph import ActionGraph, reads
 from modelbuild.actions import (
     Action,
     ActionResult,
@@ -26,11 +28,11 @@ from modelbuild.actions import (
     SourceArtifact,
     Telling,
 )
-from modelbuild.analysis.graph import ActionGraph, reads
 from modelbuild.analysis.mistakes import told_of_callback
 from modelbuild.errors import ModelbuildError
 from modelbuild.execution.interface import Outcome, Place, Request, StagedInput
 from modelbuild.execution.keys import Keys, key_of
+from modelbuild.execution.longest_paths import Estimates, LongestPaths
 from modelbuild.execution.remake import Found, Remaker
 from modelbuild.execution.running import Running
 from modelbuild.execution.values import Values
@@ -81,6 +83,7 @@ class Scheduler:
         reporter: Reporter,
         afresh: Collection[str] = (),
         lookups: int = LOOKUPS,
+        estimates: Estimates = lambda names: {},
     ) -> None:
         self._graph = graph
         self._store = store
@@ -91,7 +94,14 @@ class Scheduler:
         self._afresh = afresh  # ids of actions that run although their results are in the cache
         self._remaker = Remaker(store, running.run_again)
         self._waiting: dict[str, int] = {}
-        self._dependents: dict[str, list[str]] = defaultdict(list)
+        self._actions = 0
+        self._estimates = estimates
+        self._paths: LongestPaths | None = None  # once an action has to wait for another to end
+        self._ready: list[tuple[float, int, Action, _Prepared]] = []
+        self._started = 0
+        self._awaited: set[str] = set()  # actions being looked up that the action which ended last made ready
+        self._settling = False
+        self._free = running.jobs
         self._same_key: dict[str, list[tuple[Action, _Prepared]]] = {}
         self._done: set[str] = set()
         self._expanded: set[str] = set()
@@ -106,13 +116,13 @@ class Scheduler:
     def build(self, wanted: Iterable[Artifact]) -> Report:
         """Build artifacts. Failures of actions are in the report; Ctrl-C and errors of the machine are raised, after
         every process was ended."""
-        needed = self._graph.needed_for(wanted)
-        if self._waiting:
-            self._grew(needed)
+        needed = self._graph.needed_for(wanted, self._waiting)
+        grows = bool(self._waiting)
         self._lookups = ThreadPoolExecutor(self._lookups_at_once, "lookup")
         self._runs = ThreadPoolExecutor(self._running.jobs, "run")
         try:
-            self._need(needed)
+            self._need(needed, grows)
+            _ = self._graph.dag  # imports networkx while the first actions are looked up and begin
             while self._in_flight:
                 self._events.get()()
         except BaseException:
@@ -137,11 +147,18 @@ class Scheduler:
 
     # -- the graph ---------------------------------------------------------------------------------------------------
 
-    def _need(self, ids: set[str]) -> None:
+    def _need(self, new: set[str], grows: bool = True) -> None:
         """Take nodes in, and start those that have all they read."""
-        new = ids - self._waiting.keys()
         for node in new:
-            self._wait(node, {a.action for a in reads(self._graph.nodes[node])})
+            self._waiting[node] = 0
+        for node in new:
+            self._wait(node, self._graph.makers(node))
+        if self._paths is not None:
+            self._paths.add(new)
+        actions = self.actions(new)
+        self._actions += len(actions)
+        if grows:
+            self._reporter.emit(GraphGrew(self._actions, tuple(actions)))
         for node in sorted(new):
             if self._waiting[node] == 0:
                 self._start(node)
@@ -149,8 +166,6 @@ class Scheduler:
     def _wait(self, node: str, on: set[str]) -> None:
         missing = on - self._done
         self._waiting[node] = len(missing)
-        for maker in missing:
-            self._dependents[maker].append(node)
         failed = [maker for maker in missing if maker in self.report.failed]
         if failed:
             self._fail(node, self.report.failed[failed[0]])
@@ -160,6 +175,8 @@ class Scheduler:
             return
         item = self._graph.nodes[node]
         if isinstance(item, Action):
+            if self._settling:
+                self._awaited.add(node)
             self._submit(self._lookups, lambda: self._prepare(item), lambda found: self._prepared(item, found))
         elif node in self._expanded:
             self._finish(node)
@@ -168,10 +185,14 @@ class Scheduler:
 
     def _finish(self, node: str) -> None:
         self._done.add(node)
-        for dependent in self._dependents.pop(node, ()):
-            self._waiting[dependent] -= 1
-            if self._waiting[dependent] == 0:
-                self._start(dependent)
+        for reader in self._readers(node):
+            self._waiting[reader] -= 1
+            if self._waiting[reader] == 0:
+                self._start(reader)
+
+    def _readers(self, node: str) -> list[str]:
+        """The nodes that are needed and wait for this one."""
+        return [reader for reader in self._graph.dag.succ[node] if reader in self._waiting]
 
     def _fail(self, node: str, culprit: str) -> None:
         pending = [node]
@@ -179,7 +200,7 @@ class Scheduler:
             failed = pending.pop()
             if failed not in self.report.failed:
                 self.report.failed[failed] = culprit
-                pending += self._dependents.get(failed, ())
+                pending += self._readers(failed)
 
     def _submit(self, pool: ThreadPoolExecutor, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
         self._in_flight += 1
@@ -209,6 +230,7 @@ class Scheduler:
             made = expansion.then(Expander(self._graph, expansion.owner, expansion.room), data)
             if set(made) != set(expansion.promises):
                 raise ValueError(f"it gives {sorted(made)}; expected {sorted(expansion.promises)}, as promised")
+            makers = self._graph.keep_promises(expansion.id, made.values(), self._done)
         except Exception as error:
             if not isinstance(error, ModelbuildError) and expansion.package == BUILT_IN:
                 raise
@@ -217,17 +239,10 @@ class Scheduler:
             return
         self.values.promised(expansion.id, made)
         self._expanded.add(expansion.id)
-        makers = {a.action for a in made.values() if isinstance(a, DerivedArtifact)}
-        needed = self._graph.needed_for(made.values())
-        self._grew(needed)
         self._wait(expansion.id, makers)
-        self._need(needed)
+        self._need(self._graph.needed_for(made.values(), self._waiting))
         if self._waiting[expansion.id] == 0:
             self._finish(expansion.id)
-
-    def _grew(self, needed: set[str]) -> None:
-        actions = self.actions(self._waiting.keys() | needed)
-        self._reporter.emit(GraphGrew(len(actions), tuple(actions)))
 
     def actions(self, ids: Iterable[str]) -> list[str]:
         """Those of the ids that are actions."""
@@ -257,6 +272,11 @@ class Scheduler:
                 yield StagedInput(item.name, item.path, None, self.values.value(artifact))
 
     def _prepared(self, action: Action, found: _Prepared) -> None:
+        self._awaited.discard(action.id)
+        self._take(action, found)
+        self._run_next()
+
+    def _take(self, action: Action, found: _Prepared) -> None:
         self.report.keys[action.id] = found.key
         self.report.materials[action.id] = found.material
         if found.result is not None:
@@ -265,7 +285,26 @@ class Scheduler:
             self._same_key[found.key].append((action, found))
         else:
             self._same_key[found.key] = []
-            self._submit(self._runs, lambda: self._run(found), lambda ended: self._ran(action, found, ended))
+            self._run_when_free(action, found)
+
+    def _run_when_free(self, action: Action, found: _Prepared) -> None:
+        if self._free == 0 and self._paths is None:
+            self._paths = LongestPaths(self._graph.dag, lambda names: self._estimates(self.actions(names)))
+            self._paths.add(self._waiting.keys() - self._done)
+        self._started += 1
+        left = self._paths[action.id] if self._paths is not None else 0.0
+        heapq.heappush(self._ready, (-left, self._started, action, found))
+
+    def _run_next(self) -> None:
+        """Start the actions with the longest paths behind them, as many as there are free jobs. An action that the last
+        one to end made ready is looked up first: else each action of the longest chain would wait for another one."""
+        while self._free and self._ready:
+            left = -self._ready[0][0]
+            if self._paths is not None and any(self._paths[name] > left for name in self._awaited):
+                return
+            _, _, action, found = heapq.heappop(self._ready)
+            self._free -= 1
+            self._submit(self._runs, partial(self._run, found), partial(self._ran, action, found))
 
     def _run(self, found: _Prepared) -> tuple[Outcome, int] | None:
         ended = self._running.run(found.request)
@@ -289,6 +328,13 @@ class Scheduler:
         return self._remaker.keeping(lambda: words(problem, *(self._store.read_bytes(f.digest) for f in files)))
 
     def _ran(self, action: Action, found: _Prepared, ended: tuple[Outcome, int] | None) -> None:
+        self._free += 1
+        self._settling = True
+        self._settle(action, found, ended)
+        self._settling = False
+        self._run_next()
+
+    def _settle(self, action: Action, found: _Prepared, ended: tuple[Outcome, int] | None) -> None:
         twins = self._same_key.pop(found.key)
         if ended is None:
             return

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from modelbuild.action_graph import ActionGraph
 from modelbuild.actions import Action, DerivedArtifact
-from modelbuild.analysis.graph import ActionGraph
 from modelbuild.execution.scheduler import Scheduler
 from modelbuild.execution.step_code import StepCode
 from modelbuild.store.digests import value_digest

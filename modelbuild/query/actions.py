@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from modelbuild.action_graph import reads
 from modelbuild.actions import Action, Artifact, DerivedArtifact
 from modelbuild.analysis.analyze import ConfiguredTarget
-from modelbuild.analysis.graph import reads
 from modelbuild.execution.tools import installed
 from modelbuild.query.configured_world import ConfiguredWorld
 from modelbuild.query.dry_run import DryRun, dry_run

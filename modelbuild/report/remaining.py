@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 
-from modelbuild.history.estimates import estimates_of
+from modelbuild.history.estimates import estimates_of, kind_of
 
 
 class Remaining:
@@ -26,7 +26,7 @@ class Remaining:
         self._seen.update(new)
         found = estimates_of(self._history, new)
         for name, seconds in found.items():
-            self._kinds[_kind(name)].append(seconds)
+            self._kinds[kind_of(name)].append(seconds)
         self._waiting |= {name: found.get(name) for name in new}
 
     def ended(self, name: str) -> None:
@@ -44,15 +44,10 @@ class Remaining:
         elapsed = dict(running)
         typical = {kind: median(values) for kind, values in self._kinds.items()}
         for name, known in self._waiting.items():
-            seconds = known if known is not None else typical.get(_kind(name))
+            seconds = known if known is not None else typical.get(kind_of(name))
             if seconds is None:
                 return None
             still = max(0.0, seconds - elapsed.get(name, 0.0))
             rest += still
             longest = max(longest, still)
         return max(longest, rest / max(jobs, 1))
-
-
-def _kind(name: str) -> str:
-    """`compile` of `//models:detector#compile:p3`."""
-    return name.rpartition("#")[2].partition(":")[0]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from modelbuild.action_graph import ActionGraph
 from modelbuild.actions import Action, Output
 from modelbuild.analysis.analyze import Analyzer
-from modelbuild.analysis.graph import ActionGraph
 from modelbuild.analysis.rules import load_rules
 from modelbuild.api.context import Expander
 from modelbuild.labels import Label

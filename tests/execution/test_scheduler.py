@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from modelbuild.action_graph import ActionGraph
 from modelbuild.actions import (
     ActionResult,
     Artifact,
@@ -22,17 +23,17 @@ from modelbuild.actions import (
     Telling,
     Tree,
 )
-from modelbuild.analysis.graph import ActionGraph
 from modelbuild.api.context import Expander
 from modelbuild.errors import BuildError
 from modelbuild.execution.interface import Outcome, Request
 from modelbuild.execution.keys import Keys
+from modelbuild.execution.longest_paths import Estimates
 from modelbuild.execution.resources import ResourcePool
 from modelbuild.execution.running import Running
 from modelbuild.execution.scheduler import Report, Scheduler
 from modelbuild.execution.step_code import StepCode
 from modelbuild.execution.values import Values
-from modelbuild.report.events import ActionFinished, Event, GraphGrew
+from modelbuild.report.events import ActionFinished, CacheUsed, Event, GraphGrew
 
 STEPS = ("copy", "join", "plan", "constant", "fail", "slow", "split")
 
@@ -72,10 +73,15 @@ class Fake:
         self.most = 0
         self.lock = threading.Lock()
         self.both = threading.Barrier(2)
+        self.ready = 0
+        self.awaited = threading.Semaphore(0)
 
     def run(self, request: Request) -> Outcome:
         with self.lock:
             self.ran.append(request.action.id)
+        while self.ready:
+            self.ready -= 1
+            assert self.awaited.acquire(timeout=30)
         step = request.action.step.rpartition(".")[2]
         texts = [self.store.read_bytes(i.value.digest) for i in request.inputs if isinstance(i.value, FileEntry)]
         if step == "fail":
@@ -98,9 +104,12 @@ class Fake:
 class Recorder:
     def __init__(self) -> None:
         self.events: list[Event] = []
+        self.awaited = threading.Semaphore(0)
 
     def emit(self, event: Event) -> None:
         self.events.append(event)
+        if isinstance(event, CacheUsed) and event.kind == "lookup":
+            self.awaited.release()
 
     def close(self) -> None:
         pass
@@ -125,10 +134,18 @@ class World:
         return Path("/nowhere") / path, FileEntry(self.store.put_bytes(self.files[path]))
 
     def build(
-        self, declare: Callable[[Expander], Iterable[Artifact]], keep_going: bool = False, jobs: int = 2
+        self,
+        declare: Callable[[Expander], Iterable[Artifact]],
+        keep_going: bool = False,
+        jobs: int = 2,
+        estimates: Estimates = lambda names: {},
+        ready: int = 0,
     ) -> tuple[Report, Fake, Recorder, Scheduler]:
+        """`ready`: how many actions have to be ready before the first may end."""
         graph, recorder = ActionGraph(), Recorder()
         fake = Fake(self.store, self.files)
+        recorder.awaited = fake.awaited = threading.Semaphore(0)
+        fake.ready = ready
         wanted = list(declare(Expander(graph, "//m:x", "pack")))
         scheduler = Scheduler(
             graph,
@@ -138,6 +155,7 @@ class World:
             lambda step: (),
             Values(self.source),
             recorder,
+            estimates=estimates,
         )
         return scheduler.build(wanted), fake, recorder, scheduler
 
@@ -239,6 +257,48 @@ def test_two_jobs_run_at_the_same_time(world: World) -> None:
     report, fake, _, _ = world.build(declare, jobs=2)
     assert not report.failed
     assert not fake.both.broken
+
+
+def seconds_of(names: Iterable[str]) -> dict[str, float]:
+    """An action called `a7` is expected to take 7 seconds."""
+    return {name: float("".join(filter(str.isdigit, name.partition("#")[2]))) for name in names}
+
+
+def test_the_longest_remaining_path_starts_first(world: World) -> None:
+    world.files["f"] = b"one"
+
+    def declare(on: Expander) -> list[Artifact]:
+        alone = [act(on, f"a{n}", "copy", SourceArtifact("f"), n=n) for n in (1, 5, 3, 4)]
+        chain = act(on, "z2", "copy", act(on, "z1", "copy", SourceArtifact("f")))
+        return [*alone, act(on, "z8", "copy", chain, n=8)]
+
+    _, fake, _, _ = world.build(declare, jobs=1, estimates=seconds_of, ready=5)
+    first, *later = [name.partition("#")[2] for name in fake.ran]
+    assert later == [name for name in ("z1", "z2", "z8", "a5", "a4", "a3", "a1") if name != first]
+
+
+def test_an_expansion_that_gives_what_reads_its_own_promise_is_refused(world: World) -> None:
+    world.files["words"] = b"red"
+
+    def declare(on: Expander) -> list[Artifact]:
+        plan = act(on, "plan", "plan", SourceArtifact("words"))
+        inside: dict[str, Artifact] = {}
+        promise = on.expand(reads=plan, promises=["all"], then=lambda inner, data: {"all": inside["reader"]})["all"]
+        inside["reader"] = act(on, "far", "copy", act(on, "near", "copy", promise))
+        return [inside["reader"]]
+
+    report, _, recorder, _ = world.build(declare)
+    assert report.failed.keys() == {"//m:x#expand", "//m:x#near", "//m:x#far"}
+    (problem,) = [e.problem for e in recorder.events if isinstance(e, ActionFinished) and e.status == "failed"]
+    cycle = "//m:x#expand -> //m:x#near -> //m:x#far"
+    assert problem.startswith(f"ValueError: it gives what is made from its own promises: {cycle}")
+
+
+def test_only_what_an_expansion_adds_is_reported_as_new(world: World) -> None:
+    world.files["words"] = b"red green blue"
+    _, _, recorder, _ = world.build(grow)
+    (grew,) = [event for event in recorder.events if isinstance(event, GraphGrew)]
+    assert {name.partition("#")[2] for name in grew.actions} == {"split", "compile0", "compile1", "compile2", "link"}
 
 
 def broken(on: Expander) -> list[Artifact]:

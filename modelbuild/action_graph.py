@@ -1,0 +1,130 @@
+"""The action graph: who makes which artifact, what must be made for the artifacts asked for, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from modelbuild.actions import Action, Artifact, DerivedArtifact, Expansion, SourceArtifact
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+class ActionGraph:
+    """Actions and expansions by id, and a directed acyclic graph of them. It grows while it is executed.
+
+    complete   adds to a declared action what its step is known by, or refuses it
+    """
+
+    def __init__(self, complete: Callable[[Action], Action] = lambda action: action) -> None:
+        self.nodes: dict[str, Action | Expansion] = {}
+        self._complete = complete
+
+    @cached_property
+    def dag(self) -> nx.DiGraph[str]:
+        """The graph: its nodes are ids, its edges lead from each maker to what reads from it. Made when it is first
+        used: declaring actions and asking about targets need no graph, and importing networkx takes 0.2 s."""
+        import networkx as nx
+
+        made: nx.DiGraph[str] = nx.DiGraph()
+        made.add_nodes_from(self.nodes)
+        made.add_edges_from((maker, name) for name in self.nodes for maker in self.makers(name))
+        return made
+
+    def add_action(self, action: Action) -> None:
+        """Raises ValueError for a second action of one id, and for one that reads from an action not declared before:
+        so no declaration can close a cycle."""
+        self._add(self._complete(action))
+
+    def add_expansion(self, expansion: Expansion) -> None:
+        """Raises ValueError as add_action() does."""
+        self._add(expansion)
+
+    def _add(self, node: Action | Expansion) -> None:
+        if self.nodes.setdefault(node.id, node) is not node:
+            raise ValueError(f"{node.id} is declared twice; give one of them another name")
+        for artifact in reads(node):
+            if artifact.action not in self.nodes:
+                raise ValueError(f"{node.id} reads '{artifact.output}' of {artifact.action}, which is not declared")
+        if "dag" in self.__dict__:
+            self.dag.add_node(node.id)
+            self.dag.add_edges_from((maker, node.id) for maker in self.makers(node.id))
+
+    def keep_promises(self, expansion: str, made: Iterable[Artifact], done: Container[str]) -> set[str]:
+        """Take in the artifacts that stand for an expansion's promises: from now on it reads them. Returns the ids of
+        what makes them. `done` holds the nodes that have ended, which no cycle can lead through.
+
+        Raises ValueError for an artifact that is itself made from one of the promises.
+        """
+        makers = {artifact.action for artifact in made if isinstance(artifact, DerivedArtifact)}
+        seen = set(makers)
+        waiting = list(makers)
+        while waiting:
+            name = waiting.pop()
+            if name == expansion:
+                cycle = " -> ".join(self._cycle(name, makers))
+                raise ValueError(f"it gives what is made from its own promises: {cycle}")
+            if name not in done:
+                new = set(self.dag.pred[name]) - seen
+                seen |= new
+                waiting += new
+        self.dag.add_edges_from((maker, expansion) for maker in makers)
+        return makers
+
+    def _cycle(self, expansion: str, makers: Collection[str]) -> list[str]:
+        import networkx as nx
+
+        ways = nx.single_source_shortest_path(self.dag, expansion)
+        return min((ways[maker] for maker in makers if maker in ways), key=len)
+
+    def makers(self, node: str) -> set[str]:
+        """The ids of what makes the artifacts that a node reads, as it was declared."""
+        return {artifact.action for artifact in reads(self.nodes[node])}
+
+    def basename(self, artifact: Artifact) -> str:
+        """The last part of an artifact's path, as its maker declared it, or who promised it."""
+        if isinstance(artifact, SourceArtifact):
+            return artifact.path.rpartition("/")[2]
+        if artifact.subpath:
+            return artifact.subpath.rpartition("/")[2]
+        maker = self.nodes[artifact.action]
+        if isinstance(maker, Expansion):
+            return maker.names[maker.promises.index(artifact.output)].rpartition("/")[2]
+        return next(o.path for o in maker.outputs if o.name == artifact.output).rpartition("/")[2]
+
+    def is_promise(self, artifact: Artifact) -> bool:
+        """Whether what makes an artifact, and how that calls it, is known only when an expansion has gone."""
+        return isinstance(artifact, DerivedArtifact) and isinstance(self.nodes[artifact.action], Expansion)
+
+    def needed_for(self, artifacts: Iterable[Artifact], known: Container[str] = ()) -> set[str]:
+        """The ids of everything that has to run for these artifacts to exist, without the nodes in `known` and what
+        only those need."""
+        found = {a.action for a in artifacts if isinstance(a, DerivedArtifact) and a.action not in known}
+        waiting = list(found)
+        while waiting:
+            makers = {maker for maker in self.makers(waiting.pop()) if maker not in known} - found
+            found |= makers
+            waiting += makers
+        return found
+
+
+def reads(node: Action | Expansion) -> Iterator[DerivedArtifact]:
+    """The artifacts that must be there before an action or expansion can go."""
+    if isinstance(node, Expansion):
+        yield node.reads
+    else:
+        for item in node.inputs:
+            if isinstance(item.artifact, DerivedArtifact):
+                yield item.artifact
+
+
+def closure(names: set[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
+    """These names and all that edges lead to from them."""
+    found, waiting = set(names), list(names)
+    while waiting:
+        new = set(edges.get(waiting.pop(), ())) - found
+        found |= new
+        waiting += new
+    return found

@@ -1,0 +1,50 @@
+"""Which of the actions that could start has the most work behind it: the order in which the scheduler starts them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+Estimates = Callable[[Iterable[str]], Mapping[str, float]]
+"""Seconds that actions are expected to take, by id; nodes that are no actions take none."""
+
+
+class LongestPaths:
+    """Seconds from the start of each node to the end of the build, along the longest path of what reads from it
+    (critical-path scheduling: Graham, "Bounds on multiprocessing timing anomalies", 1969).
+
+    The graph may grow: each call to add() takes work in proportion to the nodes added and to the older ones whose
+    seconds they change.
+    """
+
+    def __init__(self, dag: nx.DiGraph[str], estimates: Estimates) -> None:
+        self._dag = dag
+        self._estimates = estimates
+        self._own: dict[str, float] = {}
+        self._left: dict[str, float] = {}
+
+    def add(self, names: Iterable[str]) -> None:
+        """Take in nodes that are needed."""
+        import networkx as nx
+
+        new = set(names) - self._left.keys()
+        own = self._estimates(new)
+        self._own.update((name, own.get(name, 0.0)) for name in new)
+        for name in reversed(list(nx.topological_sort(self._dag.subgraph(new)))):
+            self._left[name] = self._own[name] + self._after(name)
+        changed = {maker for name in new for maker in self._dag.pred[name]} & self._left.keys()
+        while changed:
+            name = changed.pop()
+            left = self._own[name] + self._after(name)
+            if left > self._left[name]:
+                self._left[name] = left
+                changed |= self._dag.pred[name].keys() & self._left.keys()
+
+    def __getitem__(self, name: str) -> float:
+        return self._left[name]
+
+    def _after(self, name: str) -> float:
+        return max((self._left[reader] for reader in self._dag.succ[name] if reader in self._left), default=0.0)
