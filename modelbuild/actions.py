@@ -171,3 +171,15 @@ class ActionResult:
             if key == name:
                 return value
         raise KeyError(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an action ran that did not run here, and seconds as the server tells them (0 where it does not): until a
+    worker took it, and that worker's for getting inputs, running and sending outputs."""
+
+    worker: str
+    queued: float = 0.0
+    fetching: float = 0.0
+    running: float = 0.0
+    sending: float = 0.0

@@ -9,10 +9,10 @@ from modelbuild.affected.affected import affected
 from modelbuild.building.build import build
 from modelbuild.building.request import Request
 from modelbuild.errors import ExitCode
+from modelbuild.events import BuildFinished, BuildStarted, Notice, Reporter
 from modelbuild.loading.patterns import expand_patterns
 from modelbuild.query.opened import open_analyzer
-from modelbuild.report.events import BuildFinished, BuildStarted, Notice, Reporter
-from modelbuild.report.once import Once
+from modelbuild.report.repeated_events import EachEventOnce
 from modelbuild.report.text import count
 from modelbuild.testing.run import TestOptions, run_tests
 from modelbuild.testing.select import SUITE
@@ -27,7 +27,7 @@ def run_ci(
     Tests run although other targets failed to build, unless the request stops at the first failure.
     """
     started = time.monotonic()
-    reporter = Once(reporter)
+    reporter = EachEventOnce(reporter)
     if since is None:
         analyzer = open_analyzer(workspace)
         found = [(str(t.label), t.rule) for t in expand_patterns(analyzer.loader, request.patterns, request.package)]

@@ -1,4 +1,4 @@
-"""Once more, where a result out of a cache named what nobody has."""
+"""EachEventOnce more, where a result out of a cache named what nobody has."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TypeVar
 
 from modelbuild.building.request import Request
 from modelbuild.errors import ResultDiffers
-from modelbuild.report.events import Notice, Reporter
-from modelbuild.report.once import Once
+from modelbuild.events import Notice, Reporter
+from modelbuild.report.repeated_events import EachEventOnce
 
 T = TypeVar("T")
 
 
 def again(work: Callable[[Request, Reporter], T], request: Request, reporter: Reporter) -> T:
     """Do what a request asks for; with nothing out of the remote cache when what is in there cannot be relied on."""
-    reporter = Once(reporter)  # the second time most is found in the cache that the first time made
+    reporter = EachEventOnce(reporter)  # the second time most is found in the cache that the first time made
     try:
         return work(request, reporter)
     except ResultDiffers as problem:

@@ -13,7 +13,7 @@ from modelbuild.building.imports import import_path, importable
 from modelbuild.building.narrow import narrow
 from modelbuild.building.request import Request, Result
 from modelbuild.building.snapshot import Seen, Snapshots
-from modelbuild.report.events import BuildFinished, Reporter, TargetBuilt
+from modelbuild.events import BuildFinished, Reporter, TargetBuilt
 from modelbuild.workspace import OUTPUT_FOLDER, Workspace
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from modelbuild.building.request import BuiltTarget, Request, Result
 from modelbuild.building.snapshot import Seen, Snapshots
 from modelbuild.building.sources import Sources
 from modelbuild.errors import ExitCode, LoadingError
+from modelbuild.events import BuildFinished, BuildStarted, Reporter, TargetBuilt, TargetFailed
 from modelbuild.execution.scheduler import Scheduler
 from modelbuild.execution.warm import Warm
-from modelbuild.report.events import BuildFinished, BuildStarted, Reporter, TargetBuilt, TargetFailed
 from modelbuild.store.output_tree import lay_out
 from modelbuild.workspace import OUTPUT_FOLDER, Workspace
 

@@ -15,11 +15,11 @@ from modelbuild.building.imports import folders_of, importable
 from modelbuild.building.reads import Reads, gather
 from modelbuild.building.request import Request
 from modelbuild.building.snapshot import Seen, stamp
+from modelbuild.events import Loaded, Reporter
 from modelbuild.explain.facts import attributes_of
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.loading.patterns import expand_patterns
-from modelbuild.report.events import Loaded, Reporter
 from modelbuild.workspace import Workspace
 
 

@@ -12,6 +12,7 @@ import modelbuild
 from modelbuild.action_graph import ActionGraph
 from modelbuild.building.request import Request
 from modelbuild.building.sources import Sources
+from modelbuild.events import Reporter
 from modelbuild.execution.interface import Executor
 from modelbuild.execution.keys import Keys
 from modelbuild.execution.local import LocalExecutor
@@ -24,7 +25,6 @@ from modelbuild.execution.values import Values
 from modelbuild.execution.warm import Warm
 from modelbuild.history.estimates import expected_seconds
 from modelbuild.remote.open import executing, shared
-from modelbuild.report.events import Reporter
 from modelbuild.store.interface import Store
 from modelbuild.store.local import open_store
 from modelbuild.workspace import Workspace

@@ -15,7 +15,7 @@ from modelbuild.cli.again import remember
 from modelbuild.cli.problems import ending
 from modelbuild.errors import ExitCode
 from modelbuild.report import make_reporter
-from modelbuild.report.reporting import reporting
+from modelbuild.report.reporter_scope import reporting
 from modelbuild.workspace import find_root, load_workspace
 
 if TYPE_CHECKING:

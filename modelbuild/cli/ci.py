@@ -18,7 +18,7 @@ from modelbuild.cli.recording import FILE, Base, Recording, recording
 from modelbuild.cli.test import split_tags, testing
 
 if TYPE_CHECKING:
-    from modelbuild.report.measured import Measured
+    from modelbuild.report.measures import Measures
     from modelbuild.workspace import Workspace
 
 
@@ -51,8 +51,8 @@ def command(
     from modelbuild.building.request import make_request
     from modelbuild.ci import run_ci
     from modelbuild.report import make_reporter
-    from modelbuild.report.reporting import reporting
-    from modelbuild.report.tee import Tee
+    from modelbuild.report.reporter_scope import reporting
+    from modelbuild.report.several_reporters import SeveralReporters
     from modelbuild.testing.run import TestOptions
     from modelbuild.workspace import find_root, load_workspace
 
@@ -61,7 +61,7 @@ def command(
     base = _base(workspace, since, base_report and settings.directory / base_report)
     keep = _keeper(workspace, report and settings.directory / report)
     reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=workspace.config.cache_dir)
-    reporter = Tee([recorded.around(reporter, workspace, settings.directory, base), keep])
+    reporter = SeveralReporters([recorded.around(reporter, workspace, settings.directory, base), keep])
     chosen = TestOptions(tags=split_tags(tags), **options)
     with reporting(reporter):
         return run_ci(workspace, replace(request, keep_going=flags.keep_going is not False), since, chosen, reporter)
@@ -82,13 +82,13 @@ def _base(workspace: Workspace, since: str | None, report: Path | None) -> Base 
     return Base(f"at {commit[:12]}" if commit else "before", lambda subject, name: values.get((subject, name)))
 
 
-def _keeper(workspace: Workspace, report: Path | None) -> Measured:
+def _keeper(workspace: Workspace, report: Path | None) -> Measures:
     """Keeps what is measured: in the history by commit, and in a report."""
     from modelbuild.affected.git import find_head
     from modelbuild.building.note import output_bytes
     from modelbuild.errors import UsageError
     from modelbuild.history.revisions import Values, remember_revision, write_report
-    from modelbuild.report.measured import Measured
+    from modelbuild.report.measures import Measures
 
     commit = find_head(workspace.root)
     try:
@@ -104,4 +104,4 @@ def _keeper(workspace: Workspace, report: Path | None) -> Measured:
             with suppress(OSError):
                 write_report(report, commit, values)
 
-    return Measured(partial(output_bytes, workspace), keep)
+    return Measures(partial(output_bytes, workspace), keep)

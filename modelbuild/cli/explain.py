@@ -29,11 +29,11 @@ def command(
     import json
 
     from modelbuild.errors import EnvironmentProblem, UsageError
+    from modelbuild.explain.changed_since import pending
     from modelbuild.explain.compare import compare, write_dump
-    from modelbuild.explain.pending import pending
     from modelbuild.explain.records import Records
     from modelbuild.explain.text import explanation_json, explanation_lines
-    from modelbuild.explain.unknown import check_there
+    from modelbuild.explain.unbuilt_target import check_there
     from modelbuild.explain.verdicts import explain
     from modelbuild.labels import Label
     from modelbuild.loading.patterns import parse_pattern

@@ -23,7 +23,7 @@ def command(settings: Settings, target: str, plot: Path | None, check: bool, as_
     from statistics import median
 
     from modelbuild.errors import ExitCode, UsageError
-    from modelbuild.explain.unknown import check_there
+    from modelbuild.explain.unbuilt_target import check_there
     from modelbuild.history.measures import Measures
     from modelbuild.history.regressions import change, is_regression
     from modelbuild.labels import Label

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from modelbuild.report.events import Reporter
+    from modelbuild.events import Reporter
     from modelbuild.workspace import Workspace
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -61,7 +61,7 @@ class Recording:
     def _around(self, reporter: Reporter, workspace: Workspace, folder: Path, base: Base | None) -> Reporter:
         import sys
 
-        from modelbuild.report.tee import Tee
+        from modelbuild.report.several_reporters import SeveralReporters
 
         reporters = [reporter]
         if self.build_event_json:
@@ -88,7 +88,7 @@ class Recording:
             from modelbuild.report.github import GitHubAnnotations
 
             reporters.append(GitHubAnnotations(sys.stderr, _prefix(workspace.root)))
-        return Tee(reporters)
+        return SeveralReporters(reporters)
 
 
 def recording(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -56,7 +56,7 @@ def command(
     from modelbuild.building.snapshot import Seen, Snapshots
     from modelbuild.cli.again import remember
     from modelbuild.report import make_reporter
-    from modelbuild.report.reporting import reporting
+    from modelbuild.report.reporter_scope import reporting
     from modelbuild.testing.remember import Memory
     from modelbuild.testing.run import TestOptions, run_tests
     from modelbuild.workspace import find_root, load_workspace

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from modelbuild.actions import Action, ActionResult, Digest, Value
+from modelbuild.actions import Action, ActionResult, Digest, Place, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +37,6 @@ class Request:
     inputs: tuple[StagedInput, ...]
     tools: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where an action ran that did not run here, and seconds as the server tells them (0 where it does not): until a
-    worker took it, and that worker's for getting inputs, running and sending outputs."""
-
-    worker: str
-    queued: float = 0.0
-    fetching: float = 0.0
-    running: float = 0.0
-    sending: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

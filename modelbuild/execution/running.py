@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import queue
 
+from modelbuild.events import ActionStarted, Reporter
 from modelbuild.execution.interface import Executor, Outcome, Request
 from modelbuild.execution.resources import ResourcePool
-from modelbuild.report.events import ActionStarted, Reporter
 
 
 class Running:

@@ -25,18 +25,19 @@ from modelbuild.actions import (
     Digest,
     Expansion,
     FileEntry,
+    Place,
     SourceArtifact,
     Telling,
 )
 from modelbuild.analysis.mistakes import told_of_callback
 from modelbuild.errors import ModelbuildError
-from modelbuild.execution.interface import Outcome, Place, Request, StagedInput
+from modelbuild.events import ActionFinished, CacheUsed, GraphGrew, Reporter
+from modelbuild.execution.interface import Outcome, Request, StagedInput
 from modelbuild.execution.keys import Keys, key_of
 from modelbuild.execution.longest_paths import Estimates, LongestPaths
 from modelbuild.execution.remake import Found, Remaker
 from modelbuild.execution.running import Running
 from modelbuild.execution.values import Values
-from modelbuild.report.events import ActionFinished, CacheUsed, GraphGrew, Reporter
 from modelbuild.store.interface import Store
 from modelbuild.workspace import BUILT_IN
 

@@ -28,7 +28,7 @@ class Facts:
     modules   SHA-256 of each module that the step is made of, by import name
     makers    who makes each input, in the order of `material["inputs"]`: an action's id, '' for a file of the workspace
     outputs   digest of each output by name
-    place     where it ran and what took time there (see modelbuild.execution.interface.Place); empty: here
+    place     where it ran and what took time there (see modelbuild.actions.Place); empty: here
     """
 
     id: str

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.explain.causes import Cause, Hop
+from modelbuild.explain.changed_since import ChangedSince
 from modelbuild.explain.differences import Difference
-from modelbuild.explain.pending import Pending
 from modelbuild.explain.verdicts import Verdict
 from modelbuild.report.text import count, duration
 
@@ -121,7 +121,7 @@ def _shown(value: Any) -> str:
 
 
 def explanation_lines(
-    label: str, built: float, since: Pending, verdicts: Sequence[Verdict], against: Path | None
+    label: str, built: float, since: ChangedSince, verdicts: Sequence[Verdict], against: Path | None
 ) -> Iterator[str]:
     """The whole answer: what has changed since, the target's own actions, and those upstream that were not idle."""
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(built))
@@ -145,7 +145,7 @@ def explanation_lines(
 
 
 def explanation_json(
-    label: str, built: float, since: Pending, verdicts: Sequence[Verdict], against: Path | None
+    label: str, built: float, since: ChangedSince, verdicts: Sequence[Verdict], against: Path | None
 ) -> dict[str, Any]:
     return {
         "version": 1,

@@ -10,6 +10,7 @@ import modelbuild
 from modelbuild.actions import Action, Artifact
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.building.sources import Sources
+from modelbuild.events import Event
 from modelbuild.execution.interface import Outcome, Request
 from modelbuild.execution.keys import Keys
 from modelbuild.execution.resources import ResourcePool, machine
@@ -17,7 +18,6 @@ from modelbuild.execution.running import Running
 from modelbuild.execution.scheduler import Report, Scheduler
 from modelbuild.execution.step_code import StepCode
 from modelbuild.execution.values import Values
-from modelbuild.report.events import Event
 from modelbuild.store.local import open_store
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from modelbuild.actions import ActionResult, Digest
-from modelbuild.remote.guard import Guard
+from modelbuild.remote.circuit_breaker import CircuitBreaker
 from modelbuild.remote.interface import Cache
 from modelbuild.remote.problems import Kind, RemoteProblem
 from modelbuild.remote.results import action_of, decode, encode
@@ -47,8 +47,8 @@ class Client:
         self._unreachable = False
         self._closed = False
         self._lock = threading.Lock()
-        self.reading = Guard(lambda problem: self._tell(problem, "going on without it"))
-        self.writing = Guard(lambda problem: self._tell(problem, _STAYS if problem.kind == "big" else _STAY))
+        self.reading = CircuitBreaker(lambda problem: self._tell(problem, "going on without it"))
+        self.writing = CircuitBreaker(lambda problem: self._tell(problem, _STAYS if problem.kind == "big" else _STAY))
         self._too_big: set[Digest] = set()
 
     def lookup(self, key: str, declared: Iterable[tuple[str, str]]) -> ActionResult | None:

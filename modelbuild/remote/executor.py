@@ -10,15 +10,15 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from modelbuild.actions import ActionResult, Digest
-from modelbuild.execution.interface import Outcome, Place, Request
+from modelbuild.actions import ActionResult, Digest, Place
+from modelbuild.execution.interface import Outcome, Request
 from modelbuild.execution.step_code import StepCode
 from modelbuild.execution.verdict import verdict
 from modelbuild.execution.warm import Ended
 from modelbuild.remote.client import Client
 from modelbuild.remote.execution import Execution
 from modelbuild.remote.problems import RemoteProblem
-from modelbuild.remote.queued import Queue
+from modelbuild.remote.queue_watch import QueueWatch
 from modelbuild.remote.remote_action import RemoteAction, describe, outputs_of
 from modelbuild.remote.worker_entry import TOOLCHAIN
 from modelbuild.store.codec import blobs_of
@@ -54,7 +54,7 @@ class RemoteExecutor:
         code: StepCode,
         python: str,
         platform: Mapping[str, str],
-        queue: Queue,
+        queue: QueueWatch,
         leave: bool = False,
     ) -> None:
         self._execution = execution

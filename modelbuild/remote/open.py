@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from modelbuild.errors import ResultDiffers, UsageError
+from modelbuild.events import Notice, Reporter, UploadsAwaited
 from modelbuild.execution.interface import Executor
 from modelbuild.execution.step_code import StepCode
 from modelbuild.remote.address import GRPC, HTTP, Address
 from modelbuild.remote.settings import RemoteSettings
-from modelbuild.report.events import Notice, Reporter, UploadsAwaited
 from modelbuild.store.interface import Store
 from modelbuild.store.local import LocalStore
 
@@ -62,10 +62,10 @@ def executing(
     from modelbuild.remote.client import Client
     from modelbuild.remote.execution import Execution
     from modelbuild.remote.executor import RemoteExecutor
-    from modelbuild.remote.mixed import MixedExecutor
-    from modelbuild.remote.queued import Queue
+    from modelbuild.remote.queue_watch import QueueWatch
+    from modelbuild.remote.strategy_executor import StrategyExecutor
 
-    # What goes wrong is said by MixedExecutor, which knows what it means.
+    # What goes wrong is said by StrategyExecutor, which knows what it means.
     client = Client(open_cache(settings.executor, settings), local, lambda text: None)
     execution = Execution(settings.executor, settings)
     leave = settings.executor == settings.cache and settings.download != "all"
@@ -74,9 +74,9 @@ def executing(
     def say(text: str) -> None:
         reporter.emit(Notice(text))
 
-    queue = Queue(name, settings.queue_notice, say)
+    queue = QueueWatch(name, settings.queue_notice, say)
     remote = RemoteExecutor(execution, client, store, local, code, settings.python, platform, queue, leave)
-    return MixedExecutor(here, remote, name, settings.strategy, say)
+    return StrategyExecutor(here, remote, name, settings.strategy, say)
 
 
 def open_cache(address: Address, settings: RemoteSettings) -> Cache:

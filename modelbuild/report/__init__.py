@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TextIO
 
-    from modelbuild.report.events import Reporter
+    from modelbuild.events import Reporter
 
 
 def make_reporter(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild import __version__
-from modelbuild.report.events import INSIDE, Event
+from modelbuild.events import INSIDE, Event
 
 VERSION = 1
 

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from modelbuild.report.events import (
+from modelbuild.events import (
     ActionFinished,
     ActionStarted,
     BuildAborted,
@@ -18,7 +18,7 @@ from modelbuild.report.events import (
     UploadsAwaited,
 )
 from modelbuild.report.plain import show_end
-from modelbuild.report.tally import Tally
+from modelbuild.report.progress import Progress
 from modelbuild.report.text import action_line, counts, duration, encodable, failure_lines, uploads_line, write
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
     from rich.live import Live
 
-    from modelbuild.report.remaining import Remaining
+    from modelbuild.report.time_left import TimeLeft
 
 # A build that runs no action and ends within this many seconds shows no bar and never imports rich.
 PATIENCE = 0.5
@@ -45,15 +45,15 @@ class ConsoleReporter:
         self._out = out
         self._err = err
         self._history = history
-        self._remaining: Remaining | None = None
-        self._new: list[tuple[str, ...]] = []  # ids of actions that _remaining has not heard of
+        self._time_left: TimeLeft | None = None
+        self._new: list[tuple[str, ...]] = []  # ids of actions that _time_left has not heard of
         self._ended: list[str] = []
         self._jobs = 1
         # rich draws in a thread of its own, under a lock of its own, and reads what _state guards. So the order is
         # _screen (who writes), rich's, _state; rich is never called with _state held.
         self._screen = threading.Lock()
         self._state = threading.Lock()
-        self._tally = Tally()
+        self._progress = Progress()
         self._running: dict[str, ActionStarted] = {}
         self._awaited: UploadsAwaited | None = None
         self._began = time.monotonic()
@@ -62,7 +62,7 @@ class ConsoleReporter:
 
     def emit(self, event: Event) -> None:
         with self._state:
-            self._tally.add(event)
+            self._progress.add(event)
             match event:
                 case BuildStarted():
                     self._began = event.at
@@ -90,11 +90,11 @@ class ConsoleReporter:
                 self._say(f"note: {text}")
             case BuildFinished():
                 self.close()
-                show_end(self._tally, self._out, self._err, quiet=False)
+                show_end(self._progress, self._out, self._err, quiet=False)
             case BuildAborted(interrupted=interrupted):
                 self.close()
                 if interrupted:
-                    write(self._err, f"Interrupted: {counts(self._tally)}")
+                    write(self._err, f"Interrupted: {counts(self._progress)}")
 
     def close(self) -> None:
         with self._screen:
@@ -133,18 +133,18 @@ class ConsoleReporter:
 
                 self._live.console.print(Text.from_ansi(encodable(lines, self._err)), soft_wrap=True)
 
-    def _estimates(self, new: Sequence[tuple[str, ...]], ended: Sequence[str]) -> Remaining | None:
+    def _estimates(self, new: Sequence[tuple[str, ...]], ended: Sequence[str]) -> TimeLeft | None:
         """What is known of the actions to come. For the thread that draws."""
         if self._history is None:
             return None
-        from modelbuild.report.remaining import Remaining
+        from modelbuild.report.time_left import TimeLeft
 
-        self._remaining = self._remaining or Remaining(self._history)
+        self._time_left = self._time_left or TimeLeft(self._history)
         for name in ended:
-            self._remaining.ended(name)
+            self._time_left.ended(name)
         for ids in new:
-            self._remaining.expect(ids)
-        return self._remaining
+            self._time_left.expect(ids)
+        return self._time_left
 
     def _picture(self, console: Console) -> Group:
         """The bar, and below it the actions that have run longest."""
@@ -154,10 +154,10 @@ class ConsoleReporter:
         from rich.text import Text
 
         with self._state:
-            tally = self._tally
-            done, total = tally.done, tally.total
-            ended = f"{tally.ran} ran, {tally.cached} cached"
-            failed = tally.failed
+            progress = self._progress
+            done, total = progress.done, progress.total
+            ended = f"{progress.ran} ran, {progress.cached} cached"
+            failed = progress.failed
             running = sorted(self._running.values(), key=lambda action: action.at)
             new, self._new = self._new, []
             ended_ids, self._ended = self._ended, []

@@ -6,7 +6,7 @@ import re
 import threading
 from typing import TextIO
 
-from modelbuild.report.events import ActionFinished, BuildAborted, Event, Notice, TestFinished
+from modelbuild.events import ActionFinished, BuildAborted, Event, Notice, TestFinished
 from modelbuild.report.text import write
 
 # `models/net.py:12` or `models/BUILD.toml:3:1` at the beginning of a line or after a space.

@@ -7,8 +7,8 @@ import json
 import threading
 from typing import Any, TextIO
 
-from modelbuild.report.events import ActionFinished, Event, Notice, TestFinished
-from modelbuild.report.tally import Tally
+from modelbuild.events import ActionFinished, Event, Notice, TestFinished
+from modelbuild.report.progress import Progress
 from modelbuild.report.text import failure_lines, write
 
 VERSION = 1
@@ -24,13 +24,13 @@ class JsonReporter:
         self._out = out
         self._err = err
         self._lock = threading.Lock()
-        self._tally = Tally()
+        self._progress = Progress()
         self._notices: list[str] = []
         self._written = False
 
     def emit(self, event: Event) -> None:
         with self._lock:
-            self._tally.add(event)
+            self._progress.add(event)
             match event:
                 case ActionFinished(status="failed"):
                     write(self._err, "\n".join(failure_lines(event)))
@@ -46,33 +46,36 @@ class JsonReporter:
                 write(self._out, json.dumps(self._object()))
 
     def _object(self) -> dict[str, Any]:
-        tally, end = self._tally, self._tally.finished
+        progress, end = self._progress, self._progress.finished
         up_to_date = end is not None and end.up_to_date
         return {
             "version": VERSION,
-            "ok": tally.ok,
-            "error": None if tally.aborted is None else tally.aborted.problem,
-            "interrupted": tally.aborted is not None and tally.aborted.interrupted,
+            "ok": progress.ok,
+            "error": None if progress.aborted is None else progress.aborted.problem,
+            "interrupted": progress.aborted is not None and progress.aborted.interrupted,
             "up_to_date": up_to_date,
             "seconds": None if end is None else round(end.seconds, 3),
             "targets": [
                 *(
                     {"label": t.label, "config": t.config, "built": True, "outputs": list(t.outputs)}
-                    for t in tally.built
+                    for t in progress.built
                 ),
-                *({"label": t.label, "config": t.config, "built": False, "because": t.because} for t in tally.unbuilt),
+                *(
+                    {"label": t.label, "config": t.config, "built": False, "because": t.because}
+                    for t in progress.unbuilt
+                ),
             ],
-            "tests": [_test(test) for test in tally.tests],
+            "tests": [_test(test) for test in progress.tests],
             "counts": {
-                "actions": end.actions if end is not None and up_to_date else tally.total,
-                "ran": tally.ran,
-                "cached": tally.cached,
-                "failed": tally.failed,
+                "actions": end.actions if end is not None and up_to_date else progress.total,
+                "ran": progress.ran,
+                "cached": progress.cached,
+                "failed": progress.failed,
             },
-            "actions": [_action(event) for event in tally.actions.values()],
+            "actions": [_action(event) for event in progress.actions.values()],
             "failures": [
                 {**_action(event), "problem": event.problem, "stdout": event.stdout, "stderr": event.stderr}
-                for event in tally.actions.values()
+                for event in progress.actions.values()
                 if event.status == "failed"
             ],
             "notices": self._notices,

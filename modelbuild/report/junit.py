@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from xml.etree import ElementTree
 
-from modelbuild.report.events import Event, TestFinished
-from modelbuild.report.tally import Tally
+from modelbuild.events import Event, TestFinished
+from modelbuild.report.progress import Progress
 
 # What XML cannot hold.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -22,12 +22,12 @@ class JUnit:
         self._path = path
         self._lock = threading.Lock()
         self._root = ElementTree.Element("testsuites", name="modelbuild")
-        self._tally = Tally()
+        self._progress = Progress()
         self._written = False
 
     def emit(self, event: Event) -> None:
         with self._lock:
-            self._tally.add(event)
+            self._progress.add(event)
             if isinstance(event, TestFinished):
                 self._test(event)
 
@@ -36,7 +36,7 @@ class JUnit:
             if self._written:
                 return
             self._written = True
-            failed = [event for event in self._tally.actions.values() if event.status == "failed"]
+            failed = [event for event in self._progress.actions.values() if event.status == "failed"]
             if failed:
                 suite = self._suite("actions", [("failed", each.seconds) for each in failed])
                 for each in failed:

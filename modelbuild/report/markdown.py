@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
-from modelbuild.report.events import Event, TargetBuilt, TestFinished
-from modelbuild.report.tally import Tally
+from modelbuild.events import Event, TargetBuilt, TestFinished
+from modelbuild.report.progress import Progress
 from modelbuild.report.text import number, summary, test_summary
 
 # (subject, name) -> the value that the base had, where it is known; see modelbuild.history.
@@ -30,13 +30,13 @@ class Markdown:
         self._title = title
         self._sizes = sizes
         self._lock = threading.Lock()
-        self._tally = Tally()
+        self._progress = Progress()
         self._rows: dict[str, dict[str, float]] = {}
         self._written = False
 
     def emit(self, event: Event) -> None:
         with self._lock:
-            self._tally.add(event)
+            self._progress.add(event)
             match event:
                 case TargetBuilt() if event.outputs:
                     size = float(self._sizes(event.outputs))
@@ -55,35 +55,35 @@ class Markdown:
                     file.write("\n".join(self._lines()) + "\n")
 
     def _lines(self) -> Iterator[str]:
-        tally = self._tally
-        yield f"## modelbuild: {'passed' if tally.ok else 'failed'}"
+        progress = self._progress
+        yield f"## modelbuild: {'passed' if progress.ok else 'failed'}"
         yield ""
-        if tally.finished is not None:
-            yield summary(tally)
-        elif tally.aborted is not None:
-            yield _cell(tally.aborted.problem)
+        if progress.finished is not None:
+            yield summary(progress)
+        elif progress.aborted is not None:
+            yield _cell(progress.aborted.problem)
         yield from self._failures()
         yield from self._tests()
         yield from self._measures()
 
     def _failures(self) -> Iterator[str]:
-        failed = [event for event in self._tally.actions.values() if event.status == "failed"]
+        failed = [event for event in self._progress.actions.values() if event.status == "failed"]
         if failed:
             yield from ("", "### Failed actions", "", "| action | why |", "| --- | --- |")
             for event in failed[:_MOST]:
                 yield f"| `{event.id}` | {_cell(event.problem.strip().rpartition(chr(10))[2])} |"
 
     def _tests(self) -> Iterator[str]:
-        if self._tally.tests:
+        if self._progress.tests:
             yield from (
                 "",
-                f"### {test_summary(self._tally.tests)}",
+                f"### {test_summary(self._progress.tests)}",
                 "",
                 "| test | result | why |",
                 "| --- | --- | --- |",
             )
             order = {"failed": 0, "not_run": 1, "passed": 2}
-            for test in sorted(self._tally.tests, key=lambda each: order[each.status])[:_MOST]:
+            for test in sorted(self._progress.tests, key=lambda each: order[each.status])[:_MOST]:
                 how = test.status.replace("_", " ") + (" (cached)" if test.cached else "")
                 yield f"| `{test.label}` | {how} | {_cell(test.reason)} |"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TextIO
 
-from modelbuild.report.events import (
+from modelbuild.events import (
     ActionFinished,
     BuildAborted,
     BuildFinished,
@@ -14,7 +14,7 @@ from modelbuild.report.events import (
     Notice,
     UploadsAwaited,
 )
-from modelbuild.report.tally import Tally
+from modelbuild.report.progress import Progress
 from modelbuild.report.text import (
     counts,
     failure_lines,
@@ -39,12 +39,12 @@ class PlainReporter:
         self._err = err
         self._quiet = quiet
         self._lock = threading.Lock()
-        self._tally = Tally()
+        self._progress = Progress()
         self._awaited = float("-inf")  # when that was last said
 
     def emit(self, event: Event) -> None:
         with self._lock:
-            self._tally.add(event)
+            self._progress.add(event)
             match event:
                 case ActionFinished():
                     self._action(event)
@@ -56,31 +56,31 @@ class PlainReporter:
                 case Notice(text=text):
                     write(self._err, f"note: {text}")
                 case BuildFinished():
-                    show_end(self._tally, self._out, self._err, self._quiet)
+                    show_end(self._progress, self._out, self._err, self._quiet)
                 case BuildAborted(interrupted=True) if not self._quiet:
-                    write(self._err, f"Interrupted: {counts(self._tally)}")
+                    write(self._err, f"Interrupted: {counts(self._progress)}")
 
     def close(self) -> None:
         """Nothing is held."""
 
     def _action(self, event: ActionFinished) -> None:
         if not self._quiet:
-            write(self._err, finished_line(event, self._tally.done, self._tally.total))
+            write(self._err, finished_line(event, self._progress.done, self._progress.total))
         if event.status == "failed":
             write(self._err, "\n".join(failure_lines(event)))
 
 
-def show_end(tally: Tally, out: TextIO, err: TextIO, quiet: bool) -> None:
+def show_end(progress: Progress, out: TextIO, err: TextIO, quiet: bool) -> None:
     """What was built, what was not, and the last line."""
-    for target in tally.unbuilt:
+    for target in progress.unbuilt:
         write(err, f"{target.label} was not built: {target.because} failed")
-    for test in tally.tests:
+    for test in progress.tests:
         if test.status == "failed" or not quiet:
             write(err if test.status == "failed" else out, "\n".join(test_lines(test)))
     if not quiet:
-        for line in target_lines([(t.label, t.config, t.outputs) for t in tally.built[tally.shown :]]):
+        for line in target_lines([(t.label, t.config, t.outputs) for t in progress.built[progress.shown :]]):
             write(out, line)
-        tally.shown = len(tally.built)
-        if tally.tests:
-            write(out if tally.ok else err, test_summary(tally.tests))
-        write(out if tally.ok else err, summary(tally))
+        progress.shown = len(progress.built)
+        if progress.tests:
+            write(out if progress.ok else err, test_summary(progress.tests))
+        write(out if progress.ok else err, summary(progress))

@@ -8,8 +8,8 @@ if TYPE_CHECKING:  # a build that has nothing to do imports nothing to say so
     from typing import TextIO
 
     from modelbuild.actions import Action
-    from modelbuild.report.events import ActionFinished, ActionStarted, TestFinished, UploadsAwaited
-    from modelbuild.report.tally import Tally
+    from modelbuild.events import ActionFinished, ActionStarted, TestFinished, UploadsAwaited
+    from modelbuild.report.progress import Progress
 
 # With more targets than this, only as many are listed.
 SHOWN_TARGETS = 20
@@ -134,18 +134,18 @@ def test_summary(tests: Sequence[TestFinished]) -> str:
     return f"{count(len(tests), 'test')}: {', '.join(parts)}"
 
 
-def summary(tally: Tally) -> str:
+def summary(progress: Progress) -> str:
     """The last line of a build that came to an end."""
-    assert tally.finished is not None
-    if tally.tests:
-        return f"Done in {duration(tally.finished.seconds)}: {counts(tally)}"
-    if tally.finished.up_to_date:
-        return nothing_to_do(len(tally.built), tally.finished.actions, tally.finished.seconds)
-    took = duration(tally.finished.seconds)
-    targets = count(len(tally.built), "target")
-    if tally.ok:
-        return f"Built {targets} in {took}: {counts(tally)}"
-    return f"Failed in {took}: {targets} built, {len(tally.unbuilt)} not: {counts(tally)}"
+    assert progress.finished is not None
+    if progress.tests:
+        return f"Done in {duration(progress.finished.seconds)}: {counts(progress)}"
+    if progress.finished.up_to_date:
+        return nothing_to_do(len(progress.built), progress.finished.actions, progress.finished.seconds)
+    took = duration(progress.finished.seconds)
+    targets = count(len(progress.built), "target")
+    if progress.ok:
+        return f"Built {targets} in {took}: {counts(progress)}"
+    return f"Failed in {took}: {targets} built, {len(progress.unbuilt)} not: {counts(progress)}"
 
 
 def nothing_to_do(targets: int, actions: int, seconds: float) -> str:
@@ -153,11 +153,11 @@ def nothing_to_do(targets: int, actions: int, seconds: float) -> str:
     return f"Nothing to do: {count(targets, 'target')} up to date ({count(actions, 'action')}) in {duration(seconds)}"
 
 
-def counts(tally: Tally) -> str:
+def counts(progress: Progress) -> str:
     """`14 actions, 9 ran, 5 cached`."""
-    parts = [count(tally.total, "action"), f"{tally.ran} ran", f"{tally.cached} cached"]
-    if tally.failed:
-        parts.append(f"{tally.failed} failed")
-    if tally.total > tally.done:
-        parts.append(f"{tally.total - tally.done} not run")
+    parts = [count(progress.total, "action"), f"{progress.ran} ran", f"{progress.cached} cached"]
+    if progress.failed:
+        parts.append(f"{progress.failed} failed")
+    if progress.total > progress.done:
+        parts.append(f"{progress.total - progress.done} not run")
     return ", ".join(parts)

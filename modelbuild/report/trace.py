@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from modelbuild.report.events import (
+from modelbuild.events import (
     ActionFinished,
     ActionStarted,
     BuildFinished,

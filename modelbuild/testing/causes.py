@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from modelbuild.actions import DerivedArtifact, FileEntry
 from modelbuild.api.providers import TestAction
+from modelbuild.events import TestCase, TestFinished
 from modelbuild.execution.scheduler import Scheduler
-from modelbuild.report.events import TestCase, TestFinished
 from modelbuild.store.interface import Store
 
 

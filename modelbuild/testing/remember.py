@@ -11,8 +11,8 @@ from modelbuild.building.reads import gather
 from modelbuild.building.request import BuiltTarget, Request
 from modelbuild.building.snapshot import Seen, Snapshots
 from modelbuild.building.sources import Sources
+from modelbuild.events import TestFinished
 from modelbuild.execution.scheduler import Scheduler
-from modelbuild.report.events import TestFinished
 from modelbuild.report.text import test_lines, test_summary
 
 

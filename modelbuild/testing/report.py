@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from modelbuild.report.events import TestCase, TestStatus
+from modelbuild.events import TestCase, TestStatus
 
 VERSION = 1
 

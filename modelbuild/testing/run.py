@@ -16,10 +16,10 @@ from modelbuild.building.engine import Engine, open_engine
 from modelbuild.building.note import note
 from modelbuild.building.request import Request, Result
 from modelbuild.errors import ExitCode, UsageError
+from modelbuild.events import BuildFinished, BuildStarted, Reporter, TestFinished
 from modelbuild.execution.scheduler import Scheduler
 from modelbuild.explain.facts import attributes_of
 from modelbuild.query.opened import open_analyzer
-from modelbuild.report.events import BuildFinished, BuildStarted, Reporter, TestFinished
 from modelbuild.store.output_tree import lay_out
 from modelbuild.testing.causes import find_causes, has_failed
 from modelbuild.testing.executor import Attempts, TestExecutor

@@ -25,6 +25,7 @@ from modelbuild.actions import (
 )
 from modelbuild.api.context import Expander
 from modelbuild.errors import BuildError
+from modelbuild.events import ActionFinished, CacheUsed, Event, GraphGrew
 from modelbuild.execution.interface import Outcome, Request
 from modelbuild.execution.keys import Keys
 from modelbuild.execution.longest_paths import Estimates
@@ -33,7 +34,6 @@ from modelbuild.execution.running import Running
 from modelbuild.execution.scheduler import Report, Scheduler
 from modelbuild.execution.step_code import StepCode
 from modelbuild.execution.values import Values
-from modelbuild.report.events import ActionFinished, CacheUsed, Event, GraphGrew
 
 STEPS = ("copy", "join", "plan", "constant", "fail", "slow", "split")
 

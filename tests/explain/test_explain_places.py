@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import pytest
 
-from modelbuild.execution.interface import Place
+from modelbuild.actions import Place
 from modelbuild.explain.facts import Facts
 from modelbuild.explain.text import verdict_lines
 from modelbuild.explain.verdicts import Verdict

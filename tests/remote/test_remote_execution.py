@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from modelbuild.actions import Action, Digest, Output, Resources
+from modelbuild.actions import Action, Digest, Output, Place, Resources
 from modelbuild.errors import UsageError
-from modelbuild.execution.interface import Outcome, Place, Request
+from modelbuild.execution.interface import Outcome, Request
 from modelbuild.execution.processor import machine
 from modelbuild.execution.step_code import StepCode
 from modelbuild.remote.executor import place_of
 from modelbuild.remote.messages import message
-from modelbuild.remote.mixed import MixedExecutor
 from modelbuild.remote.problems import RemoteProblem
 from modelbuild.remote.remote_action import describe, outputs_of
 from modelbuild.remote.strategy import parse_strategy
+from modelbuild.remote.strategy_executor import StrategyExecutor
 from modelbuild.remote.worker_entry import TOOLCHAIN
 
 
@@ -375,7 +375,7 @@ class Places:
         self.said: list[str] = []
         self.problem = problem
         strategies = (parse_strategy(strategy),) if strategy else ()
-        self.mixed = MixedExecutor(self._one("local"), self._one("remote"), "X", strategies, self.said.append)
+        self.mixed = StrategyExecutor(self._one("local"), self._one("remote"), "X", strategies, self.said.append)
 
     def _one(self, name: str) -> Any:
         def run(request: Request) -> Outcome:

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from modelbuild.execution.interface import Place
-from modelbuild.report import events
-from modelbuild.report.build_events import BuildEvents, name_of
-from modelbuild.report.events import (
+from modelbuild import events
+from modelbuild.actions import Place
+from modelbuild.events import (
     ActionFinished,
     ActionStarted,
     BuildFinished,
@@ -21,6 +20,7 @@ from modelbuild.report.events import (
     Event,
     TargetBuilt,
 )
+from modelbuild.report.build_events import BuildEvents, name_of
 from modelbuild.report.github import GitHubAnnotations
 from modelbuild.report.junit import JUnit
 from modelbuild.report.markdown import Markdown

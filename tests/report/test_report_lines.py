@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from modelbuild.report import make_reporter
-from modelbuild.report.events import (
+from modelbuild.events import (
     ActionFinished,
     ActionStarted,
     BuildAborted,
@@ -27,6 +26,7 @@ from modelbuild.report.events import (
     TargetFailed,
     UploadsAwaited,
 )
+from modelbuild.report import make_reporter
 from modelbuild.report.json_object import JsonReporter
 from modelbuild.report.plain import PlainReporter
 from modelbuild.report.text import SHOWN_TARGETS, duration
@@ -256,7 +256,7 @@ def test_null_build_does_not_import_rich() -> None:
     code = """
 import sys
 from modelbuild.report import make_reporter
-from modelbuild.report.events import BuildFinished, TargetBuilt
+from modelbuild.events import BuildFinished, TargetBuilt
 sys.stderr.isatty = lambda: True
 reporter = make_reporter()
 reporter.emit(TargetBuilt("//a", "default", ("modelbuild-out/a",)))

@@ -18,7 +18,7 @@ from modelbuild.history.database import HistoryFile
 PROGRAM = """
 import sys, threading, time
 from modelbuild.report import make_reporter
-from modelbuild.report.events import *
+from modelbuild.events import *
 from pathlib import Path
 history = next((Path(argument[8:]) for argument in sys.argv if argument.startswith("history=")), None)
 reporter = make_reporter(history=history)

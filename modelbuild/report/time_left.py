@@ -10,7 +10,7 @@ from statistics import median
 from modelbuild.history.estimates import estimates_of, kind_of
 
 
-class Remaining:
+class TimeLeft:
     """Knows the actions that have not ended. One that never ran is taken to last as long as others of its kind."""
 
     def __init__(self, history: Path) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modelbuild.report.events import Event, Reporter
+from modelbuild.events import Event, Reporter
 
 
-class Tee:
+class SeveralReporters:
     """Hands each event to several reporters, in order."""
 
     def __init__(self, reporters: Sequence[Reporter]) -> None:

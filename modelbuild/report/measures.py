@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from modelbuild.report.events import BuildFinished, Event, TargetBuilt, TestFinished
+from modelbuild.events import BuildFinished, Event, TargetBuilt, TestFinished
 
 
-class Measured:
+class Measures:
     """`sizes` tells bytes of outputs; `keep` gets all values by (subject, name) when a build that came to its end is
     closed."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from modelbuild.errors import ModelbuildError
-from modelbuild.report.events import BuildAborted, Reporter
+from modelbuild.events import BuildAborted, Reporter
 
 
 @contextmanager

@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable, Mapping
 
 from modelbuild.execution.interface import Executor, Outcome, Request
+from modelbuild.remote.circuit_breaker import CircuitBreaker, Closed
 from modelbuild.remote.executor import RemoteExecutor
-from modelbuild.remote.guard import Closed, Guard
 from modelbuild.remote.problems import RemoteProblem
 from modelbuild.remote.settings import DEFAULT_PLACES, Strategy
 
 
-class MixedExecutor:
+class StrategyExecutor:
     """An Executor that asks one after another. Actions that use the network run here, unless their kind itself has a
     strategy: few workers reach what they fetch from.
 
@@ -29,7 +29,7 @@ class MixedExecutor:
         self._say = say
         self._said: set[str] = set()
         self._lock = threading.Lock()
-        self._guard = Guard(lambda why: None)
+        self._guard = CircuitBreaker(lambda why: None)
 
     def run(self, request: Request) -> Outcome:
         action = request.action

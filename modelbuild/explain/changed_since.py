@@ -20,21 +20,21 @@ from modelbuild.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class ChangedSince:
     """Why actions of a target would have other keys now than in its last build. `problem`: it cannot be told."""
 
     causes: tuple[Cause, ...] = ()
     problem: str = ""
 
 
-def pending(workspace: Workspace, records: Records, label: Label, devices: Sequence[Label]) -> Pending:
+def pending(workspace: Workspace, records: Records, label: Label, devices: Sequence[Label]) -> ChangedSince:
     """Analyse and look keys up; nothing is built. What stands behind an action that would run is not known."""
     try:
         analyzer = open_analyzer(workspace)
         targets = [analyzer.analyze(label, device) for device in devices or (None,)]
         dry = dry_run(analyzer, [artifact for target in targets for artifact in target.files()])
     except ModelbuildError as error:
-        return Pending(problem=str(error))
+        return ChangedSince(problem=str(error))
     code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages})
     now = gather(analyzer.graph, dry.scheduler, code, missing="absent")
     attributes = attributes_of(analyzer)
@@ -51,4 +51,4 @@ def pending(workspace: Workspace, records: Records, label: Label, devices: Seque
         if isinstance(analyzer.graph.nodes[name], Action)
         for each in why.of(name)
     }
-    return Pending(tuple(found.values()))
+    return ChangedSince(tuple(found.values()))

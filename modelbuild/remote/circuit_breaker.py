@@ -30,7 +30,7 @@ class Closed(RemoteProblem):
         super().__init__("down", "left alone")
 
 
-class Guard:
+class CircuitBreaker:
     """One direction (reading or writing) of one remote. Safe for many threads.
 
     say   told once what goes wrong, and once what is too big

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from modelbuild.execution.interface import Place
+    from modelbuild.actions import Place
 
 Status: TypeAlias = Literal["ran", "cached", "failed"]
 TestStatus: TypeAlias = Literal["passed", "failed", "not_run"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from modelbuild.history.database import HistoryFile
-from modelbuild.report.remaining import Remaining
+from modelbuild.report.time_left import TimeLeft
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def history(tmp_path: Path) -> Path:
 
 
 def test_it_is_the_work_shared_out_and_at_least_the_longest_action(history: Path) -> None:
-    remaining = Remaining(history)
+    remaining = TimeLeft(history)
     remaining.expect(["//m:a#export", "//m:b#compile:p0"])
     assert remaining.left([], 1) == 40
     assert remaining.left([], 2) == 30
@@ -33,7 +33,7 @@ def test_it_is_the_work_shared_out_and_at_least_the_longest_action(history: Path
 
 
 def test_actions_that_ended_take_no_more_time_also_when_they_are_named_again(history: Path) -> None:
-    remaining = Remaining(history)
+    remaining = TimeLeft(history)
     remaining.expect(["//m:a#export", "//m:b#compile:p0"])
     remaining.ended("//m:a#export")
     assert remaining.left([], 1) == 10
@@ -42,7 +42,7 @@ def test_actions_that_ended_take_no_more_time_also_when_they_are_named_again(his
 
 
 def test_new_actions_last_as_long_as_others_of_their_kind(history: Path) -> None:
-    remaining = Remaining(history)
+    remaining = TimeLeft(history)
     remaining.expect(["//m:b#compile:p0", "//m:b#compile:p1", "//m:c#compile:p7"])
     assert remaining.left([], 1) == 45
     remaining.expect(["//m:c#emit"])
@@ -52,6 +52,6 @@ def test_new_actions_last_as_long_as_others_of_their_kind(history: Path) -> None
 
 
 def test_without_a_history_nothing_is_said(tmp_path: Path) -> None:
-    remaining = Remaining(tmp_path)
+    remaining = TimeLeft(tmp_path)
     remaining.expect(["//m:a#export"])
     assert remaining.left([], 1) is None

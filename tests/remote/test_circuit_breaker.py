@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from modelbuild.remote.guard import ATTEMPTS, COOL_DOWN, LIES, THRESHOLD, Closed, Guard
+from modelbuild.remote.circuit_breaker import ATTEMPTS, COOL_DOWN, LIES, THRESHOLD, CircuitBreaker, Closed
 from modelbuild.remote.problems import Kind, RemoteProblem
 
 
@@ -17,7 +17,9 @@ class World:
         self.pauses: list[float] = []
         self.said: list[str] = []
         self.tries = 0
-        self.guard = Guard(lambda problem: self.said.append(str(problem)), lambda: self.now, self.pauses.append, seed=1)
+        self.breaker = CircuitBreaker(
+            lambda problem: self.said.append(str(problem)), lambda: self.now, self.pauses.append, seed=1
+        )
 
     def failing(self, kind: Kind, times: int = 10**9) -> Callable[[], str]:
         """An operation that fails some times, and then works."""
@@ -33,7 +35,7 @@ class World:
 
     def fail(self, kind: Kind) -> None:
         with pytest.raises(RemoteProblem):
-            self.guard.call(self.failing(kind))
+            self.breaker.call(self.failing(kind))
 
 
 @pytest.fixture
@@ -42,12 +44,12 @@ def world() -> World:
 
 
 def test_what_works_is_done_once(world: World) -> None:
-    assert world.guard.call(world.failing("down", 0)) == "done"
+    assert world.breaker.call(world.failing("down", 0)) == "done"
     assert (world.tries, world.pauses, world.said) == (1, [], [])
 
 
 def test_a_bad_line_is_tried_again_after_growing_pauses(world: World) -> None:
-    assert world.guard.call(world.failing("down", ATTEMPTS - 1)) == "done"
+    assert world.breaker.call(world.failing("down", ATTEMPTS - 1)) == "done"
     assert world.tries == ATTEMPTS
     assert len(world.pauses) == ATTEMPTS - 1
     assert world.pauses == sorted(world.pauses)
@@ -64,10 +66,10 @@ def test_after_failures_in_a_row_it_is_left_alone_for_a_while(world: World) -> N
     for _ in range(THRESHOLD):
         world.fail("slow")
     with pytest.raises(Closed):
-        world.guard.call(world.failing("slow", 0))
+        world.breaker.call(world.failing("slow", 0))
     assert world.tries == THRESHOLD
     world.now += COOL_DOWN
-    assert world.guard.call(world.failing("slow", 0)) == "done"
+    assert world.breaker.call(world.failing("slow", 0)) == "done"
 
 
 def test_after_the_pause_one_failure_is_enough(world: World) -> None:
@@ -75,7 +77,7 @@ def test_after_the_pause_one_failure_is_enough(world: World) -> None:
         world.fail("slow")
     world.now += COOL_DOWN
     world.fail("slow")
-    assert world.guard.closed
+    assert world.breaker.closed
 
 
 def test_after_the_pause_one_call_tries_for_all(world: World) -> None:
@@ -85,12 +87,12 @@ def test_after_the_pause_one_call_tries_for_all(world: World) -> None:
 
     def meanwhile() -> str:
         with pytest.raises(Closed):
-            world.guard.call(world.failing("slow", 0))
+            world.breaker.call(world.failing("slow", 0))
         return "tried"
 
-    assert world.guard.call(meanwhile) == "tried"
+    assert world.breaker.call(meanwhile) == "tried"
     assert world.tries == THRESHOLD
-    assert world.guard.call(world.failing("slow", 0)) == "done"
+    assert world.breaker.call(world.failing("slow", 0)) == "done"
 
 
 @pytest.mark.parametrize("kind", ["slow", "down"])
@@ -100,7 +102,7 @@ def test_each_failure_after_a_pause_makes_the_next_one_longer(world: World, kind
     lasted = []
     for _ in range(8):
         began = world.now
-        while world.guard.closed:
+        while world.breaker.closed:
             world.now += COOL_DOWN
         lasted.append(world.now - began)
         world.fail(kind)
@@ -112,53 +114,53 @@ def test_what_is_not_there_is_an_answer(world: World) -> None:
         world.fail("slow")
     world.now += COOL_DOWN
     world.fail("missing")
-    assert not world.guard.closed
+    assert not world.breaker.closed
     world.fail("slow")
-    assert not world.guard.closed
+    assert not world.breaker.closed
 
 
 def test_a_success_between_failures_keeps_it_open(world: World) -> None:
     for _ in range(3 * THRESHOLD):
         world.fail("slow")
-        world.guard.call(world.failing("slow", 0))
-    assert not world.guard.closed
+        world.breaker.call(world.failing("slow", 0))
+    assert not world.breaker.closed
 
 
 @pytest.mark.parametrize("kind", ["refused", "full"])
 def test_what_stays_so_closes_it_for_good(world: World, kind: Any) -> None:
     world.fail(kind)
     world.now += 1e9
-    assert world.guard.closed
+    assert world.breaker.closed
 
 
 def test_lies_add_up_whatever_lies_between(world: World) -> None:
     for _ in range(LIES):
-        assert not world.guard.closed
+        assert not world.breaker.closed
         world.fail("wrong")
         if world.tries < 2 * LIES - 1:
-            world.guard.call(world.failing("wrong", 0))
+            world.breaker.call(world.failing("wrong", 0))
     world.now += 1e9
-    assert world.guard.closed
+    assert world.breaker.closed
 
 
 def test_what_is_not_there_is_no_failure(world: World) -> None:
     for _ in range(3 * THRESHOLD):
         world.fail("missing")
-    assert not world.guard.closed
+    assert not world.breaker.closed
     assert world.said == []
 
 
 def test_what_is_too_big_is_an_answer_that_is_said_once_apart_from_others(world: World) -> None:
     for kind in (*["slow"] * (THRESHOLD - 1), *["big"] * 3 * THRESHOLD, "slow"):
         world.fail(kind)
-        assert not world.guard.closed
+        assert not world.breaker.closed
     world.fail("refused")
-    assert world.guard.closed
+    assert world.breaker.closed
     assert world.said == ["because slow", "because big"]
 
 
 def test_it_is_said_once(world: World) -> None:
     for kind in ("slow", "down", "wrong", "refused"):
-        if not world.guard.closed:
+        if not world.breaker.closed:
             world.fail(kind)
     assert world.said == ["because slow"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from modelbuild.report.events import (
+from modelbuild.events import (
     ActionFinished,
     BuildAborted,
     BuildFinished,
@@ -20,7 +20,7 @@ from modelbuild.report.events import (
 
 
 @dataclass(slots=True)
-class Tally:
+class Progress:
     """Actions and targets by how they ended, in the order in which they did; what is told of one again, where a build
     began again, takes the place of what was told before. Not thread-safe."""
 

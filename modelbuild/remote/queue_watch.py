@@ -14,7 +14,7 @@ _TAKEN = (3, 4)
 _QUEUED = 2
 
 
-class Queue:
+class QueueWatch:
     """Watches actions from when they are sent. Safe for many threads.
 
     name   the server's, as a user may see it

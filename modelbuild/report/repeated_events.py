@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 
-from modelbuild.report.events import ActionFinished, ActionStarted, Event, Reporter, Status
+from modelbuild.events import ActionFinished, ActionStarted, Event, Reporter, Status
 
 
-class Once:
+class EachEventOnce:
     """Leaves out that an action is found in the cache which was told of before, and that one fails again."""
 
     def __init__(self, inner: Reporter) -> None:

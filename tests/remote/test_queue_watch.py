@@ -18,7 +18,7 @@ import pytest
 
 from modelbuild.actions import Action
 from modelbuild.remote.messages import message
-from modelbuild.remote.queued import Queue
+from modelbuild.remote.queue_watch import QueueWatch
 
 ACTION = Action("//a:b#c", "//a:b", "compile", "modelbuild.step", description="compile p0 (cuda)")
 LINE = "remote executor X: compile //a:b p0 (cuda) "
@@ -27,7 +27,7 @@ LINE = "remote executor X: compile //a:b p0 (cuda) "
 class Said:
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.queue = Queue("X", 0.01, self.lines.append)
+        self.queue = QueueWatch("X", 0.01, self.lines.append)
 
     def after(self, stages: tuple[int, ...], asked: dict[str, str]) -> None:
         """An action that is at the server for longer than it may be in silence."""
@@ -72,7 +72,7 @@ def test_what_a_worker_has_taken_is_not_said(stages: tuple[int, ...]) -> None:
 
 def test_what_ends_in_time_is_not_said() -> None:
     lines: list[str] = []
-    with Queue("X", 1000, lines.append).watch(ACTION, {}) as told:
+    with QueueWatch("X", 1000, lines.append).watch(ACTION, {}) as told:
         told(2)
     join_timers()
     assert lines == []
