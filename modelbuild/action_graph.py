@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from modelbuild.actions import Action, Artifact, DerivedArtifact, Expansion, SourceArtifact
+from modelbuild.declarations import check_outputs, check_part, check_promises, check_source, kinds
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -34,20 +35,23 @@ class ActionGraph:
         return made
 
     def add_action(self, action: Action) -> None:
-        """Raises ValueError for a second action of one id, and for one that reads from an action not declared before:
-        so no declaration can close a cycle."""
+        """Raises ValueError for a second action of one id, for outputs that cannot lie side by side and for inputs that
+        nothing declared before makes: so no declaration can close a cycle."""
+        check_outputs(action)
+        for artifact in action.telling.reads if action.telling is not None else ():
+            self.check(artifact)
         self._add(self._complete(action))
 
     def add_expansion(self, expansion: Expansion) -> None:
         """Raises ValueError as add_action() does."""
+        check_promises(expansion)
         self._add(expansion)
 
     def _add(self, node: Action | Expansion) -> None:
         if self.nodes.setdefault(node.id, node) is not node:
             raise ValueError(f"{node.id} is declared twice; give one of them another name")
         for artifact in reads(node):
-            if artifact.action not in self.nodes:
-                raise ValueError(f"{node.id} reads '{artifact.output}' of {artifact.action}, which is not declared")
+            self.check(artifact)
         if "dag" in self.__dict__:
             self.dag.add_node(node.id)
             self.dag.add_edges_from((maker, node.id) for maker in self.makers(node.id))
@@ -78,6 +82,22 @@ class ActionGraph:
 
         ways = nx.single_source_shortest_path(self.dag, expansion)
         return min((ways[maker] for maker in makers if maker in ways), key=len)
+
+    def check(self, artifact: Artifact) -> None:
+        """Raises ValueError for an artifact that no declared action or expansion makes, and PathError for one outside
+        of the workspace or of the folder that it is a part of."""
+        if isinstance(artifact, SourceArtifact):
+            check_source(artifact.path)
+            return
+        maker = self.nodes.get(artifact.action)
+        if maker is None:
+            raise ValueError(f"'{artifact.output}' of {artifact.action} is read, which is not declared")
+        known = kinds(maker)
+        if artifact.output not in known:
+            expected = ", ".join(known) or "none"
+            raise ValueError(f"{artifact.action} has no output '{artifact.output}'; expected one of: {expected}")
+        if artifact.subpath:
+            check_part(artifact, known[artifact.output])
 
     def makers(self, node: str) -> set[str]:
         """The ids of what makes the artifacts that a node reads, as it was declared."""

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from modelbuild.errors import UsageError
+from modelbuild.paths import MAX_NAME
 
 _PACKAGE = re.compile(r"(?:[A-Za-z0-9_.+@-]+(?:/[A-Za-z0-9_.+@-]+)*)?\Z")
 _NAME = re.compile(r"[A-Za-z0-9_.+@=-]+\Z")
@@ -45,5 +46,6 @@ def is_package_name(text: str) -> bool:
 
 
 def is_target_name(text: str) -> bool:
-    """Whether a target can be called so: one or more of letters, digits and `_.+@=-`, and not dots alone."""
-    return bool(_NAME.match(text)) and text not in _DOTS
+    """Return whether a target can be called so: letters, digits and `_.+@=-`, at most 255 as its outputs' folder is
+    called the same, and not dots alone."""
+    return bool(_NAME.match(text)) and text not in _DOTS and len(text) <= MAX_NAME

@@ -16,6 +16,7 @@ from modelbuild.api.attrs import Attrs, Dep, Glob, Path, Source, references
 from modelbuild.api.context import Context, Resolved
 from modelbuild.api.providers import Files, Platform, Provider
 from modelbuild.api.rule import Rule
+from modelbuild.declarations import check_source
 from modelbuild.errors import LoadingError, Location, UsageError
 from modelbuild.labels import Label
 from modelbuild.loading.document import Where
@@ -24,6 +25,7 @@ from modelbuild.loading.package import Target
 from modelbuild.loading.references import parse_label
 from modelbuild.loading.select import Selected, resolve_selects, select_labels
 from modelbuild.loading.visibility import check_visible
+from modelbuild.paths import PathError
 
 DEVICE = "device"
 
@@ -193,17 +195,18 @@ class Analyzer:
             self.rules.extensions,
         )
         folder = self.rules.packages[pending.rule.package]
-        providers = call_rule(pending.rule, context, folder, self.loader.workspace.root, partial(locate, ()))
+        root = self.loader.workspace.root
+        providers = call_rule(pending.rule, context, self.graph.check, folder, root, partial(locate, ()))
         return ConfiguredTarget(node, pending.rule.name, pending.device, pending.attrs, providers, configured)
 
     def _glob(self, package: str, glob: Glob, at: Where) -> tuple[Artifact, ...]:
         found = self.loader.glob(package, glob.glob, glob.exclude, glob.allow_empty, at)
-        return tuple(SourceArtifact(path) for path in found)
+        return tuple(_in_workspace(path, at) for path in found)
 
     def _source(self, pending: _Pending, reference: Source, at: Where) -> tuple[Artifact, ...]:
         if not reference.is_label:
             try:
-                return (SourceArtifact(self.loader.source(pending.node.label.package, reference, at)),)
+                return (_in_workspace(self.loader.source(pending.node.label.package, reference, at), at),)
             except LoadingError as error:
                 told = f"; {reference.where_from}" if reference.where_from else ""
                 raise LoadingError(error.message + told, error.location) from None
@@ -221,3 +224,11 @@ class Analyzer:
                 return provider
         message = f"{label} is a {target.rule}, not a device"
         raise LoadingError(message, at()) if at else UsageError(message)
+
+
+def _in_workspace(path: str, at: Where) -> SourceArtifact:
+    try:
+        check_source(path)
+    except PathError as error:
+        raise LoadingError(str(error), at()) from None
+    return SourceArtifact(path)

@@ -6,25 +6,35 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from modelbuild.actions import DerivedArtifact, SourceArtifact
+from modelbuild.actions import Artifact, DerivedArtifact, SourceArtifact
 from modelbuild.analysis.mistakes import told
 from modelbuild.api.providers import Files, Provider, TestAction
 from modelbuild.api.rule import Rule
 from modelbuild.errors import LoadingError, Location, ModelbuildError
+from modelbuild.paths import PathError
 from modelbuild.workspace import BUILT_IN
 
 
-def call_rule(rule: Rule, context: Any, folder: Path, root: Path, at: Callable[[], Location]) -> tuple[Provider, ...]:
+def call_rule(
+    rule: Rule,
+    context: Any,
+    check: Callable[[Artifact], None],
+    folder: Path,
+    root: Path,
+    at: Callable[[], Location],
+) -> tuple[Provider, ...]:
     """What a rule of the package in `folder` returns for a target declared `at` a place of the workspace at `root`.
+    `check` raises ValueError for an artifact that cannot be built.
 
     Raises LoadingError for whatever goes wrong in the rule, but for one of ours: that is a bug, and raised as it is.
     """
     try:
-        providers = _checked(rule, rule.implementation(context))
+        providers = _checked(rule.implementation(context), check)
     except ModelbuildError:
         raise
     except Exception as error:
-        if rule.package == BUILT_IN:
+        # A name of the user's can make a path too long: no bug of a built-in rule.
+        if rule.package == BUILT_IN and not isinstance(error, PathError):
             raise
         raise LoadingError(f"rule '{rule.name}' fails: {told(error, folder, root)}", at()) from error
     if any(isinstance(p, TestAction) for p in providers) and not rule.name.endswith("_test"):
@@ -33,14 +43,25 @@ def call_rule(rule: Rule, context: Any, folder: Path, root: Path, at: Callable[[
     return providers
 
 
-def _checked(rule: Rule, given: object) -> tuple[Provider, ...]:
+def _checked(given: object, check: Callable[[Artifact], None]) -> tuple[Provider, ...]:
     providers = tuple(given) if isinstance(given, Iterable) else (given,)
     if not isinstance(given, Iterable) or not all(isinstance(each, Provider) for each in providers):
         raise TypeError(f"it returns {given!r}; expected a tuple of providers, such as (Files(...),)")
     for each in providers:
         if isinstance(each, Files) and not (isinstance(each.files, tuple) and all(map(_is_artifact, each.files))):
             raise TypeError(f"it returns {each!r}; expected a tuple of artifacts, such as Files((made[...],))")
+        for artifact in _artifacts(each):
+            check(artifact)
     return providers
+
+
+def _artifacts(provider: Provider) -> Iterable[Artifact]:
+    """What is built when the target is."""
+    if isinstance(provider, Files):
+        return provider.files
+    if isinstance(provider, TestAction):
+        return (*provider.reports, *filter(None, (provider.bisect,)))
+    return ()
 
 
 def _is_artifact(value: object) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any, Generic, Protocol, TypeVar
 
 from modelbuild.actions import (
@@ -23,6 +24,7 @@ from modelbuild.api.extension import Extension
 from modelbuild.api.providers import Platform, Provider
 from modelbuild.errors import LoadingError, Location
 from modelbuild.labels import Label
+from modelbuild.paths import INPUTS, check_name, check_path
 
 A = TypeVar("A", bound=Attrs, covariant=True)
 P = TypeVar("P", bound=Provider)
@@ -36,6 +38,9 @@ class Graph(Protocol):
     def add_action(self, action: Action) -> None: ...
 
     def add_expansion(self, expansion: Expansion) -> None: ...
+
+    def check(self, artifact: Artifact) -> None:
+        """Raises ValueError for an artifact that nothing declared makes, or whose path leaves its folder."""
 
     def basename(self, artifact: Artifact) -> str:
         """The name of the file or folder that an artifact is, as its maker declared it."""
@@ -103,14 +108,24 @@ class Expander:
     def _lay_out(self, inputs: Mapping[str, Artifacts]) -> Iterable[Input]:
         """Say where a step finds each input: a workspace file at its own path, a derived one under `.inputs/`."""
         for name, given in inputs.items():
+            check_name(name)
             artifacts = [given] if isinstance(given, (SourceArtifact, DerivedArtifact)) else given
             for index, artifact in enumerate(artifacts):
+                if not isinstance(artifact, (SourceArtifact, DerivedArtifact)):
+                    raise TypeError(f"input '{name}' has {artifact!r}; expected artifacts, as ctx.files() gives them")
+                self._graph.check(artifact)
                 if isinstance(artifact, SourceArtifact):
                     yield Input(name, artifact.path, artifact)
-                elif not isinstance(artifact, DerivedArtifact):
-                    raise TypeError(f"input '{name}' has {artifact!r}; expected artifacts, as ctx.files() gives them")
                 else:
-                    yield Input(name, f".inputs/{name}.{index}/{self._graph.basename(artifact)}", artifact)
+                    path = f"{INPUTS}/{name}.{index}/{self._name(name, artifact)}"
+                    yield Input(name, check_path(path), artifact)
+
+    def _name(self, name: str, artifact: DerivedArtifact) -> str:
+        """What a step finds a derived input as. What a part of a folder is called there says which of several it is,
+        and is no part of a key: of its name only the suffix is left."""
+        if artifact.subpath:
+            return name + PurePosixPath(artifact.subpath).suffix
+        return self._graph.basename(artifact)
 
     def expand(
         self,

@@ -21,11 +21,15 @@ class Sources:
         self.stamps: dict[str, tuple[int, int, int]] = {}
 
     def entry(self, path: str) -> tuple[Path, FileEntry]:
-        """A file's absolute path and content, looked at once a build: all actions see the same."""
+        """A file's absolute path and content, looked at once a build: all actions see the same. Raises BuildError for
+        what is not there, or is a folder."""
         known = self._known.get(path)
         if known is None:
             absolute = self._root / path
-            state = self._store.files.digest(absolute)
+            try:
+                state = self._store.files.digest(absolute)
+            except OSError as error:
+                raise BuildError(f"{path} can't be read: {error.strerror or error}; expected a file") from error
             self.stamps[path] = (state.stamp.size, state.stamp.ctime_ns, state.stamp.inode)
             known = self._known[path] = (absolute, state.entry)
         return known

@@ -242,10 +242,10 @@ def _content(descriptor: int) -> bytes:
 
 
 def _save(descriptor: int, path: str) -> None:
-    """Write what is in memory to a file, if anything."""
+    """Write what is in memory to a new file, if anything."""
     if os.fstat(descriptor).st_size:
         done = 0
-        with open(path, "wb") as target:
+        with open(path, "xb") as target:  # never to one that a link leads to
             while sent := os.sendfile(target.fileno(), descriptor, done, 1 << 30):
                 done += sent
 

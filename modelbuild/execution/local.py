@@ -15,11 +15,12 @@ from modelbuild.errors import EnvironmentProblem
 from modelbuild.execution import environment
 from modelbuild.execution.byte_code import keep_byte_code
 from modelbuild.execution.interface import Outcome, Request
-from modelbuild.execution.sandbox import OUTPUTS, Sandbox, SandboxProblem
+from modelbuild.execution.sandbox import Sandbox, SandboxProblem
 from modelbuild.execution.scratch import Scratch
 from modelbuild.execution.step_code import source_file
 from modelbuild.execution.verdict import verdict
 from modelbuild.execution.warm import Warm
+from modelbuild.paths import OUTPUTS
 from modelbuild.store.interface import Store
 
 
@@ -113,9 +114,7 @@ class LocalExecutor:
         ended = warm.run(_order(sandbox, request))
         if self._closed:
             return Outcome(None, "interrupted")
-        stdout, stderr = (
-            self._store.put_file(path) if path.exists() else None for path in (sandbox.stdout, sandbox.stderr)
-        )
+        stdout, stderr = sandbox.printed(self._store)
         problem = verdict(action, request.tools, ended, ended.report)
         if not problem:
             try:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from modelbuild.actions import Action, FileEntry, Output, Value
+from modelbuild.actions import Action, Digest, FileEntry, Output, Value
 from modelbuild.execution.interface import StagedInput
+from modelbuild.paths import HOME, OUTPUTS, STDERR, STDOUT, PathError, check_path, parents
 from modelbuild.store import files
 from modelbuild.store.interface import Store
-
-OUTPUTS = ".outputs"
-HOME = ".home"
 
 # Files of the workspace from this size on (bytes) are copied into the store, once, and hardlinked from there. Neither
 # they nor smaller ones, which are copied each time, are linked to the workspace: whatever an action does to an input
@@ -37,8 +36,8 @@ class Sandbox:
         self.folder = folder
         self.outputs = folder / OUTPUTS
         self.home = folder / HOME
-        self.stdout = folder / ".stdout"
-        self.stderr = folder / ".stderr"
+        self.stdout = folder / STDOUT
+        self.stderr = folder / STDERR
         # Folders for inputs, relative to the folder, which is '', and the mode that each was made with.
         self._folders: set[str] = set()
         self._mode = 0
@@ -46,8 +45,10 @@ class Sandbox:
     def lay_out(self, action: Action, inputs: tuple[StagedInput, ...], store: Store) -> None:
         """Put inputs in place and make room for outputs.
 
-        Raises SandboxProblem when a file of the workspace is not what its digest says, MissingBlob, OSError.
+        Raises SandboxProblem when a file of the workspace is not what its digest says, or a path leaves the folder,
+        MissingBlob, OSError.
         """
+        _check_paths(action, inputs)
         root = str(self.folder)
         made = self._begin(inputs)
         for folder in (self.outputs, self.home):
@@ -74,7 +75,7 @@ class Sandbox:
         wanted = {""}
         # What a tree brings it has to make itself.
         if all(isinstance(item.value, FileEntry) for item in inputs):
-            wanted.update(parent for item in inputs for parent in _parents(item.path))
+            wanted.update(parent for item in inputs for parent in parents(item.path))
         if not self._folders:
             os.mkdir(root)
             self._mode = os.lstat(root).st_mode
@@ -139,21 +140,62 @@ class Sandbox:
         return again
 
     def collect(self, action: Action, store: Store) -> tuple[tuple[str, Value], ...]:
-        """Put the outputs into the store. Raises SandboxProblem when they are not what the action declares."""
+        """Put the outputs into the store. Raises SandboxProblem when they are not what the action declares, and for a
+        symbolic link on the way to one: nothing outside of the folder is looked at, moved or changed."""
         declared = {output.path: output for output in action.outputs}
-        for output in action.outputs:
-            _check_kind(self.outputs / output.path, output)
-        for path in _strays(self.outputs, "", declared):
-            raise SandboxProblem(f"step {action.step} wrote '{path}', which is not a declared output")
+        with _outputs(self.folder, OUTPUTS, "its outputs") as top:
+            for output in action.outputs:
+                with _parent(top, output) as (folder, name):
+                    _check_kind(folder, name, output)
+            for path in _strays(top, "", declared):
+                raise SandboxProblem(f"step {action.step} wrote '{path}', which is not a declared output")
+            try:
+                return tuple((output.name, _put(top, output, store)) for output in action.outputs)
+            except ValueError as error:
+                raise SandboxProblem(f"step {action.step}: {error}") from None
+
+    def printed(self, store: Store) -> tuple[Digest | None, Digest | None]:
+        """Put what the action printed to stdout and stderr into the store. Raises SandboxProblem."""
         try:
-            return tuple((o.name, store.put_output(self.outputs / o.path)) for o in action.outputs)
+            first, second = (store.put_file(p) if os.path.lexists(p) else None for p in (self.stdout, self.stderr))
         except ValueError as error:
-            raise SandboxProblem(f"step {action.step}: {error}") from None
+            raise SandboxProblem(f"what the step printed cannot be kept: {error}") from None
+        return first, second
 
 
-def _parents(path: str) -> Iterator[str]:
-    while path := path.rpartition("/")[0]:
-        yield path
+def _check_paths(action: Action, inputs: tuple[StagedInput, ...]) -> None:
+    try:
+        for path in (*(item.path for item in inputs), *(output.path for output in action.outputs)):
+            check_path(path)
+    except PathError as error:
+        raise SandboxProblem(f"step {action.step}: {error}") from None
+
+
+@contextmanager
+def _outputs(top: Path | int, path: str, what: str) -> Iterator[int]:
+    """Open a folder of outputs. Raises SandboxProblem where it is not the plain folder that was made for them."""
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(files.open_folder(top if isinstance(top, int) else str(top), path))
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                raise
+            problem = f"the step removed or replaced the folder of {what}; expected it to write into that"
+            raise SandboxProblem(problem) from None
+        yield folder
+
+
+@contextmanager
+def _parent(top: int, output: Output) -> Iterator[tuple[int, str]]:
+    """The open folder that an output is in, and its name there."""
+    folder, _, name = output.path.rpartition("/")
+    with _outputs(top, folder, f"its output '{output.name}' ({output.path})") as found:
+        yield found, name
+
+
+def _put(top: int, output: Output, store: Store) -> Value:
+    with _parent(top, output) as (folder, name):
+        return store.put_output(files.path_in(folder, name))
 
 
 def _make_folders(path: str, made: set[str]) -> None:
@@ -177,9 +219,9 @@ def _copy(source: Path, target: Path, entry: FileEntry) -> bool:
     return hashlib.sha256(data).hexdigest() == entry.digest.hash
 
 
-def _check_kind(path: Path, output: Output) -> None:
+def _check_kind(folder: int, name: str, output: Output) -> None:
     try:
-        mode = path.lstat().st_mode
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
     except FileNotFoundError:
         raise SandboxProblem(f"the step did not write its output '{output.name}' ({output.path})") from None
     if not (stat.S_ISREG(mode) if output.kind == "file" else stat.S_ISDIR(mode)):
@@ -187,14 +229,15 @@ def _check_kind(path: Path, output: Output) -> None:
         raise SandboxProblem(f"the step's output '{output.name}' ({output.path}) is not {expected}")
 
 
-def _strays(folder: Path, prefix: str, declared: dict[str, Output]) -> Iterator[str]:
+def _strays(folder: int, prefix: str, declared: dict[str, Output]) -> Iterator[str]:
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda e: e.name):
             path = prefix + entry.name
             if path in declared:
                 continue
             if entry.is_dir(follow_symlinks=False) and any(d.startswith(path + "/") for d in declared):
-                yield from _strays(folder / entry.name, path + "/", declared)
+                with files.open_folder(folder, entry.name) as inner:
+                    yield from _strays(inner, path + "/", declared)
             else:
                 yield path
 

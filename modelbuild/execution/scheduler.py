@@ -30,7 +30,7 @@ from modelbuild.actions import (
     Telling,
 )
 from modelbuild.analysis.mistakes import told_of_callback
-from modelbuild.errors import ModelbuildError
+from modelbuild.errors import BuildError, ModelbuildError
 from modelbuild.events import ActionFinished, CacheUsed, GraphGrew, Reporter
 from modelbuild.execution.interface import Outcome, Request, StagedInput
 from modelbuild.execution.keys import Keys, key_of
@@ -218,19 +218,25 @@ class Scheduler:
 
     # -- expansions --------------------------------------------------------------------------------------------------
 
-    def _read(self, expansion: Expansion) -> bytes:
-        value = self.values.value(expansion.reads)
+    def _read(self, expansion: Expansion) -> bytes | BuildError:
+        try:
+            value = self.values.value(expansion.reads)
+        except BuildError as error:
+            return error
         if not isinstance(value, FileEntry):
-            raise ValueError(f"{expansion.id} reads '{expansion.reads.output}', which is not a file")
+            return BuildError(f"{expansion.id} reads '{expansion.reads.output}', which is not a file; expected a file")
         return self._store.read_bytes(value.digest)
 
-    def _expand(self, expansion: Expansion, data: bytes) -> None:
+    def _expand(self, expansion: Expansion, data: bytes | BuildError) -> None:
         from modelbuild.api.context import Expander
 
         try:
+            if isinstance(data, BuildError):
+                raise data
             made = expansion.then(Expander(self._graph, expansion.owner, expansion.room), data)
             if set(made) != set(expansion.promises):
                 raise ValueError(f"it gives {sorted(made)}; expected {sorted(expansion.promises)}, as promised")
+            self._check(made.values())
             makers = self._graph.keep_promises(expansion.id, made.values(), self._done)
         except Exception as error:
             if not isinstance(error, ModelbuildError) and expansion.package == BUILT_IN:
@@ -245,14 +251,24 @@ class Scheduler:
         if self._waiting[expansion.id] == 0:
             self._finish(expansion.id)
 
+    def _check(self, artifacts: Iterable[Artifact]) -> None:
+        try:
+            for artifact in artifacts:
+                self._graph.check(artifact)
+        except ValueError as error:
+            raise BuildError(str(error)) from None
+
     def actions(self, ids: Iterable[str]) -> list[str]:
         """Those of the ids that are actions."""
         return [i for i in ids if isinstance(self._graph.nodes[i], Action)]
 
     # -- actions -----------------------------------------------------------------------------------------------------
 
-    def _prepare(self, action: Action) -> _Prepared:
-        inputs = tuple(self._stage(action))
+    def _prepare(self, action: Action) -> _Prepared | BuildError:
+        try:
+            inputs = tuple(self._stage(action))
+        except BuildError as error:
+            return error
         material = self._keys.material(action, inputs)
         key = key_of(material)
         request = Request(action, inputs, tuple(material["tools"]), self._modules(action.step))
@@ -272,9 +288,12 @@ class Scheduler:
             else:
                 yield StagedInput(item.name, item.path, None, self.values.value(artifact))
 
-    def _prepared(self, action: Action, found: _Prepared) -> None:
+    def _prepared(self, action: Action, found: _Prepared | BuildError) -> None:
         self._awaited.discard(action.id)
-        self._take(action, found)
+        if isinstance(found, BuildError):
+            self._failed(action.id, action.owner, action.mnemonic, action.description or action.mnemonic, str(found))
+        else:
+            self._take(action, found)
         self._run_next()
 
     def _take(self, action: Action, found: _Prepared) -> None:

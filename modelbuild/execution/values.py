@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from modelbuild.actions import ActionResult, Artifact, DerivedArtifact, FileEntry, SourceArtifact, Value
+from modelbuild.actions import ActionResult, Artifact, DerivedArtifact, FileEntry, SourceArtifact, Tree, Value
+from modelbuild.errors import BuildError
 
 
 class Values:
@@ -40,14 +41,20 @@ class Values:
         return isinstance(artifact, SourceArtifact) or (artifact.action, artifact.output) in self._values
 
     def value(self, artifact: Artifact) -> Value:
-        """The content of an artifact that was made, or of a file of the workspace. KeyError when it was not."""
+        """The content of an artifact that was made, or of a file of the workspace. KeyError when it was not made,
+        BuildError when it is a part that the folder made does not have."""
         artifact = self.resolve(artifact)
         if isinstance(artifact, SourceArtifact):
             return self.source(artifact.path)[1]
         value = self._values[artifact.action, artifact.output]
         if not artifact.subpath:
             return value
-        if isinstance(value, FileEntry):
-            raise ValueError(f"{artifact.action} output '{artifact.output}' is a file; it has no '{artifact.subpath}'")
-        below = value.under(artifact.subpath)
-        return below if below.files else dict(value.files)[artifact.subpath]
+        if isinstance(value, Tree):
+            below = value.under(artifact.subpath)
+            if below.files:
+                return below
+            file = dict(value.files).get(artifact.subpath)
+            if file is not None:
+                return file
+        what = "is a file" if isinstance(value, FileEntry) else f"has no '{artifact.subpath}'"
+        raise BuildError(f"output '{artifact.output}' of {artifact.action} {what}; expected '{artifact.subpath}' in it")

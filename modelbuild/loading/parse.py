@@ -12,6 +12,7 @@ from modelbuild.loading.matrix import expand_matrix
 from modelbuild.loading.package import ENGINE_ATTRIBUTES, Package, Target
 from modelbuild.loading.table import Table
 from modelbuild.loading.visibility import PRIVATE, PUBLIC, parse_visibility
+from modelbuild.paths import MAX_NAME
 
 PACKAGE_TABLE = "package"
 
@@ -75,7 +76,7 @@ def _target(
 ) -> Target:
     name = values["name"]
     if not is_target_name(name):
-        expected = "expected letters, digits and any of _.+@=-"
+        expected = "expected letters, digits and any of _.+@=-" + f", at most {MAX_NAME}" * (len(name) > MAX_NAME)
         raise document.error((*path, "name"), f"{show(name)} is not a name; {expected}")
     if name in _RESERVED:
         raise document.error((*path, "name"), f"{show(name)} means something else in a label; choose another name")

@@ -12,9 +12,9 @@ from typing import Any
 from modelbuild.actions import Digest, FileEntry, Tree, Value
 from modelbuild.execution.interface import Request
 from modelbuild.execution.processor import machine
-from modelbuild.execution.sandbox import HOME, OUTPUTS
 from modelbuild.execution.step_code import StepCode
 from modelbuild.execution.tools import version
+from modelbuild.paths import HOME, OUTPUTS
 from modelbuild.remote.messages import message
 from modelbuild.remote.properties import properties
 from modelbuild.remote.results import MAX_TREE, Blobs, directory, from_message, keep, to_message, tree_value

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from modelbuild.actions import ActionResult, Digest, FileEntry, Tree, Value
+from modelbuild.paths import check_apart, check_path
 from modelbuild.remote.messages import message
 from modelbuild.remote.problems import RemoteProblem
-from modelbuild.store.codec import check_path
 from modelbuild.store.digests import digest_bytes
 
 # Goes into each Action, so that no other client of the same cache makes one with our digest, nor we one with theirs.
@@ -127,6 +127,7 @@ def tree_value(data: bytes) -> Tree:
         if path in files:
             raise ValueError(f"a folder with {path!r} twice")
         files[path] = entry
+    check_apart(files)
     return Tree(tuple(sorted(files.items())))
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from modelbuild.actions import Digest, FileEntry
 from modelbuild.store.digests import FileChanged, digest_bytes, digest_open
-from modelbuild.store.files import NO_LINK, check_plain, copy_into, link_or_copy
+from modelbuild.store.files import NO_LINK, check_plain, copy_into, link_or_copy, open_plain
 from modelbuild.store.interface import MissingBlob
 
 _SECOND = 1_000_000_000
@@ -109,7 +109,8 @@ class Cas:
         executable = bool(status.st_mode & 0o100)
         # A file with another hard link may be somebody's source: its mode and time are not ours to change.
         if status.st_nlink == 1:
-            os.chmod(path, _MODE[executable])
+            if not status.st_mode & 0o400:
+                os.chmod(path, _MODE[executable])
             try:
                 return self._add(str(path), executable)
             except OSError as error:
@@ -156,7 +157,7 @@ class Cas:
             _remove(temporary)
 
     def _add(self, path: str, executable: bool) -> FileEntry:
-        with FileIO(path) as file:
+        with open_plain(path) as file:
             digest = digest_open(file)
             if not self.has(digest, executable):
                 _seal(file, digest.hash, executable)
@@ -229,7 +230,7 @@ def _mend(path: str, digest: Digest, executable: bool) -> bool:
     """Rehash a blob that somebody touched: seal it again when its bytes are right, else drop it. Whether it is
     what the digest says."""
     try:
-        with FileIO(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
+        with open_plain(path) as file:
             found = digest_open(file)
             if found.hash == digest.hash:
                 with suppress(OSError):  # A read-only cache: as good as before.

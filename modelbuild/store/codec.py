@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from modelbuild.actions import ActionResult, Digest, FileEntry, Tree, Value
+from modelbuild.paths import check_apart, check_path
 
 _HASH = re.compile(r"[0-9a-f]{64}\Z")
 
@@ -54,14 +55,6 @@ def decode_result(text: str) -> ActionResult:
         raise ValueError(f"not an action result: {error}") from error
 
 
-def check_path(path: object) -> str:
-    """A relative path that stays in its folder, with '/' separators, as it was given. Raises ValueError."""
-    text = _text(path)
-    if "\0" in text or any(part in ("", ".", "..") for part in text.split("/")):
-        raise ValueError(f"{text!r} is not a path within a folder")
-    return text
-
-
 def blobs_of(result: ActionResult) -> set[Digest]:
     """Every blob that a result names."""
     found = {digest for digest in (result.stdout, result.stderr) if digest is not None}
@@ -92,6 +85,7 @@ def _read_value(data: Any) -> Value:
     paths = [path for path, _ in files]
     if any(a >= b for a, b in itertools.pairwise(paths)):
         raise ValueError("a tree's paths are not sorted, or one is there twice")
+    check_apart(paths)
     return Tree(files)
 
 

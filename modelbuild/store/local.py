@@ -16,7 +16,7 @@ from modelbuild.store.cas import Cas
 from modelbuild.store.codec import blobs_of
 from modelbuild.store.database import Database
 from modelbuild.store.file_digests import FileDigests
-from modelbuild.store.files import check_plain, remove
+from modelbuild.store.files import check_plain, open_folder, path_in, remove
 from modelbuild.store.gc import Collected, collect, empty_trash
 from modelbuild.store.lock import UseLock
 from modelbuild.store.problems import Warn, explained, warn_on_stderr
@@ -85,8 +85,14 @@ class LocalStore:
         with explained(self.directory):
             if not stat.S_ISDIR(os.lstat(path).st_mode):
                 return self._cas.add_file(path)
-            files = sorted(_files_in(str(path), path.name))
-            return Tree(tuple((name, self._cas.add_file(path / name)) for name in files))
+            with open_folder(str(path)) as folder:
+                files = sorted(_files_in(folder, path.name))
+                return Tree(tuple((name, self._add_below(folder, name)) for name in files))
+
+    def _add_below(self, top: int, path: str) -> FileEntry:
+        parent, _, name = path.rpartition("/")
+        with open_folder(top, parent) as folder:
+            return self._cas.add_file(path_in(folder, name))
 
     def read_bytes(self, digest: Digest) -> bytes:
         with explained(self.directory):
@@ -203,8 +209,9 @@ class LocalStore:
         return collected
 
 
-def _files_in(folder: str, shown: str) -> list[str]:
-    """Paths of all files below a folder, relative to it. Raises ValueError for what is neither file nor folder."""
+def _files_in(folder: int, shown: str) -> list[str]:
+    """Paths of all files below an open folder, relative to it. Raises ValueError for what is neither file nor folder,
+    and for a name that is not UTF-8."""
     found = []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -214,7 +221,8 @@ def _files_in(folder: str, shown: str) -> list[str]:
             except UnicodeEncodeError:
                 raise ValueError(f"{name!r}: the name is not UTF-8") from None
             if entry.is_dir(follow_symlinks=False):
-                found += [f"{entry.name}/{path}" for path in _files_in(entry.path, name)]
+                with open_folder(folder, entry.name) as inner:
+                    found += [f"{entry.name}/{path}" for path in _files_in(inner, name)]
             else:
                 check_plain(entry.stat(follow_symlinks=False).st_mode, name)
                 found.append(entry.name)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from modelbuild.actions import FileEntry, Value
 from modelbuild.errors import EnvironmentProblem
-from modelbuild.store.codec import check_path
+from modelbuild.paths import check_path
 from modelbuild.store.digests import digest_bytes
 from modelbuild.store.files import remove
 from modelbuild.store.interface import Store

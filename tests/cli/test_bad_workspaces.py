@@ -25,7 +25,7 @@ def own_rule(body: str, step: str = "def run(step): ...\n") -> dict[str, str]:
     return {
         "MODELBUILD.toml": 'rules = ["//r"]\n',
         "r/__init__.py": "",
-        "r/x.py": "from modelbuild.api import Attrs, Files, rule\nclass A(Attrs):\n    pass\n@rule(attrs=A)\n"
+        "r/x.py": "from modelbuild.api import Attrs, Files, Output, rule\nclass A(Attrs):\n    pass\n@rule(attrs=A)\n"
         f"def own(ctx):\n{body}\n",
         "r/steps/__init__.py": "",
         "r/steps/write.py": step,
@@ -211,6 +211,15 @@ TABLE = {
         own_rule('    ctx.action("own", step="write", outputs=[], python=("srcs",))'),
         "BUILD.toml:2:1: rule 'own' fails: ValueError: python names the input 'srcs', which the action does not have "
         "(r/x.py:6)",
+    ),
+    "an output that leaves its folder": Bad(
+        own_rule('    ctx.action("own", step="write", outputs=[Output("o", "../../../../x")])'),
+        "BUILD.toml:2:1: rule 'own' fails: PathError: output 'o': '../../../../x' is not a path within a folder; "
+        "expected names of at most 255 bytes joined by '/', none of them '', '.' or '..' (r/x.py:6)",
+    ),
+    "a name that is too long": Bad(
+        {"BUILD.toml": f'[[filegroup]]\nname = "{"g" * 256}"\nsrcs = []\n'},
+        f"BUILD.toml:2:1: '{'g' * 56}... is not a name; expected letters, digits and any of _.+@=-, at most 255",
     ),
     "two rules of one name": Bad(
         {

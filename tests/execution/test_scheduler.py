@@ -166,10 +166,12 @@ def world(tmp_path: Path) -> World:
 
 
 OUT = [Output("out", "out")]
+TREE = [Output("out", "out", "tree")]
 
 
 def act(on: Expander, name: str, step: str, *inputs: Artifact, **params: Any) -> DerivedArtifact:
-    return on.action(name, step=step, outputs=OUT, inputs={"in": inputs}, params=params, name=name)["out"]
+    outputs = TREE if step == "split" else OUT
+    return on.action(name, step=step, outputs=outputs, inputs={"in": inputs}, params=params, name=name)["out"]
 
 
 def chain(on: Expander) -> list[Artifact]:
@@ -234,6 +236,31 @@ def test_actions_found_while_running_are_run_and_cached_one_by_one(world: World)
     world.files["words"] = b"red grey blue"
     _, fake, _, _ = world.build(grow)
     assert {i.partition("#")[2] for i in fake.ran} == {"split", "plan", "compile1", "link", "last"}
+
+
+def test_a_part_before_others_changes_no_key_of_theirs(world: World) -> None:
+    """Nor are equal parts made twice: which of the parts it is is in no key."""
+    world.files["words"] = b"red green blue"
+    world.build(grow)
+    world.files["words"] = b"white red green green blue"
+    report, fake, _, _ = world.build(grow)
+    assert {i.partition("#")[2] for i in fake.ran} == {"split", "plan", "compile0", "link", "last"}
+    assert report.keys["//m:x#compile2"] == report.keys["//m:x#compile3"]
+
+
+def test_a_part_that_turns_out_not_to_be_there_fails_what_reads_it(world: World) -> None:
+    world.files["words"] = b"red green"
+
+    def declare(on: Expander) -> list[Artifact]:
+        parts = act(on, "parts", "split", SourceArtifact("words"))
+        reads = (DerivedArtifact(parts.action, "out", path) for path in ("p0", "p9"))
+        return [act(on, "good", "copy", SourceArtifact("words")), act(on, "wants", "copy", *reads)]
+
+    report, _, recorder, _ = world.build(declare, keep_going=True)
+    (failed,) = [e for e in recorder.events if isinstance(e, ActionFinished) and e.status == "failed"]
+    problem = "output 'out' of //m:x#parts has no 'p9'; expected 'p9' in it"
+    assert (failed.id, failed.problem) == ("//m:x#wants", problem)
+    assert report.statuses["//m:x#good"] == "ran"
 
 
 def test_two_actions_with_one_key_run_once(world: World) -> None:
@@ -360,16 +387,21 @@ def test_a_failure_is_told_with_what_was_built_before(world: World) -> None:
     [
         (BuildError("nothing takes aten.foo"), "nothing takes aten.foo"),
         (KeyError("aten.foo"), "KeyError: 'aten.foo' (execution/test_scheduler.py:LINE)"),
-        (None, "ValueError: it gives ['some']; expected ['all'], as promised"),
+        ("some", "ValueError: it gives ['some']; expected ['all'], as promised"),
+        (
+            "all",
+            "a file of the workspace: '../words' is not a path within a folder; expected names of at most"
+            " 255 bytes joined by '/', none of them '', '.' or '..'",
+        ),
     ],
-    ids=["a problem", "a mistake", "another promise"],
+    ids=["a problem", "a mistake", "another promise", "a path that leaves the workspace"],
 )
-def test_an_expansion_that_fails_says_why(world: World, error: Exception | None, problem: str) -> None:
+def test_an_expansion_that_fails_says_why(world: World, error: Exception | str, problem: str) -> None:
     world.files["words"] = b"red"
 
     def then(inner: Expander, data: bytes) -> Mapping[str, Artifact]:
-        if error is None:
-            return {"some": SourceArtifact("words")}
+        if isinstance(error, str):
+            return {error: SourceArtifact("../words")}
         raise error
 
     def declare(on: Expander) -> list[Artifact]:

@@ -159,6 +159,8 @@ def deep() -> bytes:
         pytest.param(whole(folder(("",))), id="no name"),
         pytest.param(whole(folder(("a\0b",))), id="a zero"),
         pytest.param(whole(folder(("x", "x"))), id="twice"),
+        pytest.param(whole(folder(("a",), below={"a": folder(("x",))}), folder(("x",))), id="a file and a folder"),
+        pytest.param(whole(folder(("a" * 256,))), id="a long name"),
         pytest.param(whole(folder(below={"..": folder(("x",))}), folder(("x",))), id="a folder up"),
         pytest.param(whole(folder(below={"a": folder(("x",))})), id="a part that is not there"),
         pytest.param(bomb(), id="a bomb"),

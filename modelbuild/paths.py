@@ -1,0 +1,62 @@
+"""Paths that stay within a folder: what rules, steps, caches and workers may call a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+# Names at the top of an action's folder that are the engine's; workspace files lie beside them, at their own paths.
+HOME, INPUTS, OUTPUTS, STDERR, STDOUT = RESERVED = (".home", ".inputs", ".outputs", ".stderr", ".stdout")
+
+# Bytes that Linux's file systems allow in a name.
+MAX_NAME = 255
+
+EXPECTED = f"expected names of at most {MAX_NAME} bytes joined by '/', none of them '', '.' or '..'"
+
+
+class PathError(ValueError):
+    """A path that cannot be a file's where it is given. The message is one line."""
+
+
+def check_path(path: object) -> str:
+    """Return a relative path with '/' separators that stays in its folder, as it was given. Raises PathError."""
+    if not isinstance(path, str):
+        raise PathError(f"{path!r} is not text")
+    parts = path.split("/")
+    if "\0" in path or any(part in ("", ".", "..") for part in parts) or not _fits(path, parts):
+        raise PathError(f"{path!r} is not a path within a folder; {EXPECTED}")
+    return path
+
+
+def check_name(name: object) -> str:
+    """Return the name of one file or folder, as it was given. Raises PathError."""
+    if "/" in check_path(name):
+        raise PathError(f"{name!r} is a path; expected one name, without '/'")
+    return str(name)
+
+
+def check_apart(paths: Iterable[str]) -> None:
+    """Raises PathError where a path is there twice, or lies below another."""
+    found: set[str] = set()
+    for path in paths:
+        if path in found:
+            raise PathError(f"{path!r} is there twice; expected each at a path of its own")
+        found.add(path)
+    for path in found:
+        for parent in parents(path):
+            if parent in found:
+                raise PathError(f"{path!r} is below {parent!r}; expected each at a path of its own")
+
+
+def parents(path: str) -> Iterator[str]:
+    """Yield the folders that a path is in, the innermost first."""
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
+def _fits(path: str, parts: list[str]) -> bool:
+    if path.isascii():
+        return len(path) <= MAX_NAME or max(map(len, parts)) <= MAX_NAME
+    try:
+        return all(len(part.encode()) <= MAX_NAME for part in parts)
+    except UnicodeEncodeError:  # a name that is not UTF-8, as Python holds it
+        return False
