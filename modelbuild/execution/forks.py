@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import gc
 import json
@@ -12,22 +11,21 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from modelbuild.execution.branch import CHUNK, Branch
 from modelbuild.execution.import_ahead import import_ahead
+from modelbuild.execution.orphans import adopt, end_orphans
+from modelbuild.execution.system_calls import PR_SET_PDEATHSIG, prctl
 from modelbuild.execution.worker import Loaded, Streams, work
-
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)
 
 
 def die_with_parent(kind: int) -> None:
     """Have the kernel send this process a signal when its parent ends (0: no longer)."""
-    _libc.prctl(_PR_SET_PDEATHSIG, kind)
+    prctl(PR_SET_PDEATHSIG, kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +63,7 @@ class Forks:
 
     def serve(self) -> None:
         """Until the other end is gone."""
+        adopt()
         self._loaded = Loaded.now(self._settings["packages"], self._ours)
         # What is here stays shared with the children: the collector would write to every object.
         gc.collect()
@@ -114,8 +113,6 @@ class Forks:
                 work(order, self._settings, self._loaded, streams)
             finally:
                 os._exit(70)
-        with suppress(ProcessLookupError, PermissionError):
-            os.setpgid(pid, pid)
         descriptor = os.pidfd_open(pid)
         self._children[descriptor] = _Child(order, pid, started, streams)
         self._selector.register(descriptor, selectors.EVENT_READ, partial(self._reap, descriptor))
@@ -134,8 +131,8 @@ class Forks:
         child = self._children.pop(descriptor)
         self._selector.unregister(descriptor)
         os.close(descriptor)
-        _kill_group(child.pid)
         _, status, usage = os.wait4(child.pid, 0)
+        self._end_orphans()
         seconds = time.monotonic() - child.started
         answer = {
             "id": child.order["id"],
@@ -157,11 +154,16 @@ class Forks:
         for branch in branches:
             branch.dismiss()
         for child in self._children.values():
-            _kill_group(child.pid)
+            os.kill(child.pid, signal.SIGKILL)
         for child in self._children.values():
             os.waitpid(child.pid, 0)
         for branch in branches:
             os.waitpid(branch.pid, 0)
+        end_orphans(())
+
+    def _end_orphans(self) -> None:
+        branches = filter(None, self._branches.values())
+        end_orphans([child.pid for child in self._children.values()] + [branch.pid for branch in branches])
 
     # -- branches ----------------------------------------------------------------------------------------------------
 
@@ -205,6 +207,7 @@ class Forks:
             branch.line.close()
             os.waitpid(branch.pid, 0)
             self._branches[name] = None
+            self._end_orphans()
             for number, order in branch.given.items():
                 if branch.ready:
                     self._answer({"id": number, "problem": f"the process that had imported step {branch.step} ended"})
@@ -248,9 +251,3 @@ def _save(descriptor: int, path: str) -> None:
         with open(path, "xb") as target:  # never to one that a link leads to
             while sent := os.sendfile(target.fileno(), descriptor, done, 1 << 30):
                 done += sent
-
-
-def _kill_group(pid: int) -> None:
-    """Kill a child and what it left running. Only while it is unreaped: until then its id is no one else's."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)

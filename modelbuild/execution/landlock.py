@@ -12,11 +12,12 @@ import stat
 import struct
 from collections.abc import Iterable
 
+from modelbuild.execution.system_calls import PR_SET_NO_NEW_PRIVS, call, prctl
+
 # The same on every architecture.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _CREATE_RULESET_VERSION = 1
 _RULE_PATH_BENEATH = 1
-_PR_SET_NO_NEW_PRIVS = 38
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
@@ -27,14 +28,15 @@ _BIND_AND_CONNECT_TCP = 0b11
 # Abstract Unix sockets and signals to processes outside.
 _ALL_SCOPES = 0b11
 
-_libc = ctypes.CDLL(None, use_errno=True)
-
 _held: dict[str, int] = {}
 
 
 def abi() -> int:
     """The version of Landlock that the kernel offers; 0 when it has none, or has it switched off."""
-    return max(0, int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _CREATE_RULESET_VERSION)))
+    try:
+        return _call(_CREATE_RULESET, None, ctypes.c_size_t(0), _CREATE_RULESET_VERSION)
+    except OSError:
+        return 0
 
 
 def describe() -> str:
@@ -64,7 +66,7 @@ def restrict(read: Iterable[str], write: Iterable[str], network: bool) -> bool:
             _allow(ruleset, path, rights & _READ)
         for path in write:
             _allow(ruleset, path, rights)
-        _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        prctl(PR_SET_NO_NEW_PRIVS, 1)
         _call(_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)
@@ -108,8 +110,4 @@ def _open(path: str) -> int | None:
 
 
 def _call(number: int, *arguments: object) -> int:
-    result = int(_libc.syscall(number, *arguments))
-    if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"Landlock: {os.strerror(code)}")
-    return result
+    return call("Landlock", number, *arguments)

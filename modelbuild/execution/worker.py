@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from modelbuild.execution import blame, landlock
 from modelbuild.execution.environment import WRITABLE, set_variables
 from modelbuild.execution.guard import Guard
+from modelbuild.execution.orphans import adopt
 from modelbuild.step import Step
 
 
@@ -85,6 +86,7 @@ def work(order: Mapping[str, Any], settings: Mapping[str, Any], loaded: Loaded, 
     settings   what all actions have in common (see LocalExecutor)
     """
     os.setpgid(0, 0)
+    adopt()
     worker = os.getpid()
     status = 1
 

@@ -54,8 +54,9 @@ def _version(distribution: str) -> str:
 
 
 def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
-    """Run the step in a child, as warm workers do, so that nothing of it outlives its process."""
+    """Run the step in a child, as warm workers do, and end all that it leaves running."""
     from modelbuild.execution import environment
+    from modelbuild.execution.orphans import adopt, end_orphans
     from modelbuild.execution.worker import Loaded, Streams, ready_to_fork, work
 
     ours = frozenset(sys.modules)
@@ -87,10 +88,12 @@ def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
     started = time.monotonic()
     ready_to_fork()
     loaded = Loaded.now(packages, ours)
+    adopt()
     child = os.fork()
     if child == 0:
         work(order, settings, loaded, Streams(report, stdout, stderr))
     _, status, usage = os.wait4(child, 0)
+    end_orphans(())
     return {
         "status": os.waitstatus_to_exitcode(status),
         "seconds": time.monotonic() - started,
