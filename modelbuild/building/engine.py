@@ -51,7 +51,7 @@ class Engine:
             self.store,
             Running(executor or self.executor, pool, self.reporter, request.jobs, request.keep_going),
             Keys(self.code, self.store.read_bytes),
-            self.code.names,
+            self.code.modules,
             Values(self.sources.entry),
             self.reporter,
             afresh,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -30,13 +31,13 @@ class Request:
     """An action with its inputs known by content.
 
     tools    distributions that the step and its Python inputs may import (those whose versions are in the key)
-    modules  import names of the step's own source closure: what it may load of modelbuild and of rule packages
+    modules  the step's own source closure, SHA-256 by import name: what it may load of modelbuild and of rule packages
     """
 
     action: Action
     inputs: tuple[StagedInput, ...]
     tools: tuple[str, ...] = ()
-    modules: tuple[str, ...] = ()
+    modules: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from modelbuild.actions import Action, Digest, FileEntry
+from modelbuild.errors import BuildError
 from modelbuild.execution.interface import StagedInput
 from modelbuild.execution.processor import machine
 from modelbuild.execution.step_code import StepCode
 from modelbuild.execution.tools import imported_distributions, version
-from modelbuild.store.digests import value_digest
+from modelbuild.store.digests import digest_bytes, value_digest
 
 # What surrounds a step and could change its output: the worker's environment, the form of this very record.
 FORMAT = 1
@@ -32,7 +33,7 @@ class Keys:
     def material(self, action: Action, inputs: Sequence[StagedInput]) -> dict[str, Any]:
         """What the key is made of, as JSON values. No absolute path, time, host or undeclared environment is in it.
 
-        Raises EnvironmentProblem when a tool is not installed.
+        Raises EnvironmentProblem when a tool is not installed, BuildError when a Python input is not what it was.
         """
         return {
             "format": FORMAT,
@@ -55,10 +56,13 @@ class Keys:
         return tuple(sorted({*action.tools, *imported_distributions(sources, action.tools)}))
 
     def _read(self, item: StagedInput) -> bytes:
-        if item.source is not None:
-            return item.source.read_bytes()
         assert isinstance(item.value, FileEntry)
-        return self._blob(item.value.digest)
+        if item.source is None:
+            return self._blob(item.value.digest)
+        data = item.source.read_bytes()
+        if digest_bytes(data) != item.value.digest:
+            raise BuildError(f"{item.path} changed during the build; build again")
+        return data
 
 
 def key_of(material: dict[str, Any]) -> str:

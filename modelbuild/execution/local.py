@@ -176,7 +176,7 @@ def _order(sandbox: Sandbox, request: Request) -> dict[str, Any]:
         "outputs": {output.name: f"{OUTPUTS}/{output.path}" for output in action.outputs},
         "cpus": cpus,
         "network": action.network,
-        "modules": request.modules,
+        "modules": dict(request.modules),
         "env": environment.variables(sandbox.home, cpus, action.network, gpu) | dict(action.env),
         "ahead": {} if alone else environment.variables(scratch, cpus) | dict(action.env),
         "root": str(sandbox.folder),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import queue
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -79,7 +79,7 @@ class Scheduler:
         store: Store,
         running: Running,
         keys: Keys,
-        modules: Callable[[str], tuple[str, ...]],
+        modules: Callable[[str], Mapping[str, str]],
         values: Values,
         reporter: Reporter,
         afresh: Collection[str] = (),

@@ -6,6 +6,7 @@ import ast
 import hashlib
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +21,7 @@ class StepCode:
     def __init__(self, roots: Mapping[str, Path]) -> None:
         self._roots = dict(roots)
         self._closures: dict[str, tuple[tuple[str, Path], ...]] = {}
+        self._modules: dict[str, dict[str, str]] = {}
         self._digests: dict[str, str] = {}
 
     def closure(self, module: str) -> tuple[tuple[str, Path], ...]:
@@ -36,26 +38,22 @@ class StepCode:
                     continue
                 found[name] = file
                 pending += _parents(name)
-                pending += imports(file, name, file.name == "__init__.py")
+                pending += imports(file, name)
             self._closures[module] = tuple(sorted(found.items()))
         return self._closures[module]
-
-    def names(self, module: str) -> tuple[str, ...]:
-        """Import names of the closure."""
-        return tuple(name for name, _ in self.closure(module))
 
     def digest(self, module: str) -> str:
         """SHA-256 (hex) over the names and contents of the closure."""
         if module not in self._digests:
-            whole = hashlib.sha256()
-            for name, file in self.closure(module):
-                whole.update(f"{name} {_file_sha256(file)}\n".encode())
-            self._digests[module] = whole.hexdigest()
+            lines = [f"{name} {digest}\n" for name, digest in self.modules(module).items()]
+            self._digests[module] = hashlib.sha256("".join(lines).encode()).hexdigest()
         return self._digests[module]
 
-    def modules(self, module: str) -> dict[str, str]:
+    def modules(self, module: str) -> Mapping[str, str]:
         """SHA-256 (hex) of each module of the closure, by import name."""
-        return {name: _file_sha256(file) for name, file in self.closure(module)}
+        if module not in self._modules:
+            self._modules[module] = {name: source(file).digest for name, file in self.closure(module)}
+        return self._modules[module]
 
     def _file(self, module: str) -> Path | None:
         return source_file(self._roots, module)
@@ -80,14 +78,30 @@ def _parents(module: str) -> Iterator[str]:
         yield module
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A Python file as it was read: the SHA-256 (hex) of its bytes, and what they import (see imported_names)."""
+
+    digest: str
+    imported: tuple[tuple[str, int], ...]
+
+
 @cache
-def _file_sha256(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+def source(file: Path) -> Source:
+    """Read a file, once a process: what is in a key and what it is made of belong together. SyntaxError, OSError."""
+    data = file.read_bytes()
+    return Source(hashlib.sha256(data).hexdigest(), tuple(imported_names(data)))
 
 
-def imports(file: Path, module: str, is_package: bool) -> list[str]:
+def changed(module: str) -> str:
+    """Return the error for a module that is not what is in a key any more."""
+    return f"module {module} changed during the build; build again"
+
+
+def imports(file: Path, module: str) -> list[str]:
     """Every name that a file may import as a module; `from a import b` yields both `a` and `a.b`."""
-    return [_absolute(name, level, module, is_package) for name, level in imported_names(file.read_bytes())]
+    is_package = file.name == "__init__.py"
+    return [_absolute(name, level, module, is_package) for name, level in source(file).imported]
 
 
 def imported_names(source: bytes) -> list[tuple[str, int]]:

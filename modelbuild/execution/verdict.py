@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from modelbuild.actions import Action
+from modelbuild.execution.step_code import changed
 from modelbuild.execution.tools import canonical
 from modelbuild.execution.warm import Ended
 
@@ -22,12 +23,14 @@ def verdict(action: Action, tools: Sequence[str], ended: Ended, report: str) -> 
     if ended.problem:
         return ended.problem
     facts = _read(report)
+    end = facts[-1] if facts and "end" in facts[-1] else None
+    if end is not None and end["changed"]:
+        return changed(end["changed"][0])
     undeclared = list(dict.fromkeys(_undeclared(action, fact) for fact in facts if "read" in fact))
     if undeclared:
         return "\n".join(undeclared)
     if ended.status < 0:
         return _killed(ended)
-    end = facts[-1] if facts and "end" in facts[-1] else None
     if end is None:
         return f"the process ended with exit status {ended.status} before step {action.step} returned"
     if end["end"] == "done":

@@ -52,12 +52,19 @@ class Loaded:
         names = list(sys.modules)
         return cls(packages, ours, frozenset(_of(packages, names)) - ours, names[-1])
 
-    def strays(self, known: list[str]) -> list[str]:
+    def strays(self, known: Collection[str]) -> list[str]:
         """Modules of `packages` that are imported now without being in the step's key, which knows these."""
         if not known:
             return []
         since = takewhile(lambda name: name != self.last, reversed(sys.modules))
         return sorted((self.modules | set(_of(self.packages, since))) - self.ours - set(known))
+
+
+def _changed(modules: Mapping[str, str]) -> list[str]:
+    """Return those of `modules` (SHA-256 by import name) that were imported, here or in a parent, from another source.
+    What a remote worker imports is what was sent to it, and is not compared."""
+    specs = ((name, getattr(sys.modules.get(name), "__spec__", None)) for name in modules)
+    return [n for n, spec in specs if getattr(getattr(spec, "loader", None), "digest", modules[n]) != modules[n]]
 
 
 def _of(packages: Collection[str], modules: Iterable[str]) -> Iterator[str]:
@@ -106,7 +113,9 @@ def work(order: Mapping[str, Any], settings: Mapping[str, Any], loaded: Loaded, 
         _confine(order, settings, guard)
         end = _run(order, guard)
         if os.getpid() == worker:
-            note(end | {"strays": loaded.strays(order["modules"]), "third_party": guard.third_party()})
+            modules = order["modules"]
+            strays, third_party = loaded.strays(modules), guard.third_party()
+            note(end | {"changed": _changed(modules), "strays": strays, "third_party": third_party})
             status = 0
     except Exception as error:
         note({"end": "internal", "text": f"{type(error).__name__}: {error}"})

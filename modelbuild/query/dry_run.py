@@ -61,7 +61,7 @@ def dry_run(analyzer: Analyzer, wanted: Iterable[Artifact]) -> DryRun:
             store,
             Running(_Refuses(), ResourcePool(machine(1)), _Silent(), jobs=1, keep_going=True),
             Keys(code, store.read_bytes),
-            code.names,
+            code.modules,
             Values(Sources(workspace.root, store).entry),
             _Silent(),
         )

@@ -19,7 +19,7 @@ from modelbuild.remote.client import Client
 from modelbuild.remote.execution import Execution
 from modelbuild.remote.problems import RemoteProblem
 from modelbuild.remote.queue_watch import QueueWatch
-from modelbuild.remote.remote_action import RemoteAction, describe, outputs_of
+from modelbuild.remote.remote_action import RemoteAction, SourceChanged, describe, outputs_of
 from modelbuild.remote.worker_entry import TOOLCHAIN
 from modelbuild.store.codec import blobs_of
 from modelbuild.store.interface import MissingBlob, Store
@@ -72,7 +72,10 @@ class RemoteExecutor:
 
     def run(self, request: Request) -> Outcome:
         """Run an action to its end. Raises RemoteProblem; MissingBlob when the store lost an input."""
-        described = describe(request, self._code, self._python, self._platform)
+        try:
+            described = describe(request, self._code, self._python, self._platform)
+        except SourceChanged as problem:
+            return Outcome(None, str(problem))
         answer = None
         with self._lock:
             lost = described.action in self._left

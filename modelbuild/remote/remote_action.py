@@ -12,7 +12,7 @@ from typing import Any
 from modelbuild.actions import Digest, FileEntry, Tree, Value
 from modelbuild.execution.interface import Request
 from modelbuild.execution.processor import machine
-from modelbuild.execution.step_code import StepCode
+from modelbuild.execution.step_code import StepCode, changed
 from modelbuild.execution.tools import version
 from modelbuild.paths import HOME, OUTPUTS
 from modelbuild.remote.messages import message
@@ -27,6 +27,10 @@ REPORTS = ("report", "ended", "stdout", "stderr")
 # Some workers make the input root their "/", of which the sandbox could not tell the rest of the machine.
 _WORKING = "action"
 _FOLDER = f"root/{OUTPUTS}"
+
+
+class SourceChanged(Exception):
+    """The message says which module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,9 @@ class RemoteAction:
 
 
 def describe(request: Request, code: StepCode, python: str, wanted: Mapping[str, str]) -> RemoteAction:
-    """Everything in it follows from the request: the same action is the same message on every machine."""
+    """Everything in it follows from the request: the same action is the same message on every machine.
+
+    Raises SourceChanged for a module of the step that is not what its key says any more."""
     blobs: Blobs = {}
     inputs: dict[Digest, Path | None] = {}
     files: dict[str, FileEntry] = {}
@@ -53,7 +59,10 @@ def describe(request: Request, code: StepCode, python: str, wanted: Mapping[str,
             files[f"root/{path}"] = entry
             inputs[entry.digest] = item.source or inputs.get(entry.digest)
     for name, file in {**dict(code.closure(ENTRY)), **dict(code.closure(request.action.step))}.items():
-        files[_code_path(name, file)] = FileEntry(_add(file.read_bytes(), blobs))
+        digest = _add(file.read_bytes(), blobs)
+        if digest.hash != request.modules.get(name, digest.hash):
+            raise SourceChanged(changed(name))
+        files[_code_path(name, file)] = FileEntry(digest)
     files["order.json"] = FileEntry(_add(json.dumps(_order(request), sort_keys=True).encode(), blobs))
     tree = Tree(tuple(sorted((f"{_WORKING}/{path}", entry) for path, entry in files.items())))
     root = keep(directory(tree, blobs), blobs)
@@ -118,7 +127,7 @@ def _order(request: Request) -> dict[str, Any]:
         "cpus": action.resources.cpu,
         "gpu": bool(action.resources.gpu),
         "network": action.network,
-        "modules": list(request.modules),
+        "modules": dict(request.modules),
         "env": dict(action.env),
         "preload": list(action.preload),
         "packages": sorted({"modelbuild", *(name.partition(".")[0] for name in request.modules)}),

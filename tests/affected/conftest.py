@@ -20,7 +20,7 @@ from modelbuild.execution.keys import Keys
 from modelbuild.execution.resources import ResourcePool, machine
 from modelbuild.execution.running import Running
 from modelbuild.execution.scheduler import Scheduler
-from modelbuild.execution.step_code import StepCode, _file_sha256
+from modelbuild.execution.step_code import StepCode, source
 from modelbuild.execution.values import Values
 from modelbuild.loading.patterns import expand_patterns
 from modelbuild.query.dry_run import _Silent
@@ -159,7 +159,7 @@ class Repository:
     def workspace(self) -> Workspace:
         forget("tools_rules")
         importlib.invalidate_caches()
-        _file_sha256.cache_clear()
+        source.cache_clear()
         return load_workspace(self.root, {**os.environ, "MODELBUILD_CACHE_DIR": str(self.cache)})
 
     def build(self) -> dict[str, object]:
@@ -187,7 +187,7 @@ class Repository:
             store,
             Running(InProcess(store), ResourcePool(machine(1)), _Silent(), 1),
             Keys(code, store.read_bytes),
-            lambda step: (),
+            lambda step: {},
             Values(Sources(workspace.root, store).entry),
             _Silent(),
         )

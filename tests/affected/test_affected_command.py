@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from modelbuild.analysis.rules import forget
 from modelbuild.cli.group import cli
 from modelbuild.errors import LoadingError, UsageError
-from modelbuild.execution.step_code import _file_sha256
+from modelbuild.execution.step_code import source
 
 BUILD = """
 [[cat]]
@@ -45,7 +45,7 @@ def repo(repository_of_models: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def ask(repo: Any, *arguments: str) -> list[str]:
     forget("tools_rules")
-    _file_sha256.cache_clear()
+    source.cache_clear()
     runner = CliRunner()
     ended = runner.invoke(cli, ["-C", str(repo.root), "affected", *arguments], catch_exceptions=False)
     assert ended.exit_code == 0, ended.output

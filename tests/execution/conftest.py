@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+import modelbuild
 from modelbuild.actions import Action, ActionResult, Digest, FileEntry, Input, Output, Resources, SourceArtifact
 from modelbuild.execution import landlock
 from modelbuild.execution.interface import Outcome, Request, StagedInput
 from modelbuild.execution.local import LocalExecutor
+from modelbuild.execution.step_code import source_file
 from modelbuild.store.local import LocalStore, open_store
 
 OWNER = "//models:detector_model"
@@ -80,7 +82,13 @@ class Bench:
         resources = Resources(cpu=cpu, gpu=gpu)
         declared = tuple(Input(item.name, item.path, SourceArtifact(item.path)) for item in staged)
         what = Action("id", OWNER, "Tiny", f"tiny_rules.{step}", declared, outputs, resources=resources, **action)
-        return Request(what, staged, tools, modules)
+        return Request(what, staged, tools, self.digests(*modules))
+
+    def digests(self, *modules: str) -> dict[str, str]:
+        """What a key says of modules: the SHA-256 of each as it is now."""
+        roots = {"modelbuild": Path(modelbuild.__file__).parent, "tiny_rules": self.rules}
+        files = {name: source_file(roots, name) for name in modules}
+        return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items() if file}
 
     def run(self, step: str, *inputs: str | StagedInput, **options: Any) -> Outcome:
         return self.executor.run(self.request(step, *inputs, **options))

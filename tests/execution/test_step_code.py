@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from modelbuild.execution.step_code import StepCode, _file_sha256, imported_names
+from modelbuild.execution.step_code import StepCode, imported_names, source
 
 FILES = {
     "pack/__init__.py": '"""Rules."""\n',
@@ -39,7 +39,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def code(tree: Path) -> StepCode:
-    _file_sha256.cache_clear()
+    source.cache_clear()
     return StepCode({"pack": tree / "pack"})
 
 

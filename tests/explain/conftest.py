@@ -140,9 +140,9 @@ class Models:
         self.write(name, text.replace(old, new, 1))
 
     def run(self, *arguments: str, code: int = 0) -> str:
-        from modelbuild.execution.step_code import _file_sha256
+        from modelbuild.execution.step_code import source
 
-        _file_sha256.cache_clear()  # holds for one process's life; each command is to be as if in its own
+        source.cache_clear()  # holds for one process's life; each command is to be as if in its own
         ended = CliRunner().invoke(
             cli, ["-C", str(self.root), *arguments], catch_exceptions=False, standalone_mode=False
         )

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+<<<<<<< HEAD
 from modelbuild.actions import Action, Digest, Output, Place, Resources
+=======
+import modelbuild.step
+from modelbuild.actions import Action, Digest, Output, Resources
+>>>>>>> 1409106 (Fail actions whose step changed since its key was made)
 from modelbuild.errors import UsageError
 from modelbuild.execution.interface import Outcome, Request
 from modelbuild.execution.processor import machine
@@ -22,7 +29,7 @@ from modelbuild.execution.step_code import StepCode
 from modelbuild.remote.executor import place_of
 from modelbuild.remote.messages import message
 from modelbuild.remote.problems import RemoteProblem
-from modelbuild.remote.remote_action import describe, outputs_of
+from modelbuild.remote.remote_action import SourceChanged, describe, outputs_of
 from modelbuild.remote.strategy import parse_strategy
 from modelbuild.remote.strategy_executor import StrategyExecutor
 from modelbuild.remote.worker_entry import TOOLCHAIN
@@ -235,7 +242,9 @@ def code(repository: Path) -> StepCode:
 
 def request(**changes: Any) -> Request:
     outputs = (Output("file", "x/f.bin"), Output("tree", "t", "tree"))
-    return Request(Action("//a:b#c", "//a:b", "c", STEP, outputs=outputs, **changes), (), ("click",), (STEP,))
+    action = Action("//a:b#c", "//a:b", "c", STEP, outputs=outputs, **changes)
+    digest = hashlib.sha256(Path(modelbuild.step.__file__).read_bytes()).hexdigest()
+    return Request(action, (), ("click",), {STEP: digest})
 
 
 def staged(described: Any, digest: Digest, folder: Path) -> None:
@@ -276,6 +285,12 @@ def test_a_worker_with_another_toolchain_does_not_try(worker: Callable[..., tupl
     assert "click 8." in said
     assert "expected 0.1" in said
     assert "no-such-thing is missing, expected 1" in said
+
+
+def test_a_step_that_changed_since_its_key_was_made_is_not_sent(code: StepCode) -> None:
+    stale = replace(request(), modules={STEP: "0" * 64})
+    with pytest.raises(SourceChanged, match=r"^module modelbuild\.step changed during the build; build again$"):
+        describe(stale, code, "python3", {})
 
 
 def test_a_worker_without_the_kernels_that_the_key_states_does_not_try(worker: Callable[..., tuple[int, str]]) -> None:

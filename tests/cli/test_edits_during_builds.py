@@ -1,0 +1,114 @@
+"""Code that is edited while a build runs: a result is what its key says, or there is none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+RULE = """
+from modelbuild.api import Attrs, Context, Files, Output, Sources, rule
+
+class LettersAttrs(Attrs):
+    srcs: Sources
+    wait: str = ""
+
+@rule(attrs=LettersAttrs)
+def letters(ctx: Context[LettersAttrs]) -> tuple[Files]:
+    made = ctx.action(
+        "letters",
+        step="letters",
+        inputs={"srcs": ctx.files(ctx.attrs.srcs)},
+        outputs=[Output("out", "out.txt")],
+        params={"wait": ctx.attrs.wait},
+    )
+    return (Files((made["out"],)),)
+"""
+# Waits until it is let go.
+STEP = """
+import os, time
+from tools_rules.steps._words import words
+
+def run(step):
+    while step.params["wait"] and not os.path.exists(step.params["wait"]):
+        time.sleep(0.01)
+    step.outputs["out"].write_text(words(step.input("srcs").read_text()))
+"""
+WORDS = "def words(text):\n    return text.upper()\n"
+BUILD = """
+[[letters]]
+name = "a_first"
+srcs = ["one.txt"]
+wait = "{gate}"
+
+[[letters]]
+name = "b_second"
+srcs = ["two.txt"]
+"""
+
+
+@pytest.fixture
+def letters(world: Any) -> Any:
+    world.write(
+        {
+            "MODELBUILD.toml": 'rules = ["//tools/rules"]\n',
+            "tools/rules/__init__.py": "",
+            "tools/rules/letters.py": RULE,
+            "tools/rules/steps/__init__.py": "",
+            "tools/rules/steps/letters.py": STEP,
+            "tools/rules/steps/_words.py": WORDS,
+            "a/one.txt": "one",
+            "a/two.txt": "two",
+        }
+    )
+    return world
+
+
+def build_and_edit(world: Any, edit: Callable[[], None]) -> tuple[int, str]:
+    """Build with one job, and edit while the first of two actions of a step runs; the exit code and stderr."""
+    gate = world.root.parent / "gate"
+    world.write({"a/BUILD.toml": BUILD.format(gate=gate)})
+    command = [sys.executable, "-m", "modelbuild", "build", "//a/...", "-j1", "--quiet"]
+    build = subprocess.Popen(command, cwd=world.root, env=world.environment(), stderr=subprocess.PIPE, text=True)
+    while build.poll() is None and not list((world.cache / "tmp").glob("build-*/*/.outputs")):
+        time.sleep(0.01)
+    time.sleep(0.5)
+    edit()
+    gate.touch()
+    _, said = build.communicate(timeout=60)
+    return build.returncode, said
+
+
+def outputs(world: Any) -> list[str]:
+    return [path.read_text() for path in sorted((world.root / "modelbuild-out").glob("default/a/*/out.txt"))]
+
+
+def test_a_step_that_is_edited_gives_no_result_under_the_key_that_it_had(letters: Any) -> None:
+    code, said = build_and_edit(letters, lambda: letters.edit("tools/rules/steps/_words.py", "upper", "title"))
+    assert code == 1
+    assert "module tools_rules.steps._words changed during the build; build again" in said
+    letters.write({"a/BUILD.toml": BUILD.format(gate="")})
+    letters.build("//a/...")
+    assert outputs(letters) == ["One", "Two"]
+    letters.edit("tools/rules/steps/_words.py", "title", "upper")
+    letters.build("//a/...")
+    assert outputs(letters) == ["ONE", "TWO"]
+
+
+def test_a_rule_that_is_edited_is_seen_by_the_next_build(letters: Any) -> None:
+    """Which does not take it for the one that this build was made with."""
+    code, said = build_and_edit(letters, lambda: letters.edit("tools/rules/letters.py", '"out.txt"', '"new.txt"'))
+    assert (code, said) == (0, "")
+    assert len(outputs(letters)) == 2
+    assert len(letters.ran("//a:b_second")) == 1
+    assert (letters.root / "modelbuild-out/default/a/b_second/new.txt").exists()
+
+
+def test_a_source_that_is_edited_gives_no_result(letters: Any) -> None:
+    code, said = build_and_edit(letters, lambda: letters.write({"a/two.txt": "new"}))
+    assert (code, outputs(letters)) == (1, ["ONE"])
+    assert "a/two.txt changed during the build; build again" in said
