@@ -16,12 +16,18 @@ from modelbuild.analysis.mistakes import told
 from modelbuild.api.extension import Extension, extended
 from modelbuild.api.rule import Rule
 from modelbuild.errors import LoadingError, Location
+from modelbuild.execution.byte_code import keep_byte_code
+from modelbuild.execution.package_finder import PackageFinder
 from modelbuild.workspace import BUILT_IN, LIBRARY
 
 T = TypeVar("T", Rule, Extension)
 
 # The folder of code that runs inside actions.
 STEPS = "steps"
+
+# Finds the rule packages of workspaces, whose folders are not on sys.path. Byte code by time and size, as Python keeps
+# it by itself, is not used: a rule may be edited twice within a second.
+_finder = PackageFinder({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +89,13 @@ def _import(root: Path, reference: str, where: Location | None) -> ModuleType:
     if loaded is not None and loaded.__file__ == str(init):
         return loaded
     forget(name)
-    spec = importlib.util.spec_from_file_location(name, init, submodule_search_locations=[str(init.parent)])
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise _broken(root, name, reference, error, where) from error
-    return module
+    if not sys.dont_write_bytecode:
+        for file in init.parent.rglob("*.py"):
+            keep_byte_code(file)
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+    _finder.folders[name] = str(init.parent)
+    return _guarded(root, name, reference, where)
 
 
 def forget(name: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import py_compile
 import subprocess
 import sys
 import time
@@ -106,6 +108,19 @@ def test_a_rule_that_is_edited_is_seen_by_the_next_build(letters: Any) -> None:
     assert len(outputs(letters)) == 2
     assert len(letters.ran("//a:b_second")) == 1
     assert (letters.root / "modelbuild-out/default/a/b_second/new.txt").exists()
+
+
+@pytest.mark.parametrize("environment", [{}, {"PYTHONDONTWRITEBYTECODE": "1"}])
+def test_a_rule_of_the_size_and_time_of_another_is_not_taken_for_it(letters: Any, environment: dict[str, str]) -> None:
+    """Although Python's own byte code of it holds for any source with these."""
+    letters.write({"a/BUILD.toml": BUILD.format(gate="")})
+    rule = letters.root / "tools/rules/letters.py"
+    for name in ("out.txt", "new.txt"):
+        rule.write_text(RULE.replace("out.txt", name))
+        os.utime(rule, (1_600_000_000, 1_600_000_000))
+        letters.build("//a/...", **environment)
+        assert (letters.root / "modelbuild-out/default/a/b_second" / name).exists()
+        py_compile.compile(str(rule), invalidation_mode=py_compile.PycInvalidationMode.TIMESTAMP)
 
 
 def test_a_source_that_is_edited_gives_no_result(letters: Any) -> None:

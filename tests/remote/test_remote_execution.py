@@ -16,12 +16,8 @@ from typing import Any
 
 import pytest
 
-<<<<<<< HEAD
-from modelbuild.actions import Action, Digest, Output, Place, Resources
-=======
 import modelbuild.step
-from modelbuild.actions import Action, Digest, Output, Resources
->>>>>>> 1409106 (Fail actions whose step changed since its key was made)
+from modelbuild.actions import Action, Digest, Output, Place, Resources
 from modelbuild.errors import UsageError
 from modelbuild.execution.interface import Outcome, Request
 from modelbuild.execution.processor import machine
