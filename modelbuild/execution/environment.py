@@ -74,11 +74,11 @@ def import_path(workspace: Path) -> list[str]:
     """Folders that steps import third-party packages from: this process's, but for those that hold the workspace or
     lie in it (a virtual environment in the workspace counts as outside)."""
     root = os.path.realpath(workspace)
-    inside = [prefix for prefix in map(os.path.realpath, (sys.prefix, sys.base_prefix)) if _under(prefix, root)]
+    inside = [prefix for prefix in map(os.path.realpath, (sys.prefix, sys.base_prefix)) if under(prefix, root)]
 
     def foreign(entry: str) -> bool:
         real = os.path.realpath(entry)
-        return any(_under(real, prefix) for prefix in inside) or not (_under(real, root) or _under(root, real))
+        return any(under(real, prefix) for prefix in inside) or not (under(real, root) or under(root, real))
 
     return [entry for entry in dict.fromkeys(os.path.abspath(entry) for entry in sys.path if entry) if foreign(entry)]
 
@@ -93,20 +93,21 @@ def readable(workspace: Path, packages: Mapping[str, Path], imports: Iterable[st
     for path in wanted:
         real = os.path.realpath(path)
         if path and os.path.exists(real):
-            found.update(dict.fromkeys(_without(real, root)))
+            found.update(dict.fromkeys(without(real, root)))
     return list(found)
 
 
-def _without(folder: str, hole: str) -> Iterator[str]:
-    """The folder; or, if the hole is in it, all in it that does not hold the hole."""
-    if not _under(hole, folder):
+def without(folder: str, hole: str) -> Iterator[str]:
+    """Yield the folder; or, if the hole is in it, all in it that does not hold the hole."""
+    if not under(hole, folder):
         yield folder
     elif folder != hole:
         with os.scandir(folder) as entries:
             for entry in sorted(entries, key=lambda e: e.name):
                 if not entry.is_symlink():
-                    yield from _without(entry.path, hole)
+                    yield from without(entry.path, hole)
 
 
-def _under(path: str, folder: str) -> bool:
+def under(path: str, folder: str) -> bool:
+    """Return whether a path is the folder or lies in it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")

@@ -69,23 +69,24 @@ class Guard:
         self._checks: dict[str, Callable[..., None]] = {}
 
     def install(self, network: bool) -> None:
-        """Until release(). With `network`, only writes are watched: what such an action fetches is pinned by a digest,
-        wherever it comes from."""
+        """Watch until release()."""
         checks = self._checks
         checks |= dict.fromkeys(_CHANGES, self._change)
         checks |= dict.fromkeys(_CHANGES_AT, self._change_at)
-        checks["os.rename"] = self._move
-        checks["open"] = self._open_to_write if network else self._open
+        checks |= {
+            "os.rename": self._move,
+            "open": self._open,
+            "os.listdir": self._list,
+            "os.scandir": self._list,
+            "ctypes.dlopen": self._load,
+        }
         if not network:
             checks |= {
-                "os.listdir": self._list,
-                "os.scandir": self._list,
-                "ctypes.dlopen": self._load,
                 "socket.connect": self._connect,
                 "socket.sendto": self._connect,
                 "socket.getaddrinfo": self._resolve,
             }
-            sys.meta_path.insert(0, self)
+        sys.meta_path.insert(0, self)
 
         def hook(event: str, arguments: tuple[Any, ...]) -> None:
             if event in checks:
@@ -145,10 +146,6 @@ class Guard:
             self._check_write(name)
         elif not flags & os.O_PATH:
             self._check_read(name, missing=mode is not None and not name.endswith(".pyc"))
-
-    def _open_to_write(self, path: Any, mode: str | None, flags: int) -> None:
-        if flags & _WRITES and not isinstance(path, int):
-            self._check_write(os.fsdecode(path))
 
     def _list(self, path: Any) -> None:
         if not isinstance(path, int):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import modelbuild
-from modelbuild.actions import ActionResult
+from modelbuild.actions import Action, ActionResult
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.execution import environment
 from modelbuild.execution.byte_code import keep_byte_code
@@ -111,7 +111,7 @@ class LocalExecutor:
         warm = self._warm_for(() if action.resources.gpu else action.preload)
         if warm is None:
             return Outcome(None, "interrupted")
-        ended = warm.run(_order(sandbox, request))
+        ended = warm.run(_order(sandbox, request, self._workspace))
         if self._closed:
             return Outcome(None, "interrupted")
         stdout, stderr = sandbox.printed(self._store)
@@ -159,7 +159,7 @@ class LocalExecutor:
             return warm
 
 
-def _order(sandbox: Sandbox, request: Request) -> dict[str, Any]:
+def _order(sandbox: Sandbox, request: Request, workspace: Path) -> dict[str, Any]:
     """What a worker is told (see worker.py), and `ahead`, the variables with which its step may be imported once for
     several actions; none where the action sees more than others do."""
     action = request.action
@@ -176,6 +176,7 @@ def _order(sandbox: Sandbox, request: Request) -> dict[str, Any]:
         "outputs": {output.name: f"{OUTPUTS}/{output.path}" for output in action.outputs},
         "cpus": cpus,
         "network": action.network,
+        "fetches": _fetches(action, workspace) if action.network else [],
         "modules": dict(request.modules),
         "env": environment.variables(sandbox.home, cpus, action.network, gpu) | dict(action.env),
         "ahead": {} if alone else environment.variables(scratch, cpus) | dict(action.env),
@@ -184,3 +185,9 @@ def _order(sandbox: Sandbox, request: Request) -> dict[str, Any]:
         "stdout": str(sandbox.stdout),
         "stderr": str(sandbox.stderr),
     }
+
+
+def _fetches(action: Action, workspace: Path) -> list[str]:
+    from modelbuild.execution import fetching  # which few builds need
+
+    return fetching.readable(workspace, action.params, action.unkeyed)

@@ -89,7 +89,7 @@ def ready_to_fork() -> None:
 def work(order: Mapping[str, Any], settings: Mapping[str, Any], loaded: Loaded, streams: Streams) -> NoReturn:
     """Run the step and leave the process. What happened is reported, a JSON object a line; the last has the key "end".
 
-    order      as LocalExecutor makes it: step, params, inputs, outputs, paths, env, cpus, network
+    order      as LocalExecutor makes it: step, params, inputs, outputs, paths, env, cpus, network, fetches
     settings   what all actions have in common (see LocalExecutor)
     """
     os.setpgid(0, 0)
@@ -105,7 +105,7 @@ def work(order: Mapping[str, Any], settings: Mapping[str, Any], loaded: Loaded, 
         guard = Guard(
             order["root"],
             settings["workspace"],
-            settings["readable"],
+            (*settings["readable"], *order["fetches"]),
             (*order["writable"], *WRITABLE),
             settings["code"],
             note,
@@ -141,7 +141,7 @@ def _set_up(order: Mapping[str, Any], streams: Streams) -> None:
 
 
 def _confine(order: Mapping[str, Any], settings: Mapping[str, Any], guard: Guard) -> None:
-    readable = ("/",) if order["network"] else (*settings["readable"], order["root"])
+    readable = (*settings["readable"], *order["fetches"], order["root"])
     landlock.restrict(readable, (*order["writable"], *WRITABLE), order["network"])
     guard.install(order["network"])
 

@@ -55,7 +55,7 @@ def _version(distribution: str) -> str:
 
 def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
     """Run the step in a child, as warm workers do, and end all that it leaves running."""
-    from modelbuild.execution import environment
+    from modelbuild.execution import environment, fetching
     from modelbuild.execution.orphans import adopt, end_orphans
     from modelbuild.execution.worker import Loaded, Streams, ready_to_fork, work
 
@@ -80,6 +80,7 @@ def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
     order |= {
         "root": str(root),
         "writable": [str(outputs), str(home)],
+        "fetches": fetching.readable(folder / "nowhere", order["params"]) if order["network"] else [],
         "env": environment.variables(home, order["cpus"], order["network"], order["gpu"]) | order["env"],
     }
     report, stdout, stderr = (

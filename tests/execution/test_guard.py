@@ -203,11 +203,10 @@ def test_native_code_cannot_read_either(bench: Any) -> None:
     assert bench.value("run_source", "models/detector.py") == ""
 
 
-def test_a_network_action_reads_as_it_likes(bench: Any, tmp_path: Path) -> None:
-    """What it fetches is pinned by a digest, so a mirror may lie in a folder."""
-    (tmp_path / "mirror").write_text("x")
-    bench.write("models/detector.py", f"result = open({str(tmp_path / 'mirror')!r}).read()")
-    assert bench.value("run_source", "models/detector.py", network=True) == "x"
+def test_a_network_lets_nothing_more_be_read(bench: Any) -> None:
+    bench.write("models/anchors.json", "[1]")
+    assert bench.model(with_paths(bench, READS["open"]), network=True).problem == ANCHORS
+    assert bench.model(with_paths(bench, READS["by absolute path"]), network=True).problem == ANCHORS
 
 
 CONNECT = {
