@@ -30,10 +30,11 @@ _PIP = ("find-links", "index-url", "extra-index-url", "cert", "client-cert", "co
 def readable(workspace: Path, *params: Any) -> list[str]:
     """Return real paths of existing files and folders. A folder that holds the workspace is given without it.
 
-    params   JSON values of the action, which may hold `file:` addresses
+    params   JSON values of the action, which may hold `file:` addresses; one in the workspace has to be an input
     """
     root = os.path.realpath(workspace)
-    named = [*_configuration(), *_certificates(), *_resolver(), *_indexes(), *_addresses(params)]
+    mirrors = [path for path in _addresses(params) if not under(os.path.realpath(path), root)]
+    named = [*_configuration(), *_certificates(), *_resolver(), *_indexes(), *mirrors]
     found = dict.fromkeys(os.path.realpath(path) for path in named if os.path.exists(path))
     return [part for path in found for part in without(path, root)]
 

@@ -33,9 +33,11 @@ def test_a_file_of_the_workspace_is_refused_unless_it_is_declared(workspace: Any
     workspace.step("native", reads(secret, python=False))
     for name in ("by_path", "by_name", "native"):
         workspace.target(name, name, network=True)
+    workspace.step("by_address", reads(secret))
+    workspace.target("by_address", "by_address", network=True, unkeyed={"url": f"file://{secret}"})
     workspace.target("declared", "by_name", network=True, srcs=["secret.txt"])
     done = workspace.build()
-    for name in ("by_path", "by_name"):
+    for name in ("by_path", "by_name", "by_address"):
         assert f"step probe.steps.{name} reads secret.txt, which is not a declared input" in done.stderr
     assert workspace.value("native") == ["", ""]
     assert workspace.value("declared") == ["s", "s"]
@@ -54,10 +56,8 @@ def test_a_file_outside_the_workspace_is_refused(workspace: Any, tmp_path: Path)
 
 def test_what_the_action_and_the_machine_name_to_fetch_from_is_read(workspace: Any, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    files = {
-        name: tmp_path / name
-        for name in ("mirror", "bundle.pem", "wheels/a.whl", "web/files/b.whl", "home/.netrc", "home/.config/pip/pip.conf")
-    }
+    names = ("mirror", "bundle.pem", "wheels/a.whl", "web/files/b.whl", "home/.netrc", "home/.config/pip/pip.conf")
+    files = {name: tmp_path / name for name in names}
     for file in files.values():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("x")
