@@ -74,11 +74,17 @@ class ResultDiffers(EnvironmentProblem):
     """What a result out of a cache names is nowhere to be had, and came out otherwise when it was made again."""
 
 
+# Characters of a word that others are compared with, which takes time by the square of them.
+_LONGEST = 200
+
+
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
     """The candidate most like `word`, or None when none is near."""
     import difflib
 
-    lowered = {c.lower(): c for c in sorted(candidates, reverse=True)}
+    if len(word) > _LONGEST:
+        return None
+    lowered = {c.lower(): c for c in sorted(candidates, reverse=True) if len(c) <= _LONGEST}
     found = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
     return lowered[found[0]] if found else None
 

@@ -6,11 +6,13 @@ import re
 from dataclasses import dataclass
 
 from modelbuild.errors import UsageError
+from modelbuild.lines import shown
 from modelbuild.paths import MAX_NAME
 
 _PACKAGE = re.compile(r"(?:[A-Za-z0-9_.+@-]+(?:/[A-Za-z0-9_.+@-]+)*)?\Z")
 _NAME = re.compile(r"[A-Za-z0-9_.+@=-]+\Z")
 _DOTS = (".", "..", "...")
+
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,7 +38,7 @@ class Label:
         else:
             where, name = package, text.removeprefix(":")
         if not is_package_name(where) or not is_target_name(name):
-            raise UsageError(f"{text!r} is not a label; expected //package:name, //package or :name")
+            raise UsageError(f"{shown(text)} is not a label; expected //package:name, //package or :name")
         return cls(where, name)
 
 

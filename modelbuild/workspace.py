@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ LIBRARY = "modelbuild_runtime"
 OUTPUT_FOLDER = "modelbuild-out"
 CACHE_VARIABLE = "MODELBUILD_CACHE_DIR"
 DEFAULT_CACHE_SIZE = 20 << 30
+MOST_JOBS = 10_000
 
 # Flags that a profile may set besides `jobs` and `device`.
 PROFILE_SWITCHES = ("keep_going", "sandbox_debug", "quiet", "json")
@@ -101,7 +103,7 @@ def load_workspace(root: Path, environ: Mapping[str, str] = os.environ) -> Works
     config = Config(
         rules=rules,
         default_device=_label(build, "default_device"),
-        jobs=build.count("jobs"),
+        jobs=build.count("jobs", MOST_JOBS),
         keep_going=build.boolean("keep_going") or False,
         cache_dir=_cache_dir(root, cache, environ),
         cache_size=_size(cache, "max_size", DEFAULT_CACHE_SIZE),
@@ -139,7 +141,7 @@ def _profile(profiles: Table, name: str) -> Mapping[str, FlagValue]:
     if profile is None:
         return {}
     flags = {
-        "jobs": profile.count("jobs"),
+        "jobs": profile.count("jobs", MOST_JOBS),
         "device": _devices(profile),
         PROFILE_REMOTE[0]: read_address(profile, PROFILE_REMOTE[0]),
         PROFILE_REMOTE[1]: read_choice(profile, PROFILE_REMOTE[1], UPLOADS),
@@ -159,7 +161,7 @@ def _devices(profile: Table) -> tuple[Label, ...] | None:
 
 
 def _cache_dir(root: Path, cache: Table, environ: Mapping[str, str]) -> Path:
-    written = cache.string("dir", "a path")
+    written = cache.line("dir", "a path")
     chosen = environ.get(CACHE_VARIABLE)
     if chosen:
         return Path(os.path.abspath(os.path.expanduser(chosen)))
@@ -189,4 +191,5 @@ def parse_size(text: str) -> int | None:
         return None
     unit = match[2] or ""
     base = 1024 if unit.endswith("i") else 1000
-    return int(float(match[1]) * base ** " KMGT".index(unit[:1].upper() or " "))
+    size = float(match[1]) * base ** " KMGT".index(unit[:1].upper() or " ")
+    return int(size) if math.isfinite(size) else None

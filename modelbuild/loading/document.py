@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import tomli
 
 from modelbuild.errors import LoadingError, Location
+from modelbuild.lines import shown
 
 # The keys and indices that lead to a value in a document, such as ("torch_model", 0, "inputs", 1, "shape").
 KeyPath: TypeAlias = tuple[str | int, ...]
 
 # Where something is referred to. A function, because places are only computed for errors.
 Where: TypeAlias = Callable[[], Location]
+
+# What a document may hold: TOML's own integers, and fewer levels than whatever walks through a value can go down.
+_INTEGERS = range(-(2**63), 2**63)
+_LEVELS = 100
 
 
 class Stamp(NamedTuple):
@@ -64,9 +69,16 @@ def read_document(root: Path, path: str) -> tuple[Document, dict[str, Any], Stam
             data = file.read().removeprefix(codecs.BOM_UTF8)
     except OSError as error:
         raise LoadingError(f"can't be read: {error.strerror}", Location(path, 1, 1)) from None
+    document, values = _parse(path, data)
+    if not _is_bounded(values):
+        raise document.error(*_out_of_bounds(values))
+    return document, values, stamp
+
+
+def _parse(path: str, data: bytes) -> tuple[Document, dict[str, Any]]:
     try:
         text = data.decode().replace("\r\n", "\n")
-        return Document(path, text), tomli.loads(text), stamp
+        return Document(path, text), tomli.loads(text)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         column = len(data[data.rfind(b"\n", 0, error.start) + 1 : error.start].decode()) + 1
@@ -80,6 +92,39 @@ def read_document(root: Path, path: str) -> tuple[Document, dict[str, Any], Stam
         raise LoadingError("not valid TOML: a number has too many digits", Location(path, 1, 1)) from None
 
 
+def _is_bounded(values: Mapping[str, Any]) -> bool:
+    """Return whether a document's integers and levels are within bounds. Level by level, which is quick."""
+    level: list[Any] = [values]
+    for _ in range(_LEVELS):
+        below: list[Any] = []
+        for around in level:
+            for value in around.values() if type(around) is dict else around:
+                kind = type(value)
+                if kind is dict or kind is list:
+                    below.append(value)
+                elif kind is int and value not in _INTEGERS:
+                    return False
+        if not below:
+            return True
+        level = below
+    return False
+
+
+def _out_of_bounds(values: Mapping[str, Any]) -> tuple[KeyPath, str]:
+    """Return the path of the first value that is not within bounds, and what is wrong with it."""
+    waiting: list[tuple[KeyPath, Any]] = [((), values)]
+    while waiting:
+        path, value = waiting.pop()
+        if len(path) > _LEVELS:
+            return path, f"nested too deep; expected at most {_LEVELS} levels"
+        if isinstance(value, (dict, list)):
+            items = list(value.items() if isinstance(value, dict) else enumerate(value))
+            waiting += [((*path, key), item) for key, item in reversed(items)]
+        elif type(value) is int and value not in _INTEGERS:
+            return path, f"a number of {value.bit_length()} bits; expected a whole number of at most 64 bits"
+    raise AssertionError("within bounds")
+
+
 def show(value: object) -> str:
     """A value of a TOML file as an error quotes it: on one line, and short."""
     if isinstance(value, bool):
@@ -88,5 +133,4 @@ def show(value: object) -> str:
         return "a table" if value else "an empty table"
     if isinstance(value, list):
         return "an array" if value else "an empty array"
-    text = repr(value) if isinstance(value, (str, int, float)) else str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return shown(value) if isinstance(value, str) else str(value)

@@ -25,7 +25,9 @@ def parse_glob(pattern: str) -> tuple[str, ...]:
         raise ValueError("expected a pattern for paths inside the package, without '.', '..' or empty parts")
     if any(_ANY_FOLDERS in part and part != _ANY_FOLDERS for part in parts):
         raise ValueError("expected '**' alone between slashes")
-    return (*parts, "*") if parts[-1] == _ANY_FOLDERS else parts
+    # Several in a row match what one does, and would all be tried.
+    kept = tuple(part for part, before in zip(parts, ("", *parts), strict=False) if not part == before == _ANY_FOLDERS)
+    return (*kept, "*") if parts[-1] == _ANY_FOLDERS else kept
 
 
 def expand_glob(
@@ -70,6 +72,14 @@ def _step(tails: Iterable[_Tail], name: str) -> frozenset[_Tail]:
 
 @cache
 def _part(pattern: str) -> re.Pattern[str]:
-    wild = "".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in pattern)
+    begin, *rest = pattern.split("*")
+    wild = _plain(begin)
+    if rest:
+        # What is between stars is matched where it is found first, for good: trying later places takes forever.
+        wild += "".join(f"(?>.*?{_plain(part)})" for part in rest[:-1] if part) + f".*{_plain(rest[-1])}"
     visible = r"(?!\.)" if pattern[0] in "*?" else ""
     return re.compile(f"{visible}{wild}\\Z", re.DOTALL)
+
+
+def _plain(text: str) -> str:
+    return "".join("." if char == "?" else re.escape(char) for char in text)

@@ -17,6 +17,9 @@ Scalar: TypeAlias = str | int | float | bool
 # More than anybody means; a slip such as a list of a thousand sizes on three axes would never end.
 MOST = 10_000
 
+# Characters of a text with the axes filled in.
+_LONGEST = 100_000
+
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
@@ -108,9 +111,14 @@ def _fill(document: Document, path: KeyPath, value: Any, combination: Mapping[st
             return braces[0]
         raise document.error(path, f"a '{braces}' alone; expected {{axis}}, or '{braces * 2}' for the brace itself")
 
+    if "{" not in value and "}" not in value:
+        return value
     whole = _BRACES.fullmatch(value)
     if whole is not None and whole[1] in combination:
         return combination[whole[1]]
+    used = _BRACES.findall(value)
+    if sum(len(_text(combination[axis])) for axis in used if axis in combination) > _LONGEST:
+        raise document.error(path, f"the axes make this text longer than {_LONGEST} characters")
     return _BRACES.sub(replace, value)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from modelbuild.errors import UsageError, did_you_mean
 from modelbuild.labels import Label, is_package_name
+from modelbuild.lines import shown
 from modelbuild.loading.tree import join
 
 if TYPE_CHECKING:
@@ -96,4 +97,4 @@ def _targets(loader: Loader, pattern: Pattern) -> list[Target]:
 
 def _not_a_pattern(text: str) -> UsageError:
     expected = "expected //package:name, :name, //package:all or //package/..."
-    return UsageError(f"{text!r} is not a target pattern; {expected}")
+    return UsageError(f"{shown(text)} is not a target pattern; {expected}")

@@ -98,14 +98,29 @@ class _Scanner:
         return path
 
     def pair(self, table: KeyPath) -> None:
+        self.value(self.dotted(table))
+
+    def dotted(self, table: KeyPath) -> KeyPath:
+        """The path of a key in a table. Skips the equals sign behind it."""
         path = table
         for key, offset in self.keys():
             path = (*path, key)
             self.note(path, offset)
-        self.at += 1  # the equals sign
-        self.value(path)
+        self.at += 1
+        return path
 
     def value(self, path: KeyPath) -> None:
+        """Skip a value, noting what is in it. On a stack of our own: it may be nested deeper than Python's can go."""
+        inside = [self.parts(path)]
+        while inside:
+            part = next(inside[-1], None)
+            if part is None:
+                inside.pop()
+            else:
+                inside.append(self.parts(part))
+
+    def parts(self, path: KeyPath) -> Iterator[KeyPath]:
+        """Skip a value, stopping at each value in it, whose path this gives."""
         self.skip(_SPACE)
         opening = self.text[self.at]
         if opening in "\"'":
@@ -113,10 +128,10 @@ class _Scanner:
         elif opening == "[":
             for index, _ in enumerate(self.items("]")):
                 self.note((*path, index), self.at)
-                self.value((*path, index))
+                yield (*path, index)
         elif opening == "{":
             for _ in self.items("}"):
-                self.pair(path)
+                yield self.dotted(path)
         else:
             self.skip(_BARE_VALUE)
 

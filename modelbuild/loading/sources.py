@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from modelbuild.errors import LoadingError, did_you_mean
+from modelbuild.lines import EXPECTED, is_line
 from modelbuild.loading.document import Where, show
 from modelbuild.loading.glob import expand_glob, parse_glob
 from modelbuild.loading.package import PACKAGE_FILE, Package
@@ -23,6 +24,8 @@ def find_source(tree: SourceTree, package: Package, text: str, at: Where) -> str
     if any(part in ("", ".", "..") for part in parts):
         expected = f"expected a path inside //{package.name}, without '.', '..' or empty parts"
         raise LoadingError(f"{show(text)}: {expected}; a file of another package goes by a label", at())
+    if not is_line(text):
+        raise LoadingError(f"{show(text)}: {EXPECTED}", at())
     folder = package.name
     for part in parts[:-1]:
         folder = join(folder, part)
@@ -72,14 +75,6 @@ def find_glob(
         patterns = ", ".join(map(show, include))
         raise LoadingError(f"no file of //{package.name} matches {patterns}; allow_empty = true permits that", at())
     for path in found:
-        if not _is_utf8(path):
-            raise LoadingError(f"file name {path!r}: expected UTF-8", at())
+        if not is_line(path):
+            raise LoadingError(f"file name {path!r}: {EXPECTED}", at())
     return found
-
-
-def _is_utf8(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:  # Python holds bytes that are not UTF-8 as lone surrogates
-        return False
-    return True

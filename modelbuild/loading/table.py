@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from modelbuild.errors import LoadingError, did_you_mean
+from modelbuild.lines import is_line
 from modelbuild.loading.document import Document, KeyPath, show
 
 
@@ -29,17 +30,24 @@ class Table:
             return value
         raise self.wrong(key, "true or false")
 
-    def count(self, key: str) -> int | None:
+    def count(self, key: str, most: int) -> int | None:
         value = self.get(key)
-        if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+        if value is None or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most):
             return value
-        raise self.wrong(key, "a whole number of at least 1")
+        raise self.wrong(key, f"a whole number from 1 to {most}")
 
     def string(self, key: str, expected: str = "a string") -> str | None:
         value = self.get(key)
         if value is None or (isinstance(value, str) and value):
             return value
         raise self.wrong(key, expected)
+
+    def line(self, key: str, expected: str) -> str | None:
+        """A string that the system can take for a path or a name: no NUL, no other control character."""
+        value = self.string(key, expected)
+        if value is None or is_line(value):
+            return value
+        raise self.wrong(key, f"{expected} without control characters")
 
     def strings(self, key: str) -> tuple[str, ...] | None:
         value = self.get(key)

@@ -60,7 +60,8 @@ def parse_address(text: str, schemes: tuple[str, ...] = SCHEMES) -> Address:
 
 
 def _port(host: str) -> bool:
-    return host.rpartition(":")[2].isdecimal() and bool(host.rpartition(":")[0])
+    name, _, port = host.rpartition(":")
+    return bool(name) and port.isascii() and port.isdecimal()
 
 
 def _hidden(text: str) -> str:

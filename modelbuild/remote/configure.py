@@ -8,7 +8,7 @@ from pathlib import Path
 from modelbuild.errors import UsageError, did_you_mean
 from modelbuild.loading.table import Table
 from modelbuild.remote.address import GRPC, SCHEMES, Address, parse_address
-from modelbuild.remote.settings import DOWNLOADS, UPLOADS, RemoteSettings, Security, Strategy
+from modelbuild.remote.settings import DOWNLOADS, MOST_SECONDS, UPLOADS, RemoteSettings, Security, Strategy
 from modelbuild.remote.strategy import check_places
 
 
@@ -21,11 +21,11 @@ def read_settings(table: Table, root: Path) -> RemoteSettings:
         cache=cache,
         upload=read_choice(table, "upload", UPLOADS) or default.upload,  # type: ignore[arg-type]
         download=read_choice(table, "download", DOWNLOADS) or default.download,  # type: ignore[arg-type]
-        timeout=table.count("timeout") or default.timeout,
-        queue_notice=table.count("queue_notice") or default.queue_notice,
+        timeout=table.count("timeout", MOST_SECONDS) or default.timeout,
+        queue_notice=table.count("queue_notice", MOST_SECONDS) or default.queue_notice,
         security=security,
         executor=read_address(table, "executor", GRPC),
-        python=table.string("python") or default.python,
+        python=table.line("python", "a command") or default.python,
         platform=_platform(table),
         strategy=_strategy(table),
     )
@@ -34,7 +34,7 @@ def read_settings(table: Table, root: Path) -> RemoteSettings:
 
 
 def read_address(table: Table, key: str, schemes: tuple[str, ...] = SCHEMES) -> Address | None:
-    text = table.string(key, "an address")
+    text = table.line(key, "an address")
     try:
         return None if text is None else parse_address(text, schemes)
     except UsageError as error:
@@ -91,10 +91,10 @@ def _security(table: Table, root: Path) -> Security:
         key=_path(table, "tls_key", root),
         token_file=_path(table, "token_file", root),
         token_command=table.strings("token_command") or (),
-        token_env=table.string("token_env", "the name of an environment variable") or "",
+        token_env=table.line("token_env", "the name of an environment variable") or "",
     )
 
 
 def _path(table: Table, key: str, root: Path) -> Path | None:
-    text = table.string(key, "a path")
+    text = table.line(key, "a path")
     return None if text is None else Path(os.path.abspath(os.path.join(root, os.path.expanduser(text))))

@@ -12,6 +12,7 @@ from modelbuild.remote.address import Address
 Upload: TypeAlias = Literal["always", "ci-only", "never"]
 Download: TypeAlias = Literal["toplevel", "all", "minimal"]
 PLACES = ("remote", "local")
+MOST_SECONDS = 1_000_000  # of a timeout: sockets and clocks take no number of any size
 DEFAULT_PLACES = PLACES
 # Kind of action ('*': every other one) and where it runs: places in the order to try.
 Strategy: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]

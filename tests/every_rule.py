@@ -1,0 +1,194 @@
+"""A workspace with targets of every built-in rule that write most attributes: what hostile ones are made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+WORKSPACE: dict[str, Any] = {
+    "rules": [],
+    "build": {"default_device": "//:cpu", "jobs": 2, "keep_going": False},
+    "cache": {"dir": "cache", "max_size": "20GiB"},
+    "remote": {
+        "cache": "grpcs://host.example:443/team",
+        "upload": "ci-only",
+        "download": "all",
+        "timeout": 3,
+        "queue_notice": 3,
+        "tls_ca": "ca.pem",
+        "token_file": "token",
+        "executor": "grpc://host.example:1",
+        "python": "python3",
+        "platform": {"cores": "{cpu}"},
+        "strategy": {"compile": ["remote", "local"]},
+    },
+    "profile": {
+        "ci": {
+            "jobs": 3,
+            "device": ["//:cpu"],
+            "keep_going": True,
+            "quiet": True,
+            "json": False,
+            "sandbox_debug": True,
+            "remote_cache": "file:///srv/cache",
+            "remote_upload": "never",
+            "remote_download": "minimal",
+        }
+    },
+}
+
+_DIGEST = "0" * 64
+_TENSORRT = {
+    "type": "tensorrt",
+    "flavour": "rtx",
+    "workspace_size": "1GiB",
+    "optimization_profiles": [{"x": {"min": [1, 2], "opt": [2, 2], "max": [8, 2]}}],
+    "gpu": 0,
+    "target_device": "cuda:0",
+    "torch_executed_ops": ["aten.gelu.default"],
+}
+_CUDA = {"type": "cuda", "build_on": "cpu", "tuning": "t.json", "min_block_size": 5, "precision": "tf32"}
+
+PACKAGE: dict[str, Any] = {
+    "package": {"default_visibility": ["//visibility:public"]},
+    "filegroup": [
+        {"name": "group", "srcs": ["a.txt", ":globbed"], "tags": ["x"], "visibility": ["//sub:__pkg__"]},
+        {"name": "globbed", "srcs": {"glob": ["*.txt", "**/*.py"], "exclude": ["b*"], "allow_empty": True}},
+    ],
+    "http_file": [
+        {
+            "name": "web",
+            "urls": ["https://host.example/a/b.bin"],
+            "sha256": _DIGEST,
+            "filename": "b.bin",
+            "executable": True,
+        }
+    ],
+    "pypi_file": [
+        {
+            "name": "pypi",
+            "package": "x",
+            "version": "1.0",
+            "path": "x/y.pt",
+            "sha256": _DIGEST,
+            "wheel": "x-1.0-py3-none-any.whl",
+            "wheel_sha256": _DIGEST,
+            "filename": "y.pt",
+        }
+    ],
+    "torch_model": [
+        {
+            "name": "model",
+            "entry": "net.py:Net",
+            "srcs": ["net.py"],
+            "kwargs": {"n": 3, "t": ["a", 1.5]},
+            "weights": {"w": "w.safetensors"},
+            "allow_missing": True,
+            "data": ["a.txt"],
+            "inputs": [
+                {"name": "x", "shape": ["n", 2], "dtype": "float32", "range": [0, 255]},
+                {"name": "y", "file": "y.npy"},
+            ],
+            "dynamic": {"n": {"min": 1, "max": 8, "example": 2}},
+            "outputs": ["o"],
+            "seed": 1,
+            "requires": ["numpy"],
+        }
+    ],
+    "backend_stack": [
+        {
+            "name": "stack",
+            "backends": [
+                {"type": "xnnpack", "precisions": ["fp32"], "exclude_ops": ["aten.gelu.default"]},
+                _TENSORRT,
+                _CUDA,
+                {"type": "portable", "ops": ["aten.add.Tensor"]},
+            ],
+        },
+        {"name": "small", "backends": [{"type": "xnnpack"}, {"type": "portable"}]},
+    ],
+    "device_target": [
+        {"name": "cpu", "arch": "x86_64", "memory": "8GiB", "min_glibc": "2.31"},
+        {"name": "gpu", "arch": "x86_64", "compute_capability": ["8.6", "8.9"], "cuda_index": 1, "memory": 1024},
+    ],
+    "pte_program": [
+        {
+            "name": "program_{stack}",
+            "matrix": {"stack": ["stack", "small"], "exclude": []},
+            "model": ":model",
+            "stack": ":{stack}",
+            "device": ":gpu",
+            "external_weights": True,
+            "device_io": False,
+        },
+        {
+            "name": "program",
+            "model": ":model",
+            "stack": {"select": {"//:gpu": ":stack", "default": ":small"}},
+            "device": ":cpu",
+        },
+    ],
+    "runtime_bundle": [{"name": "bundle", "program": ":program", "runtime": "runtime.tar", "tar": True}],
+    "pte_test": [
+        {
+            "name": "pte_test",
+            "program": ":program",
+            "model": ":model",
+            "device": ":cpu",
+            "inputs": [
+                {"name": "files", "files": {"x": "y.npy", "y": "y.npy"}},
+                {
+                    "name": "drawn",
+                    "generator": {
+                        "seed": 1,
+                        "count": 2,
+                        "distribution": "normal",
+                        "range": [0, 1],
+                        "mean": 0.5,
+                        "std": 2.0,
+                        "sizes": {"n": 3},
+                    },
+                },
+            ],
+            "tolerance": {"abs": 1e-4, "rel": 1e-4, "cosine": 0.9, "ignore": False},
+            "outputs": {"o": {"abs": 0.1}},
+            "metrics": [{"entry": "metric.py:f", "min": 0.0, "max": 1.0}],
+            "metric_srcs": ["metric.py"],
+            "max_bytes": 1000000,
+            "max_delegates": 3,
+            "min_delegated_fraction": 0.5,
+            "max_latency_ratio": 2.0,
+            "baseline": ":program",
+            "max_memory": 100000,
+            "backends": {"m": "xnnpack"},
+            "size": "small",
+            "timeout": 5,
+            "flaky": True,
+        }
+    ],
+    "py_test": [
+        {
+            "name": "py_test",
+            "srcs": ["test_a.py"],
+            "data": ["a.txt"],
+            "requires": ["numpy"],
+            "plugins": ["x"],
+            "args": ["-q"],
+            "shard_count": 2,
+            "gpus": 1,
+        }
+    ],
+    "test_suite": [{"name": "suite", "tests": [":py_test", ":pte_test"]}],
+}
+
+FILES = (
+    *("a.txt", "b.txt", "net.py", "w.safetensors", "y.npy", "t.json", "runtime.tar", "metric.py", "test_a.py"),
+    "sub/c.py",
+)
+
+
+def write_files(root: Path) -> None:
+    """Write the files that the targets name, all of them empty, and a MODELBUILD.toml that says nothing."""
+    for name in ("MODELBUILD.toml", *FILES):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("")
