@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,6 +21,8 @@ from modelbuild.query.siblings import siblings
 from modelbuild.query.somepath import somepath
 from modelbuild.query.tests import tests
 from modelbuild.query.world import World
+
+_NUMBER = re.compile(r"[0-9]{1,9}\Z")
 
 Argument = Literal["expression", "text", "number"]
 
@@ -65,12 +68,24 @@ def _evaluate(world: World, expression: Expression, variables: Mapping[str, set[
             return {node for word in words for node in _evaluate(world, word, variables)}
         case Let(name=name, value=value, body=body):
             return _evaluate(world, body, {**variables, name: _evaluate(world, value, variables)})
-        case Binary(operator=operator):
-            left = _evaluate(world, expression.left, variables)
-            right = _evaluate(world, expression.right, variables)
-            return {"union": left | right, "except": left - right, "intersect": left & right}[operator]
+        case Binary():
+            return _chain(world, expression, variables)
         case Call():
             return _call(world, expression, variables)
+
+
+def _chain(world: World, last: Binary, variables: Mapping[str, set[str]]) -> set[str]:
+    """Operators from left to right. In a loop: there may be thousands in a row."""
+    first: Expression = last
+    operations: list[Binary] = []
+    while isinstance(first, Binary):
+        operations.append(first)
+        first = first.left
+    found = _evaluate(world, first, variables)
+    for each in reversed(operations):
+        right = _evaluate(world, each.right, variables)
+        found = {"union": found | right, "except": found - right, "intersect": found & right}[each.operator]
+    return found
 
 
 def _call(world: World, call: Call, variables: Mapping[str, set[str]]) -> set[str]:
@@ -86,7 +101,7 @@ def _call(world: World, call: Call, variables: Mapping[str, set[str]]) -> set[st
     for kind_, argument in zip(function.takes, call.arguments, strict=False):
         if kind_ == "expression":
             values.append(_evaluate(world, argument, variables))
-        elif not isinstance(argument, Word) or (kind_ == "number" and not argument.text.isdecimal()):
+        elif not isinstance(argument, Word) or (kind_ == "number" and not _NUMBER.match(argument.text)):
             raise UsageError(f"{where}: {call.function} takes a {kind_} as argument {len(values) + 1}")
         else:
             values.append(int(argument.text) if kind_ == "number" else argument.text)

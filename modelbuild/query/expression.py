@@ -17,6 +17,8 @@ _OPERATORS = {
     "^": "intersect",
     "intersect": "intersect",
 }
+# Levels of parentheses, functions and lets, each of which takes some of Python's own.
+_DEEPEST = 100
 _RESERVED = frozenset((*_OPERATORS, "let", "in", "set", "=", "(", ")", ","))
 
 
@@ -80,6 +82,7 @@ class _Parser:
         self._text = text
         self._tokens = list(_tokens(text))
         self._position = 0
+        self._depth = 0
 
     @property
     def next(self) -> Word | None:
@@ -92,9 +95,13 @@ class _Parser:
         raise UsageError(f"query, column {column}: expected {expected}, got {got}")
 
     def expression(self) -> Expression:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            self.fail(f"at most {_DEEPEST} levels")
         left = self._operand()
         while (operator := self._operator()) is not None:
             left = Binary(operator, left, self._operand())
+        self._depth -= 1
         return left
 
     def _operator(self) -> str | None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 from modelbuild.errors import UsageError
+from modelbuild.lines import shown
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Raises UsageError for what is no regular expression."""
+    """Raises UsageError for what is no regular expression, or one too big for Python."""
     try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise UsageError(f"query: {pattern!r} is not a regular expression: {error}") from None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what a later Python may read in another way
+            return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise UsageError(f"query: {shown(pattern)} is not a regular expression: {error}") from None
