@@ -66,7 +66,10 @@ def test_describe(samples: dict[str, Any], capsys: pytest.CaptureFixture[str]) -
         (["--input", "z=x.npy"], 2, "error: no input 'z'; inputs: input0, input1"),
         (["--method", "backward"], 1, "error: {program}: no method 'backward'; it has: forward"),
         (["--data", "x.ptd"], 1, "error: x.ptd: no such file"),
-        (["--repeat", "-1"], 2, "error: repeat must be at least 1 and warmup at least 0"),
+        (["--input", "z\n=x.npy"], 2, "error: no input 'z\\n'; inputs: input0, input1"),
+        (["--method", "a\x1b[31m"], 1, "error: {program}: no method 'a\\x1b[31m'; it has: forward"),
+        (["--output-dir", "/dev/null/x"], 1, "error: /dev/null/x: Not a directory"),
+        (["--repeat", "-1"], 2, "error: repeat must be at least 1 and warmup at least 0, and both at most 1000000"),
     ],
 )
 def test_errors(

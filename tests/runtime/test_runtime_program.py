@@ -183,7 +183,7 @@ def test_bfloat16_is_given_as_float32(samples: dict[str, Any]) -> None:
     [
         ({"version": 2}, "signature.json: signature of version 2; this runtime knows 1"),
         ({"inputs": []}, "p.pte: the signature.json beside it is not its own: it names 0 inputs, the program has 2"),
-        ({"inputs": None}, "signature.json: not a signature: TypeError: 'NoneType' object is not iterable"),
+        ({"inputs": None}, "signature.json: not a signature: inputs: expected a list, got null"),
         (
             {"outputs": [*SIGNATURE["outputs"][:1], {"name": "s", "dtype": "int64", "shape": ["n"]}]},  # type: ignore[index]
             "p.pte: the signature.json beside it is not its own:"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from modelbuild_runtime.errors import InputError, ProgramError
+from modelbuild_runtime.errors import InputError, ProgramError, one_line
 from modelbuild_runtime.inputs import read_inputs
 from modelbuild_runtime.latency import Latency
 from modelbuild_runtime.outputs import write_outputs
@@ -28,8 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(json.dumps(description.to_json()) if options.json else description)
             return 0
         report = _run(program, options)
-    except ProgramError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (ProgramError, OSError, MemoryError) as error:
+        print(f"error: {one_line(_reason(error))}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
     except KeyboardInterrupt:
         return 8
@@ -65,6 +65,12 @@ def _run(program: Program, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or "out of memory"
+
+
 def _text(report: dict[str, Any]) -> str:
     lines = [f"input  {p['name']}: {p['dtype']}{p['shape']}" for p in report["inputs"]]
     for port in report["outputs"]:
@@ -72,7 +78,7 @@ def _text(report: dict[str, Any]) -> str:
         lines.append(f"output {port['name']}: {port['dtype']}{port['shape']}{where}")
     if report["latency"] is not None:
         lines.append(f"latency {Latency(**report['latency'])}")
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def _files(given: Sequence[str]) -> dict[str, Path]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild_runtime.dtypes import item_size
-from modelbuild_runtime.errors import ProgramError
+from modelbuild_runtime.errors import ProgramError, one_line
 from modelbuild_runtime.pte import Constant, Kind, Method, Moved, ProgramFile, Value
 from modelbuild_runtime.shapes import Dim, shape_text
 from modelbuild_runtime.signature import Named, Signature
@@ -105,7 +105,7 @@ class Description:
                 lines.append(
                     f"    portable kernels: {_times(calls, 'call')} of {_times(len(method.operators), 'operator')}"
                 )
-        return "\n".join(lines)
+        return "\n".join(map(one_line, lines))
 
 
 def describe(path: Path, data: Sequence[Path], program: ProgramFile, signature: Signature | None) -> Description:

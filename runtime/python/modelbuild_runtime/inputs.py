@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +17,10 @@ from modelbuild_runtime.shapes import Dim, fits, shape_text
 
 _PICKLES = frozenset({".pt", ".pth", ".pkl"})
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+# Bytes that a .json may have: some, and for each number what it takes with every digit, on a line of its own.
+_JSON_BASE = 1 << 20
+_JSON_NUMBER = 200
 
 
 def read_inputs(ports: Sequence[Port], files: Mapping[str, Path]) -> dict[str, np.ndarray]:
@@ -40,52 +46,58 @@ def read_input(port: Port, path: Path) -> np.ndarray:
            1, 3 or 4, last where the last one is; where both are, as the picture's size fits. For float inputs 0..255 is
            mapped linearly onto the declared range
     """
+    where = f"input '{port.name}': {path}"
     if path.suffix in _PICKLES:
-        raise InputError(
-            f"input '{port.name}': {path} is a pickle, which may run code when read; save the array with numpy.save"
-        )
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
+        raise InputError(f"{where} is a pickle, which may run code when read; save the array with numpy.save")
+    if path.suffix.lower() not in _READERS:
         raise InputError(f"input '{port.name}': can't read {path}; known: {', '.join(_READERS)}")
+    reader, otherwise = _READERS[path.suffix.lower()]
     try:
-        array = reader(port, path)
-    except OSError as error:
-        raise InputError(f"input '{port.name}': {path}: {error.strerror or error}") from None
-    if not fits(port.shape, array.shape):
-        raise InputError(
-            f"input '{port.name}': {path}: expected shape {shape_text(port.shape)}, got {shape_text(array.shape)}"
-        )
-    return array
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about files of Python 2, or big pictures
+            return reader(port, path)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    except Exception as error:  # numpy, json and Pillow raise whatever comes to their parsers' minds
+        if isinstance(error, OSError) and error.errno is not None:
+            raise InputError(f"{where}: {error.strerror}") from None
+        problem = next(iter(str(error).strip().splitlines()), type(error).__name__)  # without the advice that follows
+        raise InputError(f"{where} is {otherwise}: {problem}") from None
 
 
 def _npy(port: Port, path: Path) -> np.ndarray:
-    try:
-        array: np.ndarray = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise InputError(f"input '{port.name}': {path} is no .npy file: {error}") from None
+    # Mapped: whatever size the file claims, nothing of it is allocated before that is known to be the input's.
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise InputError("expected one array, got a .npz, an archive of arrays")
     wanted = _wanted(port)
     if array.dtype != wanted:
-        raise InputError(f"input '{port.name}': {path}: expected {wanted}, got {array.dtype}")
-    return array
+        raise InputError(f"expected {wanted}, got {array.dtype}")
+    _check_shape(port, array.shape)
+    return np.array(array, order="C")
 
 
 def _json(port: Port, path: Path) -> np.ndarray:
-    try:
-        numbers = np.array(json.loads(path.read_bytes()))
-    except ValueError as error:  # of json, and of numpy for lists of unequal lengths
-        raise InputError(f"input '{port.name}': {path}: not nested lists of numbers: {error}") from None
+    most = _JSON_BASE + _JSON_NUMBER * math.prod(dim.max for dim in port.shape)
+    with path.open("rb") as file:
+        text = file.read(most + 1)
+    if len(text) > most:
+        raise InputError(f"more than {most:,} bytes; expected numbers for shape {shape_text(port.shape)}")
+    numbers = np.array(json.loads(text))
     wanted = _wanted(port)
+    _check_shape(port, numbers.shape)
     if numbers.size == 0:
         return numbers.astype(wanted)
     if numbers.dtype.kind not in "biuf":
-        raise InputError(f"input '{port.name}': {path}: not nested lists of numbers")
+        raise InputError("not nested lists of numbers")
     with np.errstate(over="ignore", invalid="ignore"):
         array = numbers.astype(wanted)
     to_float = port.dtype in FLOATS and numbers.dtype.kind != "b"
     lost = np.isinf(array) & ~np.isinf(numbers) if to_float else array != numbers
     if lost.any() or (numbers.dtype.kind == "b") != (port.dtype == "bool"):
         example = numbers[lost].flat[0] if lost.any() else numbers.flat[0]
-        raise InputError(f"input '{port.name}': {path}: {example!r} does not fit {port.dtype}")
+        raise InputError(f"{example!r} does not fit {port.dtype}")
     return array
 
 
@@ -93,37 +105,49 @@ def _picture(port: Port, path: Path) -> np.ndarray:
     axes = _channel_axes(port.shape)
     if not axes:
         raise InputError(
-            f"input '{port.name}': {path}: shape {shape_text(port.shape)} takes no picture: neither dimension 1 nor the"
-            " last one is 1, 3 or 4 channels"
+            f"shape {shape_text(port.shape)} takes no picture: neither dimension 1 nor the last one is 1, 3 or 4"
+            " channels"
         )
     if port.dtype != "uint8" and port.dtype not in FLOATS:
-        raise InputError(f"input '{port.name}': {path}: a picture needs uint8 or a float type, not {port.dtype}")
+        raise InputError(f"a picture needs uint8 or a float type, not {port.dtype}")
     if port.dtype != "uint8" and port.range is None:
         raise InputError(
-            f"input '{port.name}': {path}: the model does not declare which range 0..255 is mapped to;"
-            " give the input a range, or pass .npy"
+            "the model does not declare which range 0..255 is mapped to; give the input a range, or pass .npy"
         )
-    readings = [_pixels(port, path, axis) for axis in axes]
-    pixels = next((pixels for pixels in readings if fits(port.shape, pixels.shape)), readings[0])
+    pixels = _pixels(port, path, axes)
     if port.range is None or port.dtype == "uint8":
         return np.ascontiguousarray(pixels)
     low, high = port.range
     return (pixels.astype(np.float64) * ((high - low) / 255.0) + low).astype(_wanted(port))
 
 
-def _pixels(port: Port, path: Path, axis: int) -> np.ndarray:
-    """The picture as bytes, its channels along `axis` of the port's shape."""
-    from PIL import Image, UnidentifiedImageError
+def _pixels(port: Port, path: Path, axes: Sequence[int]) -> np.ndarray:
+    """The picture as bytes, its channels along that of `axes` of the port's shape which its size fits."""
+    from PIL import Image
 
-    try:
-        with Image.open(path) as picture:
-            pixels = np.asarray(picture.convert(_MODES[port.shape[axis].max]))
-    except (UnidentifiedImageError, Image.DecompressionBombError, SyntaxError, ValueError) as error:
-        raise InputError(f"input '{port.name}': {path} is no picture: {error}") from None
+    # By its own formats alone: others of Pillow's run programs. Nothing is decoded before the size is known to fit.
+    with Image.open(path, formats=("PNG", "JPEG")) as picture:
+        shapes = {axis: _picture_shape(port, axis, picture.size) for axis in axes}
+        axis = next((axis for axis in axes if fits(port.shape, shapes[axis])), axes[0])
+        _check_shape(port, shapes[axis])
+        pixels = np.asarray(picture.convert(_MODES[port.shape[axis].max]))
     pixels = pixels.reshape(*pixels.shape[:2], -1)
     if axis == len(port.shape) - 3:
         pixels = pixels.transpose(2, 0, 1)
     return pixels[None] if len(port.shape) == 4 else pixels
+
+
+def _picture_shape(port: Port, axis: int, size: tuple[int, int]) -> tuple[int, ...]:
+    """The shape of a picture of a width and height, with channels along an axis of the port's shape."""
+    channels = port.shape[axis].max
+    first = axis == len(port.shape) - 3
+    shape = (channels, size[1], size[0]) if first else (size[1], size[0], channels)
+    return (1, *shape) if len(port.shape) == 4 else shape
+
+
+def _check_shape(port: Port, shape: tuple[int, ...]) -> None:
+    if not fits(port.shape, shape):
+        raise InputError(f"expected shape {shape_text(port.shape)}, got {shape_text(shape)}")
 
 
 def _channel_axes(shape: tuple[Dim, ...]) -> list[int]:
@@ -137,14 +161,15 @@ def _channel_axes(shape: tuple[Dim, ...]) -> list[int]:
 def _wanted(port: Port) -> np.dtype[np.generic]:
     found = numpy_type(port.dtype)
     if found is None:
-        raise InputError(f"input '{port.name}': numpy has no type for {port.dtype}")
+        raise InputError(f"numpy has no type for {port.dtype}")
     return np.dtype(found)
 
 
-_READERS: dict[str, Callable[[Port, Path], np.ndarray]] = {
-    ".npy": _npy,
-    ".json": _json,
-    ".png": _picture,
-    ".jpg": _picture,
-    ".jpeg": _picture,
+# How each kind is read, and what else a file is that cannot be.
+_READERS: dict[str, tuple[Callable[[Port, Path], np.ndarray], str]] = {
+    ".npy": (_npy, "no .npy file"),
+    ".json": (_json, "not nested lists of numbers"),
+    ".png": (_picture, "no picture"),
+    ".jpg": (_picture, "no picture"),
+    ".jpeg": (_picture, "no picture"),
 }

@@ -10,6 +10,8 @@ from typing import Any
 
 from modelbuild_runtime.errors import InputError
 
+_MOST = 1_000_000  # runs
+
 
 @dataclass(frozen=True, slots=True)
 class Latency:
@@ -34,8 +36,8 @@ class Latency:
 
 def measured(once: Callable[[], float], repeat: int, warmup: int) -> Latency:
     """Of `repeat` calls, each of which returns its milliseconds, after `warmup` more."""
-    if repeat < 1 or warmup < 0:
-        raise InputError("repeat must be at least 1 and warmup at least 0")
+    if not (1 <= repeat <= _MOST and 0 <= warmup <= _MOST):
+        raise InputError(f"repeat must be at least 1 and warmup at least 0, and both at most {_MOST}")
     times = sorted([once() for _ in range(warmup + repeat)][warmup:])
     p95 = times[math.ceil(0.95 * len(times)) - 1]
     return Latency(repeat, warmup, times[0], median(times), p95, times[-1])

@@ -10,18 +10,23 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from modelbuild_runtime.errors import ProgramError
+
 Format: TypeAlias = Literal["npy", "json"]
 
 
 def write_outputs(outputs: Mapping[str, np.ndarray], folder: Path, kind: Format = "npy") -> dict[str, Path]:
     """Write each output to `<folder>/<name>.<kind>`, making the folder. Returns the paths by name.
 
-    In JSON, what is not finite is written as the strings "NaN", "Infinity" and "-Infinity".
+    In JSON, what is not finite is written as the strings "NaN", "Infinity" and "-Infinity". Raises OSError, and
+    ProgramError where two outputs would be one file.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    paths = {}
+    paths: dict[str, Path] = {}
     for name, array in outputs.items():
         path = folder / f"{re.sub(r'[^A-Za-z0-9_.+-]', '_', name)}.{kind}"
+        if path in paths.values():
+            raise ProgramError(f"output '{name}': another one is written to {path} already")
         if kind == "npy":
             np.save(path, array, allow_pickle=False)
         else:

@@ -7,13 +7,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from modelbuild_runtime.errors import ProgramError
+from modelbuild_runtime.json_fields import Field, read_json
 from modelbuild_runtime.shapes import Dim
 
 VERSION = 1
@@ -39,23 +38,46 @@ class Signature:
 def read_signature(path: Path) -> Signature:
     """Raises ProgramError when the file is no signature."""
     try:
-        found = json.loads(path.read_bytes())
-        if found["version"] != VERSION:
-            raise ProgramError(f"{path}: signature of version {found['version']}; this runtime knows {VERSION}")
-        inputs = tuple(map(_named, found["inputs"]))
+        found = read_json(path)
+        version = found.get("version").value
+        if version != VERSION:
+            raise ProgramError(f"{path}: signature of version {version!r}; this runtime knows {VERSION}")
+        inputs = _all_named(found.get("inputs"))
         dynamic = {name: dim for declared in inputs for name, dim in declared.dynamic.items()}
-        outputs = tuple(_named({"dynamic": {}, **output}) for output in found["outputs"])
+        outputs = _all_named(found.get("outputs"))
         return Signature(inputs, tuple(Named(o.name, o.dtype, o.shape, {**dynamic, **o.dynamic}) for o in outputs))
     except OSError as error:
         raise ProgramError(f"{path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ProgramError(f"{path}: not a signature: {type(error).__name__}: {error}") from None
+    except ValueError as error:
+        raise ProgramError(f"{path}: not a signature: {error}") from None
 
 
-def _named(declared: Mapping[str, Any]) -> Named:
-    bounds = declared.get("dynamic") or {}
-    dynamic = {name: Dim(int(bound["min"]), int(bound["max"]), name) for name, bound in bounds.items()}
+def _all_named(declared: Field) -> tuple[Named, ...]:
+    found = tuple(_named(each) for each in declared.list())
+    names = [each.name for each in found]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            Field(name, f"{declared.place}[{index}].name").fail("each name once")
+    return found
+
+
+def _named(declared: Field) -> Named:
+    dynamic = {name: _dim(name, bounds) for name, bounds in declared.get("dynamic").items()}
+    shape = tuple(each.value if isinstance(each.value, str) else each.size() for each in declared.get("shape").list())
     limits = declared.get("range")
-    shape = tuple(size if isinstance(size, str) else int(size) for size in declared["shape"])
-    span = None if limits is None else (float(limits[0]), float(limits[1]))
-    return Named(str(declared["name"]), str(declared["dtype"]), shape, dynamic, span)
+    span = None if limits.value is None else _span(limits)
+    return Named(declared.get("name").text(), declared.get("dtype").text(), shape, dynamic, span)
+
+
+def _dim(name: str, bounds: Field) -> Dim:
+    low, high = bounds.get("min").size(), bounds.get("max").size()
+    if low > high:
+        bounds.fail("min <= max")
+    return Dim(low, high, name)
+
+
+def _span(limits: Field) -> tuple[float, float]:
+    ends = limits.list()
+    if len(ends) != 2:
+        limits.fail("[lowest, highest]")
+    return ends[0].number(), ends[1].number()

@@ -1,0 +1,77 @@
+"""JSON that somebody else wrote, read with a type for each value: whatever is not as expected is a ValueError that says
+where."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+_MOST = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A value, and its place in the file such as `inputs[0].shape`. Every method raises ValueError for another type."""
+
+    value: Any
+    place: str = ""
+
+    def fail(self, expected: str) -> NoReturn:
+        try:
+            got = json.dumps(self.value)
+        except (ValueError, RecursionError):
+            got = type(self.value).__name__
+        shown = got if len(got) <= 60 else f"{got[:57]}..."
+        raise ValueError(f"{self.place + ': ' if self.place else ''}expected {expected}, got {shown}")
+
+    def get(self, name: str) -> Field:
+        """A member of an object; null where it is not there."""
+        return Field(self._table().get(name), f"{self.place}.{name}" if self.place else name)
+
+    def items(self) -> Iterator[tuple[str, Field]]:
+        """The members of an object; none of null."""
+        for name in self._table() if self.value is not None else ():
+            yield name, self.get(name)
+
+    def list(self) -> list[Field]:
+        if not isinstance(self.value, list):
+            self.fail("a list")
+        return [Field(item, f"{self.place}[{index}]") for index, item in enumerate(self.value)]
+
+    def text(self) -> str:
+        if not isinstance(self.value, str):
+            self.fail("a text")
+        return self.value
+
+    def size(self) -> int:
+        """A whole number that is not negative."""
+        if type(self.value) is not int or not 0 <= self.value <= _MOST:
+            self.fail("a whole number of 0 or more")
+        return self.value
+
+    def number(self) -> float:
+        """A finite number."""
+        try:
+            found = float(self.value) if type(self.value) in (int, float) else math.nan
+        except OverflowError:
+            found = math.inf
+        if not math.isfinite(found):
+            self.fail("a finite number")
+        return found
+
+    def _table(self) -> Mapping[str, Any]:
+        if not isinstance(self.value, dict):
+            self.fail("an object")
+        return self.value
+
+
+def read_json(path: Path) -> Field:
+    """Read a file. Raises OSError, and ValueError for what is no JSON."""
+    try:
+        return Field(json.loads(path.read_bytes()))
+    except RecursionError:
+        raise ValueError("nested too deep") from None
