@@ -27,6 +27,7 @@ def command(settings: Settings, program: str, every_node: bool, flags: Flags) ->
     from modelbuild.errors import ExitCode, UsageError
     from modelbuild.inspect.facts import gather
     from modelbuild.inspect.text import lines
+    from modelbuild.lines import one_line
     from modelbuild.workspace import find_root, load_workspace
 
     path = settings.directory / program
@@ -44,5 +45,5 @@ def command(settings: Settings, program: str, every_node: bool, flags: Flags) ->
         click.echo(json.dumps(facts))
         return ExitCode.OK
     for line in lines(facts, every_node):
-        click.echo(line)
+        click.echo(one_line(line))
     return ExitCode.OK

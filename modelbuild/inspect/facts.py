@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modelbuild.errors import UsageError
+from modelbuild.inspect.delegation import Delegation, Partition, read_delegation
 
 if TYPE_CHECKING:
     from modelbuild_runtime.pte import Delegate, Value
@@ -17,7 +17,7 @@ VERSION = 1
 
 
 def gather(path: Path) -> dict[str, Any]:
-    """Every fact of a program. Raises UsageError for a file that is no program."""
+    """Every fact of a program. Raises UsageError for a file that is no program, and for a damaged one beside it."""
     try:
         from modelbuild_runtime.describe import describe
         from modelbuild_runtime.errors import ProgramError
@@ -34,14 +34,14 @@ def gather(path: Path) -> dict[str, Any]:
     except ProgramError as error:
         raise UsageError(str(error)) from None
     facts = described.to_json()
-    delegation = _delegation(path)
+    delegation = read_delegation(path.with_name("delegation.json"))
     for told, method in zip(facts["methods"], program.methods, strict=True):
         del told["delegates"]
         told["partitions"] = [
             _partition(path, number, delegate, delegation) for number, delegate in enumerate(method.delegates)
         ]
-    rest = None if delegation is None else [n for n in delegation["nodes"] if "partition" not in n]
-    return {"version": VERSION, **facts, "external": list(program.external), "left": rest}
+    left = None if delegation is None else delegation.left()
+    return {"version": VERSION, **facts, "external": list(program.external), "left": left}
 
 
 def _data(path: Path) -> Sequence[Path]:
@@ -49,38 +49,32 @@ def _data(path: Path) -> Sequence[Path]:
     return (beside,) if beside.exists() else ()
 
 
-def _delegation(path: Path) -> dict[str, Any] | None:
-    """The delegation.json beside a program; None where there is none, or it is not ours."""
-    beside = path.with_name("delegation.json")
-    try:
-        found = json.loads(beside.read_bytes())
-        return {"nodes": found["nodes"], "partitions": found["partitions"]}
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _partition(path: Path, number: int, delegate: Delegate, delegation: dict[str, Any] | None) -> dict[str, Any]:
-    # A blob is known by its size, and where several have the same, by its digest.
-    found = [each for each in (delegation or {}).get("partitions", ()) if each["processed_bytes"] == delegate.size]
-    if len(found) > 1:
-        digest = _digest(path, delegate)
-        found = [each for each in found if each.get("processed_sha256") == digest]
-    known = found[0] if len(found) == 1 else {}
+def _partition(path: Path, number: int, delegate: Delegate, delegation: Delegation | None) -> dict[str, Any]:
+    known = _known(path, delegate, delegation.partitions if delegation is not None else ())
     specs = {key: _text(value) for key, value in delegate.specs}
     return {
         "index": number,
-        "id": known.get("id"),
+        "id": known and known.id,
         "backend": delegate.backend,
         "bytes": delegate.size,
         "offset": delegate.offset,
-        "named_bytes": known.get("named_bytes"),
-        "nodes": known.get("nodes"),
+        "named_bytes": known and known.named_bytes,
+        "nodes": known and known.nodes,
         "target_device": specs.get("target_device"),
         "specs": specs,
         "arguments": [_value(value) for value in delegate.arguments],
         "engine": _engine(path, delegate),
-        "about": known.get("about"),
+        "about": known and known.about,
     }
+
+
+def _known(path: Path, delegate: Delegate, partitions: Sequence[Partition]) -> Partition | None:
+    """What is said of a delegate: of the blob with its size, and where several have the same, its digest."""
+    found = [each for each in partitions if each.processed_bytes == delegate.size]
+    if len(found) > 1:
+        digest = _digest(path, delegate)
+        found = [each for each in found if each.processed_sha256 == digest]
+    return found[0] if len(found) == 1 else None
 
 
 def _digest(path: Path, delegate: Delegate) -> str:

@@ -85,6 +85,28 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path / "workspace", tmp_path / "cache")
 
 
+@pytest.fixture(scope="session")
+def foreign_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A .pte by executorch's own exporter: linear and relu in XNNPACK, nonzero outside."""
+    import torch
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(8, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nonzero(torch.relu(self.layer(x)).reshape(-1))
+
+    exported = torch.export.export(Model().eval(), (torch.ones(2, 8),))
+    path = tmp_path_factory.mktemp("program") / "theirs.pte"
+    with path.open("wb") as file:
+        to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()]).to_executorch().write_to_file(file)
+    return path
+
+
 # The classifier of examples/ with weights from a file, for XNNPACK (two partitions) and for TensorRT.
 CLASSIFIER = """
 [[torch_model]]

@@ -12,53 +12,31 @@ from typing import Any
 import pytest
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A .pte by executorch's own exporter: linear and relu in XNNPACK, nonzero outside."""
-    import torch
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.exir import to_edge_transform_and_lower
-
-    class Model(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = torch.nn.Linear(8, 4)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.nonzero(torch.relu(self.layer(x)).reshape(-1))
-
-    exported = torch.export.export(Model().eval(), (torch.ones(2, 8),))
-    path = tmp_path_factory.mktemp("program") / "theirs.pte"
-    with path.open("wb") as file:
-        to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()]).to_executorch().write_to_file(file)
-    return path
-
-
-def test_a_program_that_is_not_ours(world: Any, program: Path) -> None:
-    ended = world.run("inspect", str(program), "--json")
+def test_a_program_that_is_not_ours(world: Any, foreign_program: Path) -> None:
+    ended = world.run("inspect", str(foreign_program), "--json")
     assert ended.code == 0, ended.err
     (method,) = ended.json["methods"]
     (partition,) = method["partitions"]
     assert (partition["backend"], partition["engine"], partition["id"]) == ("XnnpackBackend", None, None)
-    blob = program.read_bytes()[partition["offset"] : partition["offset"] + partition["bytes"]]
+    blob = foreign_program.read_bytes()[partition["offset"] : partition["offset"] + partition["bytes"]]
     assert blob[4:8] == b"XH00"
     assert [value["shape"] for value in partition["arguments"]] == [[2, 8], [8]]
     assert {value["device"] for value in partition["arguments"]} == {"cpu"}
     assert method["operators"]["aten::nonzero.out"] == 1
     assert ended.json["left"] is None
-    text = world.run("inspect", str(program)).out
+    text = world.run("inspect", str(foreign_program)).out
     assert "XnnpackBackend" in text
     assert f"{partition['bytes']:,}" in text
     assert "kernels outside partitions, calls of each: aten::nonzero.out 1" in text
 
 
-def test_reasons_come_from_delegation_json(world: Any, program: Path) -> None:
-    size = world.run("inspect", str(program), "--json").json["methods"][0]["partitions"][0]["bytes"]
+def test_reasons_come_from_delegation_json(world: Any, foreign_program: Path) -> None:
+    size = world.run("inspect", str(foreign_program), "--json").json["methods"][0]["partitions"][0]["bytes"]
     refused = [{"backend": "xnnpack", "why": "no such XNNPACK operator"}]
     nonzero = {"name": "n0", "op": "aten.nonzero.default", "module": None, "backend": "portable", "refused": refused}
     taken = {"name": "n1", "op": "aten.relu.default", "backend": "xnnpack", "partition": "p7", "refused": []}
     part = {"id": "p7", "backend": "xnnpack", "nodes": 3, "processed_bytes": size, "about": {"made": "by hand"}}
-    world.root.joinpath("theirs.pte").write_bytes(program.read_bytes())
+    world.root.joinpath("theirs.pte").write_bytes(foreign_program.read_bytes())
     world.write({"delegation.json": json.dumps({"nodes": [nonzero, taken], "partitions": [part]})})
     text = world.run("inspect", "theirs.pte").out
     assert "0 p7  XnnpackBackend  3" in text
@@ -71,9 +49,9 @@ def test_reasons_come_from_delegation_json(world: Any, program: Path) -> None:
     assert world.run("inspect", "theirs.pte", "--json").json["left"] is None
 
 
-def test_blobs_of_one_size_are_told_apart(world: Any, program: Path) -> None:
-    found = world.run("inspect", str(program), "--json").json["methods"][0]["partitions"][0]
-    blob = program.read_bytes()[found["offset"] : found["offset"] + found["bytes"]]
+def test_blobs_of_one_size_are_told_apart(world: Any, foreign_program: Path) -> None:
+    found = world.run("inspect", str(foreign_program), "--json").json["methods"][0]["partitions"][0]
+    blob = foreign_program.read_bytes()[found["offset"] : found["offset"] + found["bytes"]]
     digests = (hashlib.sha256(b"another").hexdigest(), hashlib.sha256(blob).hexdigest())
     parts = [
         {
@@ -86,16 +64,16 @@ def test_blobs_of_one_size_are_told_apart(world: Any, program: Path) -> None:
         for i, digest in enumerate(digests)
     ]
     parts[1]["about"] = {"kernels": [{"name": "a"}, {"name": "b"}], "capabilities": [86, 89]}
-    world.root.joinpath("theirs.pte").write_bytes(program.read_bytes())
+    world.root.joinpath("theirs.pte").write_bytes(foreign_program.read_bytes())
     world.write({"delegation.json": json.dumps({"nodes": [], "partitions": parts})})
     text = world.run("inspect", "theirs.pte").out
     assert f"0 p1  XnnpackBackend  4      {found['bytes']:,} + 1,234" in text
     assert "kernels 2; capabilities 86, 89" in text
 
 
-def test_a_target_is_built_first(world: Any, program: Path) -> None:
+def test_a_target_is_built_first(world: Any, foreign_program: Path) -> None:
     world.write({"MODELBUILD.toml": "", "m/BUILD.toml": '[[filegroup]]\nname = "p"\nsrcs = ["p.pte"]\n'})
-    (world.root / "m/p.pte").write_bytes(program.read_bytes())
+    (world.root / "m/p.pte").write_bytes(foreign_program.read_bytes())
     ended = world.run("inspect", "//m:p", "--json")
     assert ended.code == 0, ended.err
     assert ended.json["methods"][0]["partitions"][0]["backend"] == "XnnpackBackend"
@@ -134,9 +112,9 @@ def test_what_is_no_program(world: Any, name: str, content: bytes | None, messag
     assert "Traceback" not in ended.err
 
 
-def test_it_needs_no_torch(program: Path) -> None:
+def test_it_needs_no_torch(foreign_program: Path) -> None:
     script = (
         "import sys\nfrom pathlib import Path\nfrom modelbuild.inspect.facts import gather\n"
-        f"gather(Path({str(program)!r}))\nassert 'torch' not in sys.modules"
+        f"gather(Path({str(foreign_program)!r}))\nassert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

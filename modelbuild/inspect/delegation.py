@@ -1,0 +1,72 @@
+"""The delegation.json beside a program: which backend took each node, why others did not, and what partitions are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from modelbuild.errors import UsageError
+
+_MOST = 2**63 - 1
+
+
+class _Table(BaseModel):
+    """Members that are not named are kept as they are."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class Refusal(_Table):
+    backend: str
+    why: str
+
+
+class Node(_Table):
+    """`partition` is there where a backend took it."""
+
+    name: str
+    op: str
+    backend: str | None
+    refused: tuple[Refusal, ...]
+    partition: str | None = None
+
+
+class Partition(_Table):
+    """Known by the size of its blob in the program, and where several have the same by the digest of that."""
+
+    processed_bytes: int = Field(ge=0, le=_MOST)
+    processed_sha256: str | None = None
+    id: str | None = None
+    nodes: int | None = Field(default=None, ge=0, le=_MOST)
+    named_bytes: int | None = Field(default=None, ge=0, le=_MOST)
+    about: dict[str, Any] | None = None
+
+
+class Delegation(_Table):
+    nodes: tuple[Node, ...]
+    partitions: tuple[Partition, ...]
+
+    def left(self) -> list[dict[str, Any]]:
+        """The nodes outside partitions, as the file has them."""
+        return [node.model_dump(exclude_unset=True) for node in self.nodes if node.partition is None]
+
+
+def read_delegation(path: Path) -> Delegation | None:
+    """Read a file. None when it is not there, or is another program's: an object without nodes or partitions. Raises
+    UsageError for one that is damaged."""
+    try:
+        return Delegation.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except ValidationError as error:
+        first, *rest = error.errors(include_url=False)
+        if any(each["type"] == "missing" and each["loc"] in (("nodes",), ("partitions",)) for each in (first, *rest)):
+            return None
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+        where = f"{path}: {place}" if place else str(path)
+        problem = f"{first['msg'][0].lower()}{first['msg'][1:]}"
+        raise UsageError(f"{where}: {problem}; expected what a build writes beside the program") from None
