@@ -8,6 +8,7 @@ from modelbuild.api.providers import Files, Platform, Provider, Runnable, TestAc
 from modelbuild.api.rule import Rule, rule
 from modelbuild.errors import LoadingError
 from modelbuild.labels import Label
+from modelbuild.lines import is_line
 
 __all__ = [
     "Artifact",
@@ -33,5 +34,6 @@ __all__ = [
     "Sources",
     "Telling",
     "TestAction",
+    "is_line",
     "rule",
 ]

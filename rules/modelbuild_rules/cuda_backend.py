@@ -67,7 +67,7 @@ class Cuda(Attrs):
     triton_kernels: bool = True
     """Use executorch's Triton kernels for attention and top-k where they fit."""
 
-    target_device: Annotated[str, Field(pattern=r"^[a-z]+(:\d+)?$")] | None = None
+    target_device: Annotated[str, Field(pattern=r"^[a-z]+(:[0-9]{1,3})?$")] | None = None
     """What ExecuTorch is told about where inputs and outputs are, as "cuda:1". By default the device's cuda_index."""
 
 

@@ -12,7 +12,8 @@ from modelbuild.api import Attrs, Context, Provider, rule
 from modelbuild_rules.providers import DeviceTarget
 
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_MEMORY = re.compile(r"(\d+(?:\.\d+)?) ?([KMGT]iB|B)\Z")
+_MEMORY = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?) ?([KMGT]iB|B)\Z")
+_MOST = (1 << 63) - 1
 
 
 def _like(pattern: str, what: str) -> Callable[[str], str]:
@@ -32,13 +33,15 @@ def _bytes(value: int | str) -> int:
         if match is None:
             raise ValueError(f"'{value}' is not an amount of memory; expected bytes, or text such as '8GiB'")
         size = int(float(match[1]) * _UNITS[match[2]])
-    if size <= 0:
-        raise ValueError(f"{value} is not an amount of memory; expected more than 0 bytes")
+    if not 0 < size <= _MOST:
+        raise ValueError(f"{value} is not an amount of memory; expected more than 0 bytes, and at most 8 EiB")
     return size
 
 
-Capability = Annotated[str, AfterValidator(_like(r"\d{1,2}\.\d", "a compute capability; expected one such as '8.6'"))]
-Glibc = Annotated[str, AfterValidator(_like(r"2\.\d{1,3}", "a version of glibc; expected one such as '2.31'"))]
+Capability = Annotated[
+    str, AfterValidator(_like(r"[0-9]{1,2}\.[0-9]", "a compute capability; expected one such as '8.6'"))
+]
+Glibc = Annotated[str, AfterValidator(_like(r"2\.[0-9]{1,3}", "a version of glibc; expected one such as '2.31'"))]
 Memory = Annotated[int | str, AfterValidator(_bytes)]
 
 
@@ -54,7 +57,7 @@ class DeviceTargetAttrs(Attrs):
     compute_capability: tuple[Capability, ...] = ()
     """CUDA compute capabilities, such as ["8.6", "8.9"]; none on a device without CUDA."""
 
-    cuda_index: int = Field(default=0, ge=0)
+    cuda_index: int = Field(default=0, ge=0, le=127)
     """Which of the device's GPUs runs the program."""
 
     memory: Memory | None = None

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from modelbuild.api import is_line
+
 
 def _check_digest(text: str) -> str:
     if not re.fullmatch(r"[0-9A-Fa-f]{64}", text):
@@ -16,13 +18,13 @@ def _check_digest(text: str) -> str:
 
 def _check_name(text: str) -> str:
     if not is_file_name(text):
-        raise ValueError(f"'{text}' is not a file name; expected one without folders")
+        raise ValueError(f"'{text}' is not a file name; expected one without folders and control characters")
     return text
 
 
 def is_file_name(text: str) -> bool:
     """Whether text names a file and no folder."""
-    return text not in ("", ".", "..") and "/" not in text and "\0" not in text
+    return text not in ("", ".", "..") and "/" not in text and is_line(text) and len(text.encode()) <= 255
 
 
 Sha256 = Annotated[str, AfterValidator(_check_digest), Field(json_schema_extra={"pattern": "^[0-9A-Fa-f]{64}$"})]

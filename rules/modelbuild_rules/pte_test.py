@@ -35,7 +35,7 @@ _ENTRY = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)\Z")
 class Generator(Attrs):
     """Inputs drawn by numpy's default_rng(seed + number of the case), input after input in the program's order."""
 
-    seed: int
+    seed: int = Field(ge=0)
     """Decides all values."""
 
     count: int = Field(default=1, ge=1, le=1000)
@@ -51,7 +51,7 @@ class Generator(Attrs):
     mean: float = 0.0
     """Of the normal distribution."""
 
-    std: float = 1.0
+    std: float = Field(default=1.0, ge=0)
     """Of the normal distribution: its standard deviation."""
 
     sizes: dict[str, int] = Field(default_factory=dict)
@@ -170,10 +170,14 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
             message = f"case '{case.name}': expected 'files', or 'generator', and not both"
             raise ctx.error(("inputs", index), message)
         if case.files:
-            _check_names(
-                ctx, "input", ("inputs", index, "files"), case.files, [each["name"] for each in eager.params["inputs"]]
-            )
+            names = [each["name"] for each in eager.params["inputs"]]
+            _check_names(ctx, "input", ("inputs", index, "files"), case.files, names)
+            if missing := [name for name in names if name not in case.files]:
+                message = f"case '{case.name}': no file for the input '{missing[0]}'"
+                raise ctx.error(("inputs", index, "files"), message)
         if case.generator:
+            if case.generator.range and not case.generator.range[0] <= case.generator.range[1]:
+                raise ctx.error(("inputs", index, "generator", "range"), "expected [lowest, highest]")
             where = ("inputs", index, "generator", "sizes")
             _check_names(ctx, "dynamic dimension", where, case.generator.sizes, list(eager.params["dynamic"]))
         for name, source in case.files.items():

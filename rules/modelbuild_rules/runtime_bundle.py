@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modelbuild.api import Attrs, Context, Dep, Files, Output, Provider, rule
+from modelbuild.api import Attrs, Context, Dep, Files, Label, Output, Provider, rule
 from modelbuild_rules.providers import Program
 from modelbuild_rules.runtime_archive import RuntimeArchive
 
@@ -39,7 +39,7 @@ def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
             **({"ptd": program.ptd} if program.ptd else {}),
         },
         outputs=[Output("bundle", f"{name}.tar.gz") if ctx.attrs.tar else Output("bundle", name, "tree")],
-        params={"name": name, "program": ctx.attrs.program.rpartition(":")[2], "tar": ctx.attrs.tar},
+        params={"name": name, "program": Label.parse(ctx.attrs.program, ctx.label.package).name, "tar": ctx.attrs.tar},
         description=f"bundle {ctx.attrs.program} with its runtime",
     )
     return (Files((made["bundle"],)),)

@@ -69,10 +69,10 @@ class Tensorrt(Attrs):
     """When TensorRT can't build an engine of a partition: fail, or leave its nodes to the next backend. The latter
     builds each engine twice, once to see whether it can be."""
 
-    gpu: int | None = Field(default=None, ge=0)
+    gpu: int | None = Field(default=None, ge=0, le=127)
     """Which of the device's GPUs runs the engines, when it is not the device's cuda_index."""
 
-    target_device: Annotated[str, Field(pattern=r"^[a-z]+(:\d+)?$")] | None = None
+    target_device: Annotated[str, Field(pattern=r"^[a-z]+(:[0-9]{1,3})?$")] | None = None
     """What ExecuTorch is told about where inputs and outputs are, as "cuda:1". By default the engine's GPU."""
 
 

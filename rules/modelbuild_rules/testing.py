@@ -19,7 +19,7 @@ class TestAttrs(Attrs):
     size: Literal["small", "medium", "large", "enormous"] = "medium"
     """How much the test may take: a minute and 1 GiB, 5 minutes and 2 GiB, 15 minutes and 4 GiB, an hour and 8 GiB."""
 
-    timeout: int | None = Field(default=None, ge=1)
+    timeout: int | None = Field(default=None, ge=1, le=1_000_000)
     """Seconds after which the test has failed, in place of the size's."""
 
     gpus: int = Field(default=0, ge=0, le=64)

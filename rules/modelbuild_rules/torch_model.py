@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -23,7 +24,11 @@ from modelbuild.api import (
     rule,
 )
 from modelbuild.errors import did_you_mean
+from modelbuild_rules.distributions import Distribution
 from modelbuild_rules.providers import EagerModel, ExportedModel
+
+# What whole numbers of a type may be.
+_BOUNDS = {f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)} | {"uint8": (0, 255)}
 
 DType = Literal["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
 
@@ -90,7 +95,7 @@ class TorchModelAttrs(Attrs):
     seed: int = 0
     """Decides initial values of parameters, which torch, random or numpy.random draw, and the example inputs."""
 
-    requires: tuple[str, ...] = ()
+    requires: tuple[Distribution, ...] = ()
     """Distributions that the code imports in a way that cannot be seen by reading it."""
 
 
@@ -178,6 +183,10 @@ def _check_inputs(ctx: Context[TorchModelAttrs]) -> None:
     attrs = ctx.attrs
     _check_names(ctx, "inputs", tuple(each.name for each in attrs.inputs))
     for name, size in attrs.dynamic.items():
+        if not _NAME.match(name):
+            raise ctx.error(("dynamic", name), f"dimension '{name}': expected a name of letters, digits and _")
+        if size.min == size.max:
+            raise ctx.error(("dynamic", name), f"dimension '{name}' is always {size.min}; expected that in 'shape'")
         if not size.min <= (size.min if size.example is None else size.example) <= size.max:
             raise ctx.error(("dynamic", name), f"dimension '{name}': expected min <= example <= max")
     used = set()
@@ -206,6 +215,9 @@ def _problem(each: ModelInput, dynamic: Mapping[str, Any]) -> tuple[str, str] | 
         return "name", "expected 'shape' and 'dtype', or 'file'"
     if each.range and not each.range[0] <= each.range[1]:
         return "range", "expected [lowest, highest]"
+    low, high = _BOUNDS.get(each.dtype or "", (-math.inf, math.inf))
+    if each.range and not (low <= each.range[0] and each.range[1] <= high):
+        return "range", f"{each.dtype} goes from {low} to {high} only"
     return None
 
 

@@ -24,7 +24,7 @@ WEB: dict[str, Any] = {"urls": ["https://a.example/dir/photo.png"], "sha256": DI
 PYPI: dict[str, Any] = {"package": "nets", "version": "1.2.0", "path": "nets/data/weights.pt", "sha256": DIGEST}
 HEX = "expected 64 hexadecimal digits, as `sha256sum FILE` prints them"
 ADDRESS = "is not a file's address; expected http://HOST/PATH, https://HOST/PATH or file:///PATH"
-FILE_NAME = "is not a file name; expected one without folders"
+FILE_NAME = "is not a file name; expected one without folders and control characters"
 IN_WHEEL = "expected a file's path inside the wheel, such as package/data/weights.pt"
 
 

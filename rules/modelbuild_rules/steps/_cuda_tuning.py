@@ -18,6 +18,24 @@ _ENTRY = ("op", "inputs", "output", "options", "chosen", "microseconds", "by_cos
 _DECIDES = ("op", "inputs", "output", "options")
 
 
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether it is a table of numbers, truth values and texts."""
+    return isinstance(value, dict) and not any(isinstance(each, (dict, list)) for each in value.values())
+
+
+_FITS = {
+    "op": _is_text,
+    "inputs": lambda value: isinstance(value, list) and all(map(_is_text, value)),
+    "output": _is_text,
+    "options": _is_plain,
+    "chosen": _is_plain,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """What was chosen, and where that stands in the file as "name:line"."""
@@ -77,7 +95,7 @@ def merged(texts: Iterable[str]) -> str:
 def read(path: Path, torch: str, triton: str, capability: int) -> Mapping[str, Entry]:
     """A tuning file's choices by identity. Raises StepError, with name and line, for a file that is not one, or one of
     other versions or another compute capability."""
-    text, name = path.read_text(), path.name
+    text, name = path.read_text(errors="replace"), path.name
 
     def problem(message: str, at: int) -> StepError:
         return StepError(f"{name}:{text.count(chr(10), 0, at) + 1}: {message}")
@@ -88,7 +106,7 @@ def read(path: Path, torch: str, triton: str, capability: int) -> Mapping[str, E
 
     try:
         file = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise problem(f"no tuning file: {error}", getattr(error, "pos", 0)) from None
     if not isinstance(file, dict) or not isinstance(file.get("choices"), list):
         raise problem('no tuning file; expected an object with "choices"', 0)
@@ -117,6 +135,9 @@ def read(path: Path, torch: str, triton: str, capability: int) -> Mapping[str, E
             raise problem(f"unknown '{strange}' of an entry{did_you_mean(strange, _ENTRY)}", at)
         if missing is not None:
             raise problem(f"an entry without '{missing}'", at)
+        wrong = next((key for key, fits in _FITS.items() if not fits(entry[key])), None)
+        if wrong is not None:
+            raise problem(f"'{wrong}' of an entry is not as a build with build_on = \"gpu\" writes it", at)
         if identity(entry) in found:
             raise problem(f"the same choice as in {found[identity(entry)].place}; expected it once", at)
         found[identity(entry)] = Entry(entry["chosen"], f"{name}:{text.count(chr(10), 0, at) + 1}")

@@ -14,15 +14,29 @@ from modelbuild_runtime.dtypes import numpy_type
 
 def draw(ports: Sequence[Port], generator: Mapping[str, Any], number: int) -> dict[str, np.ndarray]:
     """Arrays by name, of the generator's seed and the number of the case. Raises StepError for a size that a dynamic
-    dimension does not allow."""
+    dimension does not allow, and for a range that a type does not have."""
     random = np.random.default_rng(generator["seed"] + number)
-    return {port.name: _one(port, generator, random) for port in ports}
+    drawn = {}
+    for port in ports:
+        try:  # of more than there is memory, or than numpy can count
+            drawn[port.name] = _one(port, generator, random)
+        except (
+            MemoryError,
+            OverflowError,
+            TypeError,
+            ValueError,
+        ) as error:
+            raise StepError(f"input '{port.name}': no values can be drawn: {error}") from error
+    return drawn
 
 
 def _one(port: Port, generator: Mapping[str, Any], random: np.random.Generator) -> np.ndarray:
     shape = [_size(port, dim, generator["sizes"]) for dim in port.shape]
     low, high = generator["range"] or port.range or (0.0, 1.0)
-    dtype = np.dtype(numpy_type(port.dtype))
+    wanted = numpy_type(port.dtype)
+    if wanted is None:
+        raise StepError(f"input '{port.name}': numpy has no type for {port.dtype}")
+    dtype = np.dtype(wanted)
     if dtype == np.bool_:
         return random.integers(0, 2, shape).astype(dtype)
     if dtype.kind in "iu":

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from modelbuild.step import StepError
-from modelbuild_rules.steps._model import first_line
+from modelbuild_rules.steps._model import first_line, load_pickle
 
 DEFAULT_RANGE = (0.0, 1.0)
 
@@ -59,6 +59,13 @@ def _sizes(
 
 def _drawn(each: Mapping[str, Any], sizes: Mapping[str, int], generator: torch.Generator) -> torch.Tensor:
     shape = [sizes[size] if isinstance(size, str) else size for size in each["shape"]]
+    try:
+        return _draw(each, shape, generator)
+    except (MemoryError, RuntimeError, TypeError, ValueError) as error:  # more than there is, or than torch can count
+        raise StepError(f"input '{each['name']}': no example of shape {shape}: {first_line(error)}") from error
+
+
+def _draw(each: Mapping[str, Any], shape: list[int], generator: torch.Generator) -> torch.Tensor:
     dtype = getattr(torch, each["dtype"])
     low, high = each["range"] or DEFAULT_RANGE
     if dtype == torch.bool:
@@ -83,16 +90,19 @@ def _from_file(path: Path, each: Mapping[str, Any]) -> torch.Tensor:
 def _read(path: Path) -> torch.Tensor:
     try:
         if path.suffix == ".pt":
-            found = torch.load(path, map_location="cpu", weights_only=True)
+            found = load_pickle(path)
         elif path.suffix == ".png":
             from PIL import Image
 
-            with Image.open(path) as picture:
+            with Image.open(path, formats=("PNG",)) as picture:
                 found = torch.from_numpy(np.array(picture.convert("RGB")))
         else:
-            found = torch.from_numpy(np.load(path, allow_pickle=False))
+            # Mapped: whatever size it claims, nothing is allocated that the file does not have.
+            found = torch.from_numpy(np.array(np.load(path, mmap_mode="r", allow_pickle=False)))
     except Exception as error:
         raise StepError(f"{path.name}: cannot be read as a tensor: {first_line(error)}") from error
     if not isinstance(found, torch.Tensor):
         raise StepError(f"{path.name}: expected a tensor, got a {type(found).__name__}")
+    if found.layout != torch.strided or found.is_quantized or found.is_complex():
+        raise StepError(f"{path.name}: expected a dense tensor of plain numbers, got {found.dtype}, {found.layout}")
     return found

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from zipfile import is_zipfile
+from zipfile import ZIP_STORED, ZipFile, is_zipfile
 
 import numpy as np
 import torch
@@ -97,7 +97,10 @@ def load_weights(module: torch.nn.Module, files: Mapping[str, Path], allow_missi
     if missing and not allow_missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise StepError(f"no weights for '{missing[0]}'{more}; allow_missing = true keeps initial values")
-    module.load_state_dict(state, strict=False)
+    try:
+        module.load_state_dict(state, strict=False)
+    except Exception as error:  # of tensors that are sparse or quantized, say
+        raise StepError(f"the weights cannot be loaded into the module: {first_line(error)}") from error
 
 
 def settle(module: torch.nn.Module) -> None:
@@ -113,20 +116,33 @@ def first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
+def load_pickle(path: Path) -> Any:
+    """What torch.save wrote: tensors, and lists and tables of them, but no code. Raises whatever torch does, and
+    ValueError for an archive that is compressed: it may claim any size, where torch's own is mapped as it is."""
+    # What torch wrote before 1.6 is no zip archive and can't be mapped.
+    archive = is_zipfile(path)
+    if archive:
+        with ZipFile(path) as opened:
+            if any(entry.compress_type != ZIP_STORED for entry in opened.infolist()):
+                raise ValueError("it is compressed; expected a file as torch.save writes it")
+    return torch.load(path, map_location="cpu", weights_only=True, mmap=archive)
+
+
 def _read(path: Path) -> Mapping[str, torch.Tensor]:
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
 
             return dict(load_file(path))
-        # What torch wrote before 1.6 is no zip archive and can't be mapped.
-        found = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zipfile(path))
+        found = load_pickle(path)
     except Exception as error:
         refused = _REFUSED.search(str(error))
         reason = f"it holds {refused[1]}, which is code" if refused else first_line(error)
         raise StepError(f"{path.name}: cannot be read as weights alone: {reason}") from error
     if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
         found = found["state_dict"]
-    if not isinstance(found, dict) or not all(isinstance(value, torch.Tensor) for value in found.values()):
+    if not isinstance(found, dict) or not all(
+        isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in found.items()
+    ):
         raise StepError(f"{path.name}: expected a state dict, a table of tensors by name")
     return found

@@ -9,7 +9,8 @@ from typing import TypeAlias
 import numpy as np
 
 import modelbuild_runtime
-from modelbuild.step import Step
+from modelbuild.step import Step, StepError
+from modelbuild_runtime.errors import ProgramError
 
 Arrays: TypeAlias = dict[str, np.ndarray]
 
@@ -24,6 +25,9 @@ def program_file(step: Step, name: str) -> Path:
 
 
 def open_program(step: Step, name: str) -> modelbuild_runtime.Program:
-    """Load a program, for its description or for the Python bindings to run it."""
+    """Load a program, for its description or for the Python bindings to run it. Raises StepError for what is none."""
     data = [step.input(f"{name}.ptd")] if f"{name}.ptd" in step.inputs else []
-    return modelbuild_runtime.load(program_file(step, name), data)
+    try:
+        return modelbuild_runtime.load(program_file(step, name), data)
+    except ProgramError as error:
+        raise StepError(str(error)) from error

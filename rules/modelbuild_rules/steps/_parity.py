@@ -96,7 +96,11 @@ def wrong_metrics(step: Step, found: Arrays, expected: Arrays) -> list[str]:
     """Which of the user's metrics are not what they should be."""
     problems = []
     for metric in step.params["metrics"]:
-        value = float(load_function(step.root, metric["entry"])(found, expected))
+        given = load_function(step.root, metric["entry"])(found, expected)
+        try:
+            value = float(given)
+        except (TypeError, ValueError) as error:
+            raise StepError(f"metric {metric['entry']} gives a {type(given).__name__}; expected a number") from error
         low, high = metric["min"], metric["max"]
         if not ((low is None or value >= low) and (high is None or value <= high)):
             bound = f"at least {low}" if high is None else f"at most {high}" if low is None else f"{low} to {high}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import tarfile
@@ -33,38 +34,62 @@ class LaidOut:
 
 def lay_out(packed: Path, program: Path, folder: Path) -> LaidOut:
     """Write modelbuild-run and the libraries that a .pte needs into a folder. Raises StepError."""
-    if not tarfile.is_tarfile(packed):
-        raise StepError(_NOT_OURS)
-    with tarfile.open(packed) as archive:
-        runtime = _read_runtime(archive)
-        _extract(archive, _closure(runtime, [RUNNER]), folder)
-        described = _describe(folder / RUNNER, program)
-        needed = _closure(runtime, [RUNNER, *_plugins(runtime, described)])
-        _extract(archive, needed, folder)
+    try:
+        with tarfile.open(packed, "r:") as archive:
+            runtime = _read_runtime(archive)
+            _extract(archive, _closure(runtime, [RUNNER]), folder)
+            described = _describe(folder / RUNNER, program)
+            needed = _closure(runtime, [RUNNER, *_plugins(runtime, described)])
+            _extract(archive, needed, folder)
+    except (tarfile.TarError, EOFError) as error:
+        raise StepError(f"{_NOT_OURS} ({error})") from error
     backends = frozenset(d["backend"] for method in described["methods"] for d in method["delegates"])
     return LaidOut(runtime, backends, tuple(needed))
 
 
+_MOST_JSON = 1 << 24
+_PLACE = re.compile(r"(bin|lib)/[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z")
+_VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4})*\Z")
 _NOT_OURS = "the runtime is not what this version's `make runtime` packs: it has no runtime.json of version 1"
 
 
 def _read_runtime(archive: tarfile.TarFile) -> dict[str, Any]:
     try:
-        file = archive.extractfile("runtime.json")
+        entry = archive.getmember("runtime.json")
+        file = archive.extractfile(entry) if entry.size <= _MOST_JSON else None
         runtime = json.load(file) if file else {}
-    except (KeyError, ValueError):
-        runtime = {}
-    if runtime.get("version") != 1:
-        raise StepError(_NOT_OURS)
-    return dict(runtime)
+        if _is_ours(runtime):
+            return dict(runtime)
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        pass
+    raise StepError(_NOT_OURS)
+
+
+def _is_ours(runtime: Mapping[str, Any]) -> bool:
+    """Return whether all that is read is there and no file lies outside the folder. May raise for anything else."""
+    named = [*runtime["backends"].values(), runtime["kernels"], runtime["quantized_kernels"]]
+    for name, file in runtime["files"].items():
+        named += [name, *file["needs"]]
+        if not _VERSION.match(file.get("glibc", "2.0")):
+            return False
+    return runtime["version"] == 1 and all(map(_PLACE.match, named))
 
 
 def _describe(runner: Path, program: Path) -> dict[str, Any]:
     """What the program's methods call, as the runner itself tells it."""
-    done = subprocess.run([runner, program, "--describe", "--json"], capture_output=True, text=True, check=False)
+    command = [str(runner), str(program), "--describe", "--json"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:  # it is no program
+        raise StepError(f"the runtime's {RUNNER} cannot be run: {error.strerror}") from error
     if done.returncode:
         raise StepError(f"the program cannot be read by the runtime: {done.stderr.strip().removeprefix('error: ')}")
-    return dict(json.loads(done.stdout))
+    try:
+        return dict(json.loads(done.stdout))
+    except ValueError:
+        raise StepError(
+            f"the runtime's {RUNNER} does not describe the program; expected that of `make runtime`"
+        ) from None
 
 
 def _plugins(runtime: Mapping[str, Any], described: Mapping[str, Any]) -> list[str]:

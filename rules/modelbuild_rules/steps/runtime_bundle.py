@@ -61,7 +61,7 @@ def _lay_out(step: Step, folder: Path) -> None:
 def _manifest(folder: Path, laid_out: LaidOut, compiled: Iterable[str]) -> dict[str, Any]:
     """`compiled` are the versions of glibc that libraries inside the program need."""
     runtime, needed = laid_out.runtime, laid_out.needed
-    versions = [*(runtime["files"][name]["glibc"] for name in needed), *compiled]
+    versions = [*(runtime["files"][name].get("glibc", "2.0") for name in needed), *compiled]
     glibc = max(tuple(map(int, version.split("."))) for version in versions)
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     return {
@@ -70,9 +70,9 @@ def _manifest(folder: Path, laid_out: LaidOut, compiled: Iterable[str]) -> dict[
         "needs": {
             "machine": "x86_64",
             "glibc": ".".join(map(str, glibc)),
-            "nvidia_driver": runtime["driver"] if "lib/libcudart.so.13" in needed else None,
+            "nvidia_driver": runtime.get("driver") if "lib/libcudart.so.13" in needed else None,
         },
-        "versions": runtime["versions"],
+        "versions": runtime.get("versions", {}),
         "files": {path.relative_to(folder).as_posix(): _facts(path) for path in files},
     }
 

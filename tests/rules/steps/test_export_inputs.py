@@ -131,7 +131,6 @@ class TestExamples:
             return refusal(self.SAME, [made("x", 2, 3)], {"example.0": (tmp_path / name,)})
 
         assert refused("a.npy") == "input 'x': a.npy has the shape [2, 4]; expected [2, 3]"
-        assert refused("object.npy").startswith(
-            "object.npy: cannot be read as a tensor: Object arrays cannot be loaded"
-        )
+        assert refused("object.npy").startswith("object.npy: cannot be read as a tensor: ")
+        assert refused("object.npy").endswith("Python objects in dtype.")
         assert refused("table.pt") == "table.pt: expected a tensor, got a dict"

@@ -1,0 +1,115 @@
+"""Values that no step could take are refused where they are declared, at their place."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modelbuild.actions import Action
+from modelbuild.analysis.analyze import Analyzer
+from modelbuild.analysis.rules import load_rules
+from modelbuild.errors import LoadingError
+from modelbuild.labels import Label
+from modelbuild.loading.loader import Loader
+from modelbuild.workspace import load_workspace
+from tests.every_rule import PACKAGE, write_files
+from tests.hostile import document
+
+Declare = Callable[[str, dict[str, Any]], Analyzer]
+
+
+@pytest.fixture
+def declare(tmp_path: Path) -> Declare:
+    """Analyses a target of the workspace with other attributes; None takes one away."""
+    write_files(tmp_path)
+    rules = load_rules(tmp_path, ())
+
+    def declared(name: str, attributes: dict[str, Any]) -> Analyzer:
+        tables = copy.deepcopy(PACKAGE)
+        (target,) = (t for kind, targets in tables.items() if kind != "package" for t in targets if t["name"] == name)
+        target.update(attributes)
+        for key in [key for key, value in target.items() if value is None]:
+            del target[key]
+        (tmp_path / "BUILD.toml").write_text(document(tables))
+        analyzer = Analyzer(Loader(load_workspace(tmp_path, {}), rules.by_name), rules, Label("", "cpu"))
+        analyzer.analyze(Label("", name))
+        return analyzer
+
+    return declared
+
+
+INPUT = {"name": "x", "shape": ["n", 2], "dtype": "float32"}
+DRAWN = {"seed": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes", "message"),
+    [
+        ("model", {"inputs": [{**INPUT, "dtype": "int8", "range": [0, 200]}]}, "input 'x': int8 goes from -128 to 127"),
+        ("model", {"inputs": [{**INPUT, "dtype": "uint8", "range": [-1, 2]}]}, "input 'x': uint8 goes from 0 to 255"),
+        ("model", {"dynamic": {"n": {"min": 3, "max": 3}}}, "dimension 'n' is always 3; expected that in 'shape'"),
+        ("model", {"dynamic": {"a b": {"min": 1, "max": 3}}}, "dimension 'a b': expected a name of letters, digits"),
+        ("model", {"requires": ["numpy==2"]}, "attribute 'requires[0]': 'numpy==2' is not a distribution's name"),
+        ("py_test", {"requires": [""]}, "attribute 'requires[0]': '' is not a distribution's name; expected one such"),
+        ("py_test", {"timeout": 2**62}, "attribute 'timeout': expected less than or equal to 1000000, got 46116"),
+        ("gpu", {"memory": "9" * 400 + "GiB"}, "attribute 'memory': '9999999999"),
+        ("gpu", {"memory": "9" * 18 + "TiB"}, "attribute 'memory': 999999999999999999TiB is not an amount of memory"),
+        (
+            "gpu",
+            {"compute_capability": ["٨.٦"]},
+            "attribute 'compute_capability[0]': '٨.٦' is not a compute capability",
+        ),
+        ("gpu", {"cuda_index": 128}, "attribute 'cuda_index': expected less than or equal to 127, got 128"),
+        ("web", {"filename": "a\nb"}, "attribute 'filename': 'a\nb' is not a file name; expected one without folders"),
+        ("web", {"filename": "é" * 128}, "attribute 'filename': 'éééé"),
+        ("pypi", {"path": "x/a\nb"}, "'x/a\nb' cannot be the path; expected a file's path inside the wheel"),
+        ("pypi", {"wheel": "x-1\0-py3-none-any.whl"}, "'x-1\0-py3-none-any.whl' cannot be the wheel; expected NAME"),
+        ("pte_test", {"inputs": [{"name": "c", "files": {"x": "y.npy"}}]}, "case 'c': no file for the input 'y'"),
+        ("pte_test", {"inputs": [{"name": "c", "generator": {"seed": -1}}]}, "attribute 'inputs[0].generator.seed':"),
+        (
+            "pte_test",
+            {"inputs": [{"name": "c", "generator": {**DRAWN, "std": -1.0}}]},
+            "attribute 'inputs[0].generator",
+        ),
+        (
+            "pte_test",
+            {"inputs": [{"name": "c", "generator": {**DRAWN, "range": [1, 0]}}]},
+            "expected [lowest, highest]",
+        ),
+    ],
+)
+def test_refuses(declare: Declare, tmp_path: Path, name: str, attributes: dict[str, Any], message: str) -> None:
+    with pytest.raises(LoadingError) as caught:
+        declare(name, attributes)
+    assert caught.value.message.startswith(message)
+    assert caught.value.location is not None
+    written = (tmp_path / "BUILD.toml").read_text().splitlines()[caught.value.location.line - 1]
+    assert written.startswith(f'"{next(iter(attributes))}" = ')
+
+
+def test_a_web_address_that_ends_in_a_line_break_names_no_file(declare: Declare) -> None:
+    with pytest.raises(LoadingError, match="does not end in a file name; expected the attribute 'filename'"):
+        declare("web", {"urls": ["https://host.example/a%0Ab"], "filename": None})
+
+
+NET = """
+[[pte_program]]
+name = "net"
+model = "//:model"
+stack = "//:small"
+device = "//:cpu"
+visibility = ["//visibility:public"]
+"""
+
+
+def test_a_bundle_calls_a_program_by_its_name_however_its_label_is_written(declare: Declare, tmp_path: Path) -> None:
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net/BUILD.toml").write_text(NET)
+    for label in ("//net", "//net:net"):
+        graph = declare("bundle", {"program": label}).graph
+        (action,) = (node for node in graph.nodes.values() if isinstance(node, Action) and node.mnemonic == "bundle")
+        assert action.params["program"] == "net"
