@@ -68,8 +68,9 @@ def find_change(root: Path, since: str, exact: bool = False) -> Change:
 
     Raises UsageError when there is no repository, no such revision, or no common ancestor.
     """
-    shown = _git(root, "rev-parse", "--show-toplevel", "--show-prefix")
-    top, prefix = Path(shown.partition("\n")[0]), shown.split("\n")[1]
+    top = Path(_git(root, "rev-parse", "--show-toplevel").removesuffix("\n"))  # there may be others in its name
+    below = os.path.relpath(os.path.realpath(root), os.path.realpath(top))
+    prefix = "" if below == "." else f"{below}/"
     base = find_base(root, since, exact)
     flags = ("--no-ext-diff", "--no-renames", "--no-relative", "--ignore-submodules=none", "--name-only", "-z")
     # All at once: each looks at every file.
@@ -161,10 +162,10 @@ def _start(folder: Path, *arguments: str, environ: dict[str, str] | None = None)
 
 
 def _answer(git: subprocess.Popen[bytes], problem: str = "", stdin: Collection[str] = ()) -> str:
-    out, err = git.communicate("".join(f"{path}\0" for path in stdin).encode())
+    out, err = git.communicate(os.fsencode("".join(f"{path}\0" for path in stdin)))
     if git.returncode != 0:
         said = err.decode(errors="replace").strip().partition("\n")[0]
         if problem and (git.returncode == 1 or not said):  # 128 is for what keeps git from looking: no repository
             raise UsageError(problem)
         raise UsageError(f"git {cast(Sequence[str], git.args)[3]}: {said}")
-    return out.decode(errors="surrogateescape")
+    return os.fsdecode(out)

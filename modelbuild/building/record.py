@@ -75,13 +75,15 @@ class Record:
 
     def holds(self, root: str) -> bool:
         """Whether all of it is as it was."""
-        folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+        folder = -1
         try:
+            folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
             return self._files_hold(folder) and self.surroundings_hold(root, folder)
         except OSError:  # what was there is not
             return False
         finally:
-            os.close(folder)
+            if folder >= 0:
+                os.close(folder)
 
     def _files_hold(self, folder: int) -> bool:
         # The one place where a microsecond counts: it is done for every file.

@@ -89,7 +89,10 @@ def remember(arguments: Sequence[str], record: Path, quiet: bool, said: str = ""
 
 def _where(arguments: Sequence[str]) -> tuple[str, list[str]] | None:
     """The workspace's root, and all that makes the command line what it is. None when it builds nothing."""
-    folder = os.getcwd()
+    try:
+        folder = os.getcwd()
+    except OSError:  # it is gone
+        return None
     if len(arguments) > 2 and arguments[0] in ("-C", "--workspace"):
         folder = os.path.join(folder, arguments[1])
         arguments = arguments[2:]

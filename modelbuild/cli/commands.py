@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import click
@@ -9,6 +10,7 @@ import click
 from modelbuild.cli.group import cli
 from modelbuild.cli.problems import ending
 from modelbuild.errors import ExitCode
+from modelbuild.lines import one_line
 
 
 def run_command(arguments: Sequence[str]) -> ExitCode:
@@ -25,7 +27,11 @@ def _run(arguments: Sequence[str]) -> int | None:
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
-        click.echo(f"error: {error.format_message()}", err=True)
+        click.echo(f"error: {one_line(error.format_message())}", err=True)
         return ExitCode.USAGE
     except click.Abort:
         raise KeyboardInterrupt from None
+    except (KeyError, ValueError):
+        if os.environ.get("_MODELBUILD_COMPLETE"):  # a shell's words, or their number, are not there
+            return ExitCode.USAGE
+        raise

@@ -32,15 +32,21 @@ def complete(shell: str, words: str, position: str) -> str | None:
     if name == "fish":
         current, before = position, given[:-1] if position and given else given
     else:
-        before, current = _joined(given, int(position) - 1)
+        before, current = _joined(given, _number(position) - 1)
     found = _candidates(before, current)
     if found is None:
         return None
+    found = [word for word in found if word.isprintable()]  # anything else is no word of a line
     # bash takes a colon for the end of a word, and wants what follows it.
     known = current.rpartition(":")[0] + ":" if name == "bash" and ":" in current else ""
     if name == "zsh":
         return "".join(f"plain\n{word}\n{COMMANDS.get(word, '_')}\n" for word in found)
     return "".join(f"plain,{word.removeprefix(known)}\n" for word in found)
+
+
+def _number(position: str) -> int:
+    """The number of a word: at least 1, the first behind the program's name; 1 for what is no number."""
+    return max(1, int(position)) if position.isascii() and position.isdecimal() and len(position) < 10 else 1
 
 
 def _joined(words: Sequence[str], index: int) -> tuple[list[str], str]:

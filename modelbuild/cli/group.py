@@ -73,4 +73,8 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.pass_context
 def cli(ctx: click.Context, directory: Path, verbose_failures: bool) -> None:
     """A build system for models: BUILD.toml in, ExecuTorch programs out."""
-    ctx.obj = Settings(directory.resolve(), verbose_failures, ctx.obj or ())
+    try:
+        folder = directory.resolve()
+    except (OSError, RuntimeError):  # removed meanwhile; links that lead in a circle
+        raise click.UsageError(f"no folder '{directory}' any more") from None
+    ctx.obj = Settings(folder, verbose_failures, ctx.obj or ())

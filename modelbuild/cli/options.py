@@ -10,6 +10,7 @@ import click
 
 from modelbuild.building.request import Flags
 from modelbuild.remote.settings import DOWNLOADS, UPLOADS
+from modelbuild.workspace import MOST_JOBS
 
 _OPTIONS = [
     click.option(
@@ -19,7 +20,7 @@ _OPTIONS = [
         metavar="LABEL",
         help="Build for this device target in place of the targets' own; give it again for another one.",
     ),
-    click.option("-j", "--jobs", type=click.IntRange(min=1), help="How many actions run at once."),
+    click.option("-j", "--jobs", type=click.IntRange(1, MOST_JOBS), help="How many actions run at once."),
     click.option("-k", "--keep-going/--no-keep-going", default=None, help="Go on with what no failure touches."),
     click.option("--config", "profile", metavar="NAME", help="Take flags from [profile.NAME] of MODELBUILD.toml."),
     click.option("--sandbox-debug", is_flag=True, default=None, help="Keep the folders of actions that failed."),

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import signal
 import sys
 from collections.abc import Callable
 
-from modelbuild.errors import ExitCode, ModelbuildError
+from modelbuild.errors import EnvironmentProblem, ExitCode, ModelbuildError
+from modelbuild.lines import one_line
+
+# Wherever a system call says so, there is too little of something.
+_LACKING = frozenset((errno.EAGAIN, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC))
 
 
 def ending(work: Callable[[], int | None], verbose: bool) -> ExitCode:
     """Do a command's work. Prints errors, one line each, on stderr; returns the exit code."""
     if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:  # which CI systems send: as Ctrl-C
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a path need not be UTF-8, nor a terminal
     try:
         return ExitCode(work() or 0)
     except KeyboardInterrupt:
@@ -26,9 +35,20 @@ def ending(work: Callable[[], int | None], verbose: bool) -> ExitCode:
             import traceback
 
             traceback.print_exc()
-        if isinstance(error, ModelbuildError):
-            sys.stderr.write(f"error: {error}\n")
-            return error.exit_code
+        problem = _of_the_machine(error) or error
+        if isinstance(problem, ModelbuildError):
+            sys.stderr.write(f"error: {one_line(str(problem))}\n")
+            return problem.exit_code
         hint = "a bug worth reporting; --verbose-failures shows where"
-        sys.stderr.write(f"internal error: {type(error).__name__}: {error} ({hint})\n")
+        sys.stderr.write(f"internal error: {type(error).__name__}: {one_line(str(error))} ({hint})\n")
         return ExitCode.INTERNAL
+
+
+def _of_the_machine(error: Exception) -> EnvironmentProblem | None:
+    if isinstance(error, MemoryError):
+        return EnvironmentProblem("out of memory")
+    if isinstance(error, OSError) and error.filename is not None:
+        return EnvironmentProblem(f"{os.fsdecode(error.filename)}: {error.strerror}")
+    if isinstance(error, OSError) and error.errno in _LACKING:
+        return EnvironmentProblem(str(error.strerror))
+    return None

@@ -17,6 +17,8 @@ from modelbuild.errors import ExitCode
 if TYPE_CHECKING:
     from modelbuild.labels import Label
 
+_MOST_RUNS = 1_000_000
+
 # ExecuTorch's libraries greet the processor with lines of this kind on stderr, whatever the program.
 _NOISE = b"[cpuinfo_utils.cpp:"
 
@@ -33,8 +35,8 @@ _NOISE = b"[cpuinfo_utils.cpp:"
 @click.option("--method", default="forward", show_default=True, help="The method of the program.")
 @click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Write each output there.")
 @click.option("--output-format", type=click.Choice(["npy", "json"]), default="npy", show_default=True)
-@click.option("--repeat", type=click.IntRange(min=1), default=10, show_default=True, help="Runs that are measured.")
-@click.option("--warmup", type=click.IntRange(min=0), default=3, show_default=True, help="Runs before those.")
+@click.option("--repeat", type=click.IntRange(1, _MOST_RUNS), default=10, show_default=True, help="Measured runs.")
+@click.option("--warmup", type=click.IntRange(0, _MOST_RUNS), default=3, show_default=True, help="Runs before those.")
 @building
 @click.pass_obj
 def command(

@@ -15,8 +15,8 @@ from modelbuild.cli.recording import Recording, recording
 _OPTIONS = [
     click.option("--cache-test-results/--no-cache-test-results", "cache_results", default=True,
                  help="Take results of earlier runs with the same key."),
-    click.option("--runs-per-test", type=click.IntRange(min=1), default=1, help="Run each so often; all must pass."),
-    click.option("--flaky-attempts", type=click.IntRange(min=1), default=1, help="Try a test that fails so often."),
+    click.option("--runs-per-test", type=click.IntRange(1, 10_000), default=1, help="Run each N times; all must pass."),
+    click.option("--flaky-attempts", type=click.IntRange(1, 10_000), default=1, help="Try a test that fails so often."),
     click.option("--require-all", is_flag=True, help="A test, or a case, that is not run is a failure."),
     click.option("--bisect", is_flag=True, help="Where parity fails, find the first node that is wrong."),
     click.option("--test-tag-filters", "tags", default="", metavar="TAG,-TAG", help="Only with, or without, tags."),

@@ -11,6 +11,7 @@ from typing import Any
 
 from modelbuild.explain.facts import Facts
 from modelbuild.history.database import HistoryFile, unpack
+from modelbuild.history.identity import stored_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Records:
 
     def __init__(self, directory: Path, workspace: Path) -> None:
         self._file = HistoryFile(directory)
-        self._workspace = str(workspace)
+        self._workspace = stored_path(workspace)
         self._known: dict[str, list[Row]] = {}
 
     def problem(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import subprocess
 from functools import cache
@@ -19,7 +20,12 @@ def identity(root: Path) -> str:
     top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), None)
     address = "" if top is None else plain_address(_origin(top))
     name = f"{address}//{root.relative_to(top).as_posix()}" if top is not None and address else str(root)
-    return hashlib.sha256(name.encode()).hexdigest()[:16]
+    return hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
+
+
+def stored_path(root: Path) -> str:
+    """The path of a workspace as a database takes it: what is not UTF-8 is escaped."""
+    return str(root).encode(errors="backslashreplace").decode()
 
 
 def plain_address(address: str) -> str:
@@ -34,7 +40,7 @@ def plain_address(address: str) -> str:
 def _origin(top: Path) -> str:
     command = ["git", "-C", str(top), "config", "--get", "remote.origin.url"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        done = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
     except OSError:  # there is no git
         return ""
-    return done.stdout.strip()
+    return os.fsdecode(done.stdout).strip()

@@ -13,7 +13,7 @@ from typing import Any
 
 from modelbuild.explain.facts import Facts
 from modelbuild.history.database import HistoryFile, pack
-from modelbuild.history.identity import identity
+from modelbuild.history.identity import identity, stored_path
 
 # Rows with different keys that are kept of an action, and measurements of one kind of one subject.
 KEPT_KEYS = 5
@@ -40,7 +40,7 @@ def remember(
     file = HistoryFile(directory)
     try:
         if file.begin():
-            build = _write(file, str(workspace), seconds, ok, facts, targets)
+            build = _write(file, stored_path(workspace), seconds, ok, facts, targets)
             _measures(file, identity(workspace), facts, measures)
             if build % _TIDY_EVERY == 0:
                 _tidy(file)
