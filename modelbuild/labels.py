@@ -14,7 +14,6 @@ _NAME = re.compile(r"[A-Za-z0-9_.+@=-]+\Z")
 _DOTS = (".", "..", "...")
 
 
-
 @dataclass(frozen=True, slots=True, order=True)
 class Label:
     """A target's name: the package (a folder relative to the workspace, '' at the root) and the name in it."""

@@ -13,6 +13,7 @@ from modelbuild.errors import LoadingError
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.workspace import load_workspace
+from tests.program_build import program_build
 
 RULE = """
 from modelbuild.api import *
@@ -121,9 +122,10 @@ def test_a_source_where_the_engine_s_own_files_are(tmp_path: Path) -> None:
 
 def test_a_target_whose_name_makes_an_output_s_name_too_long(tmp_path: Path) -> None:
     """An error of the user's, not one of the built-in rule."""
-    name = "n" * 250
-    build = f'[[http_file]]\nname = "{name}"\nurls = ["https://example.com/{LONG}"]\nsha256 = "{"0" * 64}"\n'
-    with pytest.raises(LoadingError, match=r"^BUILD.toml:2:1: rule 'http_file' fails: PathError: output 'file': "):
+    name = "n" * 252
+    build = program_build('{ type = "portable" }').replace('name = "program"', f'name = "{name}"')
+    (tmp_path / "net.py").touch()
+    with pytest.raises(LoadingError, match=r"^BUILD.toml:\d+:1: rule 'pte_program' fails: PathError: promise 'pte': "):
         analyze(tmp_path, "pass", build, name)
 
 
