@@ -11,6 +11,7 @@ from executorch.exir._serialize._named_data_store import NamedDataStoreOutput
 from executorch.exir._serialize.data_serializer import DataEntry
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 
+from modelbuild_rules.steps._arrange import arranged
 from modelbuild_rules.steps._placeholder import placeholder
 
 Capture = Callable[[Any, Sequence[Any]], str]
@@ -31,6 +32,7 @@ def captured(backend_ids: Iterable[str], capture: Capture) -> Iterator[None]:
     each: Any = classmethod(BackendDetails.preprocess_multimethod.__func__)
     known = {cls.__name__: cls for cls in BackendDetails.__subclasses__()}
     with ExitStack() as stack:
+        stack.enter_context(arranged())
         for name in backend_ids:
             stack.enter_context(patch.object(known[name], "preprocess", staticmethod(preprocess)))
             stack.enter_context(patch.object(known[name], "preprocess_multimethod", each))

@@ -15,6 +15,7 @@ from executorch.exir.backend.partitioner import Partitioner
 from executorch.exir.delegate import executorch_call_delegate
 from executorch.exir.graph_module import get_control_flow_submodules
 
+from modelbuild_rules.steps._arrange import mark_places
 from modelbuild_rules.steps._backends import Partitioning
 
 
@@ -123,6 +124,7 @@ class Recorded(Partitioner):
     def partition(self, exported_program: Any) -> Any:
         with self._backend.refusals() as why:
             result = self._partitioner.partition(exported_program)
+        mark_places(result.tagged_exported_program.graph_module)
         refusal = partial(self._backend.refusal, self._partitioner)
         self._delegation.offered(self._number, self._kind, result.tagged_exported_program, why, refusal)
         return result

@@ -22,7 +22,8 @@ def write_partition(program: Any, specs: Sequence[Any], annotations: Collection[
     """Write an edge program and its compile specs into a folder to be made. `annotations` are keys of nodes' meta."""
     (folder / "program").mkdir(parents=True)
     (folder / "weights").mkdir()
-    save_program(canonicalize(program), folder / "program", folder / "weights")
+    program = canonicalize(program, annotations)
+    save_program(program, folder / "program", folder / "weights")
     made = {}
     for place, node in enumerate(program.graph.nodes):
         found = {key: node.meta[key] for key in sorted(annotations) if key in node.meta}

@@ -24,7 +24,7 @@ None is patched.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,18 +72,36 @@ def load_program(structure_dir: Path, weights_dir: Path) -> ExportedProgram:
     return _read(document, read_tensors(document["tensors"], weights_dir))
 
 
-def canonicalize(ep: ExportedProgram) -> ExportedProgram:
-    """A copy under canonical names, without unused metadata. Weights are shared with the original, not copied."""
-    return _read(*_write(ep, canonical=True))
+def canonicalize(ep: ExportedProgram, annotations: Collection[str] = ()) -> ExportedProgram:
+    """A copy under canonical names, without metadata but for `annotations` (keys of nodes' meta). Weights are shared
+    with the original, not copied."""
+    made = _read(*_write(ep, canonical=True))
+    names = _canonical(ep)[0]
+    nodes = {node.name: node for node in made.graph.nodes}
+    for node in ep.graph.nodes:
+        found = {key: node.meta[key] for key in annotations if key in node.meta}
+        if found:
+            nodes[names[node.name]].meta.update(found)
+    return made
+
+
+def _canonical(ep: ExportedProgram) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Names of nodes, and the inputs that stand for the same tensor as one before them, which they lead to: executorch
+    gives each partition, and each user in it, an input of its own for a tensor that several partitions share."""
+    targets = {s.arg.name: s.target for s in ep.graph_signature.input_specs if s.kind in _STORED}
+    first: dict[str, str] = {}
+    found = {name: first.setdefault(target, name) for name, target in targets.items()}
+    same = {name: other for name, other in found.items() if other != name}
+    return canonical_names(ep.graph, targets, same), same
 
 
 def _write(ep: ExportedProgram, canonical: bool) -> tuple[dict[str, Json], dict[str, torch.Tensor]]:
     signature = ep.graph_signature
-    constants = frozenset(s.arg.name for s in signature.input_specs if s.kind in _STORED)
-    names = canonical_names(ep.graph, constants) if canonical else {}
-    targets = {s.target: names.get(s.arg.name, s.target) for s in signature.input_specs if s.target is not None}
+    names, same = _canonical(ep) if canonical else ({}, {})
+    inputs = [spec for spec in signature.input_specs if spec.arg.name not in same]
+    targets = {s.target: names.get(s.arg.name, s.target) for s in inputs if s.target is not None}
     symbols = SymbolWriter(ep.range_constraints)
-    graph = GraphWriter(symbols, canonical).write(ep.graph_module, names)
+    graph = GraphWriter(symbols, canonical).write(ep.graph_module, names, same)
     call = ep.module_call_graph[0].signature
     if call is None:
         raise ValueError("the program does not say how it is called")
@@ -91,12 +109,12 @@ def _write(ep: ExportedProgram, canonical: bool) -> tuple[dict[str, Json], dict[
         "format": FORMAT,
         "dialect": ep.verifiers[0].dialect,
         "symbols": symbols.table,
-        "inputs": [_write_input(s, names, targets) for s in signature.input_specs],
+        "inputs": [_write_input(s, names, targets) for s in inputs],
         "outputs": [_write_output(s, names, targets) for s in signature.output_specs],
         "call": [_write_spec(call.in_spec), _write_spec(call.out_spec)],
         "argument_names": None if canonical else call.forward_arg_names,
         "graph": graph,
-    }, {targets[s.target]: _stored(ep, s.target) for s in signature.input_specs if s.kind in _STORED}
+    }, {targets[s.target]: _stored(ep, s.target) for s in inputs if s.kind in _STORED}
 
 
 def _read(document: Mapping[str, Json], tensors: Mapping[str, torch.Tensor]) -> ExportedProgram:

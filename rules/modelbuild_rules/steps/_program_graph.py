@@ -5,7 +5,8 @@ Private names used, checked on torch 2.14.0: torch._subclasses.FakeTensorMode. N
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -27,11 +28,12 @@ class GraphWriter:
         self._symbols = symbols
         self._canonical = canonical
 
-    def write(self, module: torch.fx.GraphModule, names: Mapping[str, str]) -> Json:
-        """A graph. `names` gives nodes other names than their own. Raises ValueError for what cannot be written."""
+    def write(self, module: torch.fx.GraphModule, names: Mapping[str, str], without: Container[str] = ()) -> Json:
+        """A graph. `names` gives nodes other names than their own; the nodes in `without` are left out. Raises
+        ValueError for what cannot be written."""
         nodes: list[Json] = []
         graphs: dict[str, Json] = {}
-        for node in module.graph.nodes:
+        for node in [each for each in module.graph.nodes if each.name not in without]:
             entry: dict[str, Json] = {"name": names.get(node.name, node.name), "op": node.op}
             if node.op == "call_function":
                 entry["target"] = write_operator(node.target)
@@ -151,11 +153,17 @@ class GraphReader:
             return flat.as_strided(sizes, strides, start)
 
 
-def canonical_names(graph: torch.fx.Graph, constants: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Names by order: c0, c1, ... for placeholders in `constants`, x0, ... for the others, n0, ... for the rest."""
+def canonical_names(
+    graph: torch.fx.Graph, constants: Container[str] = (), same: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
+    """Names by order: c0, c1, ... for placeholders in `constants`, x0, ... for the others, n0, ... for the rest. Those
+    that are the `same` as another node get its name."""
     names: dict[str, str] = {}
     count = {"x": 0, "c": 0, "n": 0}
     for node in graph.nodes:
+        if node.name in same:
+            names[node.name] = names[same[node.name]]
+            continue
         prefix = "n" if node.op != "placeholder" else "c" if node.name in constants else "x"
         names[node.name] = f"{prefix}{count[prefix]}"
         count[prefix] += 1

@@ -1,0 +1,87 @@
+"""Gives a partition one order, wherever it stands in whichever program.
+
+Executorch orders what it cuts out of a program by what else is in that: the first partition has its operators as the
+model computes them and its inputs as the program has them, and each cut sorts the rest of the program anew. An operator
+in front of a partition would so make another partition of it. Here operators stand as the model computes them, and
+inputs, constants and results as the operators use and give them.
+
+Private names patched while the context lasts, checked on executorch 1.4.1:
+executorch.exir.backend.backend_api.create_exported_program_from_submodule
+"""
+
+from __future__ import annotations
+
+import heapq
+import operator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from executorch.exir.backend import backend_api
+
+_PLACE = "modelbuild_place"
+
+
+def mark_places(module: torch.fx.GraphModule) -> None:
+    """Write down for each node, of branches too, where it is before anything is cut out. Keeps what is written."""
+    for graph in [inner.graph for inner in module.modules() if isinstance(inner, torch.fx.GraphModule)]:
+        for place, node in enumerate(graph.nodes):
+            node.meta.setdefault(_PLACE, place)
+
+
+@contextmanager
+def arranged() -> Iterator[None]:
+    """Have partitions arranged when executorch cuts them out."""
+    make = backend_api.create_exported_program_from_submodule
+
+    def arrange_first(submodule: Any, program: Any, tag: str, call: Any, nested: bool) -> Any:
+        _arrange(submodule.graph, call)
+        return make(submodule, program, tag, call, nested)
+
+    with patch.object(backend_api, "create_exported_program_from_submodule", arrange_first):
+        yield
+
+
+def _arrange(graph: torch.fx.Graph, call: torch.fx.Node) -> None:
+    """Arrange a graph, with the arguments of its call and the users of the call's results. The graph's first inputs are
+    those arguments; the others are constants of its own."""
+    last = graph.output_node()
+    given = [node for node in graph.nodes if node.op == "placeholder"]
+    nodes = _in_order([node for node in graph.nodes if node.op not in ("placeholder", "output")])
+    used = [source for node in (*nodes, last) for source in node.all_input_nodes if source.op == "placeholder"]
+    inputs = list(dict.fromkeys((*used, *given)))
+    for node in (*inputs, *nodes):
+        last.prepend(node)
+    arguments = dict(zip(given, call.args, strict=False))
+    call.args = tuple(arguments[node] for node in inputs if node in arguments)
+    results: Sequence[torch.fx.Node] = last.args[0]
+    place = {node: number for number, node in enumerate((*inputs, *nodes))}
+    new = sorted(range(len(results)), key=lambda number: place[results[number]])
+    last.args = ([results[number] for number in new],)
+    for user in list(call.users):
+        if user.target is operator.getitem:
+            user.args = (call, new.index(user.args[1]))
+
+
+def _in_order(nodes: Sequence[torch.fx.Node]) -> list[torch.fx.Node]:
+    """Nodes by the places that were written down, as far as each follows what it uses. A node that came later follows
+    the last of what it uses."""
+    keys: dict[Any, tuple[int, int]] = {}
+    for number, node in enumerate(nodes):
+        uses = [keys[source][0] for source in node.all_input_nodes if source in keys]
+        keys[node] = node.meta.get(_PLACE, max(uses, default=-1)), number
+    left = {node: sum(source in keys for source in node.all_input_nodes) for node in nodes}
+    ready = [(keys[node], node) for node in nodes if not left[node]]
+    heapq.heapify(ready)
+    ordered = []
+    while ready:
+        _, node = heapq.heappop(ready)
+        ordered.append(node)
+        for user in node.users:
+            if user in left:
+                left[user] -= 1
+                if not left[user]:
+                    heapq.heappush(ready, (keys[user], user))
+    return ordered
