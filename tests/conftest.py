@@ -59,7 +59,7 @@ def cpp_runtime(repository: Path) -> Path:
     return made
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def know_runtime(cpp_runtime: Path) -> Callable[[Path, Path, str], None]:
     """Puts cpp_runtime where the build of a target finds it: know_runtime(workspace, cache, "//package:target")."""
     import modelbuild

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from modelbuild.api import Source
 
+ARCHITECTURES = ("x86_64",)
+"""The architectures that `make runtime` builds the C++ runtime for."""
+
 
 class RuntimeArchive(Source):
     """The archive of the C++ runtime, as a path or a label."""

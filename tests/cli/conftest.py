@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,17 @@ def foreign_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with path.open("wb") as file:
         to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()]).to_executorch().write_to_file(file)
     return path
+
+
+@pytest.fixture(scope="session")
+def new_world(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], World]:
+    """Makes worlds that tests may share."""
+
+    def make() -> World:
+        folder = tmp_path_factory.mktemp("world")
+        return World(folder / "workspace", folder / "cache")
+
+    return make
 
 
 # The classifier of examples/ with weights from a file, for XNNPACK (two partitions) and for TensorRT.

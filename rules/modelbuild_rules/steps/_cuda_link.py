@@ -17,7 +17,7 @@ from modelbuild_rules.steps._cpp import compile_object, link_library, stub_libra
 from modelbuild_rules.steps._cuda_cubin import architectures
 from modelbuild_rules.steps._cuda_generate import Generated, Kernel
 from modelbuild_rules.steps._cuda_missing import PROVIDED
-from modelbuild_rules.steps._elf import Needs, needs
+from modelbuild_rules.steps._elf import Needs, machine, needs
 
 DRIVER = "libcuda.so.1"
 
@@ -56,7 +56,11 @@ def link(generated: Generated, capabilities: Sequence[int], target: str, runtime
 
 
 def check(library: Path, target: str) -> Needs:
-    """What a library needs. Raises StepError for a symbol that the runtime does not have, or a glibc too new."""
+    """What a library needs. Raises StepError for another machine, a symbol that the runtime does not have, and a glibc
+    too new."""
+    arch = target.partition("-")[0]
+    if machine(library) != arch:
+        raise StepError(f"the library is for {machine(library)}; expected {arch}")
     found = needs(library)
     unknown = sorted(name for name in found.undefined if name not in PROVIDED and not _CUDA.match(name))
     if unknown:

@@ -1,4 +1,4 @@
-"""Reads what a 64-bit little-endian ELF library needs: other libraries, symbols, versions of glibc."""
+"""Reads what a 64-bit little-endian ELF library is for and needs: a machine, other libraries, symbols, a glibc."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+_MACHINES = {62: "x86_64", 183: "aarch64"}
 _SYMTAB, _DYNAMIC, _DYNSYM, _VERNEED, _VERSYM = 2, 6, 11, 0x6FFFFFFE, 0x6FFFFFFF
 _NEEDED = 1
 _WEAK = 2
@@ -27,6 +28,16 @@ class Needs:
     undefined: frozenset[str]
     defined: frozenset[str]
     glibc: tuple[int, ...]
+
+
+def machine(path: Path) -> str | None:
+    """Return the architecture that an ELF file is for, as "x86_64"; None for a file that is not one."""
+    with path.open("rb") as file:
+        head = file.read(20)
+    if head[:4] != b"\x7fELF":
+        return None
+    number = int.from_bytes(head[18:20], "big" if head[5:6] == b"\2" else "little")
+    return _MACHINES.get(number, f"ELF machine {number}")
 
 
 def needs(path: Path) -> Needs:

@@ -9,7 +9,8 @@ from modelbuild.step import StepError
 CHECKED = "1.4.1"
 
 PRIVATE = (
-    # Replaced while a program is lowered, and put back (_capture.py, backends/xnnpack.py).
+    # Replaced while a program is lowered, and put back (_capture.py, _arrange.py, backends/xnnpack.py).
+    "executorch.exir.backend.backend_api:create_exported_program_from_submodule",
     "executorch.exir.backend.backend_details:BackendDetails.preprocess",
     "executorch.exir.backend.backend_details:BackendDetails.preprocess_multimethod",
     "executorch.exir.backend.utils:WhyNoPartition.__call__",

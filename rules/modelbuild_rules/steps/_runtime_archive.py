@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.step import StepError
+from modelbuild_rules.steps._elf import machine
 
 RUNNER = "bin/modelbuild-run"
 FLAVOURS = "lib/libmodelbuild_tensorrt_"
@@ -25,26 +26,39 @@ class LackingBackend(StepError):
 
 @dataclass(frozen=True)
 class LaidOut:
-    """runtime: the archive's runtime.json. backends: that the program needs. needed: files of the runtime, sorted."""
+    """runtime: the archive's runtime.json. backends: that the program needs. needed: files of the runtime, sorted.
+    arch: the architecture that they are for; None where none is an ELF file."""
 
     runtime: Mapping[str, Any]
     backends: frozenset[str]
     needed: tuple[str, ...]
+    arch: str | None
 
 
-def lay_out(packed: Path, program: Path, folder: Path) -> LaidOut:
-    """Write modelbuild-run and the libraries that a .pte needs into a folder. Raises StepError."""
+def lay_out(packed: Path, program: Path, folder: Path, arch: str | None = None) -> LaidOut:
+    """Write modelbuild-run and the libraries that a .pte needs into a folder; `arch` is the architecture that they have
+    to be for (None: that of modelbuild-run). Raises StepError."""
     try:
         with tarfile.open(packed, "r:") as archive:
             runtime = _read_runtime(archive)
             _extract(archive, _closure(runtime, [RUNNER]), folder)
+            arch = arch or machine(folder / RUNNER)
+            _check_machine(folder, arch)
             described = _describe(folder / RUNNER, program)
             needed = _closure(runtime, [RUNNER, *_plugins(runtime, described)])
             _extract(archive, needed, folder)
+            _check_machine(folder, arch)
     except (tarfile.TarError, EOFError) as error:
         raise StepError(f"{_NOT_OURS} ({error})") from error
     backends = frozenset(d["backend"] for method in described["methods"] for d in method["delegates"])
-    return LaidOut(runtime, backends, tuple(needed))
+    return LaidOut(runtime, backends, tuple(needed), arch)
+
+
+def _check_machine(folder: Path, arch: str | None) -> None:
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        found = machine(path)
+        if found not in (None, arch):
+            raise StepError(f"{path.relative_to(folder)} of the runtime is for {found}; expected {arch}")
 
 
 _MOST_JSON = 1 << 24
@@ -80,7 +94,7 @@ def _describe(runner: Path, program: Path) -> dict[str, Any]:
     command = [str(runner), str(program), "--describe", "--json"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    except OSError as error:  # it is no program
+    except OSError as error:  # it is no program, or one for another machine
         raise StepError(f"the runtime's {RUNNER} cannot be run: {error.strerror}") from error
     if done.returncode:
         raise StepError(f"the program cannot be read by the runtime: {done.stderr.strip().removeprefix('error: ')}")

@@ -4,9 +4,11 @@ Inputs   pte, signature, perhaps ptd   the program
          delegation                    of which compiled parts tell the glibc that they need
          runtime                       what runtime/archive.py packs; its runtime.json says which file needs which
 Outputs  bundle   run.sh, bin/, lib/, program/, manifest.json; a folder, or a .tar.gz of one
-Params   name     of the folder
-         program  the program's name, without .pte
-         tar      whether to pack it
+Params   name          of the folder
+         program       the program's name, without .pte
+         tar           whether to pack it
+         arch          the architecture that everything in it has to be for; null: that of modelbuild-run
+         capabilities  the compute capabilities of the device, as "8.6"; null where it is not known
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ import hashlib
 import json
 import shutil
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from modelbuild.step import Step
+from modelbuild.step import Step, StepError
 from modelbuild_rules.steps._runtime_archive import LaidOut, lay_out
 
 _RUN = """#!/bin/sh
@@ -48,14 +50,26 @@ def _lay_out(step: Step, folder: Path) -> None:
     shutil.copyfile(step.input("signature"), program.with_name(f"{name}.signature.json"))
     if "ptd" in step.inputs:
         shutil.copyfile(step.input("ptd"), program.with_name(f"{name}.ptd"))
-    laid_out = lay_out(step.input("runtime"), program, folder)
+    parts = json.loads(step.input("delegation").read_bytes())["partitions"]
+    _check_capabilities(parts, step.params["capabilities"])
+    laid_out = lay_out(step.input("runtime"), program, folder, step.params["arch"])
     script = folder / "run.sh"
     script.write_text(_RUN.format(name=program.name))
     script.chmod(0o755)
-    parts = json.loads(step.input("delegation").read_bytes())["partitions"]
     compiled = [part["about"]["glibc"] for part in parts if "glibc" in part.get("about", {})]
     manifest = json.dumps(_manifest(folder, laid_out, compiled), indent=1, sort_keys=True) + "\n"
     (folder / "manifest.json").write_text(manifest)
+
+
+def _check_capabilities(parts: Sequence[Mapping[str, Any]], wanted: Sequence[str] | None) -> None:
+    for part in parts:
+        found = [f"{number // 10}.{number % 10}" for number in part.get("about", {}).get("capabilities", ())]
+        lacking = sorted(set(wanted or ()) - set(found)) if found else []
+        if lacking:
+            raise StepError(
+                f"partition {part['id']} is compiled for compute capability {', '.join(found)}; expected"
+                f" {', '.join(lacking)} as well, which the bundle's device has"
+            )
 
 
 def _manifest(folder: Path, laid_out: LaidOut, compiled: Iterable[str]) -> dict[str, Any]:
@@ -68,7 +82,7 @@ def _manifest(folder: Path, laid_out: LaidOut, compiled: Iterable[str]) -> dict[
         "version": 1,
         "backends": sorted(laid_out.backends),
         "needs": {
-            "machine": "x86_64",
+            "machine": laid_out.arch,
             "glibc": ".".join(map(str, glibc)),
             "nvidia_driver": runtime.get("driver") if "lib/libcudart.so.13" in needed else None,
         },

@@ -31,20 +31,31 @@ RUNTIME: dict[str, Any] = {
 }
 
 
+def elf(machine: int, big: bool = False) -> str:
+    """The first bytes of an ELF file for a machine."""
+    number = machine.to_bytes(2, "big" if big else "little").decode("latin-1")
+    return f"\x7fELF\x02{chr(1 + big)}\x01" + "\0" * 11 + number + "\0" * 44
+
+
 def packed(
-    folder: Path, runtime: Any = RUNTIME, backends: tuple[str, ...] = (), operators: tuple[str, ...] = ()
+    folder: Path,
+    runtime: Any = RUNTIME,
+    backends: tuple[str, ...] = (),
+    operators: tuple[str, ...] = (),
+    **content: str,
 ) -> Path:
-    """An archive whose runner describes a program with these backends and operators."""
+    """An archive whose runner describes a program with these backends and operators. `content` is of files by stem."""
     delegates = [{"backend": each} for each in backends]
     described = json.dumps({"methods": [{"delegates": delegates, "operators": dict.fromkeys(operators, 1)}]})
     files = dict.fromkeys(RUNTIME["files"], "") | {"runtime.json": json.dumps(runtime)}
     files["bin/modelbuild-run"] = f"#!/bin/sh\n[ \"$*\" = 'p.pte --describe --json' ] && echo '{described}'\n"
+    files = {name: content.get(Path(name).stem, text) for name, text in files.items()}
     made = folder / "runtime.tar"
     with tarfile.open(made, "w") as archive:
         for name, text in files.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(text)
-            archive.addfile(entry, io.BytesIO(text.encode()))
+            archive.addfile(entry, io.BytesIO(text.encode("latin-1")))
     return made
 
 
@@ -87,3 +98,40 @@ def test_a_backend_that_the_runtime_was_built_without(tmp_path: Path) -> None:
 def test_a_program_that_the_runner_cannot_read(tmp_path: Path) -> None:
     with pytest.raises(StepError, match="the program cannot be read by the runtime"):
         lay_out(packed(tmp_path), Path("another.pte"), tmp_path)
+
+
+X86, ARM, ALPHA = 62, 183, 0x9026
+
+
+@pytest.mark.parametrize(
+    ("content", "arch", "problem"),
+    [
+        ({"modelbuild-run": elf(ARM)}, "x86_64", "bin/modelbuild-run of the runtime is for aarch64; expected x86_64"),
+        ({"core": elf(ARM)}, "x86_64", "lib/core.so of the runtime is for aarch64; expected x86_64"),
+        ({"kernels": elf(X86)}, "aarch64", "lib/kernels.so of the runtime is for x86_64; expected aarch64"),
+        (
+            {"kernels": elf(ALPHA, big=True)},
+            "x86_64",
+            "lib/kernels.so of the runtime is for ELF machine 36902; expected",
+        ),
+        (
+            {"modelbuild-run": elf(X86), "core": elf(ARM)},
+            None,
+            "lib/core.so of the runtime is for aarch64; expected x86_",
+        ),
+        ({"modelbuild-run": elf(X86)}, "x86_64", "the runtime's bin/modelbuild-run cannot be run: Exec"),
+    ],
+)
+def test_a_file_for_another_machine_is_named(
+    tmp_path: Path, content: dict[str, str], arch: str | None, problem: str
+) -> None:
+    archive = packed(tmp_path, operators=("aten::add.out",), **content)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(StepError, match=problem):
+        lay_out(archive, Path("p.pte"), tmp_path / "out", arch)
+
+
+def test_what_needs_no_foreign_file_is_laid_out(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    archive = packed(tmp_path, operators=("aten::add.out",), core=elf(X86), cuda=elf(ARM))
+    assert lay_out(archive, Path("p.pte"), tmp_path / "out", "x86_64").arch == "x86_64"

@@ -1,0 +1,124 @@
+"""runtime_bundle: what cannot be put together for the device is an error before anything is built."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modelbuild.actions import Action
+from modelbuild.analysis.analyze import Analyzer
+from modelbuild.analysis.rules import load_rules
+from modelbuild.errors import LoadingError
+from modelbuild.labels import Label
+from modelbuild.loading.loader import Loader
+from modelbuild.workspace import load_workspace
+
+# A rule whose programs are for one device whatever is asked for, as a rule for programs of others may be.
+PREBUILT = """
+from modelbuild.api import Attrs, Source, rule
+from modelbuild_rules.providers import DeviceTarget, Program
+
+class PrebuiltAttrs(Attrs):
+    pte: Source
+    arch: str = ""
+    compute_capability: tuple[str, ...] = ()
+
+@rule(attrs=PrebuiltAttrs)
+def prebuilt(ctx):
+    attrs, file = ctx.attrs, ctx.file(ctx.attrs.pte)
+    device = DeviceTarget(attrs.arch, "linux", attrs.compute_capability) if attrs.arch else None
+    return (Program(file, None, file, file, None, device),)
+"""
+
+BUILD = """
+[[runtime_bundle]]
+name = "bundle"
+program = "//nets/net"
+runtime = "runtime.tar"
+{bundle}
+
+[[device_target]]
+name = "x86"
+arch = "x86_64"
+compute_capability = ["8.6"]
+
+[[device_target]]
+name = "arm"
+arch = "aarch64"
+"""
+
+
+def analyzed(root: Path, program: str, bundle: str = "") -> dict[str, Any]:
+    """The params of a bundle's action."""
+    files = {
+        "MODELBUILD.toml": 'rules = ["//own"]\n',
+        "own/__init__.py": "",
+        "own/prebuilt.py": PREBUILT,
+        "own/steps/__init__.py": "",
+        "BUILD.toml": BUILD.format(bundle=bundle),
+        "nets/net/BUILD.toml": '[package]\ndefault_visibility = ["//visibility:public"]\n' + program,
+        "nets/net/net.pte": "",
+        "runtime.tar": "",
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    workspace = load_workspace(root)
+    rules = load_rules(root, workspace.config.rules)
+    analyzer = Analyzer(Loader(workspace, rules.by_name), rules)
+    analyzer.analyze(Label("", "bundle"))
+    (action,) = (n for n in analyzer.graph.nodes.values() if isinstance(n, Action) and n.mnemonic == "bundle")
+    return dict(action.params)
+
+
+def prebuilt(more: str = "") -> str:
+    return f'\n[[prebuilt]]\nname = "net"\npte = "net.pte"\n{more}\n'
+
+
+@pytest.mark.parametrize(
+    ("program", "bundle", "line"),
+    [
+        (
+            'arch = "aarch64"',
+            "",
+            "BUILD.toml:4:1: '//nets/net' is for aarch64, which `make runtime` builds no C++ runtime for; expected a "
+            "program for a device with arch x86_64",
+        ),
+        ("", 'device = ":arm"', "BUILD.toml:4:1: '//nets/net' is for aarch64, which `make runtime` builds no C++ runt"),
+        (
+            'arch = "aarch64"',
+            'device = ":x86"',
+            "BUILD.toml:6:1: '//nets/net' is compiled for linux on aarch64; expected linux on x86_64 with compute "
+            "capability 8.6, as the bundle's device has it",
+        ),
+        (
+            'arch = "x86_64"\ncompute_capability = ["8.9"]',
+            'device = ":x86"',
+            "BUILD.toml:6:1: '//nets/net' is compiled for linux on x86_64 with compute capability 8.9; expected linux "
+            "on x86_64 with compute capability 8.6, as the bundle's device has it",
+        ),
+    ],
+)
+def test_a_bundle_that_cannot_be_for_its_device(tmp_path: Path, program: str, bundle: str, line: str) -> None:
+    with pytest.raises(LoadingError, match="^" + re.escape(line)):
+        analyzed(tmp_path, prebuilt(program), bundle)
+
+
+@pytest.mark.parametrize(
+    ("program", "bundle", "arch", "capabilities"),
+    [
+        ('arch = "x86_64"', "", "x86_64", []),
+        ('arch = "x86_64"\ncompute_capability = ["8.6"]', 'device = ":x86"', "x86_64", ["8.6"]),
+        ("", 'device = ":x86"', "x86_64", ["8.6"]),
+        ("", "", None, None),
+    ],
+)
+def test_what_a_bundle_is_checked_for(
+    tmp_path: Path, program: str, bundle: str, arch: str | None, capabilities: list[str] | None
+) -> None:
+    params = analyzed(tmp_path, prebuilt(program), bundle)
+    assert (params["arch"], params["capabilities"]) == (arch, capabilities)
+    assert params["program"] == "net"  # of '//nets/net', which stands for '//nets/net:net'
