@@ -21,6 +21,7 @@ void check_device(int index, const std::string& program) {
 }  // namespace
 
 Arenas::Arenas(const er::MethodMeta& meta, const std::string& program) {
+  std::uint64_t on_host = 0;
   for (std::size_t i = 0; i < meta.num_memory_planned_buffers(); ++i) {
     const auto size = meta.memory_planned_buffer_size(i);
     const auto device = meta.memory_planned_buffer_device(i);
@@ -30,8 +31,10 @@ Arenas::Arenas(const er::MethodMeta& meta, const std::string& program) {
     const auto bytes = static_cast<std::size_t>(*size);
     std::uint8_t* start = nullptr;
     if (device->is_cpu()) {
-      host_.emplace_back(new std::uint8_t[bytes]());
-      start = host_.back().get();
+      on_host += bytes;
+      check_host_memory(on_host, program);
+      host_.emplace_back(bytes, program);
+      start = host_.back().data();
     } else {
       check_device(device->index(), program);
       device_.emplace_back(device->index(), bytes);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "host_buffer.hpp"
 #include "modelbuild/runtime.hpp"
 
 namespace modelbuild {
@@ -20,7 +21,7 @@ class Arenas {
   executorch::runtime::HierarchicalAllocator* allocator() { return allocator_.get(); }
 
  private:
-  std::vector<std::unique_ptr<std::uint8_t[]>> host_;
+  std::vector<HostBuffer> host_;
   std::vector<DeviceBuffer> device_;
   std::vector<executorch::runtime::Span<std::uint8_t>> spans_;
   std::vector<executorch::runtime::etensor::Device> devices_;

@@ -1,9 +1,12 @@
 // Descriptions: put together from the files, and as text and JSON.
+#include "describe.hpp"
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "flatbuffer.hpp"
+#include "manifest.hpp"
 #include "mapped_file.hpp"
+#include "ptd.hpp"
 #include "pte.hpp"
 #include "signature.hpp"
 
@@ -161,18 +164,54 @@ std::string Description::text() const {
   return text;
 }
 
-Description describe(const fs::path& path, std::vector<fs::path> data) {
+namespace {
+
+// Does something with a file's bytes, and says whose they are where they are not what they should be.
+template <typename Do>
+void read_file(const fs::path& path, const char* kind, Do act) {
   const MappedFile file(path);
-  Description found;
   try {
-    found = read_pte(file.bytes());
+    act(file.bytes());
+  } catch (const Damaged& problem) {
+    throw Error(Error::Kind::kProgram, path.string() + ": is damaged: " + problem.what());
   } catch (const flatbuffer::Malformed& problem) {
-    throw Error(Error::Kind::kProgram, path.string() + ": not an ExecuTorch program: " + problem.what());
+    throw Error(Error::Kind::kProgram, path.string() + ": not " + kind + ": " + problem.what());
   }
+}
+
+void expect_manifest(bool named) {
+  if (named) throw Damaged("its manifest is cut off or overwritten");
+}
+
+Description read_program(const fs::path& path, bool verify) {
+  Description found;
+  read_file(path, "an ExecuTorch program", [&](flatbuffer::Bytes bytes) {
+    const bool sealed = verify && check_manifest(bytes);
+    const PteFile file(bytes);
+    const bool named = check_pte(file);
+    if (verify && !sealed) expect_manifest(named);
+    found = read_pte(file);
+  });
   found.path = path.string();
+  return found;
+}
+
+void check_data(const fs::path& path, bool verify) {
+  read_file(path, "external data of ExecuTorch", [&](flatbuffer::Bytes bytes) {
+    const bool sealed = verify && check_manifest(bytes);
+    const bool named = check_ptd(bytes);
+    if (verify && !sealed) expect_manifest(named);
+  });
+}
+
+}  // namespace
+
+Description describe(const fs::path& path, std::vector<fs::path> data, bool verify) {
+  Description found = read_program(path, verify);
   if (data.empty()) data = beside(path, found);
   for (const fs::path& each : data) {
     if (!fs::is_regular_file(each)) throw Error(Error::Kind::kProgram, each.string() + ": no such file");
+    check_data(each, verify);
     found.data.emplace_back(each.string(), fs::file_size(each));
   }
   if (!found.external.empty() && data.empty()) {

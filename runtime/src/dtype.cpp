@@ -1,8 +1,7 @@
 // Names and sizes of element types.
-#include <array>
-#include <functional>
+#include "dtype.hpp"
 
-#include "modelbuild/runtime.hpp"
+#include <array>
 
 namespace modelbuild {
 namespace {
@@ -29,14 +28,25 @@ constexpr std::array<Known, 13> kKnown = {{
     {DType::kUint64, "uint64", 8},
 }};
 
-const Known& known(DType type) {
+const Known* find(std::int64_t number) {
   for (const Known& each : kKnown) {
-    if (each.type == type) return each;
+    if (static_cast<std::int64_t>(each.type) == number) return &each;
   }
+  return nullptr;
+}
+
+const Known& known(DType type) {
+  const Known* found = find(static_cast<std::int64_t>(type));
+  if (found != nullptr) return *found;
   throw Error(Error::Kind::kProgram, "element type " + std::to_string(static_cast<int>(type)) + " is not supported");
 }
 
 }  // namespace
+
+std::optional<std::size_t> element_size(std::int64_t number) {
+  const Known* found = find(number);
+  return found == nullptr ? std::optional<std::size_t>() : found->size;
+}
 
 std::string dtype_name(DType type) { return known(type).name; }
 std::size_t dtype_size(DType type) { return known(type).size; }

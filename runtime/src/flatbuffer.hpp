@@ -28,16 +28,36 @@ T read(Bytes data, std::uint64_t at) {
   return value;
 }
 
+// The bytes that tables are read from; outlives them. Tables can share bytes, so that a small file can describe a tree
+// without end: the bytes read are counted, and refused at kMost times those that there are.
+class Buffer {
+ public:
+  explicit Buffer(Bytes data) : data_(data), left_(kMost * (data.size() + 1024)) {}
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  Bytes data() const { return data_; }
+
+  void count(std::uint64_t bytes) const {
+    if (bytes > left_) throw Malformed("its tables share their parts again and again");
+    left_ -= bytes;
+  }
+
+ private:
+  static constexpr std::uint64_t kMost = 256;
+  Bytes data_;
+  mutable std::uint64_t left_;
+};
+
 // One table. Field numbers are positions in the schema, counted from 0.
 class Table {
  public:
-  static Table root(Bytes data) { return Table(data, read<std::uint32_t>(data, 0)); }
+  static Table root(const Buffer& buffer) { return Table(&buffer, read<std::uint32_t>(buffer.data(), 0)); }
 
   // A field's value, or zero where it is absent.
   template <typename T>
   T scalar(int number) const {
     const std::uint64_t at = field(number);
-    return at != 0 ? read<T>(data_, at) : T{};
+    return at != 0 ? read<T>(data(), at) : T{};
   }
 
   bool has(int number) const { return field(number) != 0; }
@@ -48,9 +68,19 @@ class Table {
     return follow(at);
   }
 
+  // "" where it is absent.
   std::string_view string(int number) const {
     const auto [start, count] = vector(number, 1);
-    return {reinterpret_cast<const char*>(data_.data()) + start, count};
+    if (start != 0 && read<char>(data(), start + count) != '\0') throw Malformed("a string has no end");
+    buffer_->count(count);
+    return {reinterpret_cast<const char*>(data().data()) + start, count};
+  }
+
+  // A string that is kept wherever it is used, and so has to be short.
+  std::string name(int number) const {
+    const std::string_view found = string(number);
+    if (found.size() > kLongest) throw Malformed("a name has " + std::to_string(found.size()) + " characters");
+    return std::string(found);
   }
 
   std::uint32_t length(int number) const { return vector(number, 1).second; }
@@ -58,13 +88,15 @@ class Table {
   template <typename T>
   std::vector<T> scalars(int number) const {
     const auto [start, count] = vector(number, sizeof(T));
+    buffer_->count(count * sizeof(T));
     std::vector<T> values(count);
-    if (count != 0) std::memcpy(values.data(), data_.data() + start, count * sizeof(T));
+    if (count != 0) std::memcpy(values.data(), data().data() + start, count * sizeof(T));
     return values;
   }
 
   std::vector<Table> tables(int number) const {
     const auto [start, count] = vector(number, 4);
+    buffer_->count(count * sizeof(Table));
     std::vector<Table> found;
     found.reserve(count);
     for (std::uint32_t i = 0; i < count; ++i) found.push_back(follow(start + 4ULL * i));
@@ -72,36 +104,40 @@ class Table {
   }
 
  private:
-  Table(Bytes data, std::uint64_t at) : data_(data), at_(at) {
-    const auto vtable = static_cast<std::int64_t>(at) - read<std::int32_t>(data, at);
+  Table(const Buffer* buffer, std::uint64_t at) : buffer_(buffer), at_(at) {
+    buffer_->count(sizeof(std::uint32_t));
+    const auto vtable = static_cast<std::int64_t>(at) - read<std::int32_t>(data(), at);
     if (vtable < 0) throw Malformed("a table at byte " + std::to_string(at) + " has its vtable before the data");
     vtable_ = static_cast<std::uint64_t>(vtable);
-    const auto size = read<std::uint16_t>(data, vtable_);
+    const auto size = read<std::uint16_t>(data(), vtable_);
     fields_ = size < 4 ? 0 : (size - 4) / 2;
   }
 
-  Table follow(std::uint64_t at) const { return Table(data_, at + read<std::uint32_t>(data_, at)); }
+  Bytes data() const { return buffer_->data(); }
+
+  Table follow(std::uint64_t at) const { return Table(buffer_, at + read<std::uint32_t>(data(), at)); }
 
   // Where a field lies, or 0 where it is absent.
   std::uint64_t field(int number) const {
     if (number >= fields_) return 0;
-    const auto offset = read<std::uint16_t>(data_, vtable_ + 4 + 2 * static_cast<std::uint64_t>(number));
+    const auto offset = read<std::uint16_t>(data(), vtable_ + 4 + 2 * static_cast<std::uint64_t>(number));
     return offset == 0 ? 0 : at_ + offset;
   }
 
-  // Where the elements of a vector or string start, and how many there are.
+  // Where the elements of a vector or string start (0 where it is absent), and how many there are.
   std::pair<std::uint64_t, std::uint32_t> vector(int number, std::uint64_t size) const {
     std::uint64_t at = field(number);
     if (at == 0) return {0, 0};
-    at += read<std::uint32_t>(data_, at);
-    const auto count = read<std::uint32_t>(data_, at);
-    if (count * size > data_.size() - at - 4) {
+    at += read<std::uint32_t>(data(), at);
+    const auto count = read<std::uint32_t>(data(), at);
+    if (count * size > data().size() - at - 4) {
       throw Malformed("a vector at byte " + std::to_string(at) + " claims " + std::to_string(count) + " elements");
     }
     return {at + 4, count};
   }
 
-  Bytes data_;
+  static constexpr std::size_t kLongest = 4096;
+  const Buffer* buffer_;
   std::uint64_t at_;
   std::uint64_t vtable_ = 0;
   int fields_ = 0;

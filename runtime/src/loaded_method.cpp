@@ -40,7 +40,7 @@ LoadedMethod::LoadedMethod(ee::Module* module, const MethodDescription& describe
   const auto check = [&](er::Error error) {
     if (error != er::Error::Ok) fail(program_ + ": could not be loaded: " + error_text(error) + error_since());
   };
-  check(module_->load());
+  check(module_->load(ee::Program::Verification::InternalConsistency));
   const auto meta = module_->method_meta(described_.name);
   check(meta.error());
   const auto tensors = [](const std::vector<Port>& ports, auto info) {
@@ -128,7 +128,9 @@ void LoadedMethod::set_outputs(std::span<const Tensor> given) {
 
 void* LoadedMethod::own_output(std::size_t index, const Port& port) {
   const std::size_t bytes = std::max<std::size_t>(Tensor{nullptr, port.dtype, largest(port), {}}.nbytes(), 1);
-  if (!port.device.cuda) return own_outputs_.try_emplace(index, bytes).first->second.data();
+  if (!port.device.cuda) {
+    return own_outputs_.try_emplace(index, bytes, program_ + ": output '" + port.name + "'").first->second.data();
+  }
   const auto known = own_device_outputs_.find(index);
   if (known != own_device_outputs_.end()) return known->second.data();
   return own_device_outputs_.emplace(index, DeviceBuffer(port.device.index, bytes)).first->second.data();

@@ -48,7 +48,7 @@ class LoadedMethod {
   std::unique_ptr<MethodQueue> queue_;
   std::map<std::size_t, Staged> staged_inputs_;  // for host tensors where the program wants device memory
   // For outputs that the program did not plan memory for and the caller gave none for.
-  std::map<std::size_t, std::vector<char>> own_outputs_;
+  std::map<std::size_t, HostBuffer> own_outputs_;
   std::map<std::size_t, DeviceBuffer> own_device_outputs_;
   std::vector<std::vector<char>> rearranged_;  // of the last run: tensors in another order than row-major
 };

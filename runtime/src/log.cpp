@@ -45,11 +45,15 @@ void emit(et_timestamp_t /*timestamp*/, et_pal_log_level_t pal_level, const char
   }
 }
 
+[[noreturn]] void give_up() { throw GaveUp("ExecuTorch gave up" + first_error); }
+
 }  // namespace
 
 void start_log() {
   static const bool started = [] {
-    executorch::runtime::register_pal(executorch::runtime::PalImpl::create(emit, __FILE__));
+    auto pal = executorch::runtime::PalImpl::create(emit, __FILE__);
+    pal.abort = give_up;
+    executorch::runtime::register_pal(pal);
     executorch::runtime::runtime_init();
     return true;
   }();

@@ -72,7 +72,7 @@ GraphCounts Program::graph_counts() const {
 std::unique_ptr<Program> Program::load(const std::filesystem::path& path, const LoadOptions& options) {
   start_log();
   auto state = std::make_unique<State>();
-  state->description = modelbuild::describe(path, options.data);
+  state->description = modelbuild::describe(path, options.data, options.verify);
   load_plugins(state->description, options);
   std::vector<std::string> data;
   for (const auto& [file, size] : state->description.data) data.push_back(file);
@@ -88,7 +88,12 @@ std::vector<Value> Program::run(std::string_view name, std::span<const Tensor> i
   std::optional<Graphs::Key> key;
   if (options.cuda_graph) key = Graphs::key(method, inputs, options.outputs);
   const std::lock_guard<std::mutex> lock(state_->mutex);
-  return state_->run(method, inputs, options, std::move(key));
+  try {
+    return state_->run(method, inputs, options, std::move(key));
+  } catch (const GaveUp& error) {
+    throw Error(Error::Kind::kProgram,
+                state_->description.path + ": method '" + method.name + "' failed: " + error.what());
+  }
 }
 
 }  // namespace modelbuild

@@ -4,8 +4,10 @@
 
 #include <cstring>
 #include <set>
+#include <utility>
 
-#include "flatbuffer.hpp"
+#include "dtype.hpp"
+#include "segments.hpp"
 
 namespace modelbuild {
 namespace {
@@ -26,41 +28,17 @@ const auto& item(const Items& items, std::int64_t index) {
   return items[static_cast<std::size_t>(index)];
 }
 
-DType dtype(std::int8_t number) {
-  const auto type = static_cast<DType>(number);
-  try {
-    dtype_size(type);
-  } catch (const Error&) {
-    throw Malformed("element type " + std::to_string(number) + ", which this runtime does not know");
-  }
-  return type;
-}
-
-// Whether the sizes multiply to a number of bytes: memory is asked for by it.
-bool countable(const Port& port) {
-  std::int64_t bytes = static_cast<std::int64_t>(dtype_size(port.dtype));
-  for (const Dim& dim : port.shape) {
-    if (__builtin_mul_overflow(bytes, dim.max, &bytes)) return false;
-  }
-  return true;
-}
-
 Port tensor(const Table& table) {
   Port port;
-  port.dtype = dtype(table.scalar<std::int8_t>(0));
+  const auto number = table.scalar<std::int8_t>(0);
+  if (!element_size(number)) {
+    throw Malformed("element type " + std::to_string(number) + ", which this runtime does not know");
+  }
+  port.dtype = static_cast<DType>(number);
+  TensorSize size = tensor_size(table, 0, 2, 3);
   const bool bounded = table.scalar<std::int8_t>(8) != 0;
-  for (const std::int32_t size : table.scalars<std::int32_t>(2)) {
-    if (size < 0) throw Malformed("a tensor has a dimension of " + std::to_string(size));
-    port.shape.push_back({bounded ? 0 : size, size, ""});
-  }
-  if (!countable(port)) throw Malformed("a tensor has more bytes than can be counted");
-  port.dim_order = table.scalars<std::uint8_t>(3);
-  std::vector<bool> seen(port.shape.size(), false);
-  for (const std::uint8_t axis : port.dim_order) {
-    if (axis >= seen.size() || seen[axis]) throw Malformed("a tensor's order of dimensions is no permutation");
-    seen[axis] = true;
-  }
-  if (port.dim_order.size() != port.shape.size()) throw Malformed("a tensor's order of dimensions has another rank");
+  for (const std::int32_t each : size.sizes) port.shape.push_back({bounded ? 0 : each, each, ""});
+  port.dim_order = std::move(size.dim_order);
   port.planned = table.has(6);
   if (table.has(9)) {
     const Table extra = table.table(9);
@@ -149,14 +127,14 @@ class Moves {
 MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& segments,
                          const std::vector<std::uint64_t>& inline_blobs) {
   MethodDescription found;
-  found.name = plan.string(0);
+  found.name = plan.name(0);
   const std::vector<Table> values = plan.tables(2);
   for (const std::int32_t index : plan.scalars<std::int32_t>(3)) found.inputs.push_back(value(item(values, index)));
   for (const std::int32_t index : plan.scalars<std::int32_t>(4)) found.outputs.push_back(value(item(values, index)));
 
   std::map<std::string, DelegateInfo> delegates;
   for (const Table& delegate : plan.tables(7)) {
-    DelegateInfo& info = delegates[std::string(delegate.string(0))];
+    DelegateInfo& info = delegates[delegate.name(0)];
     ++info.parts;
     if (delegate.has(1)) {
       const Table where = delegate.table(1);
@@ -170,11 +148,11 @@ MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& se
 
   std::vector<std::string> names;
   for (const Table& op : plan.tables(6)) {
-    std::string name(op.string(0));
-    if (const std::string_view overload = op.string(1); !overload.empty()) name += "." + std::string(overload);
+    std::string name = op.name(0);
+    if (const std::string overload = op.name(1); !overload.empty()) name += "." + overload;
     names.push_back(std::move(name));
   }
-  std::map<std::int32_t, std::string> users;  // kernels on the CPU, by a tensor that they read or write
+  std::map<std::int32_t, const std::string*> users;  // kernels on the CPU, by a tensor that they read or write
   Moves moves(values, plan.scalars<std::int32_t>(3));
   const std::vector<Table> backends = plan.tables(7);
   for (const Table& chain : plan.tables(5)) {
@@ -191,12 +169,12 @@ MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& se
       ++found.operators[name];
       moves.kernel(name, call.scalars<std::int32_t>(1));
       if (name.rfind("et_copy::", 0) == 0) continue;
-      for (const std::int32_t argument : call.scalars<std::int32_t>(1)) users.emplace(argument, name);
+      for (const std::int32_t argument : call.scalars<std::int32_t>(1)) users.emplace(argument, &name);
     }
   }
   const auto note = [&](const std::vector<std::int32_t>& indices, std::vector<Port>* ports) {
     for (std::size_t i = 0; i < indices.size(); ++i) {
-      if (const auto user = users.find(indices[i]); user != users.end()) (*ports)[i].host_kernel = user->second;
+      if (const auto user = users.find(indices[i]); user != users.end()) (*ports)[i].host_kernel = *user->second;
     }
   };
   note(plan.scalars<std::int32_t>(3), &found.inputs);
@@ -212,33 +190,38 @@ MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& se
 
 }  // namespace
 
-Description read_pte(std::span<const std::uint8_t> data) {
-  if (data.empty()) throw Malformed("the file is empty");
-  if (data.size() < 8 || std::memcmp(data.data() + 4, "ET", 2) != 0)
+PteFile::PteFile(flatbuffer::Bytes file) : size_(file.size()) {
+  if (file.empty()) throw Malformed("the file is empty");
+  if (file.size() < 8 || std::memcmp(file.data() + 4, "ET", 2) != 0) {
     throw Malformed("it does not start as a .pte does");
-  std::uint64_t size = data.size();
-  if (data.size() >= 32 && std::memcmp(data.data() + 8, "eh00", 4) == 0) {
-    size = flatbuffer::read<std::uint64_t>(data, 16);
-    if (size < 8 || size > data.size()) {
+  }
+  std::uint64_t size = file.size();
+  if (file.size() >= 32 && std::memcmp(file.data() + 8, "eh00", 4) == 0) {
+    size = flatbuffer::read<std::uint64_t>(file, 16);
+    base_ = flatbuffer::read<std::uint64_t>(file, 24);
+    if (size < 8 || size > file.size()) {
       throw Malformed("its header claims " + std::to_string(size) + " bytes of program in a file of " +
-                      std::to_string(data.size()));
+                      std::to_string(file.size()));
     }
   }
-  const Table program = Table::root(data.first(size));
-  std::vector<std::uint64_t> segments;
+  buffer_.emplace(file.first(size));
+}
+
+Description read_pte(const PteFile& file) {
+  const Table program = file.program();
+  const std::vector<std::uint64_t> segments = segment_sizes(program.tables(4), file.base(), file.size());
   std::vector<std::uint64_t> inline_blobs;
-  for (const Table& segment : program.tables(4)) segments.push_back(segment.scalar<std::uint64_t>(1));
   for (const Table& blob : program.tables(3)) inline_blobs.push_back(blob.length(0));
 
   Description found;
-  found.bytes = data.size();
+  found.bytes = file.size();
   std::set<std::string> external;
   for (const Table& plan : program.tables(1)) {
     found.methods.push_back(method(plan, segments, inline_blobs));
     for (const Table& each : plan.tables(2)) {
       if (each.scalar<std::uint8_t>(0) != 5 || !each.has(1) || !each.table(1).has(9)) continue;
       const Table extra = each.table(1).table(9);
-      if (extra.scalar<std::int8_t>(2) == 1) external.insert(std::string(extra.string(1)));
+      if (extra.scalar<std::int8_t>(2) == 1) external.insert(extra.name(1));
     }
   }
   found.external.assign(external.begin(), external.end());

@@ -1,15 +1,34 @@
 // What a .pte says of itself: methods, their inputs and outputs, delegates and sizes.
 #pragma once
 
-#include <cstdint>
-#include <span>
+#include <optional>
 
+#include "flatbuffer.hpp"
 #include "modelbuild/runtime.hpp"
 
 namespace modelbuild {
 
-// Describes the bytes of a .pte; path, data files and the signature's names are not filled in. Throws
+// A .pte's flatbuffer, and where its segments begin. Throws flatbuffer::Malformed.
+class PteFile {
+ public:
+  explicit PteFile(flatbuffer::Bytes file);
+  flatbuffer::Table program() const { return flatbuffer::Table::root(*buffer_); }
+  std::uint64_t base() const { return base_; }  // 0 where there are no segments
+  std::uint64_t size() const { return size_; }
+
+ private:
+  std::optional<flatbuffer::Buffer> buffer_;
+  std::uint64_t base_ = 0;
+  std::uint64_t size_;
+};
+
+// Returns the descriptions of a .pte's methods; path, data files and the signature's names are not filled in. Throws
 // flatbuffer::Malformed.
-Description read_pte(std::span<const std::uint8_t> data);
+Description read_pte(const PteFile& file);
+
+// Returns whether the program's list of data names a manifest. Throws flatbuffer::Malformed for a program that
+// ExecuTorch would read outside of its bytes for, though it is a flatbuffer: missing fields, numbers of things that are
+// not there, tensors that do not lie in their memory.
+bool check_pte(const PteFile& file);
 
 }  // namespace modelbuild

@@ -1,8 +1,8 @@
 """Links a program whose delegates are placeholders with the compiled partitions, file to file.
 
-The result is what executorch 1.4.1 writes when it compiles the partitions itself, byte for byte: the order of segments,
-which equal blobs become one, alignments and headers follow executorch/exir/_serialize/_program.py (.pte) and
-executorch/extension/flat_tensor/serialize/serialize.py (.ptd).
+The result is what executorch 1.4.1 writes when it compiles the partitions itself and has the manifest (_manifest.py) as
+one more entry of named data, byte for byte: the order of segments, which equal blobs become one, alignments and headers
+follow executorch/exir/_serialize/_program.py (.pte) and executorch/extension/flat_tensor/serialize/serialize.py (.ptd).
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
 
 from modelbuild.step import StepError
 from modelbuild_rules.steps import _flatbuffer
 from modelbuild_rules.steps._compiled import ABOUT, PROCESSED
+from modelbuild_rules.steps._manifest import KEY, key_beside, seal, unsealed
 from modelbuild_rules.steps._named import Named, read_named
 from modelbuild_rules.steps._placeholder import MAX_SIZE, partition_of
 from modelbuild_rules.steps._segments import ALIGNMENT, Blob, Contents, Segments, aligned
@@ -23,6 +25,9 @@ from modelbuild_rules.steps._segments import ALIGNMENT, Blob, Contents, Segments
 _INLINE, _SEGMENT = 0, 1  # DataLocation of program.fbs
 _PTE_HEADER = 32  # bytes; a multiple of the largest force_align of program.fbs
 _PTD_HEADER = 48  # 40 bytes, padded to the flatbuffer's alignment
+
+Entry: TypeAlias = tuple[Named, Blob]
+"""One of named data, and where its bytes are: those of the first blob that is equal to its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class Part:
 def link(program: Path, constants: Iterable[Named], parts: Mapping[str, Part], pte: Path, ptd: Path | None) -> None:
     """Write `pte`, and `ptd` with all data that may lie outside the program when it is not None.
 
+    Both end with a manifest. Arguments:
     program    a .pte whose delegates are placeholders of the partitions in `parts`
     constants  the program's own constants that lie outside it
     Raises StepError when two parts give one key different data, or when there is nothing for `ptd`: ExecuTorch refuses
@@ -55,16 +61,24 @@ def link(program: Path, constants: Iterable[Named], parts: Mapping[str, Part], p
     _keep_constants(table, blobs, segments)
     _put_delegates(table, blobs, parts, segments)
     inside, outside = _split(_merge([*constants, *_named(table, parts)], contents), ptd is not None)
-    table.namedData = [
-        _flatbuffer.new("NamedData", key=entry.key, segmentIndex=segments.add("named", blob, entry.alignment))
-        for entry, blob in inside
-    ] or None
-    table.segments = [_flatbuffer.new("DataSegment", offset=offset, size=size) for offset, size in segments.extents()]
-    _write_pte(table, segments, pte)
     if ptd is not None and not outside:
         raise StepError("external_weights is set, but the program has no weights to put outside")
-    if ptd is not None:
-        _write_ptd(outside, Segments(contents), ptd)
+    with TemporaryDirectory() as work:
+        manifest = Path(work, "manifest")
+        manifest.write_bytes(unsealed({"version": 1}))
+        _write_pte(table, segments, [*inside, _manifest(KEY, manifest)], pte)
+        if ptd is not None:
+            key = key_beside(entry.key for entry, _ in outside)
+            _write_ptd([*outside, _manifest(key, manifest)], Segments(contents), ptd)
+
+
+def _manifest(key: str, path: Path) -> Entry:
+    return Named(key, path), Blob.file(path)
+
+
+def _segment(segments: Segments, entry: Named, blob: Blob) -> int:
+    # A manifest has a segment of its own: the last.
+    return segments.add(KEY if entry.key.startswith(KEY) else "named", blob, entry.alignment)
 
 
 def read_file(path: Path) -> tuple[Any, list[Blob]]:
@@ -123,9 +137,9 @@ def _named(table: Any, parts: Mapping[str, Part]) -> Iterator[Named]:
         yield from parts[partition].named
 
 
-def _merge(entries: Iterable[Named], contents: Contents) -> list[tuple[Named, Blob]]:
+def _merge(entries: Iterable[Named], contents: Contents) -> list[Entry]:
     """Each key once, with its blob."""
-    merged: dict[str, tuple[Named, Blob]] = {}
+    merged: dict[str, Entry] = {}
     for entry in entries:
         blob = contents.first(Blob.file(entry.path))
         known = merged.setdefault(entry.key, (entry, blob))
@@ -137,31 +151,32 @@ def _merge(entries: Iterable[Named], contents: Contents) -> list[tuple[Named, Bl
     return list(merged.values())
 
 
-def _split(
-    entries: list[tuple[Named, Blob]], outside: bool
-) -> tuple[list[tuple[Named, Blob]], list[tuple[Named, Blob]]]:
+def _split(entries: list[Entry], outside: bool) -> tuple[list[Entry], list[Entry]]:
     return (
         [pair for pair in entries if not (outside and pair[0].external)],
         [pair for pair in entries if outside and pair[0].external],
     )
 
 
-def _write_pte(table: Any, segments: Segments, path: Path) -> None:
+def _write_pte(table: Any, segments: Segments, entries: Iterable[Entry], path: Path) -> None:
+    table.namedData = [
+        _flatbuffer.new("NamedData", key=entry.key, segmentIndex=_segment(segments, entry, blob))
+        for entry, blob in entries
+    ]
+    table.segments = [_flatbuffer.new("DataSegment", offset=offset, size=size) for offset, size in segments.extents()]
     flat = _flatbuffer.write_program(table)
     size = _PTE_HEADER + len(flat)
     base = aligned(size, ALIGNMENT)
     header = _u32(_PTE_HEADER) + _u64(size) + _u64(base) + _u64(segments.size())
-    if segments.size():
-        segments.write(path, _with_header(flat, b"eh00" + header, _PTE_HEADER), base)
-    else:
-        path.write_bytes(flat)
+    segments.write(path, _with_header(flat, b"eh00" + header, _PTE_HEADER), base)
+    seal(path)
 
 
-def _write_ptd(entries: list[tuple[Named, Blob]], segments: Segments, path: Path) -> None:
+def _write_ptd(entries: Iterable[Entry], segments: Segments, path: Path) -> None:
     named_data = [
         {
             "key": entry.key,
-            "segment_index": segments.add("named", blob, entry.alignment),
+            "segment_index": _segment(segments, entry, blob),
             "tensor_layout": entry.layout,
         }
         for entry, blob in entries
@@ -171,6 +186,7 @@ def _write_ptd(entries: list[tuple[Named, Blob]], segments: Segments, path: Path
     base = aligned(_PTD_HEADER + len(flat), ALIGNMENT)
     header = _u32(40) + _u64(_PTD_HEADER) + _u64(len(flat)) + _u64(base) + _u64(segments.size())
     segments.write(path, _with_header(flat, b"FH01" + header, _PTD_HEADER), base)
+    seal(path)
 
 
 def _with_header(flat: bytes, header: bytes, length: int) -> bytes:

@@ -120,8 +120,10 @@ struct Description {
   std::string text() const;
 };
 
-// Describe a program without loading it: no delegate, kernel or GPU is needed. Throws Error.
-Description describe(const std::filesystem::path& path, std::vector<std::filesystem::path> data = {});
+// Describe a program without loading it: no delegate, kernel or GPU is needed. Throws Error. With `verify` the SHA-256 of
+// files that have a manifest is checked.
+Description describe(const std::filesystem::path& path, std::vector<std::filesystem::path> data = {},
+                     bool verify = true);
 
 // Elements in row-major order. The memory is the caller's.
 struct Tensor {
@@ -153,6 +155,7 @@ struct LoadOptions {
   std::vector<std::filesystem::path> data;         // .ptd files; by default the one beside the program
   std::vector<std::filesystem::path> plugins;      // libraries to load besides those that the program's backends need
   std::vector<std::filesystem::path> plugin_dirs;  // where to look for those, before this library's own folder
+  bool verify = true;                              // check the SHA-256 of files that have a manifest
 };
 
 struct RunOptions {

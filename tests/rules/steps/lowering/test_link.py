@@ -17,6 +17,7 @@ from modelbuild.step import StepError
 from modelbuild_rules.steps import _flatbuffer, _segments
 from modelbuild_rules.steps._compiled import Compiled
 from modelbuild_rules.steps._link import Part, link
+from modelbuild_rules.steps._manifest import KEY
 from modelbuild_rules.steps._segments import Blob, Contents, Segments
 
 Entry = tuple[str, bytes, int, bool, Mapping[str, Any] | None]
@@ -41,7 +42,10 @@ class Program:
 
     @property
     def named(self) -> dict[str, Any]:
-        return {entry.key.decode(): entry.segmentIndex for entry in self.table.namedData or []}
+        """Without the manifest, which is the last in every program."""
+        keys = [entry.key.decode() for entry in self.table.namedData]
+        assert keys.pop() == KEY
+        return {key: entry.segmentIndex for key, entry in zip(keys, self.table.namedData, strict=False)}
 
 
 @pytest.fixture

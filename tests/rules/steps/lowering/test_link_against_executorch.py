@@ -1,4 +1,5 @@
-"""What capture, compile and link make is what executorch makes when it compiles partitions itself, byte for byte."""
+"""What capture, compile and link make is what executorch makes when it compiles partitions itself, byte for byte, but
+for the digest in the manifest: executorch gets the manifest as one more entry of named data."""
 
 from __future__ import annotations
 
@@ -14,11 +15,15 @@ import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
 
 from modelbuild_rules.steps._constants import initialize_buffers
+from modelbuild_rules.steps._manifest import KEY, key_beside, seal, unsealed
 from modelbuild_rules.steps._nonzero import correct_nonzero
 from modelbuild_rules.steps._program import load_program
 from modelbuild_rules.steps.backends import xnnpack
+
+MANIFEST = unsealed({"version": 1})
 
 
 @contextmanager
@@ -36,7 +41,8 @@ def _debug_handles_by_place() -> Iterator[None]:
         yield
 
 
-def _by_executorch(folder: Path, external: bool) -> Any:
+def _by_executorch(folder: Path, external: bool, beside: str | None = None) -> Any:
+    """`beside` is the key of the manifest in the .ptd."""
     program = correct_nonzero(load_program(folder / "program", folder / "weights"))
     xnnpack.prepare(program)
     if external:
@@ -46,24 +52,38 @@ def _by_executorch(folder: Path, external: bool) -> Any:
     with _debug_handles_by_place():
         edge = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
     initialize_buffers(edge.exported_program())
+    edge._named_data_store.add_named_data(KEY, MANIFEST)
+    if beside is not None:
+        edge._named_data_store.add_named_data(beside, MANIFEST, external_tag="weights")
     outside = (lambda node: "weights") if external else False
     return edge.to_executorch(ExecutorchBackendConfig(external_constants=outside))
 
 
-def test_the_program_is_executorchs(every_model: str, lowered: Callable[[str], Any]) -> None:
+def _sealed(content: bytes, path: Path) -> bytes:
+    path.write_bytes(content)
+    seal(path)
+    return path.read_bytes()
+
+
+def test_the_program_is_executorchs_with_a_manifest(
+    every_model: str, lowered: Callable[[str], Any], tmp_path: Path
+) -> None:
     made = lowered(every_model)
-    assert made.pte.read_bytes() == _by_executorch(made.folder, external=False).buffer
+    expected = _by_executorch(made.folder, external=False).buffer
+    assert made.pte.read_bytes() == _sealed(expected, tmp_path / "expected.pte")
 
 
 @pytest.mark.parametrize("name", ["depthwise", "multi", "conv_static_quant", "counter"])
-def test_weights_outside_are_executorchs(
+def test_weights_outside_are_executorchs_with_a_manifest(
     name: str, model: Callable[[str], Any], lower: Callable[..., Any], tmp_path: Path
 ) -> None:
     made = lower(model(name).program, tmp_path / "made", external=True)
-    expected = _by_executorch(made.folder, external=True)
+    *keys, manifest = FlatTensorSerializer().deserialize(made.ptd.read_bytes()).named_data
+    assert manifest == key_beside(keys)
+    expected = _by_executorch(made.folder, external=True, beside=manifest)
     expected.write_tensor_data_to_file(tmp_path)
-    assert made.ptd.read_bytes() == (tmp_path / "weights.ptd").read_bytes()
-    assert made.pte.read_bytes() == expected.buffer
+    assert made.ptd.read_bytes() == _sealed((tmp_path / "weights.ptd").read_bytes(), tmp_path / "expected.ptd")
+    assert made.pte.read_bytes() == _sealed(expected.buffer, tmp_path / "expected.pte")
 
 
 def test_results_are_those_of_eager_pytorch(

@@ -1,0 +1,28 @@
+// Host memory whose size a file decides.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+namespace modelbuild {
+
+class HostBuffer {
+ public:
+  // Zeroed; takes up room only where it is written to. Throws Error, which begins with `what`, where the machine does
+  // not have as much.
+  HostBuffer(std::size_t bytes, const std::string& what);
+  std::uint8_t* data() const { return static_cast<std::uint8_t*>(data_.get()); }
+
+ private:
+  struct Free {
+    void operator()(void* pointer) const { std::free(pointer); }
+  };
+  std::unique_ptr<void, Free> data_;
+};
+
+// Throws Error where a machine has less memory than `bytes`.
+void check_host_memory(std::uint64_t bytes, const std::string& what);
+
+}  // namespace modelbuild
