@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 NATIVE = $(shell find runtime tests/runtime -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
 
-.PHONY: demo runtime tidy test test-all bench bench-models lint format venv lock clean
+.PHONY: demo runtime tidy test test-all fuzz bench bench-models lint format venv lock clean
 .DELETE_ON_ERROR:
 
 demo: venv
@@ -35,6 +35,10 @@ test: lint runtime tidy $(SERVERS)
 
 test-all:
 	$(MAKE) test PYTEST_ARGS=
+
+# A million damaged files. `make test` does 20,000 of them.
+fuzz: venv
+	FUZZ_RUNS=$(or $(RUNS),1000000) $(BIN)/python -m pytest tests/runtime/native/test_native_fuzz.py tests/runtime/test_runtime_damage.py
 
 lint: venv
 	$(BIN)/ruff check

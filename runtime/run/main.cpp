@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "check_ports.hpp"
 #include "describe.hpp"
 #include "npy.hpp"
 #include "options.hpp"
@@ -41,9 +42,12 @@ std::vector<Array> read_inputs(const Options& options, const MethodDescription& 
     const auto given = std::find_if(options.inputs.begin(), options.inputs.end(),
                                     [&](const auto& each) { return each.first == port.name; });
     if (given == options.inputs.end()) fail("missing input " + to_string(port));
-    Array array = read_npy(given->second);
-    const bool converts = port.dtype == DType::kBfloat16 && array.dtype == DType::kFloat32;
-    arrays.push_back(converts ? to_bfloat16(array) : std::move(array));
+    const auto converts = [&](DType dtype) { return port.dtype == DType::kBfloat16 && dtype == DType::kFloat32; };
+    // Looked at before anything is read that the input does not take.
+    Array array = read_npy(given->second, [&](DType dtype, const std::vector<std::int64_t>& shape) {
+      check_input(port, converts(dtype) ? port.dtype : dtype, shape);
+    });
+    arrays.push_back(converts(array.dtype) ? to_bfloat16(array) : std::move(array));
   }
   return arrays;
 }
@@ -156,7 +160,7 @@ int main_of(int count, char** arguments) {
     }
     set_log(options.log);
     if (options.describe) {
-      const Description description = describe(options.program, options.load.data);
+      const Description description = describe(options.program, options.load.data, options.load.verify);
       std::puts((options.json ? description.json() : description.text()).c_str());
       return 0;
     }

@@ -17,6 +17,8 @@ namespace {
 
 constexpr std::string_view kMagic("\x93NUMPY", 6);
 
+constexpr std::size_t kMostDimensions = 64;  // of numpy's arrays
+
 struct Descr {
   std::string_view text;
   DType type;
@@ -104,6 +106,7 @@ class Header {
       if (error != std::errc() || size < 0) fail(path_, "a dimension in its header is no number");
       text_.remove_prefix(static_cast<std::size_t>(end - text_.data()));
       shape.push_back(size);
+      if (shape.size() > kMostDimensions) fail(path_, "its shape has more than 64 dimensions");
       if (!at(')')) expect(',');
     }
     expect(')');
@@ -141,15 +144,19 @@ std::string read_header(const std::filesystem::path& path, std::ifstream* file) 
 
 }  // namespace
 
-Array read_npy(const std::filesystem::path& path) {
+Array read_npy(const std::filesystem::path& path, const Accept& accept) {
+  std::error_code problem;
+  const std::uint64_t size = std::filesystem::file_size(path, problem);  // of a regular file
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(Error::Kind::kInput, path.string() + ": " + std::strerror(errno));
+  if (problem || !file) {
+    throw Error(Error::Kind::kInput, path.string() + ": " + (problem ? problem.message() : std::strerror(errno)));
+  }
   const std::string text = read_header(path, &file);
   const Header header(path, text);
   Array array{dtype_of(path, header.descr), header.shape, {}};
 
   const auto start = static_cast<std::uint64_t>(file.tellg());
-  const std::uint64_t have = std::filesystem::file_size(path) - start;
+  const std::uint64_t have = size < start ? 0 : size - start;
   std::uint64_t bytes = dtype_size(array.dtype);
   for (const std::int64_t size : array.shape) {
     if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(size), &bytes)) fail(path, "its shape is too big");
@@ -157,8 +164,10 @@ Array read_npy(const std::filesystem::path& path) {
   if (bytes != have) {
     fail(path, "its header promises " + std::to_string(bytes) + " bytes, it has " + std::to_string(have));
   }
+  accept(array.dtype, array.shape);
   array.data.resize(bytes);
   file.read(array.data.data(), static_cast<std::streamsize>(bytes));
+  if (!file) fail(path, "it cannot be read to its end");
   if (header.fortran && array.shape.size() > 1) {
     std::vector<std::uint8_t> order(array.shape.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::uint8_t>(order.size() - 1 - i);

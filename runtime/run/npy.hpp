@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <vector>
 
 #include "modelbuild/runtime.hpp"
@@ -16,8 +17,11 @@ struct Array {
   Tensor tensor() { return {data.data(), dtype, shape, {}}; }
 };
 
-// Throws Error of kind kInput when the file is no .npy of numbers.
-Array read_npy(const std::filesystem::path& path);
+// Looks at an array's type and shape before its elements are read, and throws where they are not wanted.
+using Accept = std::function<void(DType dtype, const std::vector<std::int64_t>& shape)>;
+
+// Throws Error of kind kInput when the file is no .npy of numbers, or has another size than it says.
+Array read_npy(const std::filesystem::path& path, const Accept& accept);
 void write_npy(const std::filesystem::path& path, const Array& array);
 
 // numpy has no bfloat16: such values travel as float32, which holds each of them exactly. Rounds to nearest, ties to

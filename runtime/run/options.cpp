@@ -23,6 +23,7 @@ const char kUsage[] =
     "  --device-io[=GPU]      keep inputs and outputs in device memory: those that the program leaves to its caller\n"
     "                         there, or all on one GPU\n"
     "  --cuda-graph           launch repeated runs as a CUDA graph\n"
+    "  --no-verify            do not check the SHA-256 of files that have a manifest\n"
     "  --plugin FILE.so       load a delegate or kernels\n"
     "  --plugin-dir DIR       where to look for what the program's backends need\n"
     "  --describe             tell what the program takes and gives, run nothing\n"
@@ -40,6 +41,7 @@ enum Flag : int {
   kWarmup,
   kDeviceIo,
   kCudaGraph,
+  kNoVerify,
   kPlugin,
   kPluginDir,
   kDescribe,
@@ -48,7 +50,7 @@ enum Flag : int {
   kHelp
 };
 
-constexpr std::array<option, 15> kFlags = {{{"input", required_argument, nullptr, kInput},
+constexpr std::array<option, 16> kFlags = {{{"input", required_argument, nullptr, kInput},
                                             {"data", required_argument, nullptr, kData},
                                             {"method", required_argument, nullptr, kMethod},
                                             {"output-dir", required_argument, nullptr, kOutputDir},
@@ -56,6 +58,7 @@ constexpr std::array<option, 15> kFlags = {{{"input", required_argument, nullptr
                                             {"warmup", required_argument, nullptr, kWarmup},
                                             {"device-io", optional_argument, nullptr, kDeviceIo},
                                             {"cuda-graph", no_argument, nullptr, kCudaGraph},
+                                            {"no-verify", no_argument, nullptr, kNoVerify},
                                             {"plugin", required_argument, nullptr, kPlugin},
                                             {"plugin-dir", required_argument, nullptr, kPluginDir},
                                             {"describe", no_argument, nullptr, kDescribe},
@@ -120,6 +123,9 @@ void apply(int flag, Options* options) {
       return;
     case kCudaGraph:
       options->cuda_graph = true;
+      return;
+    case kNoVerify:
+      options->load.verify = false;
       return;
     case kPlugin:
       return options->load.plugins.emplace_back(value), void();

@@ -1,5 +1,7 @@
 #include "check_ports.hpp"
 
+#include <algorithm>
+
 #include "describe.hpp"
 
 namespace modelbuild {
@@ -24,12 +26,7 @@ bool fits(const std::vector<Dim>& shape, const std::vector<std::int64_t>& sizes)
 using Sizes = std::map<std::string, std::pair<std::int64_t, std::string>>;
 
 void check(const Port& port, const Tensor& given, Sizes* known) {
-  if (given.dtype != port.dtype) {
-    fail("input '" + port.name + "': expected " + dtype_name(port.dtype) + ", got " + dtype_name(given.dtype));
-  }
-  if (!fits(port.shape, given.shape)) {
-    fail("input " + to_string(port) + ": got shape " + text(given.shape));
-  }
+  check_input(port, given.dtype, given.shape);
   if (given.data == nullptr && given.numel() != 0) fail("input '" + port.name + "': no data");
   for (std::size_t i = 0; i < port.shape.size(); ++i) {
     const Dim& dim = port.shape[i];
@@ -47,6 +44,13 @@ void check(const Port& port, const Tensor& given, Sizes* known) {
 }
 
 }  // namespace
+
+void check_input(const Port& port, DType dtype, const std::vector<std::int64_t>& shape) {
+  if (dtype != port.dtype) {
+    fail("input '" + port.name + "': expected " + dtype_name(port.dtype) + ", got " + dtype_name(dtype));
+  }
+  if (!fits(port.shape, shape)) fail("input " + to_string(port) + ": got shape " + text(shape));
+}
 
 void check_inputs(const MethodDescription& method, std::span<const Tensor> inputs) {
   std::string expected;
@@ -75,7 +79,9 @@ void check_outputs(const MethodDescription& method, std::span<const Tensor> outp
       fail("output " + std::to_string(i) + " is no tensor of " + method.name);
     }
     const Port& port = method.outputs[i];
-    if (given.dtype != port.dtype || given.shape.size() != port.shape.size()) {
+    const bool negative =
+        std::any_of(given.shape.begin(), given.shape.end(), [](std::int64_t size) { return size < 0; });
+    if (given.dtype != port.dtype || given.shape.size() != port.shape.size() || negative) {
       fail("output " + to_string(port) + ": got memory for " + dtype_name(given.dtype) + text(given.shape));
     }
     if (given.device.cuda && !port.host_kernel.empty()) {

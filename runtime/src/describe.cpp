@@ -179,17 +179,12 @@ void read_file(const fs::path& path, const char* kind, Do act) {
   }
 }
 
-void expect_manifest(bool named) {
-  if (named) throw Damaged("its manifest is cut off or overwritten");
-}
-
 Description read_program(const fs::path& path, bool verify) {
   Description found;
   read_file(path, "an ExecuTorch program", [&](flatbuffer::Bytes bytes) {
-    const bool sealed = verify && check_manifest(bytes);
+    check_manifest(bytes, verify);
     const PteFile file(bytes);
-    const bool named = check_pte(file);
-    if (verify && !sealed) expect_manifest(named);
+    check_pte(file);
     found = read_pte(file);
   });
   found.path = path.string();
@@ -198,9 +193,8 @@ Description read_program(const fs::path& path, bool verify) {
 
 void check_data(const fs::path& path, bool verify) {
   read_file(path, "external data of ExecuTorch", [&](flatbuffer::Bytes bytes) {
-    const bool sealed = verify && check_manifest(bytes);
-    const bool named = check_ptd(bytes);
-    if (verify && !sealed) expect_manifest(named);
+    check_manifest(bytes, verify);
+    check_ptd(bytes);
   });
 }
 

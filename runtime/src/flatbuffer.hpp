@@ -43,7 +43,7 @@ class Buffer {
   }
 
  private:
-  static constexpr std::uint64_t kMost = 256;
+  static constexpr std::uint64_t kMost = 32;  // programs are read less than 3 times
   Bytes data_;
   mutable std::uint64_t left_;
 };

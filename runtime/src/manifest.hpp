@@ -11,10 +11,7 @@ struct Damaged : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Returns whether a file ends with a manifest. Throws Damaged where its digest is not the file's.
-bool check_manifest(flatbuffer::Bytes file);
-
-// Returns whether a list of named data, tables whose first field is their key, has the entry of a manifest.
-bool names_manifest(const std::vector<flatbuffer::Table>& named_data);
+// Throws Damaged where a file has lost its manifest or, with `verify`, is not the one that the manifest's digest is of.
+void check_manifest(flatbuffer::Bytes file, bool verify);
 
 }  // namespace modelbuild

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "manifest.hpp"
 #include "segments.hpp"
 
 namespace modelbuild {
@@ -29,7 +28,7 @@ void check_layout(const Table& layout, std::uint64_t bytes) {
 
 }  // namespace
 
-bool check_ptd(flatbuffer::Bytes file) {
+void check_ptd(flatbuffer::Bytes file) {
   if (file.size() < kHeaderEnd || !begins(file, 4, "FT01") || !begins(file, 8, "FH01")) {
     throw Malformed("it does not start as a .ptd does");
   }
@@ -42,9 +41,10 @@ bool check_ptd(flatbuffer::Bytes file) {
   }
   const flatbuffer::Buffer buffer(file.first(begin + size));
   const Table root = Table::root(buffer);
-  if (!root.has(1) || !root.has(2)) throw Malformed("it lists no data");
+  if (!root.has(1)) throw Malformed("it lists no segments");
   const std::vector<std::uint64_t> segments = segment_sizes(root.tables(1), base, file.size());
   const std::vector<Table> named = root.tables(2);
+  if (named.empty()) throw Malformed("it lists no data");
   for (const Table& entry : named) {
     if (!entry.has(0)) throw Malformed("data have no key");
     static_cast<void>(entry.name(0));
@@ -52,7 +52,6 @@ bool check_ptd(flatbuffer::Bytes file) {
     if (segment >= segments.size()) throw Malformed("segment " + std::to_string(segment) + " is not there");
     if (entry.has(2)) check_layout(entry.table(2), segments[segment]);
   }
-  return names_manifest(named);
 }
 
 }  // namespace modelbuild

@@ -5,7 +5,7 @@
 
 namespace modelbuild {
 
-// Returns whether the file's list of data names a manifest. Throws flatbuffer::Malformed.
-bool check_ptd(flatbuffer::Bytes file);
+// Throws flatbuffer::Malformed.
+void check_ptd(flatbuffer::Bytes file);
 
 }  // namespace modelbuild

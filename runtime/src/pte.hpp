@@ -26,9 +26,8 @@ class PteFile {
 // flatbuffer::Malformed.
 Description read_pte(const PteFile& file);
 
-// Returns whether the program's list of data names a manifest. Throws flatbuffer::Malformed for a program that
-// ExecuTorch would read outside of its bytes for, though it is a flatbuffer: missing fields, numbers of things that are
-// not there, tensors that do not lie in their memory.
-bool check_pte(const PteFile& file);
+// Throws flatbuffer::Malformed for a program that ExecuTorch would read outside of its bytes for, though it is a
+// flatbuffer: missing fields, numbers of things that are not there, tensors that do not lie in their memory.
+void check_pte(const PteFile& file);
 
 }  // namespace modelbuild

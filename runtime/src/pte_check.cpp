@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "manifest.hpp"
 #include "pte.hpp"
 #include "segments.hpp"
 
@@ -238,16 +237,16 @@ class PlanCheck {
 
 }  // namespace
 
-bool check_pte(const PteFile& file) {
+void check_pte(const PteFile& file) {
   const Table program = file.program();
   const Data data(program, file);
-  for (const Table& plan : tables(program, 1, "methods")) PlanCheck(plan, data).check();
-  const std::vector<Table> named = program.tables(7);
-  for (const Table& entry : named) {
+  const std::vector<Table> methods = tables(program, 1, "methods");
+  if (methods.empty()) fail("it has no methods");
+  for (const Table& each : methods) PlanCheck(each, data).check();
+  for (const Table& entry : program.tables(7)) {
     if (entry.name(0).empty()) fail("data have no key");
     index(entry.scalar<std::uint32_t>(1), data.segments.size(), "segment");
   }
-  return names_manifest(named);
 }
 
 }  // namespace modelbuild

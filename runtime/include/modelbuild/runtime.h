@@ -1,6 +1,8 @@
 /* What runs a .pte, for other languages than C++. docs/runtime.md tells how it is used; examples/run.c uses it.
  *
  * Functions that can fail return mb_status; mb_last_error() then says in one line what went wrong, on the same thread.
+ * Nothing is thrown. A NULL where something is needed, or in an array, is MB_ERROR_INPUT; what a function was to fill
+ * in is then zero. Functions that return no status take a NULL for nothing: they return NULL or 0, or do nothing.
  */
 #ifndef MODELBUILD_RUNTIME_H_
 #define MODELBUILD_RUNTIME_H_
@@ -46,7 +48,8 @@ typedef struct {
   int32_t device; /* MB_HOST, or the number of a GPU */
 } mb_tensor;
 
-/* Zeroes are the defaults; struct_size is sizeof of the struct that the caller was compiled with. */
+/* Zeroes are the defaults, and so is NULL for the struct. struct_size is sizeof of the struct that the caller was
+ * compiled with; it has to be set. */
 typedef struct {
   size_t struct_size;
   const char* const* data; /* .ptd files; by default the one beside the program */
@@ -55,6 +58,7 @@ typedef struct {
   size_t plugin_count;
   const char* const* plugin_dirs; /* where to look for those first */
   size_t plugin_dir_count;
+  int32_t skip_verify; /* not 0: do not check the SHA-256 of files that have a manifest */
 } mb_load_options;
 
 typedef struct {
@@ -82,9 +86,12 @@ typedef struct mb_program mb_program;
 typedef enum { MB_LOG_DEBUG, MB_LOG_INFO, MB_LOG_ERROR, MB_LOG_FATAL, MB_LOG_OFF } mb_log_level;
 typedef void (*mb_log_sink)(mb_log_level level, const char* message, size_t length, void* user);
 
+/* The version of modelbuild that the library is of, as "0.1.0". */
+const char* mb_version(void);
+
 const char* mb_last_error(void);
 /* sink NULL: stderr. The sink may be called from any thread, one call at a time; it must not call this function. */
-void mb_set_log(mb_log_level least, mb_log_sink sink, void* user);
+mb_status mb_set_log(mb_log_level least, mb_log_sink sink, void* user);
 
 /* What a program is, as one JSON object; loads nothing. The text is freed with mb_free. */
 mb_status mb_describe(const char* path, char** json);
@@ -103,8 +110,8 @@ mb_status mb_run(mb_program* program, const char* method, const mb_tensor* input
 size_t mb_output_count(const mb_program* program);
 const char* mb_output_name(const mb_program* program, size_t index);
 mb_status mb_output(const mb_program* program, size_t index, mb_tensor* tensor); /* numbers come as rank 0 */
-void mb_last_transfers(const mb_program* program, mb_transfers* transfers);
-void mb_count_graphs(const mb_program* program, mb_graph_counts* counts);
+mb_status mb_last_transfers(const mb_program* program, mb_transfers* transfers);
+mb_status mb_count_graphs(const mb_program* program, mb_graph_counts* counts);
 
 /* Memory of a GPU, for callers without CUDA of their own. */
 mb_status mb_device_allocate(int32_t device, size_t bytes, void** pointer);

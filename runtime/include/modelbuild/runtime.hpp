@@ -18,11 +18,12 @@
 
 namespace modelbuild {
 
-// What went wrong, in one line. `input` tells a fault of what the caller gave from one of the program or the machine.
+// What went wrong, in one line: control characters in the message, which may be of a file, become question marks.
+// `kind` tells a fault of what the caller gave from one of the program or the machine.
 class Error : public std::runtime_error {
  public:
   enum class Kind { kInput, kProgram };
-  Error(Kind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  Error(Kind kind, const std::string& message);
   Kind kind() const { return kind_; }
 
  private:
@@ -120,8 +121,8 @@ struct Description {
   std::string text() const;
 };
 
-// Describe a program without loading it: no delegate, kernel or GPU is needed. Throws Error. With `verify` the SHA-256 of
-// files that have a manifest is checked.
+// Describe a program without loading it: no delegate, kernel or GPU is needed. Throws Error. With `verify` the SHA-256
+// of files that have a manifest is checked.
 Description describe(const std::filesystem::path& path, std::vector<std::filesystem::path> data = {},
                      bool verify = true);
 

@@ -22,7 +22,7 @@ from modelbuild_runtime.program import Program, load
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
-        program = load(options.program, options.data)
+        program = load(options.program, options.data, verify=options.verify)
         if options.describe:
             description = program.describe()
             print(json.dumps(description.to_json()) if options.json else description)
@@ -103,6 +103,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output-format", choices=("npy", "json"), default="npy")
     parser.add_argument("--repeat", type=int, default=0, metavar="N", help="measure N runs")
     parser.add_argument("--warmup", type=int, default=3, metavar="N", help="runs before those measured")
+    parser.add_argument(
+        "--no-verify", dest="verify", action="store_false", help="do not check the SHA-256 of the files' manifests"
+    )
     parser.add_argument("--describe", action="store_true", help="tell what the program takes and gives, run nothing")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import TypeAlias
-
-Buffer: TypeAlias = memoryview
 
 _U8, _I8, _U16, _U32, _I32 = (struct.Struct(f"<{code}") for code in "BbHIi")
 _U64, _I64, _F64, _BOOL = (struct.Struct(f"<{code}") for code in "Qqd?")
@@ -20,42 +17,62 @@ class Malformed(ValueError):
     """The bytes are no flatbuffer of the expected kind."""
 
 
-def _unpack(kind: struct.Struct, data: Buffer, at: int) -> int | float | bool:
-    if at < 0 or at + kind.size > len(data):
-        raise Malformed(f"an offset points to byte {at} of {len(data)}")
-    value: int | float | bool = kind.unpack_from(data, at)[0]
-    return value
+class Buffer:
+    """The bytes that tables are read from.
 
+    Tables can share bytes, so that a small file can describe a tree without end: the bytes read are counted, and
+    refused at `_MOST` times those that there are. (Programs are read less than 3 times.)
+    """
 
-def _uint(data: Buffer, at: int) -> int:
-    return int(_unpack(_U32, data, at))
+    __slots__ = ("_left", "data")
+
+    _MOST = 32
+
+    def __init__(self, data: memoryview) -> None:
+        self.data = data
+        self._left = self._MOST * (len(data) + 1024)
+
+    def count(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise Malformed("its tables share their parts again and again")
+
+    def unpack(self, kind: struct.Struct, at: int) -> int | float | bool:
+        if at < 0 or at + kind.size > len(self.data):
+            raise Malformed(f"an offset points to byte {at} of {len(self.data)}")
+        value: int | float | bool = kind.unpack_from(self.data, at)[0]
+        return value
+
+    def uint(self, at: int) -> int:
+        return int(self.unpack(_U32, at))
 
 
 class Table:
     """One table of a flatbuffer. Field numbers are positions in the schema, counted from 0."""
 
-    __slots__ = ("_at", "_data", "_fields", "_vtable")
+    __slots__ = ("_at", "_buffer", "_fields", "_vtable")
 
-    def __init__(self, data: Buffer, at: int) -> None:
-        self._data = data
+    def __init__(self, buffer: Buffer, at: int) -> None:
+        buffer.count(4)
+        self._buffer = buffer
         self._at = at
-        self._vtable = at - int(_unpack(_I32, data, at))
-        self._fields = (int(_unpack(_U16, data, self._vtable)) - 4) // 2
+        self._vtable = at - int(buffer.unpack(_I32, at))
+        self._fields = (int(buffer.unpack(_U16, self._vtable)) - 4) // 2
 
     @classmethod
-    def root(cls, data: Buffer) -> Table:
-        return cls(data, _uint(data, 0))
+    def root(cls, buffer: Buffer) -> Table:
+        return cls(buffer, buffer.uint(0))
 
     def _field(self, number: int) -> int:
         """Where a field lies, or 0 when it is absent."""
         if number >= self._fields:
             return 0
-        offset = int(_unpack(_U16, self._data, self._vtable + 4 + 2 * number))
+        offset = int(self._buffer.unpack(_U16, self._vtable + 4 + 2 * number))
         return self._at + offset if offset else 0
 
     def _scalar(self, number: int, kind: struct.Struct) -> int | float | bool:
         at = self._field(number)
-        return _unpack(kind, self._data, at) if at else 0
+        return self._buffer.unpack(kind, at) if at else 0
 
     def u8(self, number: int) -> int:
         return int(self._scalar(number, _U8))
@@ -83,12 +100,15 @@ class Table:
 
     def table(self, number: int) -> Table | None:
         at = self._field(number)
-        return Table(self._data, at + _uint(self._data, at)) if at else None
+        return Table(self._buffer, at + self._buffer.uint(at)) if at else None
 
     def string(self, number: int) -> str:
         start, count = self._vector(number, 1)
+        self._buffer.count(count)
+        if start and self._buffer.unpack(_U8, start + count):
+            raise Malformed("a string has no end")
         try:
-            return str(self._data[start : start + count], "utf-8")
+            return str(self._buffer.data[start : start + count], "utf-8")
         except UnicodeDecodeError as error:
             raise Malformed("a string is not UTF-8") from error
 
@@ -108,11 +128,12 @@ class Table:
     def tables(self, number: int) -> Iterator[Table]:
         start, count = self._vector(number, 4)
         for at in range(start, start + 4 * count, 4):
-            yield Table(self._data, at + _uint(self._data, at))
+            yield Table(self._buffer, at + self._buffer.uint(at))
 
     def _vector_of(self, number: int, kind: struct.Struct) -> Iterator[int | float | bool]:
         start, count = self._vector(number, kind.size)
-        for (value,) in kind.iter_unpack(self._data[start : start + kind.size * count]):
+        self._buffer.count(kind.size * count)
+        for (value,) in kind.iter_unpack(self._buffer.data[start : start + kind.size * count]):
             yield value
 
     def _vector(self, number: int, size: int) -> tuple[int, int]:
@@ -120,8 +141,8 @@ class Table:
         at = self._field(number)
         if not at:
             return 0, 0
-        at += _uint(self._data, at)
-        count = _uint(self._data, at)
-        if at + 4 + count * size > len(self._data):
-            raise Malformed(f"a vector at byte {at} of {len(self._data)} claims {count} elements")
+        at += self._buffer.uint(at)
+        count = self._buffer.uint(at)
+        if at + 4 + count * size > len(self._buffer.data):
+            raise Malformed(f"a vector at byte {at} of {len(self._buffer.data)} claims {count} elements")
         return at + 4, count

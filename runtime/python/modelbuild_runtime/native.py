@@ -45,6 +45,7 @@ class LoadOptions(ctypes.Structure):
         ("plugin_count", ctypes.c_size_t),
         ("plugin_dirs", ctypes.POINTER(ctypes.c_char_p)),
         ("plugin_dir_count", ctypes.c_size_t),
+        ("skip_verify", ctypes.c_int32),
     )
 
 
@@ -112,11 +113,11 @@ _log = _SINK(_pass_on)  # has to outlive the library
 class Handle:
     """A program that the library has loaded. What it can't do it raises as InputError or ProgramError."""
 
-    def __init__(self, library: Path, pte: Path, data: Sequence[Path]) -> None:
+    def __init__(self, library: Path, pte: Path, data: Sequence[Path], verify: bool = True) -> None:
         self._library = _opened(library)
         self._program = ctypes.c_void_p()
         paths = (ctypes.c_char_p * len(data))(*(os.fsencode(path) for path in data))
-        options = LoadOptions(ctypes.sizeof(LoadOptions), paths, len(data))
+        options = LoadOptions(ctypes.sizeof(LoadOptions), paths, len(data), skip_verify=not verify)
         self._check(
             self._library.mb_load(os.fsencode(pte), ctypes.byref(options), ctypes.byref(self._program)),
         )

@@ -25,9 +25,11 @@ from modelbuild_runtime.pte import Moved
 class NativeProgram(Program):
     """A program on the C++ runtime. Not for several threads at once."""
 
-    def __init__(self, library: Path, pte: Path, data: Sequence[Path], description: Description) -> None:
+    def __init__(
+        self, library: Path, pte: Path, data: Sequence[Path], description: Description, verify: bool = True
+    ) -> None:
         super().__init__(pte, None, description)
-        self._handle = Handle(library, pte, data)
+        self._handle = Handle(library, pte, data, verify)
         self._kept: dict[tuple[str, str, int], Any] = {}
 
     def transfers(self) -> Moved:

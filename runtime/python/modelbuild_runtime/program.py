@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from modelbuild_runtime.data_file import check_data_file
 from modelbuild_runtime.describe import Description, Port, describe
 from modelbuild_runtime.dtypes import numpy_type
 from modelbuild_runtime.errors import InputError, ProgramError
@@ -27,28 +28,41 @@ RUNTIME = "MODELBUILD_RUNTIME"
 
 
 @overload
-def load(path: str | Path, data_paths: Sequence[str | Path] = ()) -> Program: ...
+def load(path: str | Path, data_paths: Sequence[str | Path] = (), *, verify: bool = True) -> Program: ...
 @overload
-def load(path: str | Path, data_paths: Sequence[str | Path] = (), *, runtime: str | Path) -> NativeProgram: ...
-def load(path: str | Path, data_paths: Sequence[str | Path] = (), *, runtime: str | Path | None = None) -> Program:
+def load(
+    path: str | Path, data_paths: Sequence[str | Path] = (), *, runtime: str | Path, verify: bool = True
+) -> NativeProgram: ...
+def load(
+    path: str | Path,
+    data_paths: Sequence[str | Path] = (),
+    *,
+    runtime: str | Path | None = None,
+    verify: bool = True,
+) -> Program:
     """Load a .pte, and the .ptd beside it: the one of the same name, or the only one if the program may need one.
 
     `runtime` is a folder that `make runtime` or `runtime_bundle` laid out; by default that of MODELBUILD_RUNTIME. With
     one the C++ runtime runs the program, on GPUs too. Without, ExecuTorch's Python bindings do, on the CPU; torch is
     imported when they first run one.
 
-    Raises ProgramError when the files are no program that this runtime knows.
+    With `verify` the SHA-256 of files that have a manifest is checked.
+
+    Raises ProgramError when the files are no program that this runtime knows, or are damaged.
     """
     pte = Path(path)
-    program = read_program_file(pte)
-    data = [Path(given) for given in data_paths] or _beside(pte, program)
     named = runtime if runtime is not None else os.environ.get(RUNTIME)
     native = Path(named) if named else None
+    # The C++ runtime checks the files itself.
+    program = read_program_file(pte, verify=verify and native is None)
+    data = [Path(given) for given in data_paths] or _beside(pte, program)
     if len(data) > 1 and native is None:
         raise ProgramError(f"{pte}: ExecuTorch's Python runtime takes one .ptd, not {len(data)}")
     for file in data:
         if not file.is_file():
             raise ProgramError(f"{file}: no such file")
+        if native is None:
+            check_data_file(file, verify)
     if program.external and not data:
         raise ProgramError(f"{pte}: {len(program.external)} of its tensors lie in a .ptd, and there is none beside it")
     candidates = (pte.with_name(f"{pte.stem}.signature.json"), pte.with_name("signature.json"))
@@ -58,7 +72,7 @@ def load(path: str | Path, data_paths: Sequence[str | Path] = (), *, runtime: st
         from modelbuild_runtime.native import library_file
         from modelbuild_runtime.native_program import NativeProgram
 
-        return NativeProgram(library_file(native), pte, data, description)
+        return NativeProgram(library_file(native), pte, data, description, verify)
     return Program(pte, data[0] if data else None, description)
 
 

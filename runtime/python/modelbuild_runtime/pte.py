@@ -7,17 +7,18 @@ executorch 1.4.1 and 1.5.1 write it; field numbers below are positions in that s
 from __future__ import annotations
 
 import math
-import mmap
 import struct
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
+from modelbuild_runtime.data_file import opened
 from modelbuild_runtime.dtypes import NAMES, item_size
-from modelbuild_runtime.errors import ProgramError
-from modelbuild_runtime.flatbuffer import Malformed, Table
+from modelbuild_runtime.flatbuffer import Buffer, Malformed, Table
+from modelbuild_runtime.manifest import read_manifest
+from modelbuild_runtime.segments import segment_extents, tensor_sizes
 
 Kind: TypeAlias = Literal["tensor", "none", "int", "bool", "float", "string", "list"]
 Constant: TypeAlias = int | float | bool | str | None
@@ -103,31 +104,25 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class ProgramFile:
-    """A .pte. size: bytes of the whole file. external: names of tensors that lie in a .ptd."""
+    """A .pte. size: bytes of the whole file. external: names of tensors that lie in a .ptd. manifest: what the file's
+    says; None where it has none."""
 
     methods: tuple[Method, ...]
     size: int
     external: tuple[str, ...]
+    manifest: Mapping[str, Any] | None = None
 
 
-def read_program_file(path: Path) -> ProgramFile:
-    """Describe a .pte. Raises ProgramError when there is no such file or it is no program."""
-    try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            view = memoryview(mapped)
-            try:
-                return _read(view)
-            except Malformed as problem:
-                raise ProgramError(f"{path}: not an ExecuTorch program: {problem}") from None
-            finally:
-                view.release()
-    except OSError as error:
-        raise ProgramError(f"{path}: {error.strerror}") from None
-    except ValueError:  # mmap of an empty file
-        raise ProgramError(f"{path}: not an ExecuTorch program: the file is empty") from None
+def read_program_file(path: Path, verify: bool = True) -> ProgramFile:
+    """Describe a .pte. Raises ProgramError when there is no such file or it is no program.
+
+    With `verify` the SHA-256 of a file that has a manifest is checked.
+    """
+    with opened(path, "an ExecuTorch program") as data:
+        return _read(data, read_manifest(data, verify))
 
 
-def _read(data: memoryview) -> ProgramFile:
+def _read(data: memoryview, manifest: Mapping[str, Any] | None) -> ProgramFile:
     if len(data) < 8 or bytes(data[4:6]) != b"ET":
         raise Malformed("it does not start as a .pte does")
     size = len(data)
@@ -137,12 +132,14 @@ def _read(data: memoryview) -> ProgramFile:
         if not 8 <= size <= len(data):
             raise Malformed(f"its header claims {size} bytes of program in a file of {len(data)}")
     with data[:size] as flatbuffer:
-        program = Table.root(flatbuffer)
-        segments = tuple((base + segment.u64(0), segment.u64(1)) for segment in program.tables(4))
+        program = Table.root(Buffer(flatbuffer))
+        segments = segment_extents(program.tables(4), base, len(data))
         inline = tuple(blob.extent(0) for blob in program.tables(3))
         plans = [_Plan(plan, segments, inline) for plan in program.tables(1)]
+        if not plans:
+            raise Malformed("it has no methods")
         external = {name for plan in plans for name in plan.external()}
-        return ProgramFile(tuple(plan.method() for plan in plans), len(data), tuple(sorted(external)))
+        return ProgramFile(tuple(plan.method() for plan in plans), len(data), tuple(sorted(external)), manifest)
 
 
 class _Plan:
@@ -164,9 +161,15 @@ class _Plan:
             outputs=tuple(self._value(i) for i in self._plan.i32s(4)),
             delegates=tuple(self._delegate(delegate, arguments.get(i, ())) for i, delegate in delegates),
             operators=tuple(sorted(calls.items())),
-            planned=sum(self._plan.i64s(8)),
+            planned=self._planned(),
             most=self._moved(names),
         )
+
+    def _planned(self) -> int:
+        sizes = self._plan.i64s(8)
+        if any(size < 0 for size in sizes):
+            raise Malformed("its plan of memory cannot be counted")
+        return sum(sizes)
 
     def _moved(self, names: Sequence[str]) -> Moved:
         """What a run on host memory moves, instruction by instruction."""
@@ -246,12 +249,13 @@ def _tensor(tensor: Table) -> Value:
     number = tensor.i8(0)
     if number not in NAMES:
         raise Malformed(f"unknown element type {number}")
+    sizes, order = tensor_sizes(tensor, 2, 3)
     extra = tensor.table(9)
     device = "cpu"
     if extra is not None and extra.i8(3):
         device = f"{_DEVICES.get(extra.i8(3), 'device')}:{extra.i8(4)}"
     planned = tensor.table(6) is not None
-    return Value("tensor", NAMES[number], tensor.i32s(2), tensor.i8(8) != 0, tensor.u8s(3), device, planned)
+    return Value("tensor", NAMES[number], sizes, tensor.i8(8) != 0, order, device, planned)
 
 
 def _dotted(name: str, overload: str) -> str:

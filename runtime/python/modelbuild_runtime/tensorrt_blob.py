@@ -58,7 +58,10 @@ def read_engine(path: Path, start: int = 0, length: int | None = None) -> Engine
         if begin < _HEADER.size or begin + size > offset or offset % 16 or offset + engine > length:
             raise ValueError(f"a TensorRT delegate's blob of {length} bytes whose parts do not fit in it")
         file.seek(start + begin)
-        metadata = json.loads(file.read(size))
+        try:
+            metadata = json.loads(file.read(size))
+        except (ValueError, RecursionError):
+            raise ValueError("a TensorRT delegate's blob whose metadata are no JSON") from None
         file.seek(start + offset)
         head = file.read(min(engine, _HEAD))
     try:

@@ -56,6 +56,14 @@ def sanitizer_options() -> dict[str, str]:
     }
 
 
+@pytest.fixture
+def broken_program(samples: dict[str, Any], tmp_path: Path) -> Path:
+    """A program that can be read, and whose delegate refuses its blob with an error in the log."""
+    path = tmp_path / "broken.pte"
+    path.write_bytes(samples["xnnpack"].path.read_bytes().replace(b"XH00", b"XXXX"))
+    return path
+
+
 @pytest.fixture(scope="session")
 def modelbuild_run(native: Path) -> Callable[..., Done[str]]:
     """Runs modelbuild-run with nothing of this process's environment but what is given."""

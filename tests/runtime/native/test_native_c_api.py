@@ -27,6 +27,13 @@ def test_from_c(samples: dict[str, Any], native: Path) -> None:
     assert done.stderr == "load: /nowhere.pte: No such file or directory\n"
 
 
+def test_null_and_sizes_that_lie_are_refused(samples: dict[str, Any], native: Path, broken_program: Path) -> None:
+    """By every function, called from C; and what a log sink throws does not come through."""
+    command = [native / "bin/c_api_check", samples["counter"].path, broken_program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0 failures\n", "")
+
+
 # A process of its own: torch and its executorch must not be in it, and the log is the process's.
 SCRIPT = """
 import ctypes, json, sys
@@ -84,7 +91,7 @@ def refused(**changes):
 
 assert refused(dtype=256 + 6) == "element type 262 is not supported"
 assert refused(dtype=9) == "element type 9 is not supported"
-assert refused(rank=-1) == "a tensor of rank -1 without sizes"
+assert refused(rank=-1) == "a tensor of rank -1; expected 0 to 16"
 assert refused(shape=None) == "a tensor of rank 2 without sizes"
 assert refused(device=-2) == "there is no device -2"
 assert refused(data=None) == "input 'input0': no data"

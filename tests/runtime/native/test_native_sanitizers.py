@@ -3,6 +3,7 @@ races between threads. ExecuTorch's libraries and the shims are as they come."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,16 @@ RUNS = [
     ("host", "cuda_programs", "broken", (), 1),
     ("host", "cuda_programs", "newer", (), 1),
 ]
+
+
+def test_the_c_api_refuses_null_and_sizes_that_lie(
+    sanitized: Path, sanitizer_options: dict[str, str], samples: dict[str, Any], broken_program: Path
+) -> None:
+    done = subprocess.run(
+        [sanitized / "bin/c_api_check", samples["counter"].path, broken_program],
+        env=sanitizer_options, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0 failures\n", "")
 
 
 def test_the_device_contract(

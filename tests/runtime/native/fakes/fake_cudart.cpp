@@ -206,7 +206,7 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   const Lock lock(mutex);
   if (breaks_capture("cudaMalloc")) return result(cudaErrorStreamCaptureUnsupported);
   trace("cudaMalloc", bytes);
-  if (fails("cudaMalloc") || bytes > (1ULL << 40)) return result(cudaErrorMemoryAllocation);
+  if (fails("cudaMalloc") || bytes > (1ULL << 27)) return result(cudaErrorMemoryAllocation);
   *pointer = std::malloc(bytes == 0 ? 1 : bytes);
   std::memset(*pointer, 0xab, bytes);
   blocks[static_cast<char*>(*pointer)] = {bytes, current};

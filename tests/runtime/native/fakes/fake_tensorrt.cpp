@@ -5,6 +5,7 @@
 // memory that is not of the GPU that was current.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -95,10 +96,36 @@ int enqueue(mb_trt_context* context, void* stream) {
   return 1;
 }
 
+// As the real ones do, it reads engines only that are whole.
+bool whole_sizes(const Json& binding, const char* name) {
+  const auto found = binding.find(name);
+  const auto whole = [](const Json& size) { return size.is_number_unsigned(); };
+  return found != binding.end() && found->is_array() && found->size() <= MB_TRT_MAX_DIMS &&
+         std::all_of(found->begin(), found->end(), whole);
+}
+
+bool whole(const Json& plan) {
+  if (!plan.is_object() || plan.value("magic", Json()) != "FAKE") return false;
+  for (const char* list : {"inputs", "outputs"}) {
+    const auto bindings = plan.find(list);
+    if (bindings == plan.end() || !bindings->is_array() || bindings->empty()) return false;
+    for (const Json& each : *bindings) {
+      if (!each.is_object() || !each.value("name", Json()).is_string()) return false;
+      if (!each.value("dtype", Json()).is_number_integer()) return false;
+      if (list[0] == 'i' && !(whole_sizes(each, "min") && whole_sizes(each, "max"))) return false;
+    }
+  }
+  for (const char* flag : {"waits", "fails", "no_context"}) {
+    if (!plan.value(flag, Json(false)).is_boolean()) return false;
+  }
+  return plan.value("scale", Json()).is_number() && plan.value("bias", Json()).is_number() &&
+         plan.value("name", Json("")).is_string();
+}
+
 mb_trt_engine* deserialize(const void* data, std::size_t size, mb_trt_log log) {
   const auto* text = static_cast<const char*>(data);
   Json plan = Json::parse(text, text + size, nullptr, false);
-  if (!plan.is_object() || plan.value("magic", "") != "FAKE") {
+  if (!whole(plan)) {
     log(MB_TRT_ERROR, "not a fake engine");
     return nullptr;
   }

@@ -1,0 +1,25 @@
+// Everything from a file to methods that are ready to run, on any bytes, as for a program without a manifest: nobody
+// vouches for it. Its delegates are to be such as check their blobs.
+#include "loaded_method.hpp"
+#include "log.hpp"
+#include "memory_file.hpp"
+#include "plugins.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace modelbuild;
+  using executorch::extension::Module;
+  static MemoryFile file;
+  set_log(LogLevel::kOff);
+  try {
+    const std::string& path = file.write(data, size);
+    const Description program = describe(path, {}, false);
+    load_plugins(program, {});
+    std::vector<LoadedMethod> methods;  // they outlive the module
+    methods.reserve(program.methods.size());
+    Module module(path, Module::LoadMode::Mmap);
+    for (const MethodDescription& method : program.methods) methods.emplace_back(&module, method, path);
+  } catch (const Error&) {
+  } catch (const GaveUp&) {
+  }
+  return 0;
+}
