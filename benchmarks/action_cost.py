@@ -61,7 +61,7 @@ print((time.perf_counter() - started) * 1000)
 
 WORKER = "modelbuild.execution.forks"
 PRELOADED = ("torch", "executorch.exir")
-STEPS = ("export", "partition", "compile_xnnpack", "emit")
+STEPS = ("model.steps.export", "program.steps.partition", "backends.xnnpack.steps.compile", "program.steps.emit")
 
 
 def main() -> None:
@@ -91,7 +91,7 @@ def rows(folder: Path, models: int, jobs: int) -> list[tuple[str, float]]:
         ("a fork that does nothing, of what forks actions", told(FORK, WORKER)),
         ("making a folder here", fresh),
         ("the same, after as many were removed", later),
-        *((f"importing the step {step}", told(IMPORT, *PRELOADED, f"modelbuild_rules.steps.{step}")) for step in STEPS),
+        *((f"importing the step {step}", told(IMPORT, *PRELOADED, f"modelbuild_rules.{step}")) for step in STEPS),
     ]
 
 

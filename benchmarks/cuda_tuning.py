@@ -84,7 +84,7 @@ def one(folder: Path, name: str) -> int:
     """A name's programs."""
     from cuda_zoo import calls
 
-    from modelbuild_rules.steps._cuda_driver import Card
+    from modelbuild_rules.backends.cuda.steps.kernels.driver import Card
 
     workspace, capability = folder / "workspaces" / name, Card().capability
     workspace.mkdir(parents=True)

@@ -56,8 +56,8 @@ def run_step(module: Any, params: dict[str, Any], inputs: dict[str, Path], outpu
 def partition(folder: Path, size: int) -> None:
     import torch
 
-    from modelbuild_rules.steps import partition as step
-    from modelbuild_rules.steps._program import save_program
+    from modelbuild_rules.model.steps.exported.program import save_program
+    from modelbuild_rules.program.steps import partition as step
 
     for name in ("program", "weights", "residual", "partitions"):
         (folder / name).mkdir()
@@ -82,14 +82,23 @@ def partition(folder: Path, size: int) -> None:
     }
     run_step(
         step,
-        {"backends": [{"kind": "tensorrt", "attributes": attributes}], "external_weights": False},
+        {
+            "backends": [
+                {
+                    "kind": "tensorrt",
+                    "partitioning": "modelbuild_rules.backends.tensorrt.steps.partitioning",
+                    "attributes": attributes,
+                }
+            ],
+            "external_weights": False,
+        },
         {name: folder / name for name in ("program", "weights")},
         {name: folder / name for name in ("residual", "partitions", "plan", "report")},
     )
 
 
 def compile(folder: Path, size: int) -> None:
-    from modelbuild_rules.steps import compile_tensorrt
+    from modelbuild_rules.backends.tensorrt.steps import compile
 
     (folder / "compiled").mkdir()
     attributes = {
@@ -102,15 +111,15 @@ def compile(folder: Path, size: int) -> None:
         "platform": "linux_x86_64",
     }
     inputs = {"partition": folder / "partitions/p0"}
-    run_step(compile_tensorrt, {"attributes": attributes}, inputs, {"compiled": folder / "compiled"})
+    run_step(compile, {"attributes": attributes}, inputs, {"compiled": folder / "compiled"})
 
 
 def emit(folder: Path, size: int) -> None:
-    from modelbuild_rules.steps import emit as step
+    from modelbuild_rules.program.steps import emit as step
 
     inputs = {"residual": folder / "residual", "report": folder / "report", "parts": folder / "compiled"}
     outputs = {"pte": folder / "model.pte", "delegation": folder / "delegation.json"}
-    run_step(step, {"partitions": ["p0"]}, inputs, outputs)
+    run_step(step, {"partitions": ["p0"], "beside": {}}, inputs, outputs)
 
 
 if __name__ == "__main__":

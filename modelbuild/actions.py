@@ -107,6 +107,7 @@ class Action:
     """A step to run on inputs to get outputs. Its id names it within one build; its key names it for all time.
 
     step        import name of the module whose `run(step: modelbuild.step.Step)` does the work
+    plugins     import names of modules that the step loads by name; they and what they import are in the key
     params      attributes that the step reads: JSON values only, all part of the key
     unkeyed     parameters that cannot change what comes out (the address of a mirror): not part of the key
     tools       distributions whose versions decide the output's bytes
@@ -127,12 +128,18 @@ class Action:
     unkeyed: Mapping[str, Any] = field(default_factory=dict)
     tools: tuple[str, ...] = ()
     python: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     preload: tuple[str, ...] = ()
     network: bool = False
     resources: Resources = Resources()
     description: str = ""
     telling: Telling | None = None
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The modules whose source, with all that it imports, is in the key."""
+        return (self.step, *self.plugins)
 
 
 @dataclass(frozen=True, slots=True)

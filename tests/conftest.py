@@ -47,7 +47,7 @@ def ci_formats() -> ModuleType:
 @pytest.fixture(scope="session")
 def cpp_runtime(repository: Path) -> Path:
     """What libraries for the CUDA delegate are linked with, made once for each version of the compiler."""
-    from modelbuild_rules.steps._cpp import make_runtime
+    from modelbuild_rules.backends.cuda.steps.library.cpp import make_runtime
 
     made = repository / "build" / f"cpp-runtime-{version('ziglang')}"
     made.parent.mkdir(exist_ok=True)

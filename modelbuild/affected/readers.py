@@ -144,7 +144,7 @@ class _Readers:
 
 def _missing(code: StepCode, action: Action) -> bool:
     try:
-        code.closure(action.step)
+        code.closure(*action.modules)
     except (KeyError, OSError):
         return True
     return False

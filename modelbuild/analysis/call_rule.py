@@ -30,6 +30,8 @@ def call_rule(
     """
     try:
         providers = _checked(rule.implementation(context), check)
+    except LoadingError as error:
+        raise error if error.location else LoadingError(error.message, at()) from None
     except ModelbuildError:
         raise
     except Exception as error:

@@ -24,30 +24,34 @@ class Steps:
         self._packages = packages
         self._root = root
         self._code = StepCode(packages)
-        self._imported: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
+        self._imported: dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[str, ...]] = {}
 
     def complete(self, action: Action) -> Action:
-        """The action; with what its step imports among its tools, unless the step is a built-in one. The rules of those
-        name them: most belong to one backend, and a step imports what it needs.
+        """The action; with what its modules import among its tools, except for built-in ones. The rules of those name
+        them: most belong to one backend, and a step imports what it needs.
 
-        Raises LookupError when there is no such step, and LoadingError, located, when it is not Python.
+        Raises LookupError when there is no such step, and LoadingError when there is no such plug-in, or when one of
+        them is not Python.
         """
-        step = (action.step, action.tools)
+        step = (action.modules, action.tools)
         if step not in self._imported:
             self._imported[step] = self._look(action)
         more = self._imported[step]
         return replace(action, tools=tuple(sorted({*action.tools, *more}))) if more else action
 
     def _look(self, action: Action) -> tuple[str, ...]:
-        package = action.step.partition(".")[0]
         if source_file(self._packages, action.step) is None:
             raise LookupError(self._missing(action.step))
-        if package == BUILT_IN:
+        for module in action.plugins:
+            if source_file(self._packages, module) is None:
+                raise LoadingError(self._missing(module))
+        own = [module for module in action.modules if module.partition(".")[0] != BUILT_IN]
+        if not own:
             return ()
         try:
-            closure = self._code.closure(action.step)
+            closure = self._code.closure(*own)
         except SyntaxError:
-            raise self._not_python(self._packages[package]) from None
+            raise self._not_python(self._packages[own[0].partition(".")[0]]) from None
         sources = {name: file.read_bytes() for name, file in closure}
         return imported_distributions(sources, (*action.tools, _OURS))
 

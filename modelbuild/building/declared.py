@@ -93,20 +93,31 @@ def _row(action: Action) -> list[Any]:
         *(action.id, action.owner, action.mnemonic, action.step),
         [[i.name, i.path, _encoded(i.artifact)] for i in action.inputs],
         [[o.name, o.path, o.kind] for o in action.outputs],
-        *(action.params, action.unkeyed, action.tools, action.python, action.env, action.preload, action.network),
+        *(
+            action.params,
+            action.unkeyed,
+            action.tools,
+            action.python,
+            action.plugins,
+            action.env,
+            action.preload,
+            action.network,
+        ),
         astuple(action.resources),
         action.description,
     ]
 
 
 def _action(row: list[Any]) -> Action:
-    id_, owner, mnemonic, step, inputs, outputs, params, unkeyed, tools, python, env, preload, network, *rest = row
-    resources, description = rest
+    id_, owner, mnemonic, step, inputs, outputs, params, unkeyed, *rest = row
+    tools, python, plugins, env, preload, network, resources, description = rest
     return Action(
         *(id_, owner, mnemonic, step),
         tuple(Input(name, path, _decoded(artifact)) for name, path, artifact in inputs),
         tuple(Output(*output) for output in outputs),
-        *(params, unkeyed, tuple(tools), tuple(python)),
+        params,
+        unkeyed,
+        *(tuple(tools), tuple(python), tuple(plugins)),
         tuple((name, value) for name, value in env),
         tuple(preload),
         network,

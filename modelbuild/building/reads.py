@@ -19,7 +19,7 @@ from modelbuild.building.declared import Wanted, encode
 if TYPE_CHECKING:
     from modelbuild.analysis.analyze import Analyzer
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(slots=True)

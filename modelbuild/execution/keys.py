@@ -38,7 +38,7 @@ class Keys:
         return {
             "format": FORMAT,
             "step": action.step,
-            "code": self._code.digest(action.step),
+            "code": self._code.digest(*action.modules),
             "params": dict(action.params),
             "inputs": [[i.name, i.path, value_digest(i.value)] for i in inputs],
             "outputs": [[o.name, o.path, o.kind] for o in action.outputs],

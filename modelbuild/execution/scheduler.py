@@ -79,7 +79,7 @@ class Scheduler:
         store: Store,
         running: Running,
         keys: Keys,
-        modules: Callable[[str], Mapping[str, str]],
+        modules: Callable[..., Mapping[str, str]],
         values: Values,
         reporter: Reporter,
         afresh: Collection[str] = (),
@@ -271,7 +271,7 @@ class Scheduler:
             return error
         material = self._keys.material(action, inputs)
         key = key_of(material)
-        request = Request(action, inputs, tuple(material["tools"]), self._modules(action.step))
+        request = Request(action, inputs, tuple(material["tools"]), self._modules(*action.modules))
         began = time.monotonic()
         result = None if action.id in self._afresh else self._store.get_action(key, material)
         self._reporter.emit(CacheUsed(action.id, "lookup", time.monotonic() - began))

@@ -20,17 +20,18 @@ class StepCode:
 
     def __init__(self, roots: Mapping[str, Path]) -> None:
         self._roots = dict(roots)
-        self._closures: dict[str, tuple[tuple[str, Path], ...]] = {}
-        self._modules: dict[str, dict[str, str]] = {}
-        self._digests: dict[str, str] = {}
+        self._closures: dict[tuple[str, ...], tuple[tuple[str, Path], ...]] = {}
+        self._modules: dict[tuple[str, ...], dict[str, str]] = {}
+        self._digests: dict[tuple[str, ...], str] = {}
 
-    def closure(self, module: str) -> tuple[tuple[str, Path], ...]:
-        """(import name, file) of the module and all it needs, sorted by name. KeyError when there is no such module."""
-        if module not in self._closures:
-            if self._file(module) is None:
-                raise KeyError(module)
+    def closure(self, *modules: str) -> tuple[tuple[str, Path], ...]:
+        """(import name, file) of modules and all they need, sorted by name. KeyError when there is no such module."""
+        if modules not in self._closures:
+            for module in modules:
+                if self._file(module) is None:
+                    raise KeyError(module)
             found: dict[str, Path] = {}
-            pending = [module]
+            pending = list(modules)
             while pending:
                 name = pending.pop()
                 file = self._file(name)
@@ -39,21 +40,21 @@ class StepCode:
                 found[name] = file
                 pending += _parents(name)
                 pending += imports(file, name)
-            self._closures[module] = tuple(sorted(found.items()))
-        return self._closures[module]
+            self._closures[modules] = tuple(sorted(found.items()))
+        return self._closures[modules]
 
-    def digest(self, module: str) -> str:
+    def digest(self, *modules: str) -> str:
         """SHA-256 (hex) over the names and contents of the closure."""
-        if module not in self._digests:
-            lines = [f"{name} {digest}\n" for name, digest in self.modules(module).items()]
-            self._digests[module] = hashlib.sha256("".join(lines).encode()).hexdigest()
-        return self._digests[module]
+        if modules not in self._digests:
+            lines = [f"{name} {digest}\n" for name, digest in self.modules(*modules).items()]
+            self._digests[modules] = hashlib.sha256("".join(lines).encode()).hexdigest()
+        return self._digests[modules]
 
-    def modules(self, module: str) -> Mapping[str, str]:
+    def modules(self, *modules: str) -> Mapping[str, str]:
         """SHA-256 (hex) of each module of the closure, by import name."""
-        if module not in self._modules:
-            self._modules[module] = {name: source(file).digest for name, file in self.closure(module)}
-        return self._modules[module]
+        if modules not in self._modules:
+            self._modules[modules] = {name: source(file).digest for name, file in self.closure(*modules)}
+        return self._modules[modules]
 
     def _file(self, module: str) -> Path | None:
         return source_file(self._roots, module)

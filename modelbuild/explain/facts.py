@@ -61,7 +61,7 @@ def gather(graph: ActionGraph, scheduler: Scheduler, code: StepCode, missing: st
             status=status,
             seconds=round(result.seconds, 3) if result and status == "ran" else 0.0,
             material=report.materials[name],
-            modules=code.modules(action.step),
+            modules=code.modules(*action.modules),
             makers=tuple(_maker(scheduler, action)),
             outputs={output: value_digest(value) for output, value in result.outputs} if result else {},
             place=asdict(report.places[name]) if name in report.places else {},

@@ -58,7 +58,7 @@ def describe(request: Request, code: StepCode, python: str, wanted: Mapping[str,
         for path, entry in _entries(item.path, item.value):
             files[f"root/{path}"] = entry
             inputs[entry.digest] = item.source or inputs.get(entry.digest)
-    for name, file in {**dict(code.closure(ENTRY)), **dict(code.closure(request.action.step))}.items():
+    for name, file in {**dict(code.closure(ENTRY)), **dict(code.closure(*request.action.modules))}.items():
         digest = _add(file.read_bytes(), blobs)
         if digest.hash != request.modules.get(name, digest.hash):
             raise SourceChanged(changed(name))

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from modelbuild.api import Artifact, Platform, Provider, Runnable
+from modelbuild_rules.backends.backend import Backend
 
 
 @dataclass(frozen=True)
 class ExportedModel(Provider):
     """A model that is no longer Python.
 
-    program    tree: the graph and its signature (what `steps/_program.py` writes), without weights
+    program    tree: the graph and its signature (what `model/steps/exported/program.py` writes), without weights
     weights    tree: one file a tensor, named canonically
     signature  file: JSON of inputs (name, dtype, shape with named dynamic dimensions, range) and outputs
     examples   file: example inputs as safetensors, named by their places "0", "1", ...
@@ -40,11 +41,11 @@ class EagerModel(Provider):
 
 
 @dataclass(frozen=True)
-class Backend:
-    """One backend of a stack: its kind ("xnnpack", "portable", ...), its attributes (JSON values, with defaults), and
-    files that compiling reads, by attribute."""
+class StackEntry:
+    """One backend of a stack: its declaration, its attributes (JSON values, with defaults), and the files that
+    compiling reads, by attribute."""
 
-    kind: str
+    backend: Backend
     attributes: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, Artifact] = field(default_factory=dict)
 
@@ -53,7 +54,7 @@ class Backend:
 class BackendStack(Provider):
     """Backends in the order in which they are offered each node."""
 
-    backends: tuple[Backend, ...]
+    backends: tuple[StackEntry, ...]
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,8 @@ class Lowering:
     """How a program was made, for those who look inside.
 
     model          what it was made of
-    backends       of each backend of the stack: kind, attributes (as the partition step sees them), compiled (as the
-                   compile step sees them)
+    backends       of each backend of the stack: as the partition step sees it, and with the import name of its compile
+                   step (`compiling`) and the attributes that this sees (`compiled`)
     prerequisites  of each backend: what compiling takes beside a partition
     tools          distributions whose versions decide what comes out
     """

@@ -1,5 +1,5 @@
 // The blob of a TensorRT delegate: an engine behind what the run time must know of it. The format is torch_tensorrt's
-// (magic TR01, TR02), written by rules/modelbuild_rules/steps/_trt_blob.py, which describes it.
+// (magic TR01, TR02), written by rules/modelbuild_rules/backends/tensorrt/steps/engine/blob.py, which describes it.
 #pragma once
 
 #include <cstdint>

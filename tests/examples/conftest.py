@@ -29,7 +29,7 @@ def third_party() -> Mapping[str, Path]:
 
 
 def _fetched(target: Mapping[str, Any]) -> Path:
-    from modelbuild_rules.steps import pypi_file
+    from modelbuild_rules.files.steps import pypi_file
 
     path = FETCHED / target["sha256"] / Path(target["path"]).name
     if not path.exists():

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from modelbuild_rules.backends import KINDS
-from modelbuild_rules.cuda_backend import CAPABILITIES, Cuda
-from modelbuild_rules.steps._cuda_device import GPUS, number
+from modelbuild_rules.backends.cuda.backend import CAPABILITIES, CUDA, Cuda
+from modelbuild_rules.backends.cuda.steps.kernels.device import GPUS, number
 
-CUDA = KINDS["cuda"]
 ATTRIBUTES: dict[str, Any] = Cuda(type="cuda").model_dump(mode="json")
 
 

@@ -31,7 +31,7 @@ def keys(tmp_path: Path, analysed: Callable[..., Analyzer]) -> Made:
         (tmp_path / "a.json").write_text(tuning)
         analysis = analysed(f'{{ type = "cuda"{more} }}', '{ type = "portable" }', capability=capability)
         (later,) = (node for node in analysis.graph.nodes.values() if isinstance(node, Expansion))
-        later.then(Expander(analysis.graph, later.owner, later.package), PLAN)
+        later.then(Expander(analysis.graph, later.owner, later.room), PLAN)
 
         def staged(action: Action) -> list[StagedInput]:
             return [

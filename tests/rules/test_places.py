@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from modelbuild.actions import DerivedArtifact
-from modelbuild_rules import places
+from modelbuild_rules.model import source_places
 from modelbuild_rules.providers import ExportedModel
 
 DEBUG = json.dumps({"topk": {"module": "head", "source": "net.py:12"}, "sin": {"module": "body"}}).encode()
@@ -23,7 +23,7 @@ MODEL = ExportedModel(
 
 
 def test_of_a_program() -> None:
-    telling = places.of_program(MODEL)
+    telling = source_places.of_program(MODEL)
     assert telling.reads == (MODEL.debug,)
     problem = "no kernel for aten.topk.default (node aten_topk_default from topk; why), node aten_sin_default from sin"
     assert telling.words(problem, DEBUG) == (
@@ -33,7 +33,7 @@ def test_of_a_program() -> None:
 
 def test_of_a_partition() -> None:
     report = DerivedArtifact("p", "report")
-    telling = places.of_partition(MODEL, report, "p0")
+    telling = source_places.of_partition(MODEL, report, "p0")
     assert telling.reads == (MODEL.debug, report)
     told = telling.words("no kernel for operator 3 of the partition (aten.topk.default)", DEBUG, REPORT)
     # One partition can stand in several places.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from modelbuild_rules.tensorrt_backend import TENSORRT, Tensorrt
+from modelbuild_rules.backends.tensorrt.backend import TENSORRT, Tensorrt
 
 FACTS: dict[str, Any] = {"arch": "x86_64", "os": "linux", "compute_capabilities": ("8.9", "8.6"), "cuda_index": 0}
 BOTH, PARTITION, COMPILE = {"partition", "compile"}, {"partition"}, {"compile"}
@@ -78,7 +78,7 @@ def test_the_label_follows_the_engine(gpu: int) -> None:
 
 def test_the_standard_flavour_builds_on_a_gpu() -> None:
     assert [TENSORRT.gpus(attributes(flavour=flavour)) for flavour in ("rtx", "standard")] == [0, 1]
-    assert not TENSORRT.times(attributes(flavour="standard"))
+    assert TENSORRT.beside(attributes(flavour="standard")) is None
 
 
 def test_defaults_of_the_flavours() -> None:

@@ -69,7 +69,7 @@ def decided(action: Action) -> dict[str, Any]:
 
 def test_the_action(export: Any) -> None:
     action = export()
-    assert action.step == "modelbuild_rules.steps.export"
+    assert action.step == "modelbuild_rules.model.steps.export"
     assert action.params == {
         "entry": "pkg/net.py:Net",
         "kwargs": {},

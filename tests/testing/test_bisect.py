@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modelbuild_rules.steps._compare import strays
+from modelbuild_rules.testing.steps.parity.compare import strays
 
 NET = """import torch
 from torch import nn

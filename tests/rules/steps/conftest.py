@@ -35,7 +35,7 @@ class Exported:
         return {str(p): (self.folder / p).read_bytes() for p in paths if p.parts[0] not in out}
 
     def program(self) -> Any:
-        from modelbuild_rules.steps._program import load_program
+        from modelbuild_rules.model.steps.exported.program import load_program
 
         return load_program(self.folder / "program", self.folder / "weights")
 
@@ -50,7 +50,7 @@ def run_export(
     root: Path, source: str, inputs: Any = (INPUT,), files: Mapping[str, tuple[Path, ...]] | None = None, **params: Any
 ) -> Exported:
     """Export m/net.py:Net of a workspace, whose source begins with the usual imports."""
-    from modelbuild_rules.steps import export
+    from modelbuild_rules.model.steps import export
 
     (root / "m").mkdir(parents=True, exist_ok=True)
     text = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n" + dedent(source)

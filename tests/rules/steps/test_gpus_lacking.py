@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from modelbuild_rules.steps import _gpus
+from modelbuild_rules.testing.steps.parity import gpus
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,9 @@ from modelbuild_rules.steps import _gpus
 def test_what_is_lacking(
     monkeypatch: pytest.MonkeyPatch, here: list[str], count: int, index: int, capabilities: list[str], lacking: str
 ) -> None:
-    monkeypatch.setattr(_gpus, "_ask", lambda cudart: {"capabilities": here, "problem": "no driver"})
+    monkeypatch.setattr(gpus, "_ask", lambda cudart: {"capabilities": here, "problem": "no driver"})
     wanted = {"count": count, "index": index, "capabilities": capabilities}
-    assert _gpus.lacking_gpu(Path("libcudart.so.13"), wanted) == lacking
+    assert gpus.lacking_gpu(Path("libcudart.so.13"), wanted) == lacking
 
 
 @pytest.fixture
@@ -58,14 +58,14 @@ def library(tmp_path: Path) -> Path:
 
 def test_gpus_are_asked_for_by_cudas_runtime(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = {"count": 1, "index": 1, "capabilities": ["8.7"]}
-    assert _gpus.lacking_gpu(library, wanted) == ""
-    said = _gpus.lacking_gpu(library, {**wanted, "capabilities": ["9.0"]})
+    assert gpus.lacking_gpu(library, wanted) == ""
+    said = gpus.lacking_gpu(library, {**wanted, "capabilities": ["9.0"]})
     assert said == "needs a GPU of compute capability 9.0, and GPU 1 here has 8.7"
     monkeypatch.setenv("NONE", "1")
-    said = _gpus.lacking_gpu(library, wanted)
+    said = gpus.lacking_gpu(library, wanted)
     assert said == "needs a GPU of compute capability 8.7, and there is none here (no CUDA-capable device)"
 
 
 def test_a_library_that_cannot_be_loaded_is_no_gpu(tmp_path: Path) -> None:
-    said = _gpus.lacking_gpu(tmp_path / "nothing.so", {"count": 1, "index": 0, "capabilities": []})
+    said = gpus.lacking_gpu(tmp_path / "nothing.so", {"count": 1, "index": 0, "capabilities": []})
     assert said == "needs a GPU, and there is none here (asking for it ended with 1)"

@@ -20,10 +20,10 @@ from PIL import Image
 from safetensors.torch import save
 
 from modelbuild.step import StepError
-from modelbuild_rules.steps._cuda_tuning import read, said, written
-from modelbuild_rules.steps._example_inputs import example_inputs
-from modelbuild_rules.steps._model import load_weights
-from modelbuild_rules.steps._runtime_archive import lay_out
+from modelbuild_rules.backends.cuda.steps.kernels.tuning import read, said, written
+from modelbuild_rules.bundle.steps.runtime.archive import lay_out
+from modelbuild_rules.model.steps.eager.entry import load_weights
+from modelbuild_rules.model.steps.eager.example_inputs import example_inputs
 from tests.hostile import cases, damaged, mutated, run_property
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:torch")

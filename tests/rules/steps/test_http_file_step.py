@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from modelbuild.step import Step, StepError
-from modelbuild_rules.steps import http_file
+from modelbuild_rules.files.steps import http_file
 
 DATA = bytes(range(256)) * 1000
 SHA256 = hashlib.sha256(DATA).hexdigest()

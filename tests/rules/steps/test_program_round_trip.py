@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
-from modelbuild_rules.steps._program import canonicalize, load_program, save_program
+from modelbuild_rules.model.steps.exported.program import canonicalize, load_program, save_program
 
 
 class Function(nn.Module):

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from modelbuild.step import Step, StepError
-from modelbuild_rules.steps._budgets import budget_cases
-from modelbuild_rules.steps._compare import compare
-from modelbuild_rules.steps._draw import draw
-from modelbuild_rules.steps._parity import cases
+from modelbuild_rules.testing.steps.parity.budgets import budget_cases
+from modelbuild_rules.testing.steps.parity.compare import compare
+from modelbuild_rules.testing.steps.parity.parity import cases
+from modelbuild_rules.testing.steps.parity.random_inputs import draw
 from modelbuild_runtime.describe import Port
 from modelbuild_runtime.shapes import Dim
 

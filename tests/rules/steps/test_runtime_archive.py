@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from modelbuild.step import StepError
-from modelbuild_rules.steps._runtime_archive import LackingBackend, lay_out
+from modelbuild_rules.bundle.steps.runtime.archive import LackingBackend, lay_out
 
 RUNTIME: dict[str, Any] = {
     "version": 1,

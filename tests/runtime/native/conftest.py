@@ -205,7 +205,7 @@ def trt_programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     import torch
     from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 
-    from modelbuild_rules.steps._trt_blob import Metadata, write_blob
+    from modelbuild_rules.backends.tensorrt.steps.engine.blob import Metadata, write_blob
 
     folder = tmp_path_factory.mktemp("trt")
     devices: list[int] = []

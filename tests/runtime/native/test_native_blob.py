@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from modelbuild_rules.steps._trt_blob import Metadata, write_blob
+from modelbuild_rules.backends.tensorrt.steps.engine.blob import Metadata, write_blob
 
 Check = Callable[[bytes], str]
 ENGINE = b"engine of sixteen" * 4

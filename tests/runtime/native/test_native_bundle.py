@@ -19,7 +19,7 @@ import pytest
 
 import modelbuild_runtime
 from modelbuild.step import Step
-from modelbuild_rules.steps import runtime_bundle
+from modelbuild_rules.bundle.steps import runtime_bundle
 
 BUNDLES = """
 [[runtime_bundle]]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modelbuild_rules.steps._trt_blob import Metadata, write_blob
+from modelbuild_rules.backends.tensorrt.steps.engine.blob import Metadata, write_blob
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sanitizers"), pytest.mark.timeout(0)]
 

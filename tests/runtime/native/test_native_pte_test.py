@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from modelbuild.step import Step
-from modelbuild_rules.steps import first_wrong_node
+from modelbuild_rules.testing.steps import first_wrong_node
 
 NET = """
 import torch

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from executorch.backends.xnnpack.partition.graphs import bilinear_2d, sdpa
 
-from modelbuild_rules.steps.backends._xnnpack_patterns import BILINEAR, SDPA, needed_patterns
+from modelbuild_rules.backends.xnnpack.steps.patterns import BILINEAR, SDPA, needed_patterns
 
 
 def operators(pattern: Any) -> set[str]:

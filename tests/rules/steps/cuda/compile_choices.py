@@ -17,9 +17,9 @@ from unittest.mock import patch
 
 import torch._inductor.compile_fx  # noqa: F401
 
-from modelbuild_rules.steps._cuda_generate import Generated
-from modelbuild_rules.steps._partition_files import read_partition
-from modelbuild_rules.steps.backends import cuda
+from modelbuild_rules.backends.cuda.steps.generate.generate import Generated
+from modelbuild_rules.backends.cuda.steps.library import compiled
+from modelbuild_rules.program.steps.partitions.files import read_partition
 
 
 def joined(generated: Generated, capabilities: Any, target: str, runtime: Path, folder: Path) -> Path:
@@ -37,9 +37,9 @@ def compile(partition: Path, out: Path, more: dict[str, Any], tuning: Path | Non
     program, specs = read_partition(partition)
     (work := out.with_name(f"{out.name}.work")).mkdir()
     attributes = {"capabilities": [90], "target": "x86_64-linux-gnu.2.28", **more}
-    check = patch.object(cuda, "check", lambda *_: SimpleNamespace(glibc=(2, 28)))
-    with patch.object(cuda, "link", joined), check:
-        cuda.compile(program, specs, attributes, Path(), work, out, tuning)
+    check = patch.object(compiled, "check", lambda *_: SimpleNamespace(glibc=(2, 28)))
+    with patch.object(compiled, "link", joined), check:
+        compiled.compile(program, specs, attributes, Path(), work, out, tuning)
 
 
 def forked(partition: Path, out: Path, more: dict[str, Any], tuning: Path | None = None, **environment: str) -> None:

@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from modelbuild_rules.steps._partition_files import read_partition
-from modelbuild_rules.steps.backends import cuda
+from modelbuild_rules.backends.cuda.steps.library import compiled
+from modelbuild_rules.program.steps.partitions.files import read_partition
 
 
 def main(partition: Path, capabilities: str, runtime: Path, out: Path) -> None:
@@ -20,7 +20,7 @@ def main(partition: Path, capabilities: str, runtime: Path, out: Path) -> None:
     program, specs = read_partition(partition)
     (out / "compiled").mkdir()
     with TemporaryDirectory() as work:
-        made = cuda.compile(program, specs, attributes, runtime, Path(work), out / "compiled")
+        made = compiled.compile(program, specs, attributes, runtime, Path(work), out / "compiled")
         (out / "library.so").write_bytes((Path(work) / "library.so").read_bytes())
     (out / "weights.bin").write_bytes(made.weights)
     kernels = {}

@@ -19,13 +19,15 @@ import pytest
 import torch
 
 from modelbuild.step import Step
-from modelbuild_rules.steps import compile_xnnpack, emit, partition
-from modelbuild_rules.steps._cpp import zig
-from modelbuild_rules.steps._program import save_program
+from modelbuild_rules.backends.cuda.steps.library.cpp import zig
+from modelbuild_rules.backends.xnnpack.steps import compile
+from modelbuild_rules.model.steps.exported.program import save_program
+from modelbuild_rules.program.steps import emit, partition
 
 HERE = Path(__file__).parent
 CUDA: Mapping[str, Any] = {
     "kind": "cuda",
+    "partitioning": "modelbuild_rules.backends.cuda.steps.partitioning",
     "attributes": {
         "min_block_size": 1,
         "exclude_ops": [],
@@ -34,9 +36,10 @@ CUDA: Mapping[str, Any] = {
         "specs": {"emulate_precision_casts": "ON", "triton_kernel_mode": "ON"},
     },
 }
-PORTABLE: Mapping[str, Any] = {"kind": "portable", "attributes": {"ops": None}}
+PORTABLE: Mapping[str, Any] = {"kind": "portable", "partitioning": "", "attributes": {"ops": None}}
 XNNPACK: Mapping[str, Any] = {
     "kind": "xnnpack",
+    "partitioning": "modelbuild_rules.backends.xnnpack.steps.partitioning",
     "attributes": {
         "precisions": ["dynamic_quant", "fp32", "static_quant"],
         "per_op_mode": False,
@@ -231,7 +234,7 @@ def run_whole(
             else:
                 (out / "compiled").mkdir(parents=True)
                 inputs, outputs = {"partition": (source,)}, {"compiled": out / "compiled"}
-                compile_xnnpack.run(Step(root=out, inputs=inputs, outputs=outputs, params={"attributes": {}}))
+                compile.run(Step(root=out, inputs=inputs, outputs=outputs, params={"attributes": {}}))
             parts.append(out / "compiled")
         emit.run(
             Step(
@@ -242,7 +245,7 @@ def run_whole(
                     "parts": tuple(parts),
                 },
                 outputs={"pte": pieces / name / f"{name}.pte", "delegation": pieces / name / "delegation.json"},
-                params={"partitions": [part["id"] for part in lowered.plan]},
+                params={"partitions": [part["id"] for part in lowered.plan], "beside": {}},
             )
         )
         (pieces / name / "kernels.json").write_text(json.dumps(kernels))

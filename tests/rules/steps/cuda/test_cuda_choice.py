@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from modelbuild.step import StepError
-from modelbuild_rules.steps._cuda_choice import Chooser
-from modelbuild_rules.steps._cuda_cost import Product, Tile, cost, tile
-from modelbuild_rules.steps._cuda_device import GPUS
-from modelbuild_rules.steps._cuda_tuning import Entry, Tuning, identity
+from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
+from modelbuild_rules.backends.cuda.steps.kernels.cost import Product, Tile, cost, tile
+from modelbuild_rules.backends.cuda.steps.kernels.device import GPUS
+from modelbuild_rules.backends.cuda.steps.kernels.tuning import Entry, Tuning, identity
 
 H100 = GPUS[90]
 WHAT = {"op": "mm", "inputs": ["float32 [8, 8] by [8, 1]"], "output": "float32 [8, 8] by [8, 1]", "options": {}}

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from modelbuild_rules.steps import _cuda_cubin
+from modelbuild_rules.backends.cuda.steps.kernels import cubin
 from tests.program_build import program_build
 
 pytestmark = pytest.mark.xdist_group("cuda")
@@ -58,8 +58,8 @@ def fat_binaries(data: bytes, folder: Path) -> list[tuple[set[str], set[str]]]:
         _, _, header, size = struct.unpack_from("<IHHQ", data, start)
         image = folder / "image.bin"
         image.write_bytes(data[start : start + header + size])
-        ptx = set(re.findall(r"sm_\d+", _cuda_cubin._cuobjdump("-lptx", image)))
-        found.append((_cuda_cubin.architectures(image), ptx))
+        ptx = set(re.findall(r"sm_\d+", cubin._cuobjdump("-lptx", image)))
+        found.append((cubin.architectures(image), ptx))
     return found
 
 

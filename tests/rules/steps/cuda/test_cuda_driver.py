@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from modelbuild.step import StepError
-from modelbuild_rules.steps import _cuda_driver
+from modelbuild_rules.backends.cuda.steps.kernels import driver
 
 TIME = """
-from modelbuild_rules.steps._cuda_driver import CardProcess, Launch
+from modelbuild_rules.backends.cuda.steps.kernels.driver import CardProcess, Launch
 card = CardProcess()
 print(card.name, card.capability)
 arguments = (("*fp32", 64), ("i32", 7), ("*i64", 16), ("*bf16", 2))
@@ -39,7 +39,7 @@ def test_a_kernel_is_launched_with_its_arguments_and_timed(timed_driver: Path, t
     assert (printed, problem) == (["Fake GPU 0 90", "38.0"], "")
     lines = log.read_text().splitlines()
     assert set(lines) == {"kernel 3 2 1 128 2048 *3c 7 *00 *3c"}  # buffers of numbers that are small, of indices: zeros
-    assert len(lines) == _cuda_driver.RUNS + 2
+    assert len(lines) == driver.RUNS + 2
 
 
 @pytest.mark.parametrize(
@@ -58,6 +58,6 @@ def test_what_fails_is_told(timed_driver: Path, environment: dict[str, str], pro
 
 
 def test_a_machine_without_a_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cuda_driver, "LIBRARY", "libcuda.so.none")
+    monkeypatch.setattr(driver, "LIBRARY", "libcuda.so.none")
     with pytest.raises(StepError, match=r"needs an NVIDIA GPU and its driver; libcuda\.so\.none can't be loaded here"):
-        _cuda_driver.Card()
+        driver.Card()

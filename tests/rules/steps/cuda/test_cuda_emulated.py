@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from modelbuild_rules.steps._elf import needs
+from modelbuild_rules.bundle.steps.runtime.elf import needs
 
 CI = ("mlp_dynamic", "cnn", "attention", "cache")
 REST = ("mlp", "mlp_fp16", "depthwise", "attention_fp16", "norms", "mixed", "topk", "vit")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from modelbuild.step import StepError
-from modelbuild_rules.steps._cpp import stub_library, zig
-from modelbuild_rules.steps._cuda_link import check, cuda_home
-from modelbuild_rules.steps._cuda_missing import PROVIDED
-from modelbuild_rules.steps._elf import needs
+from modelbuild_rules.backends.cuda.steps.generate.missing import PROVIDED
+from modelbuild_rules.backends.cuda.steps.library.cpp import stub_library, zig
+from modelbuild_rules.backends.cuda.steps.library.link import check, cuda_home
+from modelbuild_rules.bundle.steps.runtime.elf import needs
 
 TARGET = "x86_64-linux-gnu.2.28"
 

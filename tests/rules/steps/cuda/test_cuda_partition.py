@@ -11,8 +11,14 @@ from torch import Tensor, nn
 from torch.export import export
 
 from modelbuild.step import StepError
-from modelbuild_rules.steps._cuda_support import CONTROL_FLOW, DATA_DEPENDENT, DTYPE, EXCLUDED, TRANSPOSED
-from modelbuild_rules.steps._partition_files import read_partition
+from modelbuild_rules.backends.cuda.steps.generate.support import (
+    CONTROL_FLOW,
+    DATA_DEPENDENT,
+    DTYPE,
+    EXCLUDED,
+    TRANSPOSED,
+)
+from modelbuild_rules.program.steps.partitions.files import read_partition
 
 
 def why(lowered: Any, op: str) -> set[str]:
@@ -124,6 +130,7 @@ def test_an_operator_that_does_not_exist_is_an_error(lowering: Any, programs: Ma
 
 TENSORRT: Mapping[str, Any] = {
     "kind": "tensorrt",
+    "partitioning": "modelbuild_rules.backends.tensorrt.steps.partitioning",
     "attributes": {
         "flavour": "rtx",
         "precision": "fp32",

@@ -12,18 +12,18 @@ import pytest
 import torch
 
 from modelbuild.step import StepError
-from modelbuild_rules.steps import _cuda_stated
-from modelbuild_rules.steps._cuda_choice import Chooser
-from modelbuild_rules.steps._cuda_device import GPUS, number, registers_allow, stated
-from modelbuild_rules.steps._cuda_tuning import Tuning
+from modelbuild_rules.backends.cuda.steps.generate import stated as replaced
+from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
+from modelbuild_rules.backends.cuda.steps.kernels.device import GPUS, number, registers_allow, stated
+from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning
 
 
-@pytest.mark.parametrize("name", _cuda_stated.CHECKED)
+@pytest.mark.parametrize("name", replaced.CHECKED)
 def test_the_versions_are_those_checked(name: str) -> None:
-    assert version(name).partition("+")[0] == _cuda_stated.CHECKED[name]
+    assert version(name).partition("+")[0] == replaced.CHECKED[name]
 
 
-@pytest.mark.parametrize("name", [*_cuda_stated.PATCHED, *_cuda_stated.USED])
+@pytest.mark.parametrize("name", [*replaced.PATCHED, *replaced.USED])
 def test_a_name_is_there(name: str) -> None:
     module, _, path = name.partition(":")
     found: Any = importlib.import_module(module)
@@ -32,17 +32,17 @@ def test_a_name_is_there(name: str) -> None:
         found = getattr(found, part)
 
 
-@pytest.mark.parametrize("name", _cuda_stated.INSTANCES)
+@pytest.mark.parametrize("name", replaced.INSTANCES)
 def test_attributes_of_instances_are_there(name: str) -> None:
     module, _, path = name.partition(":")
     source = inspect.getsource(getattr(importlib.import_module(module), path))
-    assert [each for each in _cuda_stated.INSTANCES[name] if not re.search(rf"self\.{each}\b", source)] == []
+    assert [each for each in replaced.INSTANCES[name] if not re.search(rf"self\.{each}\b", source)] == []
 
 
 def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cuda_stated, "CHECKED", {"torch": "2.99.0"})
+    monkeypatch.setattr(replaced, "CHECKED", {"torch": "2.99.0"})
     with pytest.raises(StepError, match=r"torch 2\.\d+.* is installed; .* expects torch==2\.99\.0"):
-        _cuda_stated.require()
+        replaced.require()
 
 
 def test_everything_is_put_back() -> None:
@@ -58,7 +58,7 @@ def test_everything_is_put_back() -> None:
         AotCodeCompiler.compile,
         triton.runtime.driver._active,
     )
-    with _cuda_stated.stated_gpu(GPUS[86], Chooser(GPUS[86], Tuning()), lambda k: None, lambda *_, **__: []):
+    with replaced.stated_gpu(GPUS[86], Chooser(GPUS[86], Tuning()), lambda k: None, lambda *_, **__: []):
         assert torch.cuda.get_device_capability() == (8, 6)
         assert torch.cuda.get_device_properties(0).multi_processor_count == GPUS[86].processors
         assert triton.runtime.driver.active.get_current_target().arch == 86

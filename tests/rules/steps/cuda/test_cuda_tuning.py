@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from modelbuild.step import StepError
-from modelbuild_rules.steps._cuda_tuning import identity, merged, read, said, written
+from modelbuild_rules.backends.cuda.steps.kernels.tuning import identity, merged, read, said, written
 
 FIRST = {
     "op": "mm",

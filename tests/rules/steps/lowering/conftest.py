@@ -296,13 +296,19 @@ def run_steps(
     external: bool = False,
 ) -> Lowered:
     """Save a program and run the steps on it. `xnnpack` stands in for default attributes, `ops` are portable's."""
-    from modelbuild_rules.steps._program import save_program
+    from modelbuild_rules.model.steps.exported.program import save_program
 
     for part in ("program", "weights"):
         (folder / part).mkdir(parents=True)
     save_program(program, folder / "program", folder / "weights")
-    stack: list[Mapping[str, Any]] = [{"kind": "xnnpack", "attributes": {**XNNPACK, **(xnnpack or {})}}]
-    stack += [{"kind": "portable", "attributes": {"ops": ops}}] if portable else []
+    stack: list[Mapping[str, Any]] = [
+        {
+            "kind": "xnnpack",
+            "partitioning": "modelbuild_rules.backends.xnnpack.steps.partitioning",
+            "attributes": {**XNNPACK, **(xnnpack or {})},
+        }
+    ]
+    stack += [{"kind": "portable", "partitioning": "", "attributes": {"ops": ops}}] if portable else []
     return run_steps_on(folder / "program", folder / "weights", folder, stack, external)
 
 
@@ -310,7 +316,8 @@ def run_steps_on(
     program: Path, weights: Path, folder: Path, stack: Sequence[Mapping[str, Any]], external: bool = False
 ) -> Lowered:
     """Run the steps on a program that is saved already."""
-    from modelbuild_rules.steps import compile_xnnpack, emit, partition
+    from modelbuild_rules.backends.xnnpack.steps import compile
+    from modelbuild_rules.program.steps import emit, partition
 
     def made(name: str) -> Path:
         path = folder / name
@@ -333,11 +340,11 @@ def run_steps_on(
     ids = [each["id"] for each in json.loads((folder / "plan.json").read_text())]
     for id in ids:
         inputs = {"partition": (folder / "partitions" / id,)}
-        compile_xnnpack.run(Step({"attributes": {}}, inputs, {"compiled": made(f"compiled/{id}")}, folder))
+        compile.run(Step({"attributes": {}}, inputs, {"compiled": made(f"compiled/{id}")}, folder))
     outputs = {"pte": folder / "model.pte", "delegation": folder / "delegation.json"}
     emit.run(
         Step(
-            {"partitions": ids},
+            {"partitions": ids, "beside": {}},
             {
                 "residual": (folder / "residual",),
                 "report": (folder / "report.json",),

@@ -8,15 +8,15 @@ from importlib.metadata import version
 
 import pytest
 
-from modelbuild_rules.steps import _executorch
-from modelbuild_rules.steps._flatbuffer import installed
+from modelbuild_rules.program.steps.linking.flatbuffer import installed
+from modelbuild_rules.program.steps.lowering import executorch_private
 
 
 def test_the_version_is_the_one_checked() -> None:
-    assert version("executorch") == _executorch.CHECKED
+    assert version("executorch") == executorch_private.CHECKED
 
 
-@pytest.mark.parametrize("name", _executorch.PRIVATE)
+@pytest.mark.parametrize("name", executorch_private.PRIVATE)
 def test_a_name_is_there(name: str) -> None:
     module, _, path = name.partition(":")
     found = importlib.import_module(module)
@@ -27,6 +27,6 @@ def test_a_name_is_there(name: str) -> None:
         found = getattr(found, part)
 
 
-@pytest.mark.parametrize("name", _executorch.FILES)
+@pytest.mark.parametrize("name", executorch_private.FILES)
 def test_a_file_is_there(name: str) -> None:
     assert (installed() / name).is_file()

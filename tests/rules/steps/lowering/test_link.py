@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from modelbuild_rules.program.steps.linking.manifest import KEY
 
 from modelbuild.step import StepError
-from modelbuild_rules.steps import _flatbuffer, _segments
-from modelbuild_rules.steps._compiled import Compiled
-from modelbuild_rules.steps._link import Part, link
-from modelbuild_rules.steps._manifest import KEY
-from modelbuild_rules.steps._segments import Blob, Contents, Segments
+from modelbuild_rules.program.steps.linking import flatbuffer, segments
+from modelbuild_rules.program.steps.linking.link import Part, link
+from modelbuild_rules.program.steps.linking.segments import Blob, Contents, Segments
+from modelbuild_rules.program.steps.partitions.compiled import Compiled
 
 Entry = tuple[str, bytes, int, bool, Mapping[str, Any] | None]
 
@@ -29,7 +29,7 @@ class Program:
     def __init__(self, path: Path) -> None:
         self.data = path.read_bytes()
         self.base = int.from_bytes(self.data[24:32], "little") if self.data[8:12] == b"eh00" else 0
-        self.table = _flatbuffer.read_program(self.data)
+        self.table = flatbuffer.read_program(self.data)
 
     def segment(self, index: int) -> bytes:
         segment = self.table.segments[index]
@@ -130,18 +130,18 @@ def test_no_weights_to_put_outside(linked: Callable[..., Program], tmp_path: Pat
 @pytest.mark.parametrize("in_kernel", [True, False])
 def test_blobs_are_copied_whole(in_kernel: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not in_kernel:
-        monkeypatch.setattr(_segments.os, "copy_file_range", _refuse)
-    monkeypatch.setattr(_segments, "_CHUNK", 1000)
+        monkeypatch.setattr(segments.os, "copy_file_range", _refuse)
+    monkeypatch.setattr(segments, "_CHUNK", 1000)
     data = os.urandom(10_500)
     (tmp_path / "source").write_bytes(data)
-    segments = Segments(Contents())
-    segments.add("a", Blob(tmp_path / "source", 500, 10_000))
-    segments.add("a", Blob(tmp_path / "source", 0, 3))
-    segments.write(tmp_path / "out", b"head", 256)
+    laid_out = Segments(Contents())
+    laid_out.add("a", Blob(tmp_path / "source", 500, 10_000))
+    laid_out.add("a", Blob(tmp_path / "source", 0, 3))
+    laid_out.write(tmp_path / "out", b"head", 256)
     written = (tmp_path / "out").read_bytes()
     assert written[:256] == b"head".ljust(256, b"\0")
     assert written[256:10_256] == data[500:]
-    assert segments.extents() == [(0, 10_000), (10_112, 3)]
+    assert laid_out.extents() == [(0, 10_000), (10_112, 3)]
     assert written[10_256:] == b"\0" * 112 + data[:3]
 
 
@@ -162,13 +162,13 @@ import json, resource, sys
 from pathlib import Path
 sys.path[:0] = {path!r}
 from modelbuild.step import Step
-from modelbuild_rules.steps import emit
+from modelbuild_rules.program.steps import emit
 folder = Path({folder!r})
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 files = {{"residual": (folder / "residual",), "report": (folder / "report.json",)}}
 inputs = {{**files, "parts": tuple(map(Path, {parts!r}))}}
 outputs = {{"pte": Path("out.pte"), "delegation": Path("delegation.json")}}
-emit.run(Step({{"partitions": ["p0", "p1"]}}, inputs, outputs, Path(".")))
+emit.run(Step({{"partitions": ["p0", "p1"], "beside": {{}}}}, inputs, outputs, Path(".")))
 heavy = sorted(name for name in ("torch", "executorch.exir") if name in sys.modules)
 print(json.dumps([heavy, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024]))
 """

@@ -16,12 +16,12 @@ from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPar
 from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
+from modelbuild_rules.program.steps.linking.manifest import KEY, key_beside, seal, unsealed
 
-from modelbuild_rules.steps._constants import initialize_buffers
-from modelbuild_rules.steps._manifest import KEY, key_beside, seal, unsealed
-from modelbuild_rules.steps._nonzero import correct_nonzero
-from modelbuild_rules.steps._program import load_program
-from modelbuild_rules.steps.backends import xnnpack
+from modelbuild_rules.backends.xnnpack.steps.partitioning import PARTITIONING
+from modelbuild_rules.model.steps.exported.program import load_program
+from modelbuild_rules.program.steps.lowering.constants import initialize_buffers
+from modelbuild_rules.program.steps.lowering.nonzero import correct_nonzero
 
 MANIFEST = unsealed({"version": 1})
 
@@ -44,7 +44,7 @@ def _debug_handles_by_place() -> Iterator[None]:
 def _by_executorch(folder: Path, external: bool, beside: str | None = None) -> Any:
     """`beside` is the key of the manifest in the .ptd."""
     program = correct_nonzero(load_program(folder / "program", folder / "weights"))
-    xnnpack.prepare(program)
+    PARTITIONING.prepare(program)
     if external:
         for node in program.graph.nodes:
             if node.op == "placeholder":

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from modelbuild.step import StepError
-from modelbuild_rules.steps import _executorch
+from modelbuild_rules.program.steps.lowering import executorch_private
 
 Files = Callable[[Path], dict[str, bytes]]
 
@@ -117,7 +117,11 @@ spec = importlib.util.spec_from_file_location("lowering", {conftest!r})
 lowering = importlib.util.module_from_spec(spec)
 sys.modules["lowering"] = lowering
 spec.loader.exec_module(lowering)
-stack = [{{"kind": "xnnpack", "attributes": lowering.XNNPACK}}, {{"kind": "portable", "attributes": {{"ops": None}}}}]
+stack = [
+    {{"kind": "xnnpack", "partitioning": "modelbuild_rules.backends.xnnpack.steps.partitioning",
+      "attributes": lowering.XNNPACK}},
+    {{"kind": "portable", "partitioning": "", "attributes": {{"ops": None}}}},
+]
 for name in {names!r}:
     saved = Path({saved!r}, name)
     lowering.run_steps_on(saved / "program", saved / "weights", Path(name).absolute(), stack)
@@ -309,7 +313,7 @@ def test_nodes_of_branches_are_told_apart(lowered: Callable[[str], Any]) -> None
 
 
 def test_another_version_of_executorch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    _executorch.require()
-    monkeypatch.setattr(_executorch, "version", lambda name: "9.9")
+    executorch_private.require()
+    monkeypatch.setattr(executorch_private, "version", lambda name: "9.9")
     with pytest.raises(StepError, match=r"^executorch 9\.9 is installed; expected executorch==1\.4\.1$"):
-        _executorch.require()
+        executorch_private.require()

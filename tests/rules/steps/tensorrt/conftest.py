@@ -67,8 +67,8 @@ def partition(
     """Run the partition step with a `tensorrt` backend for each table of attributes, then portable kernels."""
     from safetensors.torch import save_file
 
-    from modelbuild_rules.steps import partition as step
-    from modelbuild_rules.steps._program import save_program
+    from modelbuild_rules.model.steps.exported.program import save_program
+    from modelbuild_rules.program.steps import partition as step
 
     torch.set_num_threads(1)
     exported = torch.export.export(module.eval(), tuple(inputs), dynamic_shapes=dynamic)
@@ -76,11 +76,21 @@ def partition(
         (folder / name).mkdir(parents=True)
     save_program(exported, folder / "program", folder / "weights")
     save_file({str(i): each.contiguous() for i, each in enumerate(inputs)}, folder / "examples")
-    stack = [{"kind": "tensorrt", "attributes": {**OFFERED, **table}} for table in tables or ({},)]
+    stack = [
+        {
+            "kind": "tensorrt",
+            "partitioning": "modelbuild_rules.backends.tensorrt.steps.partitioning",
+            "attributes": {**OFFERED, **table},
+        }
+        for table in tables or ({},)
+    ]
     names = ("residual", "partitions")
     step.run(
         Step(
-            {"backends": [*stack, {"kind": "portable", "attributes": {"ops": None}}], "external_weights": False},
+            {
+                "backends": [*stack, {"kind": "portable", "partitioning": "", "attributes": {"ops": None}}],
+                "external_weights": False,
+            },
             {name: (folder / name,) for name in ("program", "weights", "examples")},
             {**{name: folder / name for name in names}, **{n: folder / f"{n}.json" for n in ("plan", "report")}},
             folder,
@@ -91,7 +101,8 @@ def partition(
 
 def link(made: Partitioned, gpus: Mapping[int, int] | None = None) -> Path:
     """Compile every partition and link the program; `gpus` says which GPU the stack's backends are for."""
-    from modelbuild_rules.steps import compile_tensorrt, emit
+    from modelbuild_rules.backends.tensorrt.steps import compile
+    from modelbuild_rules.program.steps import emit
 
     ids = [each["id"] for each in made.plan]
     for each in made.plan:
@@ -99,11 +110,11 @@ def link(made: Partitioned, gpus: Mapping[int, int] | None = None) -> Path:
         out.mkdir(parents=True)
         attributes = {**COMPILED, "gpu": (gpus or {}).get(each["entry"], 0)}
         inputs = {"partition": (made.folder / "partitions" / each["id"],)}
-        compile_tensorrt.run(Step({"attributes": attributes}, inputs, {"compiled": out}, made.folder))
+        compile.run(Step({"attributes": attributes}, inputs, {"compiled": out}, made.folder))
     pte = made.folder / "model.pte"
     emit.run(
         Step(
-            {"partitions": ids},
+            {"partitions": ids, "beside": {}},
             {
                 "residual": (made.folder / "residual",),
                 "report": (made.folder / "report.json",),

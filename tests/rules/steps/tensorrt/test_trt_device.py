@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from modelbuild_rules.tensorrt_backend import TENSORRT, Tensorrt
+from modelbuild_rules.backends.tensorrt.backend import TENSORRT, Tensorrt
 from modelbuild_runtime.pte import read_program_file
 from modelbuild_runtime.tensorrt_blob import read_engine
 

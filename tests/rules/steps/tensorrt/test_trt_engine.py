@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from modelbuild.step import StepError
-from modelbuild_rules.steps import _trt_engine, _trt_lowering
-from modelbuild_rules.steps._partition_files import read_partition
-from modelbuild_rules.steps._trt_engine import build
+from modelbuild_rules.backends.tensorrt.steps.engine import engine, lowering
+from modelbuild_rules.backends.tensorrt.steps.engine.engine import build
+from modelbuild_rules.program.steps.partitions.files import read_partition
 
 
 class Relu(nn.Module):
@@ -110,12 +110,12 @@ def test_what_tensorrt_refuses(
             return torch.topk(x, 2)[0] + 1
 
     best = partition(Best(), (torch.rand(7),), tmp_path / "best")
-    original = _trt_lowering.decompositions
+    original = lowering.decompositions
 
     def without(settings: Any) -> Any:
         return {key: value for key, value in original(settings).items() if key != torch.ops.aten.topk.default}
 
-    monkeypatch.setattr(_trt_lowering, "decompositions", without)
+    monkeypatch.setattr(lowering, "decompositions", without)
     with pytest.raises(StepError, match=r"TensorRT .*at least 2 dimensions are required"):
         built(best, compiled)
     engine = {**compiled}
@@ -128,9 +128,9 @@ def test_a_planted_fault_is_found(
     partition: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lowering that computes something else fails the partition step, which names the partition."""
-    from modelbuild_rules.steps.backends import tensorrt
+    from modelbuild_rules.backends.tensorrt.steps import partitioning
 
-    original = _trt_engine.lowered
+    original = engine.lowered
 
     def faulty(program: Any, settings: Any) -> Any:
         module = original(program, settings)
@@ -140,6 +140,6 @@ def test_a_planted_fault_is_found(
         module.recompile()
         return module
 
-    monkeypatch.setattr(tensorrt, "lowered", faulty)
+    monkeypatch.setattr(partitioning, "lowered", faulty)
     with pytest.raises(StepError, match=r"output 0 of partition p0, as TensorRTBackend compiles it, is not what its 1"):
         partition(Relu(), (torch.ones(2, 4),), tmp_path / "made")

@@ -61,8 +61,8 @@ def test_support_honours_each_nodes_validator(partition: Callable[..., Any], tmp
 def test_with_fallback_off_nothing_is_left_for_its_allocator() -> None:
     from executorch.exir import EdgeCompileConfig, to_edge
 
-    from modelbuild_rules.steps._trt_settings import compilation_settings
-    from modelbuild_rules.steps._trt_support import OUTPUT_ALLOCATOR, Support
+    from modelbuild_rules.backends.tensorrt.steps.engine.settings import compilation_settings
+    from modelbuild_rules.backends.tensorrt.steps.engine.support import OUTPUT_ALLOCATOR, Support
 
     class Nonzero(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -105,13 +105,13 @@ def test_types_that_tensorrt_lacks(partition: Callable[..., Any], tmp_path: Path
             return torch.relu(torch.sin(x.to(kind)).abs().float())
 
     if kind.is_complex:
-        from modelbuild_rules.steps._trt_support import COMPLEX as expected
+        from modelbuild_rules.backends.tensorrt.steps.engine.support import COMPLEX as expected
     else:
-        from modelbuild_rules.steps._trt_support import DOUBLE as expected
+        from modelbuild_rules.backends.tensorrt.steps.engine.support import DOUBLE as expected
     from executorch.exir import EdgeCompileConfig, to_edge
 
-    from modelbuild_rules.steps._trt_settings import compilation_settings
-    from modelbuild_rules.steps._trt_support import Support
+    from modelbuild_rules.backends.tensorrt.steps.engine.settings import compilation_settings
+    from modelbuild_rules.backends.tensorrt.steps.engine.support import Support
 
     exported = torch.export.export(Mixed(), (torch.ones(4),))
     edge = to_edge(exported, compile_config=EdgeCompileConfig(_check_ir_validity=False)).exported_program()

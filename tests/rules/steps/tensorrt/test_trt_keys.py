@@ -18,7 +18,7 @@ from modelbuild.execution.interface import StagedInput
 from modelbuild.execution.keys import Keys, key_of
 from modelbuild.execution.step_code import StepCode
 from modelbuild.store.local import open_store
-from modelbuild_rules.tensorrt_backend import TENSORRT, Tensorrt
+from modelbuild_rules.backends.tensorrt.backend import TENSORRT, Tensorrt
 
 FACTS: Mapping[str, Any] = {"arch": "x86_64", "os": "linux", "compute_capabilities": ("8.6",), "cuda_index": 0}
 
@@ -39,7 +39,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Key]:
                 id=f"//:program#compile:{id}",
                 owner="//:program",
                 mnemonic="compile",
-                step="modelbuild_rules.steps.compile_tensorrt",
+                step="modelbuild_rules.backends.tensorrt.steps.compile",
                 outputs=(Output("compiled", "compiled", "tree"),),
                 params={"attributes": TENSORRT.compiled(table, {**FACTS, **facts})},
                 tools=TENSORRT.compile_tools(table),

@@ -11,17 +11,21 @@ import pytest
 import torch
 
 from modelbuild.step import StepError
-from modelbuild_rules.steps import _trt_import
-from modelbuild_rules.steps._trt_settings import capabilities, compilation_settings, known_capabilities
-from modelbuild_rules.tensorrt_backend import RTX_CAPABILITIES
+from modelbuild_rules.backends.tensorrt.backend import RTX_CAPABILITIES
+from modelbuild_rules.backends.tensorrt.steps.engine import torch_tensorrt_private
+from modelbuild_rules.backends.tensorrt.steps.engine.settings import (
+    capabilities,
+    compilation_settings,
+    known_capabilities,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def torch_tensorrt() -> Any:
-    return _trt_import.import_torch_tensorrt("rtx")
+    return torch_tensorrt_private.import_torch_tensorrt("rtx")
 
 
-@pytest.mark.parametrize("name", _trt_import.PRIVATE)
+@pytest.mark.parametrize("name", torch_tensorrt_private.PRIVATE)
 def test_a_name_is_there(name: str) -> None:
     module, _, path = name.partition(":")
     found = importlib.import_module(module)
@@ -34,10 +38,10 @@ def test_attributes_of_objects() -> None:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
     from torch_tensorrt.dynamo.conversion._TRTInterpreter import TRTInterpreter
 
-    assert getattr(ShapeEnv(), _trt_import.PENDING) == []
+    assert getattr(ShapeEnv(), torch_tensorrt_private.PENDING) == []
     module = torch.fx.symbolic_trace(torch.nn.ReLU())
     interpreter = TRTInterpreter(module, [], compilation_settings=compilation_settings({}))
-    for name in _trt_import.INSTANCE:
+    for name in torch_tensorrt_private.INSTANCE:
         assert hasattr(interpreter, name), name
 
 
@@ -86,18 +90,18 @@ def test_a_missing_package(monkeypatch: pytest.MonkeyPatch, flavour: str, messag
     def missing(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(_trt_import, "version", missing)
+    monkeypatch.setattr(torch_tensorrt_private, "version", missing)
     with pytest.raises(StepError, match=message):
-        _trt_import.import_torch_tensorrt(flavour)
+        torch_tensorrt_private.import_torch_tensorrt(flavour)
 
 
 def test_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_trt_import, "version", lambda _: "2.15.0")
+    monkeypatch.setattr(torch_tensorrt_private, "version", lambda _: "2.15.0")
     with pytest.raises(StepError, match=r"2.15.0 is installed; expected torch-tensorrt-rtx==2.14.0"):
-        _trt_import.import_torch_tensorrt("rtx")
+        torch_tensorrt_private.import_torch_tensorrt("rtx")
 
 
 def test_another_flavour_than_its_package_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_trt_import, "version", lambda _: _trt_import.CHECKED)
+    monkeypatch.setattr(torch_tensorrt_private, "version", lambda _: torch_tensorrt_private.CHECKED)
     with pytest.raises(StepError, match="not of the flavour 'standard'"):
-        _trt_import.import_torch_tensorrt("standard")
+        torch_tensorrt_private.import_torch_tensorrt("standard")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from modelbuild_rules.steps._cpp import zig
+from modelbuild_rules.backends.cuda.steps.library.cpp import zig
 
 HERE = Path(__file__).parent
 TARGET = "x86_64-linux-gnu.2.28"
@@ -63,7 +63,7 @@ def _hash(name: str) -> bytes:
 
 
 class Launcher:
-    """Runs kernels, as Kernel of _cuda_generate.py describes them, by the names of their functions."""
+    """Runs kernels (see Kernel in backends/cuda/steps/generate/generate.py) by the names of their functions."""
 
     def __init__(self, libraries: Path, kernels: Mapping[str, Mapping[str, Any]]) -> None:
         self.count = 0

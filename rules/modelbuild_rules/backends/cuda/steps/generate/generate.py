@@ -1,0 +1,200 @@
+"""From a partition to source text: AOTInductor's C++ and Triton's kernels for a stated GPU. Nothing is linked here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from modelbuild.step import StepError
+from modelbuild_rules.backends.cuda.steps.generate.missing import mark_nodes, missing_kernels
+from modelbuild_rules.backends.cuda.steps.generate.stated import require, stated_gpu
+from modelbuild_rules.backends.cuda.steps.generate.weights import blob, move
+from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
+from modelbuild_rules.backends.cuda.steps.kernels.device import stated
+from modelbuild_rules.backends.cuda.steps.kernels.driver import Timer
+from modelbuild_rules.backends.cuda.steps.kernels.launches import Stopwatch
+from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning
+from modelbuild_rules.program.steps.lowering.aten import aten_operator
+
+OPTIONS: Mapping[str, Any] = {
+    "max_autotune": False,
+    "max_autotune_gemm": True,
+    "aot_inductor.emit_multi_arch_kernel": True,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A Triton kernel as compiled for the stated GPU.
+
+    name, entry       of the object that holds it, and of the function in it
+    ptx, cubin        files
+    registers         that a thread uses; `spilled` are bytes, `shared` is memory of a block
+    config, warps     as chosen
+    source            the Python file; with `signature`, `constants` and `arguments` it can be interpreted
+    """
+
+    name: str
+    entry: str
+    ptx: Path
+    cubin: Path
+    registers: int
+    spilled: int
+    shared: int
+    config: Mapping[str, Any]
+    warps: int
+    source: Path
+    signature: Mapping[str, str]
+    constants: Mapping[str, Any]
+    arguments: tuple[str, ...]
+
+
+@dataclass
+class Generated:
+    """What becomes a library: its C++ source, its kernels by name, the bytes of its weights."""
+
+    source: str = ""
+    kernels: tuple[Kernel, ...] = ()
+    weights: bytearray = field(default_factory=bytearray)
+
+
+def generate(
+    program: Any,
+    specs: Iterable[Any],
+    capabilities: Iterable[int],
+    precision: str = "fp32",
+    tuning: Tuning | None = None,
+    card: Timer | None = None,
+) -> Generated:
+    """Compile a partition (an edge ExportedProgram, which is changed) for the lowest of some capabilities.
+
+    precision  how products of float32 are computed: "fp32" or "tf32"
+    tuning     what was chosen on a GPU earlier; it is told what becomes of each choice
+    card       the GPU to time candidates on
+
+    Raises StepError for an operator for which the CUDA delegate has no kernel, naming its node, and for an unknown
+    version of torch. Inductor keeps state: one call a process.
+    """
+    require()
+    import torch
+    import torch._inductor
+    from executorch.backends.cuda.cuda_backend import CudaBackend
+    from torch._inductor.exc import InductorError
+
+    gpu = stated(capabilities)
+    watch = Stopwatch(card) if card else None
+    chooser = Chooser(gpu, tuning or Tuning(), watch)
+    launched = {"launched": watch.launched} if watch else {}
+    made = Generated()
+    autotuners: dict[str, Any] = {}
+    mark_nodes(program)
+
+    def compiled(kernel: Any) -> None:
+        autotuners[kernel.inductor_meta["kernel_name"]] = kernel
+
+    def take(graph: Any, wrapper: str, kernels: str, serialized: Any, **_: Any) -> list[str]:
+        missing = missing_kernels(graph, CudaBackend.get_supported_fallback_kernels())
+        if missing:
+            raise StepError(missing)
+        made.source = f"{wrapper}\n{kernels}"
+        made.kernels = _kernels(graph, autotuners)
+        constants = {name: tensor for name, tensor in graph.constants.items() if name not in graph.folded_constants}
+        made.weights = blob(constants, lambda n: weights.find(graph.allocated_constant_name[n], constants[n]))
+        return ["taken"]
+
+    specs = list(specs)
+    options = {**CudaBackend.get_aoti_compile_options(specs), **OPTIONS}
+    with stated_gpu(gpu, chooser, compiled, take, **launched), _float32(precision), torch.no_grad():
+        weights = move(program, "cuda")
+        _to_aten(program.graph_module)
+        for each in CudaBackend.get_custom_passes(specs):
+            each(program if getattr(each, "requires_exported_program", False) else program.graph_module)
+        program = program.run_decompositions(CudaBackend.get_decomposition_table())
+        inputs = [n.meta["val"] for n in program.graph.nodes if n.name in program.graph_signature.user_inputs]
+        with CudaBackend.get_extra_aoti_compile_context_manager(specs):
+            try:
+                torch._inductor.aot_compile(program.module(), tuple(inputs), options=options)
+            except InductorError as error:
+                if isinstance(error.inner_exception, StepError):
+                    raise error.inner_exception from None
+                raise
+    return made
+
+
+@contextmanager
+def _float32(precision: str) -> Iterator[None]:
+    """Have products of float32 computed so. Inductor asks torch, whose own default is without TF32."""
+    import torch
+
+    kinds = (torch.backends.cuda.matmul, torch.backends.cudnn, torch.backends.cudnn.conv, torch.backends.cudnn.rnn)
+    before = [kind.fp32_precision for kind in kinds]
+    try:
+        for kind in kinds if precision == "tf32" else ():
+            kind.fp32_precision = "tf32"
+        yield
+    finally:
+        for kind, usual in zip(kinds, before, strict=True):
+            kind.fp32_precision = usual
+
+
+def _to_aten(module: Any) -> None:
+    """Put ATen's operators in place of those that speak of the order of dimensions, and a reshape for each view.
+
+    Inductor's tensors need not lie in memory as the edge program's, so that what was a view there may need a copy.
+    Of operators that copy a part of a tensor, which it does not know, the copy becomes a node of its own.
+    Attention is put out of upstream's reach where its Triton kernel, for bfloat16 only, would refuse it.
+    """
+    import torch
+
+    formats = {(0, 2, 3, 1): torch.channels_last, (0, 2, 3, 4, 1): torch.channels_last_3d}
+    for node in list(module.graph.nodes):
+        operator = getattr(node.target, "_op", None)
+        attention = operator is torch.ops.aten.scaled_dot_product_attention.default
+        if operator is torch.ops.aten.view_copy.default:
+            node.target = aten_operator(node.target)
+        elif operator in (torch.ops.aten.slice_copy.Tensor, torch.ops.aten.select_copy.int):
+            node.target = aten_operator(node.target)
+            with module.graph.inserting_after(node):
+                copy = module.graph.call_function(torch.ops.aten.clone.default)
+            copy.meta = dict(node.meta)
+            node.replace_all_uses_with(copy)
+            copy.args, copy.kwargs = (node,), {"memory_format": torch.contiguous_format}
+        elif attention and node.meta["val"].dtype != torch.bfloat16:
+            node.target = operator
+        elif getattr(operator, "namespace", "") == "dim_order_ops":
+            order = tuple(node.kwargs.get("dim_order") or ())
+            others = {key: value for key, value in node.kwargs.items() if key != "dim_order"}
+            node.target = aten_operator(node.target)
+            node.kwargs = {**others, "memory_format": formats.get(order, torch.contiguous_format)}
+    module.recompile()
+
+
+def _kernels(graph: Any, autotuners: Mapping[str, Any]) -> tuple[Kernel, ...]:
+    """The kernels that the graph launches, in the order of their names."""
+    from torch._inductor.codecache import CudaKernelParamCache
+
+    used = graph.wrapper_code._kernel_name_to_body
+    return tuple(_kernel(name, CudaKernelParamCache.cache[name], autotuners[name]) for name in sorted(used))
+
+
+def _kernel(name: str, params: Mapping[str, Any], autotuner: Any) -> Kernel:
+    (launcher,) = autotuner.launchers
+    plain = (int, float, bool, str, type(None))
+    return Kernel(
+        name=name,
+        entry=params["mangled_name"],
+        ptx=Path(params["asm"]),
+        cubin=Path(params["runtime_bin_path"]),
+        registers=launcher.n_regs,
+        spilled=launcher.n_spills,
+        shared=launcher.shared,
+        config=dict(launcher.config.kwargs),
+        warps=launcher.config.num_warps,
+        source=Path(autotuner.filename or autotuner.fn.fn.__code__.co_filename),
+        signature={key: str(value) for key, value in autotuner.triton_meta["signature"].items()},
+        constants={k: v for k, v in autotuner.triton_meta["constants"].items() if isinstance(v, plain)},
+        arguments=tuple(launcher.call_args),
+    )

@@ -1,0 +1,115 @@
+"""Finds the operators for which a library would call a kernel that the CUDA delegate does not have."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from modelbuild_rules.program.steps.lowering.delegation import computing, op_name
+
+_MARK = re.compile(r"operator \d+ of the partition \((?P<op>.+)\)\Z")
+
+
+def mark_nodes(program: Any) -> None:
+    """Write each node's place and operator where torch carries it along through all that it makes of the node."""
+    for index, (_, node) in enumerate(computing(program.graph_module)):
+        node.meta["stack_trace"] = f"operator {index} of the partition ({op_name(node)})"
+
+
+def missing_kernels(graph: Any, supported: Collection[str]) -> str:
+    """What a lowered graph (Inductor's GraphLowering) leaves to libtorch, and what to do about it; '' for nothing."""
+    missing = list(dict.fromkeys(_missing(graph, supported)))
+    if not missing:
+        return ""
+    shown = ", ".join(kernel + (f" ({'; '.join(places)})" if places else "") for kernel, places in missing)
+    found = (_MARK.match(place) for _, places in missing for place in places)
+    operators = json.dumps(sorted({each["op"] for each in found if each}))
+    return (
+        f"the CUDA delegate has no kernel for {shown}; expected exclude_ops = {operators} in the stack's cuda backend,"
+        " which leaves them to the next one"
+    )
+
+
+def _missing(graph: Any, supported: Collection[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Kernels, and what they are for."""
+    from torch._inductor import ir
+
+    for operation in graph.operations:
+        if isinstance(operation, ir.FallbackKernel | ir.ExternKernelOut | ir.ExternKernelAlloc):
+            kernel = operation.get_kernel_name()
+            if kernel not in supported and kernel not in PROVIDED:
+                yield _operator(operation, kernel), _places(operation)
+
+
+def _operator(operation: Any, kernel: str | None) -> str:
+    overload = getattr(operation, "op_overload", None)
+    return str(overload) if overload is not None else str(kernel)
+
+
+def _places(operation: Any) -> tuple[str, ...]:
+    """The nodes that became an operation: those of its own operator, or else all."""
+    traces = {node.meta.get("stack_trace") or "" for node in operation.origins}
+    found = [each for each in map(_MARK.match, sorted(traces)) if each]
+    same = [each for each in found if each["op"] == str(getattr(operation, "op_overload", ""))]
+    return tuple(each[0] for each in same or found)
+
+
+PROVIDED = frozenset(
+    f"aoti_torch_{name}"
+    for name in [
+        "_reinterpret_tensor",
+        "assign_tensors_out",
+        "check",
+        "clone",
+        "clone_preserve_strides",
+        "copy_",
+        "create_cuda_guard",
+        "create_cuda_stream_guard",
+        "create_tensor_from_blob",
+        "create_tensor_from_blob_v2",
+        "cuda__weight_int4pack_mm",
+        "cuda_guard_set_index",
+        "cuda_int4_plain_mm",
+        "cuda_int5_plain_mm",
+        "cuda_int6_plain_mm",
+        "cuda_int8_plain_mm",
+        "cuda_rand",
+        "cuda_randint_low_out",
+        "cuda_sort_stable",
+        "delete_cuda_guard",
+        "delete_cuda_stream_guard",
+        "delete_tensor_object",
+        "device_type_cpu",
+        "device_type_cuda",
+        "dtype_bfloat16",
+        "dtype_bool",
+        "dtype_float16",
+        "dtype_float32",
+        "dtype_int16",
+        "dtype_int32",
+        "dtype_int64",
+        "dtype_int8",
+        "dtype_uint8",
+        "empty_strided",
+        "get_current_cuda_stream",
+        "get_data_ptr",
+        "get_device_index",
+        "get_device_type",
+        "get_dim",
+        "get_dtype",
+        "get_numel",
+        "get_sizes",
+        "get_storage_offset",
+        "get_storage_size",
+        "get_strides",
+        "grad_mode_is_enabled",
+        "grad_mode_set_enabled",
+        "item_bool",
+        "layout_strided",
+        "new_tensor_handle",
+        "warn",
+    ]
+)
+"""What libaoti_cuda_shims.so of torch-tensorrt-executorch-runtime 0.1.0 (executorch 1.4.1) exports for libraries."""

@@ -1,0 +1,65 @@
+"""Cuts an edge program into partitions for the CUDA delegate: what AOTInductor takes of what is not lowered yet.
+
+Tags of constants, of buffers that a partition changes and of constants that nothing uses are upstream's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from unittest.mock import patch
+
+from executorch.backends.aoti import aoti_partitioner
+from executorch.backends.cuda.cuda_backend import CudaBackend
+from executorch.backends.cuda.cuda_partitioner import CudaPartitioner
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from executorch.exir.backend.partitioner import Partitioner, PartitionResult
+from torch.export import ExportedProgram
+
+from modelbuild.step import StepError
+from modelbuild_rules.backends.cuda.steps.generate.support import DATA_DEPENDENT, LOWERED, Support
+from modelbuild_rules.program.steps.lowering.cut import large_enough, proposed
+from modelbuild_rules.program.steps.lowering.delegation import named, origin
+
+_UNDECOMPOSED = frozenset({"aten.scaled_dot_product_attention.default"})
+"""Operators for which executorch has a Triton kernel, or which Inductor decomposes better."""
+
+
+class Partitions(Partitioner):
+    """Offers upstream's partitioner the nodes that can be taken. `refused` says why a node was left out, by name."""
+
+    def __init__(self, attributes: Mapping[str, Any], left_out: Mapping[str, str]) -> None:
+        super().__init__()
+        self._attributes = attributes
+        self._excluded = frozenset(attributes["exclude_ops"])
+        self._left_out = left_out
+        self.refused: dict[str, str] = {}
+
+    def ops_to_not_decompose(self, ep: ExportedProgram) -> tuple[list[Any], None]:
+        kept = _UNDECOMPOSED - self._excluded
+        return [node.target for node in ep.graph.nodes if str(node.target) in kept], None
+
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        support = Support(exported_program, self._excluded, self._left_out)
+        if self._attributes["data_dependent"] == "error":
+            _refuse_data_dependent(exported_program, support.refused)
+        partitions = large_enough(proposed(exported_program, support), support, self._attributes["min_block_size"])
+        self.refused = {name: why for name, why in support.refused.items() if why != LOWERED}
+        allowed = [node for nodes in partitions for node in nodes]
+        specs = [
+            CudaBackend.generate_method_name_compile_spec("forward"),
+            CompileSpec("target_device", self._attributes["target_device"].encode()),
+            *(CompileSpec(key, value.encode()) for key, value in self._attributes["specs"].items()),
+        ]
+        with patch.object(aoti_partitioner, "get_non_lowered_nodes", lambda _: allowed):
+            return CudaPartitioner(specs).partition(exported_program)
+
+
+def _refuse_data_dependent(program: ExportedProgram, refused: Mapping[str, str]) -> None:
+    for node in program.graph.nodes:
+        if refused.get(node.name) == DATA_DEPENDENT:
+            what = f"{node.target.__name__} ({named(node.name, origin(node))})"
+            raise StepError(
+                f'data_dependent = "error": the result of {what} has a size that depends on values; expected none such,'
+                ' or data_dependent = "portable"'
+            )

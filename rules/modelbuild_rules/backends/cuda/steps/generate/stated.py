@@ -1,0 +1,283 @@
+"""Has AOTInductor compile for a stated GPU on a machine without one: everything of torch and Triton that is replaced.
+
+All of it was checked on torch 2.14.0 and triton 3.8.0. The patches last as long as the context does; nothing runs on a
+device, and weights stay on the CPU behind fake tensors. Where kernels are timed, what they would be launched with is
+handed on instead.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from modelbuild.step import StepError
+from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
+from modelbuild_rules.backends.cuda.steps.kernels.cubin import resources
+from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu, registers_allow
+from modelbuild_rules.backends.cuda.steps.kernels.driver import Launch
+from modelbuild_rules.backends.cuda.steps.kernels.launches import Launcher, arguments_of_kernels
+
+CHECKED = {"torch": "2.14.0", "triton": "3.8.0"}
+
+PATCHED = (
+    # What the device is.
+    "torch.cuda:get_device_properties",
+    "torch.cuda:get_device_capability",
+    "torch.cuda:get_device_name",
+    "torch.cuda:current_device",
+    "torch.cuda:device_count",
+    "torch.cuda:is_bf16_supported",
+    "torch._dynamo.device_interface:CudaInterface.get_device_properties",
+    "torch._dynamo.device_interface:CudaInterface.get_compute_capability",
+    "torch._dynamo.device_interface:CudaInterface.current_device",
+    "torch._dynamo.device_interface:CudaInterface.device_count",
+    "torch._dynamo.device_interface:CudaInterface.exchange_device",
+    "torch._dynamo.device_interface:CudaInterface.maybe_exchange_device",
+    "torch._dynamo.device_interface:CudaInterface.synchronize",
+    "torch._dynamo.device_interface:CudaInterface.get_raw_stream",
+    "torch._dynamo.device_interface:CudaInterface.is_bf16_supported",
+    "torch._dynamo.device_interface:caching_worker_device_properties",
+    "torch._dynamo.device_interface:caching_worker_current_devices",
+    "torch._inductor.utils:is_big_gpu",
+    "torch._inductor.runtime.hints:DeviceProperties.create",
+    "torch._inductor.runtime.triton_helpers:set_driver_to_gpu",
+    "torch.utils._triton:has_triton",
+    "triton.runtime:driver._active",
+    "triton.knobs:compilation.disable_line_info",
+    "triton.knobs:nvidia.libdevice_path",
+    # What is done on it.
+    "torch._inductor.codegen.wrapper:PythonWrapperCodegen.generate_and_run_autotune_block",
+    "torch._inductor.select_algorithm:AlgorithmSelectorCache.pick_deterministic_choice",
+    "torch._inductor.heuristics.template.triton:BaseConfigHeuristic.get_conv_configs",
+    "torch._inductor.graph:is_same_tensor",
+    # What is made: source text is taken instead of being compiled with the machine's compiler.
+    "torch._inductor.codecache:AotCodeCompiler.compile",
+)
+
+USED = (
+    "torch._inductor.codecache:CudaKernelParamCache.cache",
+    "torch._inductor.codecache:PyCodeCache.load_by_key_path",
+    "torch._inductor.graph:GraphLowering.get_original_value_of_constant",
+    "torch._inductor.runtime.triton_heuristics:CachingAutotuner.precompile",
+    "torch._inductor.runtime.triton_heuristics:CachingAutotuner.save_gpu_kernel",
+    "torch._inductor.select_algorithm:TritonTemplateCaller",
+    "torch._inductor.config:always_keep_tensor_constants",
+    "torch._inductor.heuristics.template.triton:ConvConfig",
+    "torch._inductor.config:deterministic",
+    "torch._inductor.config:joint_graph_constant_folding",
+    "triton.backends.nvidia.compiler:get_ptxas",
+    "executorch.backends.aoti.aoti_partitioner:get_non_lowered_nodes",
+    "executorch.backends.cuda.cuda_backend:CudaBackend.get_aoti_compile_options",
+    "executorch.backends.cuda.cuda_backend:CudaBackend.get_custom_passes",
+    "executorch.backends.cuda.cuda_backend:CudaBackend.get_decomposition_table",
+    "executorch.backends.cuda.cuda_backend:CudaBackend.get_extra_aoti_compile_context_manager",
+)
+
+INSTANCES = {
+    "torch._inductor.autotune_process:BenchmarkRequest": (
+        "extra_args",
+        "input_tensor_meta",
+        "kernel_name",
+        "output_tensor_meta",
+    ),
+    "torch._inductor.autotune_process:TritonBenchmarkRequest": ("module_cache_key", "module_path", "workspace_size"),
+    "torch._inductor.codegen.cpp_wrapper_gpu:CppWrapperGpu": ("_kernel_name_to_body",),
+    "torch._inductor.codegen.wrapper:PythonWrapperCodegen": ("kernel_autotune_calls", "kernel_autotune_defs"),
+    "torch._inductor.graph:GraphLowering": ("allocated_constant_name", "constants", "folded_constants"),
+    "torch._inductor.runtime.triton_heuristics:CachingAutotuner": (
+        "filename",
+        "fn",
+        "heuristic_type",
+        "inductor_meta",
+        "launchers",
+        "triton_meta",
+    ),
+    "torch._inductor.select_algorithm:TritonTemplateCaller": ("bmreq", "description", "log_info", "name"),
+}
+"""Attributes of instances of classes that are read."""
+
+SMALL_TILES = ((64, 32, 32), (32, 64, 32), (32, 32, 32), (32, 32, 64), (16, 64, 64), (16, 32, 64), (16, 32, 128))
+"""Rows, columns and depth."""
+
+INDUCTOR: Mapping[str, Any] = {
+    "always_keep_tensor_constants": True,  # not read, for they are fake
+    "compile_threads": 1,
+    "cuda.arch": None,
+    "deterministic": True,  # nothing is timed
+    "fx_graph_cache": False,
+    "joint_graph_constant_folding": False,  # computes on the device
+    "shape_padding": False,  # decided by timing
+    "triton.autotune_at_compile_time": True,
+    "use_static_triton_launcher": False,
+}
+
+
+def require() -> None:
+    """Raises StepError unless torch and Triton are the versions that all this was checked on."""
+    for name, expected in CHECKED.items():
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            raise StepError(f"{name} is not installed; expected {name}=={expected}") from None
+        if found.partition("+")[0] != expected:
+            raise StepError(f"{name} {found} is installed; compiling for CUDA without a GPU expects {name}=={expected}")
+
+
+def refuse(*_: Any, **__: Any) -> Any:
+    """Stands for what nothing may come to."""
+    raise RuntimeError("a kernel is run while compiling without a GPU")
+
+
+@contextmanager
+def stated_gpu(
+    gpu: Gpu,
+    chooser: Chooser,
+    compiled: Callable[[Any], None],
+    take: Callable[..., list[str]],
+    launched: Callable[[Launch], None] = refuse,
+) -> Iterator[None]:
+    """Have AOTInductor compile for `gpu` while the context lasts.
+
+    chooser   picks one of the candidates for a matrix product or convolution, and one of a kernel's configurations
+    compiled  is given each Triton kernel (a CachingAutotuner), compiled
+    take      stands for AotCodeCompiler.compile
+    launched  is given each launch of a kernel, which is not made
+    """
+    import torch
+    import torch._dynamo.device_interface as interface
+    import torch._inductor.config as config
+    import triton
+    from torch._inductor import codecache, graph, scheduler, select_algorithm, utils  # noqa: F401
+    from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+    from torch._inductor.heuristics.template import triton as heuristics
+    from torch._inductor.runtime import triton_helpers
+    from torch._inductor.runtime.hints import DeviceProperties
+
+    with ExitStack() as stack:
+
+        def replace(owner: Any, name: str, value: Any) -> None:
+            stack.enter_context(patch.object(owner, name, value))
+
+        properties = gpu.properties()
+        answers: dict[str, Any] = {
+            "get_device_properties": lambda *_: properties,
+            "current_device": lambda *_: 0,
+            "device_count": lambda: 1,
+            "is_bf16_supported": lambda *_, **__: True,
+        }
+        for name, answer in answers.items():
+            replace(torch.cuda, name, answer)
+            replace(interface.CudaInterface, name, staticmethod(answer))
+        replace(torch.cuda, "get_device_capability", lambda *_: (properties.major, properties.minor))
+        replace(torch.cuda, "get_device_name", lambda *_: gpu.name)
+        replace(interface.CudaInterface, "get_compute_capability", staticmethod(lambda *_: gpu.capability))
+        for name in ("exchange_device", "maybe_exchange_device", "get_raw_stream"):
+            replace(interface.CudaInterface, name, staticmethod(lambda *_: 0))
+        replace(interface.CudaInterface, "synchronize", staticmethod(lambda *_: None))
+        stack.enter_context(patch.dict(interface.caching_worker_device_properties, {"cuda": [properties]}))
+        stack.enter_context(patch.dict(interface.caching_worker_current_devices, {"cuda": 0}))
+        replace(utils, "is_big_gpu", lambda *_: True)
+        _say_yes(stack, "has_triton")
+        replace(triton.runtime.driver, "_active", _driver(gpu, launched))
+        replace(triton.knobs.compilation, "disable_line_info", True)
+        # Otherwise torch looks for one in the machine's CUDA.
+        libdevice = Path(triton.__file__).parent / "backends/nvidia/lib/libdevice.10.bc"
+        replace(triton.knobs.nvidia, "libdevice_path", str(libdevice))
+        replace(triton_helpers, "set_driver_to_gpu", lambda: None)
+        replace(PythonWrapperCodegen, "generate_and_run_autotune_block", _compiling_only(chooser, compiled))
+        replace(
+            select_algorithm.AlgorithmSelectorCache,
+            "pick_deterministic_choice",
+            lambda _, choices: chooser.template(choices),
+        )
+        replace(heuristics.BaseConfigHeuristic, "get_conv_configs", _with_small_tiles)
+        replace(graph, "is_same_tensor", _same(graph.is_same_tensor))
+        replace(codecache.AotCodeCompiler, "compile", take)
+        stack.enter_context(config.patch(INDUCTOR))
+        DeviceProperties.create.cache_clear()
+        stack.callback(DeviceProperties.create.cache_clear)
+        yield
+
+
+def _with_small_tiles(self: Any) -> Any:
+    """The configurations of convolutions, and some whose tiles are many where Inductor's own would leave most of a
+    GPU's multiprocessors without one: those of a single image's last layers."""
+    from torch._inductor.heuristics.template.triton import ConvConfig
+
+    small = [ConvConfig(*each, num_stages=3, num_warps=4) for each in SMALL_TILES]
+    return partial(self.preprocess_mm_configs, configs=[*self.conv_configs, *small], op_name="conv")
+
+
+def _say_yes(stack: ExitStack, name: str) -> None:
+    """Replace a function of torch.utils._triton, and the copies of it that modules took when they were imported."""
+    import torch.utils._triton as home
+
+    original = getattr(home, name)
+    for module in list(sys.modules.values()):
+        if getattr(module, "__dict__", {}).get(name) is original:
+            stack.enter_context(patch.object(module, name, lambda *_, **__: True))
+
+
+def _driver(gpu: Gpu, launched: Callable[[Launch], None]) -> Any:
+    """A Triton driver that loads and runs nothing."""
+    import torch
+    from triton.backends.compiler import GPUTarget
+
+    def load(name: str, kernel: bytes, shared: int, device: int) -> tuple[None, tuple[str, bytes], int, int, int]:
+        registers, spilled = resources(kernel)
+        return None, (name, kernel), registers, spilled, registers_allow(registers)
+
+    utils = SimpleNamespace(
+        get_device_properties=lambda _: gpu.limits(), load_binary=load, unload_module=lambda *_: None
+    )
+    return SimpleNamespace(
+        utils=utils,
+        launcher_cls=lambda source, metadata: Launcher(source, metadata, launched),
+        is_active=lambda: True,
+        get_current_target=lambda: GPUTarget("cuda", gpu.capability, 32),
+        get_current_device=lambda: 0,
+        set_current_device=lambda _: None,
+        get_current_stream=lambda _: 0,
+        get_active_torch_device=lambda: torch.device("cuda", 0),
+        get_device_interface=refuse,
+        get_benchmarker=refuse,
+    )
+
+
+def _compiling_only(chooser: Chooser, compiled: Callable[[Any], None]) -> Callable[[Any], None]:
+    """In place of the block of generated code that compiles kernels and times them on the device."""
+
+    def block(self: Any) -> None:
+        from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+        scope: dict[str, Any] = {}
+        exec(self.kernel_autotune_defs.getvalue() + "\nasync_compile.wait(globals())\n", scope)
+        arguments = arguments_of_kernels(self.kernel_autotune_calls.getvalue())
+        for value in scope.values():
+            if isinstance(value, CachingAutotuner):
+                value.precompile()
+                given = arguments.get(value.inductor_meta["kernel_name"])
+                value.launchers = [chooser.configuration(value, given)]
+                value.save_gpu_kernel(0, value.launchers[0])
+                compiled(value)
+
+    return block
+
+
+def _same(original: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    """Fake tensors have no storage to compare."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    def same(data: Any, value: Any) -> bool:
+        if isinstance(data, FakeTensor) or isinstance(value, FakeTensor):
+            return data is value
+        return original(data, value)
+
+    return same

@@ -1,0 +1,182 @@
+"""Chooses among the templates of a matrix product or convolution: by timing them, by a tuning file, or by their cost.
+
+From the cheapest on, the first is taken that compiles for the GPU, fits its shared memory and spills no registers. When
+each of the cheapest few spills, the first of them is taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from modelbuild.step import StepError
+from modelbuild_rules.backends.cuda.steps.kernels.cost import Product, cost, tile
+from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu
+from modelbuild_rules.backends.cuda.steps.kernels.launches import Call, Stopwatch, of_configuration, of_template
+from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning, identity
+
+TRIED = 6
+
+
+class Chooser:
+    """Chooses for one partition. With a stopwatch, candidates are timed, and the tuning gets what was chosen."""
+
+    def __init__(self, gpu: Gpu, tuning: Tuning, watch: Stopwatch | None = None) -> None:
+        self._gpu, self._tuning, self._watch = gpu, tuning, watch
+
+    def template(self, candidates: Sequence[Any]) -> Any:
+        """One of Inductor's ChoiceCallers."""
+        from torch._inductor.select_algorithm import TritonTemplateCaller
+
+        templates = [each for each in candidates if isinstance(each, TritonTemplateCaller)]
+        if len(templates) < 2:
+            return templates[0] if templates else candidates[0]
+        described = [_described(each) for each in templates]
+        common = dict(set.intersection(*(set(each.items()) for each in described)))
+        what = {
+            "op": "/".join(sorted({_operator(each) for each in templates})),
+            "inputs": [_shown(each) for each in _listed(templates[0].bmreq.input_tensor_meta)],
+            "output": _shown(_listed(templates[0].bmreq.output_tensor_meta)[0]),
+            "options": dict(sorted(common.items())),
+        }
+        chosen = [
+            {"template": _operator(each), **{k: v for k, v in sorted(own.items()) if k not in common}}
+            for each, own in zip(templates, described, strict=True)
+        ]
+
+        def calls() -> list[Call | None]:
+            return [of_template(each, kernel) if (kernel := _compiled(each)) else None for each in templates]
+
+        return templates[self._chosen(what, chosen, lambda: self._cheapest(templates), calls)]
+
+    def configuration(self, kernel: Any, arguments: Sequence[Any] | None) -> Any:
+        """One of a kernel's launchers. Of several, Inductor's order is that of preference where nothing is timed."""
+        launchers = kernel.launchers
+        if len(launchers) < 2:
+            return launchers[0]
+        source = kernel.fn.src.replace(kernel.fn.__name__, "kernel")
+        what = {
+            "op": kernel.heuristic_type.name.lower(),
+            "inputs": [
+                f"{name} {kind}" for name, kind in kernel.triton_meta["signature"].items() if kind != "constexpr"
+            ],
+            "output": "",
+            "options": {"source": hashlib.sha256(source.encode()).hexdigest()[:16]},
+        }
+        chosen = [
+            {**each.config.kwargs, "num_warps": each.config.num_warps, "num_stages": each.config.num_stages}
+            for each in launchers
+        ]
+        preferred = next((n for n, each in enumerate(launchers) if not each.n_spills), 0)
+
+        def calls() -> list[Call | None]:
+            return [None if arguments is None else of_configuration(each, arguments) for each in launchers]
+
+        return launchers[self._chosen(what, chosen, lambda: preferred, calls)]
+
+    def _chosen(
+        self,
+        what: Mapping[str, Any],
+        chosen: Sequence[Mapping[str, Any]],
+        by_cost: Callable[[], int],
+        calls: Callable[[], list[Call | None]],
+    ) -> int:
+        """Which of the candidates it is: an index of `chosen`."""
+        tuning, key = self._tuning, identity(what)
+        if key in tuning.made:
+            return chosen.index(tuning.made[key]["chosen"])
+        if key in tuning.found:
+            entry = tuning.found[key]
+            tuning.tuned.append(key)
+            if entry.chosen not in chosen:
+                raise StepError(
+                    f"{entry.place}: none of the {len(chosen)} candidates for {what['op']} {what['output']} is"
+                    f" {dict(entry.chosen)}; expected one, as tuning with these versions writes it"
+                )
+            return chosen.index(entry.chosen)
+        usual = by_cost()
+        if self._watch is None:
+            tuning.by_cost.append(key)
+            return usual
+        times = self._watch.times(calls())
+        if not times:
+            tuning.by_cost.append(key)
+            return usual
+        # Of those as fast as can be told apart, the one that would be taken without timing.
+        least = min(times.values())
+        best = usual if times.get(usual, math.inf) <= 1.01 * least else min(times, key=lambda n: (times[n], n))
+        best = chosen.index(chosen[best])
+        shown = {"by_cost": round(times[usual], 2)} if usual in times else {}
+        tuning.made[key] = {**what, "chosen": chosen[best], "microseconds": round(times[best], 2), **shown}
+        return best
+
+    def _cheapest(self, templates: Sequence[Any]) -> int:
+        product = _product(templates[0])
+        costs = [cost(tile(each.log_info), product, self._gpu) for each in templates]
+        ranked = sorted(range(len(templates)), key=lambda index: (costs[index], index))
+        spilling = None
+        for index in ranked[:TRIED]:
+            kernel = _compiled(templates[index])
+            if kernel is None:
+                continue
+            if not any(launcher.n_spills for launcher in kernel.launchers):
+                return index
+            spilling = index if spilling is None else spilling
+        return ranked[0] if spilling is None else spilling
+
+
+def _product(template: Any) -> Product:
+    """What a candidate computes."""
+    inputs, (output, *_) = _listed(template.bmreq.input_tensor_meta), _listed(template.bmreq.output_tensor_meta)
+    sizes, size = [tuple(int(n) for n in each.sizes) for each in inputs], tuple(int(n) for n in output.sizes)
+    *_, given = inputs
+    cores = given.dtype.itemsize == 2 or template.log_info.get("allow_tf32") == "True"
+    about = {"bytes": given.dtype.itemsize, "tensor_cores": cores}
+    if "convolution" in template.name:
+        channels, depth, *taps = sizes[1]
+        return Product(size[0] * math.prod(size[2:]), channels, depth, taps=math.prod(taps), **about)
+    *outer, rows, columns = size
+    return Product(rows, columns, sizes[-1][-2], batch=math.prod(outer), **about)
+
+
+def _compiled(template: Any) -> Any:
+    """A candidate's kernel, compiled (a CachingAutotuner); None where that fails."""
+    from torch._inductor.codecache import PyCodeCache
+
+    request = template.bmreq
+    try:
+        module = PyCodeCache.load_by_key_path(request.module_cache_key, request.module_path, set_sys_modules=False)
+        kernel = getattr(module, request.kernel_name)
+        kernel.precompile()
+    except Exception:  # Triton, LLVM and ptxas have each their own; the next template is tried
+        return None
+    return kernel
+
+
+def _described(template: Any) -> dict[str, Any]:
+    """What a candidate is made with, out of the text that Inductor describes it by ("BLOCK_K=16, ACC_TYPE='...'")."""
+    parts = (part.partition("=") for part in template.description.split(", "))
+    return {name: _value(text) for name, _, text in parts}
+
+
+def _value(text: str) -> Any:
+    if text.isdigit():
+        return int(text)
+    return {"True": True, "False": False, "None": None}.get(text, text.strip("'"))
+
+
+def _operator(template: Any) -> str:
+    """ "mm" of "triton_mm_12"."""
+    return str(template.name).removeprefix("triton_").rpartition("_")[0]
+
+
+def _shown(meta: Any) -> str:
+    """A tensor as text: "float32 [1, 64] by [64, 1]"."""
+    dtype = str(meta.dtype).removeprefix("torch.")
+    return f"{dtype} {[int(n) for n in meta.sizes]} by {[int(n) for n in meta.strides]}"
+
+
+def _listed(metas: Any) -> list[Any]:
+    return metas if isinstance(metas, list) else [metas]

@@ -1,0 +1,39 @@
+"""CUDA: what AOTInductor makes of a partition for the CUDA delegate, with or without a GPU here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from executorch.backends.cuda.cuda_backend import CudaBackend
+
+from modelbuild.errors import did_you_mean
+from modelbuild.step import StepError
+from modelbuild_rules.backends.cuda.steps.generate.partitioner import Partitions
+from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
+from modelbuild_rules.program.steps.lowering.sizes import own_sizes
+
+
+class _CudaPartitioning(Partitioning):
+    ids = (CudaBackend.__name__,)
+    passes = (own_sizes,)
+
+    def partitioner(self, attributes: Mapping[str, Any], left_out: Mapping[str, str]) -> Partitions:
+        """The partitioner that the attributes describe. Raises StepError for an operator that does not exist."""
+        import torch
+
+        names = {found.replace("::", ".") for found in torch._C._dispatch_get_all_op_names()}
+        known = {name if name.count(".") == 2 else f"{name}.default" for name in names}
+        for op in attributes["exclude_ops"]:
+            if op not in known:
+                raise StepError(
+                    f"exclude_ops: no operator '{op}'; expected one like aten.add.Tensor{did_you_mean(op, known)}"
+                )
+        return Partitions(attributes, left_out)
+
+    def refusal(self, partitioner: Partitions, node: Any) -> str:
+        """Why a node was left out."""
+        return partitioner.refused.get(node.name, "not offered")
+
+
+PARTITIONING = _CudaPartitioning()

@@ -1,0 +1,30 @@
+"""Compiles a partition for TensorRT. Inputs, params and outputs are those of every compile step
+(modelbuild_rules/program/steps/partitions/compile.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from modelbuild.step import Step
+from modelbuild_rules.backends.tensorrt.steps.engine.blob import Metadata, write_blob
+from modelbuild_rules.backends.tensorrt.steps.engine.engine import build
+from modelbuild_rules.program.steps.linking.named_data import write_named
+from modelbuild_rules.program.steps.lowering import executorch_private
+from modelbuild_rules.program.steps.partitions.compiled import PROCESSED
+from modelbuild_rules.program.steps.partitions.files import read_partition
+
+
+def run(step: Step) -> None:
+    executorch_private.require()
+    program, _ = read_partition(step.input("partition"))
+    compile(program, step.params["attributes"], step.outputs["compiled"])
+
+
+def compile(program: Any, attributes: Mapping[str, Any], folder: Path) -> None:
+    """Build a partition's engine and write its blob into an existing folder."""
+    engine = build(program, attributes)
+    metadata = Metadata(engine.inputs, engine.outputs, attributes["gpu"], platform=attributes["platform"])
+    write_blob(folder / PROCESSED, metadata, engine.plan)
+    write_named(folder, ())

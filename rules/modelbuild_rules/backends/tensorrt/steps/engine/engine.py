@@ -1,0 +1,124 @@
+"""Builds a TensorRT engine of a partition, on a machine that needs no GPU.
+
+TRTInterpreter.run would load the engine that it has built, which takes a GPU, so its two inner steps are driven here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from modelbuild.step import StepError
+from modelbuild_rules.backends.tensorrt.steps.engine.lowering import lowered
+from modelbuild_rules.backends.tensorrt.steps.engine.plan import order_bindings
+from modelbuild_rules.backends.tensorrt.steps.engine.settings import capabilities, compilation_settings
+from modelbuild_rules.backends.tensorrt.steps.engine.torch_tensorrt_private import import_torch_tensorrt
+
+PROFILES = "tensorrt_profiles"
+"""The key of nodes' meta under which an input's shapes stand (see engine/profiles.py (shapes_of))."""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A serialized engine (a buffer), and its bindings in the order of the partition's inputs and outputs."""
+
+    plan: Any
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def build(program: ExportedProgram, attributes: Mapping[str, Any]) -> Engine:
+    """Build an engine. Raises StepError when TensorRT can't, with its own words."""
+    torch_tensorrt = import_torch_tensorrt(attributes["flavour"])
+    from torch_tensorrt.dynamo.conversion._conversion import infer_module_output_dtypes
+    from torch_tensorrt.dynamo.conversion._TRTInterpreter import TRTInterpreter, trt
+
+    settings = compilation_settings(attributes)
+    wanted = capabilities(attributes["compute_capabilities"], trt)
+    metas = {node.name: node.meta for node in program.graph.nodes if node.op == "placeholder"}
+    shapes = [metas[name].get(PROFILES) for name in program.graph_signature.user_inputs]
+    module = lowered(program, settings)
+    inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+    outputs = _distinct_outputs(module)
+    specs = [_input(torch_tensorrt, node.meta["val"], each) for node, each in zip(inputs, shapes, strict=True)]
+    said = _Said()
+    with said:
+        interpreter = TRTInterpreter(
+            module, specs, output_dtypes=infer_module_output_dtypes(module), compilation_settings=settings
+        )
+        try:
+            interpreter._construct_trt_network_def()
+        except Exception as error:  # a converter raises whatever it comes upon
+            why = said.text or str(error).partition("\n")[0]
+            raise StepError(f"TensorRT can't take {interpreter._cur_node.target} of the partition: {why}") from error
+        config = interpreter._populate_trt_builder_config()
+        config.num_compute_capabilities = len(wanted)
+        for index, capability in enumerate(wanted):
+            config.set_compute_capability(capability, index)
+        plan = interpreter.builder.build_serialized_network(interpreter.ctx.net, config)
+    if plan is None:
+        raise StepError(f"TensorRT builds no engine: {said.text or 'it does not say why'}")
+    if interpreter.ctx.requires_output_allocator or interpreter._aliased_io:
+        raise StepError("the engine has results of unknown size or that share memory with inputs")
+    names = tuple(interpreter._input_names), tuple(interpreter._output_names)
+    if [len(found) for found in names] != [len(program.graph_signature.user_inputs), len(outputs)]:
+        raise StepError(f"TensorRT made an engine with bindings {names[0]} to {names[1]}")
+    order_bindings(plan, (*names[0], *names[1]))
+    return Engine(plan, *names)
+
+
+def _input(torch_tensorrt: Any, value: torch.Tensor, profiles: Sequence[Any] | None) -> Any:
+    if profiles is None:
+        return torch_tensorrt.Input(shape=tuple(value.shape), dtype=value.dtype)
+    tables = [
+        dict(zip(("min_shape", "opt_shape", "max_shape"), map(tuple, shapes), strict=True)) for shapes in profiles
+    ]
+    if len(tables) == 1:
+        return torch_tensorrt.Input(**tables[0], dtype=value.dtype)
+    return torch_tensorrt.Input(profiles=tables, dtype=value.dtype)
+
+
+def _distinct_outputs(module: torch.fx.GraphModule) -> list[Any]:
+    """The graph's results, each a tensor of its own: an engine can't give one under two names."""
+    output = next(iter(reversed(module.graph.nodes)))
+    results = list(output.args[0])
+    for place, node in enumerate(results):
+        if node in results[:place]:
+            with module.graph.inserting_before(output):
+                results[place] = module.graph.call_function(torch.ops.aten.clone.default, (node,))
+                results[place].meta = dict(node.meta)
+    output.args = (tuple(results),)
+    module.recompile()
+    return results
+
+
+class _Said(logging.Handler):
+    """Keeps the errors that TensorRT logs while the context lasts; nothing of its log is shown."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self._lines: list[str] = []
+        self._logger = logging.getLogger("torch_tensorrt [TensorRT Conversion Context]")
+
+    def __enter__(self) -> _Said:
+        self._logger.addHandler(self)
+        self._logger.propagate = False
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._logger.removeHandler(self)
+        self._logger.propagate = True
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = record.getMessage()
+        if "catchCudaError" not in line:  # said of the GPU that is not there
+            self._lines.append(line)
+
+    @property
+    def text(self) -> str:
+        return "; ".join(self._lines)

@@ -1,0 +1,82 @@
+"""Cuts an edge program into partitions for TensorRT."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+from executorch.exir.backend.utils import tag_constant_data
+from torch.export import ExportedProgram
+
+from modelbuild.step import StepError
+from modelbuild_rules.backends.tensorrt.steps.engine.engine import PROFILES
+from modelbuild_rules.backends.tensorrt.steps.engine.profiles import profiles_of, shapes_of
+from modelbuild_rules.backends.tensorrt.steps.engine.settings import compilation_settings
+from modelbuild_rules.backends.tensorrt.steps.engine.support import Support
+from modelbuild_rules.program.steps.lowering.cut import inputs_of, large_enough, proposed
+
+BACKEND = "TensorRTBackend"
+
+
+class TensorrtPartitioner(Partitioner):
+    """Partitions are as large as they can be, and convex. `refused` says why a node was left out, by name."""
+
+    def __init__(self, attributes: Mapping[str, Any], left_out: Mapping[str, str]) -> None:
+        super().__init__()
+        self._left_out = left_out
+        self._attributes = attributes
+        self._settings = compilation_settings(attributes)
+        self.refused: dict[str, str] = {}
+
+    def ops_to_not_decompose(self, ep: Any) -> tuple[list[Any], None]:
+        return [], None
+
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        program = exported_program
+        support = Support(program, self._settings)
+        support.refused.update(self._left_out)
+        partitions = large_enough(proposed(program, support), support, self._attributes["min_block_size"])
+        self.refused = support.refused
+        if self._attributes["require_full_compilation"]:
+            _require_all(program, partitions, support)
+        profiles = profiles_of(program, self._attributes["optimization_profiles"]) if partitions else []
+        device = CompileSpec("target_device", self._attributes["target_device"].encode())
+        specs = {}
+        for number, nodes in enumerate(partitions):
+            specs[f"tensorrt_{number}"] = DelegationSpec(BACKEND, [device])
+            for node in nodes:
+                node.meta["delegation_tag"] = f"tensorrt_{number}"
+            for node in inputs_of(nodes):
+                shapes = shapes_of(node.meta["val"], profiles)
+                if shapes is not None:
+                    node.meta[PROFILES] = shapes
+        tag_constant_data(program)
+        _keep_changed_buffers(program)
+        return PartitionResult(tagged_exported_program=program, partition_tags=specs)
+
+
+def _require_all(program: ExportedProgram, partitions: list[list[torch.fx.Node]], support: Support) -> None:
+    left = [node for node in program.graph.nodes if node.op == "call_function" and "delegation_tag" not in node.meta]
+    taken = {node for nodes in partitions for node in nodes}
+    out = [node for node in left if node not in taken]
+    if out:
+        node = out[0]
+        why = support.refused.get(node.name, "not offered")
+        raise StepError(
+            f"require_full_compilation: TensorRT does not take {len(out)} of {len(left)} nodes, the first is"
+            f" {getattr(node.target, '__name__', node.target)} (node {node.name}): {why}"
+        )
+    if len(partitions) > 1:
+        raise StepError(f"require_full_compilation: the program falls into {len(partitions)} partitions; expected one")
+
+
+def _keep_changed_buffers(program: ExportedProgram) -> None:
+    """A buffer that the program changes stays outside: an engine keeps nothing from one call to the next."""
+    signature = program.graph_signature
+    changed = set(signature.buffers_to_mutate.values())
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and signature.inputs_to_buffers.get(node.name) in changed:
+            node.meta.pop("delegation_tag", None)

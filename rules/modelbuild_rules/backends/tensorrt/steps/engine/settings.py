@@ -1,0 +1,73 @@
+"""The attributes of a `tensorrt` backend as torch_tensorrt's settings, and the compute capabilities it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from modelbuild.errors import did_you_mean
+from modelbuild.step import StepError
+from modelbuild_rules.backends.tensorrt.steps.engine.torch_tensorrt_private import import_torch_tensorrt
+
+DEFAULTS: Mapping[str, Any] = {
+    "flavour": "rtx",
+    "precision": "tf32",
+    "min_block_size": 1,
+    "torch_executed_ops": (),
+    "require_full_compilation": False,
+    "fallback_data_dependent_ops": None,
+    "workspace_size": 1 << 30,
+}
+"""What a field stands for that settings written by an older version lack."""
+
+
+def compilation_settings(attributes: Mapping[str, Any]) -> Any:
+    """torch_tensorrt's CompilationSettings. Raises StepError for an operator that does not exist."""
+    from torch_tensorrt.dynamo import CompilationSettings
+
+    given = {**DEFAULTS, **attributes}
+    torch_tensorrt = import_torch_tensorrt(given["flavour"])
+    fallback = given["fallback_data_dependent_ops"]
+    return CompilationSettings(
+        device=torch_tensorrt.Device("cuda:0"),
+        min_block_size=given["min_block_size"],
+        torch_executed_ops={_operator(name) for name in given["torch_executed_ops"]},
+        require_full_compilation=given["require_full_compilation"],
+        fallback_data_dependent_ops=given["flavour"] == "rtx" if fallback is None else fallback,
+        disable_tf32=given["precision"] != "tf32",
+        workspace_size=given["workspace_size"],
+        cache_built_engines=False,
+        reuse_cached_engines=False,
+    )
+
+
+def _operator(name: str) -> str:
+    """The name by which the converter registry knows an operator: `torch.ops.aten.add.Tensor`."""
+    import torch
+
+    registered = {found.replace("::", ".") for found in torch._C._dispatch_get_all_op_names()}
+    known = {found if found.count(".") == 2 else f"{found}.default" for found in registered}
+    if name not in known:
+        near = did_you_mean(name, known)
+        raise StepError(f"torch_executed_ops: no operator '{name}'; expected one like aten.add.Tensor{near}")
+    return f"torch.ops.{name}"
+
+
+def capabilities(names: Sequence[str], trt: Any) -> list[Any]:
+    """The builder's values for compute capabilities such as "8.9", lowest first. Raises StepError for unknown ones."""
+    found = []
+    for name in sorted(names, key=lambda name: [int(part) for part in name.split(".")]):
+        value = getattr(trt.ComputeCapability, f"SM{name.replace('.', '')}", None)
+        if value is None:
+            raise StepError(
+                f"{trt.__name__} {trt.__version__} builds nothing for compute capability {name};"
+                f" expected one of {', '.join(known_capabilities(trt))}"
+            )
+        found.append(value)
+    return found
+
+
+def known_capabilities(trt: Any) -> list[str]:
+    """Every compute capability that the builder knows, as "8.9", lowest first."""
+    numbers = sorted(int(name[2:]) for name in dir(trt.ComputeCapability) if name.startswith("SM"))
+    return [f"{number // 10}.{number % 10}" for number in numbers]

@@ -1,0 +1,122 @@
+"""Decides, node by node, what TensorRT takes: by the converter that torch_tensorrt would select for that very node.
+
+A node of the edge program is looked at as the ATen node that it stands for (program/steps/lowering/aten.py). Where
+torch_tensorrt's lowering decomposes that operator, the node is decomposed alone and each operator that comes out is
+looked up. The decision is made on the edge program and not before, because that is where every backend of a stack
+decides, and it holds: a partition is compiled from the very nodes that were asked for, lowered by the same tables.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.utils import _pytree as pytree
+
+from modelbuild_rules.backends.tensorrt.steps.engine.lowering import decompositions, forget_pending_sizes
+from modelbuild_rules.program.steps.lowering.aten import aten_program
+from modelbuild_rules.program.steps.lowering.pooling import WITH_INDICES
+from modelbuild_rules.program.steps.lowering.sizes import on_sizes, values_of
+
+NO_CONVERTER = "no converter"
+REJECTED = "the converter's validator said no"
+OUTPUT_ALLOCATOR = "its converter needs an output allocator: how large the result is depends on values"
+DATA_DEPENDENT = "an input or output has a size that depends on values"
+EXCLUDED = "listed in torch_executed_ops"
+COMPLEX = "complex numbers"
+DOUBLE = "TensorRT has no float64"
+SCALAR = "computes with numbers that are no sizes"
+
+
+class Support(OperatorSupportBase):
+    """Answers for the nodes of one program; `refused` says why by node name."""
+
+    def __init__(self, program: ExportedProgram, settings: Any) -> None:
+        from torch_tensorrt.dynamo.conversion import DYNAMO_CONVERTERS
+
+        # The registry's settings are the process's; a process compiles one program.
+        DYNAMO_CONVERTERS.set_compilation_settings(settings)
+        self._converters = DYNAMO_CONVERTERS
+        self._settings = settings
+        self._table = decompositions(settings)
+        self._aten = {node.name: node for node in aten_program(program).graph.nodes}
+        self.refused: dict[str, str] = {}
+        for node in self._aten.values():
+            if node.target in WITH_INDICES and [user.args[1:] for user in node.users] == [(0,)]:
+                node.target = WITH_INDICES[node.target]
+                node.meta["val"] = node.meta["val"][0]
+        for node in program.graph.nodes:
+            if node.op == "call_function":
+                why = self._why_not(self._aten[node.name])
+                if why:
+                    self.refused[node.name] = why
+
+    def is_node_supported(self, submodules: Mapping[str, Any], node: torch.fx.Node) -> bool:
+        return node.op == "call_function" and node.name in self._aten and node.name not in self.refused
+
+    def _why_not(self, node: torch.fx.Node) -> str:
+        if node.target is operator.getitem:
+            return ""
+        if not isinstance(node.target, torch._ops.OpOverload) and not on_sizes(node):
+            return NO_CONVERTER if _tensors(node) else SCALAR
+        values = [value for each in (node, *node.all_input_nodes) for value in values_of(each)]
+        if self._settings.fallback_data_dependent_ops and any(map(free_unbacked_symbols, values)):
+            return OUTPUT_ALLOCATOR if self._needs_allocator(node) else DATA_DEPENDENT
+        dtypes = {getattr(value, "dtype", None) for value in values}
+        if not dtypes.isdisjoint(_COMPLEX):
+            return COMPLEX
+        if torch.float64 in dtypes:
+            return DOUBLE
+        return next(filter(None, map(self._refusal, self._decomposed(node))), "")
+
+    def _needs_allocator(self, node: torch.fx.Node) -> bool:
+        found = self._converters.get(node)
+        return found is not None and bool(found[2]["requires_output_allocator"])
+
+    def _refusal(self, node: torch.fx.Node) -> str:
+        """Why the registry selects no converter for an ATen node, or one that is not wanted."""
+        from torch_tensorrt.dynamo.conversion._ConverterRegistry import ConverterRegistry
+
+        excluded = self._settings.torch_executed_ops
+        if ConverterRegistry.qualified_name_or_str(node.target) in excluded:
+            return EXCLUDED
+        found = self._converters.get(node)
+        if found is None:
+            known = any(node.target in registry for registry in self._converters.registries)
+            return REJECTED if known else NO_CONVERTER
+        if found[2]["requires_output_allocator"] and self._settings.fallback_data_dependent_ops:
+            return OUTPUT_ALLOCATOR
+        return ""
+
+    def _decomposed(self, node: torch.fx.Node) -> list[torch.fx.Node]:
+        """The ATen nodes that torch_tensorrt's lowering makes of a node: itself where it does not decompose it."""
+        if node.target not in self._table or node.target in WITH_INDICES.values():
+            return [node]
+        leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
+        places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.fx.Node)]
+        values = [leaves[place].meta["val"] for place in places]
+
+        def call(*given: Any) -> Any:
+            filled = list(leaves)
+            for place, value in zip(places, given, strict=True):
+                filled[place] = value
+            args, kwargs = pytree.tree_unflatten(filled, spec)
+            return node.target(*args, **kwargs)
+
+        forget_pending_sizes(values_of(node))
+        with torch._guards.detect_fake_mode(values_of(node)) or torch.no_grad():
+            made = make_fx(call, decomposition_table=self._table, _allow_non_fake_inputs=True)(*values)
+        return [each for each in made.graph.nodes if each.op == "call_function"]
+
+
+_COMPLEX = (torch.complex32, torch.complex64, torch.complex128)
+
+
+def _tensors(node: torch.fx.Node) -> bool:
+    return any(isinstance(value, torch.Tensor) for value in values_of(node))

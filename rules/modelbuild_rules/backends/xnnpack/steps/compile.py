@@ -1,0 +1,29 @@
+"""Compiles a partition for XNNPACK."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
+
+from modelbuild.step import Step
+from modelbuild_rules.backends.xnnpack.steps.patterns import needed_patterns
+from modelbuild_rules.program.steps.partitions.compile import compile_partition, preprocess
+from modelbuild_rules.program.steps.partitions.compiled import Compiled
+
+
+def run(step: Step) -> None:
+    compile_partition(step, compile)
+
+
+def compile(program: Any, specs: Sequence[Any], attributes: Mapping[str, Any]) -> Compiled:
+    """XNNPACK's serialized graph; its packed weights are named data that may lie outside the program.
+
+    An operator's debug handle is its place among the partition's nodes, counted from 1.
+    """
+    nodes = [node for node in program.graph.nodes if node.op == "call_function"]
+    for handle, node in enumerate(nodes, 1):
+        node.meta["debug_handle"] = handle
+    with needed_patterns(program):
+        return preprocess(XnnpackBackend, program, specs)

@@ -1,0 +1,126 @@
+"""XNNPACK: floating-point and quantized operators on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
+from executorch.backends.xnnpack.partition.config.gemm_configs import GEMMConfig
+from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+from executorch.backends.xnnpack.utils.quant_utils import IS_IMPLICIT_Q_DQ_TAG, is_dequant, is_quant
+from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
+from executorch.exir.backend.canonical_partitioners.config_partitioner import format_target_name
+from executorch.exir.backend.utils import WhyNoPartition
+
+from modelbuild.errors import did_you_mean
+from modelbuild.step import StepError
+from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
+
+_PRECISIONS = {
+    "fp32": ConfigPrecisionType.FP32,
+    "static_quant": ConfigPrecisionType.STATIC_QUANT,
+    "dynamic_quant": ConfigPrecisionType.DYNAMIC_QUANT,
+}
+
+
+class _Partitioner(XnnpackPartitioner):
+    """XnnpackPartitioner that takes no operator that is excluded, and no matrix product of another precision.
+
+    Upstream's takes a linear layer or convolution whatever precisions are enabled, and fuses an activation into it even
+    when it has no configuration for the activation.
+    """
+
+    def __init__(self, excluded: frozenset[str], **options: Any) -> None:
+        configs = [config for config in ALL_PARTITIONER_CONFIGS if config.target_name not in excluded]
+        super().__init__(configs=configs, **options)
+        self.excluded = excluded
+        self.refused: dict[str, str] = {}
+        for config in self.target_partitioner_configs.values():
+            if isinstance(config, GEMMConfig):
+                config.check_constraints = partial(self._check_precision, config, config.check_constraints)
+
+    def _check_precision(self, config: Any, check: Callable[[Any, Any], bool], node: Any, ep: Any) -> bool:
+        enabled = config.enabled_precision_types
+        found = config._detect_precision(node)
+        # Enabled alone, fp32 also means quantized products computed on dequantized values.
+        if found in enabled or enabled == [ConfigPrecisionType.FP32]:
+            return check(node, ep)
+        self.refused[node.name] = f"{found.name.lower()} is not among the precisions"
+        return False
+
+    def get_matched_nodes_from_configs(self, ep: Any) -> list[list[Any]]:
+        groups = []
+        for group in super().get_matched_nodes_from_configs(ep):
+            allowed = [node for node in group if not self.excludes(node)]
+            # A quantized group is a pattern that XNNPACK takes whole or not at all.
+            if len(allowed) < len(group) and any(is_quant(node) or is_dequant(node) for node in group):
+                self.refused.update((node.name, "quantized with an operator in exclude_ops") for node in allowed)
+            elif allowed:
+                groups.append(allowed)
+        return groups
+
+    def excludes(self, node: Any) -> bool:
+        return node.op == "call_function" and format_target_name(node.target.__name__) in self.excluded
+
+
+class _XnnpackPartitioning(Partitioning):
+    ids = (XnnpackBackend.__name__,)
+    annotations = (IS_IMPLICIT_Q_DQ_TAG,)
+
+    def prepare(self, program: Any) -> None:
+        """Write out the stride and padding of poolings, which executorch's code for XNNPACK expects to find."""
+        for module in program.graph_module.modules():
+            for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+                if node.target in (torch.ops.aten.max_pool2d.default, torch.ops.aten.avg_pool2d.default):
+                    input, kernel, *rest = node.args
+                    kernel = list(kernel) * (2 // len(kernel))
+                    stride = list(rest[0] if rest else ()) or kernel
+                    node.args = (input, kernel, stride, *(rest[1:] or ([0, 0],)))
+
+    def partitioner(self, attributes: Mapping[str, Any], left_out: Mapping[str, str]) -> XnnpackPartitioner:
+        """The partitioner that the attributes describe. Raises StepError for an operator that XNNPACK does not know."""
+        known = {config.target_name for config in ALL_PARTITIONER_CONFIGS}
+        excluded = frozenset(format_target_name(op) for op in attributes["exclude_ops"])
+        for op in attributes["exclude_ops"]:
+            if format_target_name(op) not in known:
+                near = did_you_mean(op, [f"{op.partition('.')[0]}.{name}" for name in known])
+                raise StepError(
+                    f"exclude_ops: XNNPACK takes no operator '{op}'{near or '; expected one that it takes'}"
+                )
+        return _Partitioner(
+            excluded,
+            config_precisions=[_PRECISIONS[name] for name in attributes["precisions"]],
+            per_op_mode=attributes["per_op_mode"],
+            force_non_static_weights_for_f32_linear=attributes["force_non_static_weights_for_f32_linear"],
+        )
+
+    @contextmanager
+    def refusals(self) -> Iterator[dict[str, str]]:
+        """Node name -> the first reason that a partitioner's checks gave."""
+        reasons: dict[str, str] = {}
+
+        def record(self: WhyNoPartition, node: Any, reason: str) -> None:
+            reasons.setdefault(node.name, reason)
+
+        with patch.object(WhyNoPartition, "__call__", record):
+            yield reasons
+
+    def refusal(self, partitioner: _Partitioner, node: Any) -> str:
+        """Why a node without a recorded reason was left out."""
+        if partitioner.excludes(node):
+            return "listed in exclude_ops"
+        if node.name in partitioner.refused:
+            return partitioner.refused[node.name]
+        config = partitioner.target_partitioner_configs.get(format_target_name(node.target.__name__))
+        if config is None:
+            return "no such XNNPACK operator"
+        return f"constraints of {type(config).__name__} not met"
+
+
+PARTITIONING = _XnnpackPartitioning()

@@ -1,0 +1,75 @@
+"""runtime_bundle: a program with exactly what runs it, in one folder that needs nothing else."""
+
+from __future__ import annotations
+
+from modelbuild.api import Attrs, Context, Dep, Files, Label, Output, Provider, rule
+from modelbuild_rules.bundle.runtime_archive import ARCHITECTURES, RuntimeArchive
+from modelbuild_rules.providers import DeviceTarget, Program
+
+
+class RuntimeBundleAttrs(Attrs):
+    """A program, modelbuild-run and the libraries that this program needs, a manifest and a `run.sh`.
+
+    It runs on any Linux of the glibc that the manifest states: no Python, torch or CUDA toolkit, and for programs that
+    run on a GPU only NVIDIA's driver.
+    """
+
+    program: Dep
+    """The program: a `pte_program`."""
+
+    runtime: RuntimeArchive
+    """The archive that `make runtime` writes (build/runtime.tar)."""
+
+    device: Dep | None = None
+    """The device: a `device_target`; by default the program's. `--device` stands in for it."""
+
+    tar: bool = False
+    """Pack the folder into one file, `NAME.tar.gz`."""
+
+
+@rule(attrs=RuntimeBundleAttrs)
+def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
+    program = ctx.provider(ctx.attrs.program, Program)
+    device = _device(ctx, program)
+    name = ctx.label.name
+    made = ctx.action(
+        "bundle",
+        step="runtime_bundle",
+        inputs={
+            "pte": program.pte,
+            "signature": program.signature,
+            "delegation": program.delegation,
+            "runtime": ctx.file(ctx.attrs.runtime),
+            **({"ptd": program.ptd} if program.ptd else {}),
+        },
+        outputs=[Output("bundle", f"{name}.tar.gz") if ctx.attrs.tar else Output("bundle", name, "tree")],
+        params={
+            "name": name,
+            "program": Label.parse(ctx.attrs.program, ctx.label.package).name,
+            "tar": ctx.attrs.tar,
+            "arch": device.arch if device else None,
+            "capabilities": sorted(device.compute_capabilities) if device else None,
+        },
+        description=f"bundle {ctx.attrs.program} with its runtime",
+    )
+    return (Files((made["bundle"],)),)
+
+
+def _device(ctx: Context[RuntimeBundleAttrs], program: Program) -> DeviceTarget | None:
+    """The device that the bundle is for; None where neither the bundle nor the program has one. Raises LoadingError for
+    a device that the program, or the runtime, is not for."""
+    device = ctx.device(DeviceTarget) if ctx.attrs.device is not None else program.device
+    if device is not None and program.device is not None and _machine(device) != _machine(program.device):
+        message = f"'{ctx.attrs.program}' is compiled for {_machine(program.device)}; expected {_machine(device)}"
+        raise ctx.error("device", f"{message}, as the bundle's device has it")
+    if device is not None and device.arch not in ARCHITECTURES:
+        message = f"'{ctx.attrs.program}' is for {device.arch}, which `make runtime` builds no C++ runtime for"
+        raise ctx.error("program", f"{message}; expected a program for a device with arch {' or '.join(ARCHITECTURES)}")
+    return device
+
+
+def _machine(device: DeviceTarget) -> str:
+    """What decides whether a program runs on a device."""
+    capabilities = sorted(device.compute_capabilities)
+    gpu = f" with compute capability {', '.join(capabilities)}" if capabilities else ""
+    return f"{device.os} on {device.arch}{gpu}"

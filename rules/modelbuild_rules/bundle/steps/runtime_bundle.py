@@ -1,0 +1,113 @@
+"""Lays out a program with the parts of the runtime that it needs.
+
+Inputs   pte, signature, perhaps ptd   the program
+         delegation                    of which compiled parts tell the glibc that they need
+         runtime                       what runtime/archive.py packs; its runtime.json says which file needs which
+Outputs  bundle   run.sh, bin/, lib/, program/, manifest.json; a folder, or a .tar.gz of one
+Params   name          of the folder
+         program       the program's name, without .pte
+         tar           whether to pack it
+         arch          the architecture that everything in it has to be for; null: that of modelbuild-run
+         capabilities  the compute capabilities of the device, as "8.6"; null where it is not known
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import shutil
+import tarfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from modelbuild.step import Step, StepError
+from modelbuild_rules.bundle.steps.runtime.archive import LaidOut, lay_out
+
+_RUN = """#!/bin/sh
+# Runs this bundle's program: run.sh --input NAME=FILE.npy; run.sh --help tells what else there is.
+here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
+exec "$here/bin/modelbuild-run" "$here/program/{name}" "$@"
+"""
+
+
+def run(step: Step) -> None:
+    with TemporaryDirectory() as work:
+        folder = Path(work) / step.params["name"] if step.params["tar"] else step.outputs["bundle"]
+        folder.mkdir(exist_ok=True)
+        _lay_out(step, folder)
+        if step.params["tar"]:
+            _pack(folder, step.outputs["bundle"])
+
+
+def _lay_out(step: Step, folder: Path) -> None:
+    name = step.params["program"]
+    program = folder / "program" / f"{name}.pte"
+    program.parent.mkdir()
+    shutil.copyfile(step.input("pte"), program)
+    shutil.copyfile(step.input("signature"), program.with_name(f"{name}.signature.json"))
+    if "ptd" in step.inputs:
+        shutil.copyfile(step.input("ptd"), program.with_name(f"{name}.ptd"))
+    parts = json.loads(step.input("delegation").read_bytes())["partitions"]
+    _check_capabilities(parts, step.params["capabilities"])
+    laid_out = lay_out(step.input("runtime"), program, folder, step.params["arch"])
+    script = folder / "run.sh"
+    script.write_text(_RUN.format(name=program.name))
+    script.chmod(0o755)
+    compiled = [part["about"]["glibc"] for part in parts if "glibc" in part.get("about", {})]
+    manifest = json.dumps(_manifest(folder, laid_out, compiled), indent=1, sort_keys=True) + "\n"
+    (folder / "manifest.json").write_text(manifest)
+
+
+def _check_capabilities(parts: Sequence[Mapping[str, Any]], wanted: Sequence[str] | None) -> None:
+    for part in parts:
+        found = [f"{number // 10}.{number % 10}" for number in part.get("about", {}).get("capabilities", ())]
+        lacking = sorted(set(wanted or ()) - set(found)) if found else []
+        if lacking:
+            raise StepError(
+                f"partition {part['id']} is compiled for compute capability {', '.join(found)}; expected"
+                f" {', '.join(lacking)} as well, which the bundle's device has"
+            )
+
+
+def _manifest(folder: Path, laid_out: LaidOut, compiled: Iterable[str]) -> dict[str, Any]:
+    """`compiled` are the versions of glibc that libraries inside the program need."""
+    runtime, needed = laid_out.runtime, laid_out.needed
+    versions = [*(runtime["files"][name].get("glibc", "2.0") for name in needed), *compiled]
+    glibc = max(tuple(map(int, version.split("."))) for version in versions)
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {
+        "version": 1,
+        "backends": sorted(laid_out.backends),
+        "needs": {
+            "machine": laid_out.arch,
+            "glibc": ".".join(map(str, glibc)),
+            "nvidia_driver": runtime.get("driver") if "lib/libcudart.so.13" in needed else None,
+        },
+        "versions": runtime.get("versions", {}),
+        "files": {path.relative_to(folder).as_posix(): _facts(path) for path in files},
+    }
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def _pack(folder: Path, out: Path) -> None:
+    """The same bytes for the same files: no times, owners or order of the folder's own."""
+    with (
+        out.open("wb") as file,
+        gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for path in sorted(folder.rglob("*")):
+            if not path.is_file():
+                continue
+            entry = tarfile.TarInfo(f"{folder.name}/{path.relative_to(folder).as_posix()}")
+            entry.size = path.stat().st_size
+            entry.mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
+            with path.open("rb") as source:
+                archive.addfile(entry, source)

@@ -1,0 +1,58 @@
+"""http_file: a file from the network, pinned by its SHA-256."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+from pydantic import Field
+
+from modelbuild.api import Attrs, Context, Files, Output, Provider, Resources, rule
+from modelbuild_rules.files.pinned import FileName, Sha256, is_file_name
+
+ADDRESS = re.compile(r"(?:https?://[^/?#\s]+|file://)/(?:[^?#\s]*/)?(?P<name>[^/?#\s]*)(?:[?#]\S*)?")
+
+
+class HttpFileAttrs(Attrs):
+    """A file that is downloaded once and is what `sha256` says, or an error.
+
+    The digest and the file's name decide what comes out; the addresses do not, so another mirror downloads nothing
+    anew. Who changes what is to be downloaded has to change `sha256` too: the old digest stands for the old file.
+    Proxies and certificates are those of the environment (`https_proxy`, `no_proxy`, `SSL_CERT_FILE`).
+    """
+
+    urls: tuple[str, ...] = Field(min_length=1)
+    """Where the file is: http, https or file addresses of the same bytes, tried in this order."""
+
+    sha256: Sha256
+    """SHA-256 of the file, as `sha256sum FILE` prints it."""
+
+    filename: FileName | None = None
+    """The file's name here; by default the last part of the first address."""
+
+    executable: bool = False
+    """Whether the file is marked executable."""
+
+
+@rule(attrs=HttpFileAttrs)
+def http_file(ctx: Context[HttpFileAttrs]) -> tuple[Provider, ...]:
+    attrs = ctx.attrs
+    for index, url in enumerate(attrs.urls):
+        if not ADDRESS.fullmatch(url):
+            message = f"'{url}' is not a file's address; expected http://HOST/PATH, https://HOST/PATH or file:///PATH"
+            raise ctx.error(("urls", index), message)
+    filename = attrs.filename or unquote(ADDRESS.sub(r"\g<name>", attrs.urls[0]))
+    if not is_file_name(filename):
+        message = f"'{attrs.urls[0]}' does not end in a file name; expected the attribute 'filename'"
+        raise ctx.error(("urls", 0), message)
+    made = ctx.action(
+        "download",
+        step="http_file",
+        outputs=[Output("file", filename)],
+        params={"sha256": attrs.sha256, "executable": attrs.executable},
+        unkeyed={"urls": list(attrs.urls)},
+        network=True,
+        resources=Resources(memory=128 << 20),
+        description=f"download {filename}",
+    )
+    return (Files((made["file"],)),)

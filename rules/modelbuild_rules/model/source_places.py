@@ -1,0 +1,53 @@
+"""Puts places in the model's source into what steps say of nodes.
+
+Steps know no places: what they make must not depend on a line number. So they name nodes, and the engine, which has the
+export's debug.json, says where those come from when an action has failed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from modelbuild.api import DerivedArtifact, Telling
+from modelbuild_rules.providers import ExportedModel
+
+_NODE = re.compile(r"\bnode (?P<name>\w+) from (?P<origin>\w+)")
+_OPERATOR = re.compile(r"\boperator (?P<index>\d+) of the partition")
+
+
+def of_program(model: ExportedModel) -> Telling:
+    """For a step that names nodes as program/steps/lowering/delegation.py (named) does."""
+    return Telling((model.debug,), _in_program)
+
+
+def of_partition(model: ExportedModel, report: DerivedArtifact, partition: str) -> Telling:
+    """For a step that sees one partition only and counts its operators: "operator 3 of the partition"."""
+    return Telling((model.debug, report), partial(_in_partition, partition))
+
+
+def _in_program(problem: str, debug: bytes) -> str:
+    places = json.loads(debug)
+    return _NODE.sub(lambda found: f"node {found['name']}{_place(places, found['origin'])}", problem)
+
+
+def _in_partition(partition: str, problem: str, debug: bytes, report: bytes) -> str:
+    places = json.loads(debug)
+    nodes: dict[int, list[str]] = {}
+    for fact in json.loads(report):
+        if fact.get("partition") == partition:
+            nodes.setdefault(fact["index"], []).append(f"node {fact['name']}{_place(places, fact['origin'])}")
+
+    def told(found: re.Match[str]) -> str:
+        return " and ".join(nodes.get(int(found["index"]), [found[0]]))
+
+    return _OPERATOR.sub(told, problem)
+
+
+def _place(places: Mapping[str, Any], origin: str | None) -> str:
+    """` at net.py:12`, where the node has a place in the user's source."""
+    place = places.get(origin or "", {}).get("source")
+    return f" at {place}" if place else ""

@@ -1,0 +1,223 @@
+"""Exported programs as files: how steps hand torch programs to each other. Canonical, and never a pickle.
+
+A program is two folders. The structure folder holds `program.json`: the graph with each node's operator, arguments and
+result (dtype, shape, strides), the signature, the symbols with their ranges, and the table of tensors. The weights
+folder holds one file of raw bytes for each tensor, named 0, 1, ... in the order of the signature. What is not written:
+source lines, stack traces, module paths, example inputs. Two programs that differ in nothing else are the same bytes.
+
+    save_program(ep, structure_dir, weights_dir)        both folders must exist (they may be one and the same)
+    load_program(structure_dir, weights_dir)            weights are mapped, not read: touching is what loads them
+    canonicalize(ep)                                    the same program under canonical names
+
+ATen programs (what torch.export gives) and programs of executorch's edge dialect are both taken, with dynamic shapes,
+changed buffers, and graphs nested in higher-order operators. `canonicalize` is for a partition: nodes, constants and
+symbols get names by their order (x0 inputs, c0 constants, n0 nodes, s0 and u0 symbols), so that equal partitions of
+different models, or at different places of one, are the same bytes.
+
+The format is ours because none of torch's keeps edge operators, leaves out traces and is free of pickles.
+
+Private names used, checked on torch 2.14.0 and executorch 1.4.1: torch._export.verifier.load_verifier,
+torch.utils._pytree (tree_flatten, tree_unflatten), executorch.exir.verification.verifier.EXIREdgeDialectVerifier.
+None is patched.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._export.verifier import load_verifier
+from torch.export import ExportedProgram, ModuleCallEntry, ModuleCallSignature
+from torch.export.graph_signature import (
+    ConstantArgument,
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    SymBoolArgument,
+    SymFloatArgument,
+    SymIntArgument,
+    TensorArgument,
+)
+from torch.utils import _pytree as pytree
+
+from modelbuild_rules.model.steps.exported.graph import GraphReader, GraphWriter, canonical_names
+from modelbuild_rules.model.steps.exported.symbols import SymbolReader, SymbolWriter
+from modelbuild_rules.model.steps.exported.tensors import read_tensors, write_tensors
+from modelbuild_rules.model.steps.exported.values import read_value, write_value
+
+Json = Any
+FORMAT = 1
+STRUCTURE = "program.json"
+_ARGUMENTS = (TensorArgument, SymIntArgument, SymFloatArgument, SymBoolArgument)
+_STORED = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+
+
+def save_program(ep: ExportedProgram, structure_dir: Path, weights_dir: Path) -> None:
+    """Write a program. Raises ValueError, in words, for a program that holds what cannot be written."""
+    document, tensors = _write(ep, canonical=False)
+    document["tensors"] = write_tensors(tensors, weights_dir)
+    (structure_dir / STRUCTURE).write_text(_lines(document) + "\n", encoding="utf-8")
+
+
+def load_program(structure_dir: Path, weights_dir: Path) -> ExportedProgram:
+    """Read what `save_program` wrote."""
+    document = json.loads((structure_dir / STRUCTURE).read_text(encoding="utf-8"))
+    if document["format"] != FORMAT:
+        raise ValueError(f"program format {document['format']}, expected {FORMAT}")
+    return _read(document, read_tensors(document["tensors"], weights_dir))
+
+
+def canonicalize(ep: ExportedProgram, annotations: Collection[str] = ()) -> ExportedProgram:
+    """A copy under canonical names, without metadata but for `annotations` (keys of nodes' meta). Weights are shared
+    with the original, not copied."""
+    made = _read(*_write(ep, canonical=True))
+    names = _canonical(ep)[0]
+    nodes = {node.name: node for node in made.graph.nodes}
+    for node in ep.graph.nodes:
+        found = {key: node.meta[key] for key in annotations if key in node.meta}
+        if found:
+            nodes[names[node.name]].meta.update(found)
+    return made
+
+
+def _canonical(ep: ExportedProgram) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Names of nodes, and the inputs that stand for the same tensor as one before them, which they lead to: executorch
+    gives each partition, and each user in it, an input of its own for a tensor that several partitions share."""
+    targets = {s.arg.name: s.target for s in ep.graph_signature.input_specs if s.kind in _STORED}
+    first: dict[str, str] = {}
+    found = {name: first.setdefault(target, name) for name, target in targets.items()}
+    same = {name: other for name, other in found.items() if other != name}
+    return canonical_names(ep.graph, targets, same), same
+
+
+def _write(ep: ExportedProgram, canonical: bool) -> tuple[dict[str, Json], dict[str, torch.Tensor]]:
+    signature = ep.graph_signature
+    names, same = _canonical(ep) if canonical else ({}, {})
+    inputs = [spec for spec in signature.input_specs if spec.arg.name not in same]
+    targets = {s.target: names.get(s.arg.name, s.target) for s in inputs if s.target is not None}
+    symbols = SymbolWriter(ep.range_constraints)
+    graph = GraphWriter(symbols, canonical).write(ep.graph_module, names, same)
+    call = ep.module_call_graph[0].signature
+    if call is None:
+        raise ValueError("the program does not say how it is called")
+    return {
+        "format": FORMAT,
+        "dialect": ep.verifiers[0].dialect,
+        "symbols": symbols.table,
+        "inputs": [_write_input(s, names, targets) for s in inputs],
+        "outputs": [_write_output(s, names, targets) for s in signature.output_specs],
+        "call": [_write_spec(call.in_spec), _write_spec(call.out_spec)],
+        "argument_names": None if canonical else call.forward_arg_names,
+        "graph": graph,
+    }, {targets[s.target]: _stored(ep, s.target) for s in inputs if s.kind in _STORED}
+
+
+def _read(document: Mapping[str, Json], tensors: Mapping[str, torch.Tensor]) -> ExportedProgram:
+    symbols = SymbolReader(document["symbols"])
+    root, graph = GraphReader(symbols).read(document["graph"])
+    inputs = [_read_input(s) for s in document["inputs"]]
+    outputs = [_read_output(s) for s in document["outputs"]]
+    parameters: dict[int, torch.nn.Parameter] = {}
+    state: dict[str, torch.Tensor] = {}
+    constants: dict[str, torch.Tensor] = {}
+    for spec in inputs:
+        if spec.kind == InputKind.PARAMETER:
+            tensor = tensors[spec.target]
+            state[spec.target] = parameters.setdefault(id(tensor), torch.nn.Parameter(tensor, requires_grad=False))
+        elif spec.kind in _STORED:
+            home = state if spec.kind == InputKind.BUFFER and spec.persistent else constants
+            home[spec.target] = tensors[spec.target]
+    in_spec, out_spec = (_read_spec(s) for s in document["call"])
+    call = ModuleCallSignature([], [], in_spec, out_spec, document["argument_names"])
+    return ExportedProgram(
+        root=root,
+        graph=graph,
+        graph_signature=ExportGraphSignature(inputs, outputs),
+        state_dict=state,
+        range_constraints=symbols.range_constraints,
+        module_call_graph=[ModuleCallEntry("", call)],
+        constants=constants,
+        verifiers=[_verifier(document["dialect"])],
+    )
+
+
+def _stored(ep: ExportedProgram, target: str) -> torch.Tensor:
+    value = ep.state_dict.get(target, ep.constants.get(target))
+    if not isinstance(value, torch.Tensor):
+        raise ValueError(f"the constant '{target}' is a {type(value).__name__}; a program may hold tensors only")
+    return value
+
+
+def _verifier(dialect: str) -> Any:
+    if dialect != "EDGE":
+        return load_verifier(dialect)
+    from executorch.exir import EdgeCompileConfig
+    from executorch.exir.verification.verifier import EXIREdgeDialectVerifier
+
+    return EXIREdgeDialectVerifier(EdgeCompileConfig(_check_ir_validity=False), class_only=True)
+
+
+def _write_input(spec: InputSpec, names: Mapping[str, str], targets: Mapping[str, str]) -> Json:
+    if spec.kind not in (InputKind.USER_INPUT, *_STORED):
+        raise ValueError(f"an input of kind {spec.kind.name} ('{spec.target}'); a program may hold tensors only")
+    target = None if spec.target is None else targets[spec.target]
+    return [spec.kind.name, _write_argument(spec.arg, names), target, spec.persistent]
+
+
+def _read_input(written: Json) -> InputSpec:
+    kind, argument, target, persistent = written
+    return InputSpec(InputKind[kind], _read_argument(argument), target, persistent)
+
+
+def _write_output(spec: OutputSpec, names: Mapping[str, str], targets: Mapping[str, str]) -> Json:
+    target = spec.target
+    if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
+        target = targets[target]
+    elif spec.kind == OutputKind.USER_INPUT_MUTATION:
+        target = names.get(target, target)
+    return [spec.kind.name, _write_argument(spec.arg, names), target]
+
+
+def _read_output(written: Json) -> OutputSpec:
+    kind, argument, target = written
+    return OutputSpec(OutputKind[kind], _read_argument(argument), target)
+
+
+def _write_argument(argument: Any, names: Mapping[str, str]) -> Json:
+    name = names.get(argument.name, argument.name)
+    if isinstance(argument, ConstantArgument):
+        return ["ConstantArgument", name, write_value(argument.value, lambda n: None)]
+    if isinstance(argument, _ARGUMENTS):
+        return [type(argument).__name__, name]
+    raise ValueError(f"'{name}' is a {type(argument).__name__}; a program may take and give tensors and numbers only")
+
+
+def _read_argument(written: Json) -> Any:
+    kind, name, *value = written
+    if kind == "ConstantArgument":
+        return ConstantArgument(name=name, value=read_value(value[0], lambda n: None))
+    return next(a for a in _ARGUMENTS if a.__name__ == kind)(name=name)
+
+
+def _write_spec(spec: Any) -> Json:
+    """How arguments or results nest, as the containers themselves with a number at each leaf."""
+    return write_value(pytree.tree_unflatten(list(range(spec.num_leaves)), spec), lambda n: None)
+
+
+def _read_spec(written: Json) -> Any:
+    return pytree.tree_flatten(read_value(written, lambda n: None))[1]
+
+
+def _lines(value: Json, depth: int = 0) -> str:
+    """Canonical JSON, with a line for each node so that two programs can be compared by eye."""
+    if isinstance(value, dict) and value and depth < 3:
+        items = (f"{json.dumps(k)}:{_lines(v, depth + 1)}" for k, v in sorted(value.items()))
+        return "{\n" + ",\n".join(items) + "}"
+    if isinstance(value, list) and value and depth < 3:
+        return "[\n" + ",\n".join(_lines(v, 3) for v in value) + "]"
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -1,0 +1,203 @@
+"""Links a program whose delegates are placeholders with the compiled partitions, file to file.
+
+The result is what executorch 1.4.1 writes when it compiles the partitions itself and has the manifest (manifest.py) as
+one more entry of named data, byte for byte: the order of segments, which equal blobs become one, alignments and headers
+follow executorch/exir/_serialize/_program.py (.pte) and executorch/extension/flat_tensor/serialize/serialize.py (.ptd).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
+
+from modelbuild.step import StepError
+from modelbuild_rules.program.steps.linking import flatbuffer
+from modelbuild_rules.program.steps.linking.manifest import KEY, key_beside, seal, unsealed
+from modelbuild_rules.program.steps.linking.named_data import Named, read_named
+from modelbuild_rules.program.steps.linking.segments import ALIGNMENT, Blob, Contents, Segments, aligned
+from modelbuild_rules.program.steps.partitions.compiled import ABOUT, PROCESSED
+from modelbuild_rules.program.steps.partitions.placeholder import MAX_SIZE, partition_of
+
+_INLINE, _SEGMENT = 0, 1  # DataLocation of program.fbs
+_PTE_HEADER = 32  # bytes; a multiple of the largest force_align of program.fbs
+_PTD_HEADER = 48  # 40 bytes, padded to the flatbuffer's alignment
+
+Entry: TypeAlias = tuple[Named, Blob]
+"""One of named data, and where its bytes are: those of the first blob that is equal to its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A compiled partition: the delegate's blob, the data that the delegate looks up by key, what is said of them."""
+
+    processed: Path
+    named: tuple[Named, ...]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, folder: Path) -> Part:
+        """What a compile step wrote."""
+        about = folder / ABOUT
+        facts = json.loads(about.read_text()) if about.exists() else {}
+        return cls(folder / PROCESSED, read_named(folder), facts)
+
+
+def link(program: Path, constants: Iterable[Named], parts: Mapping[str, Part], pte: Path, ptd: Path | None) -> None:
+    """Write `pte`, and `ptd` with all data that may lie outside the program when it is not None.
+
+    Both end with a manifest. Arguments:
+    program    a .pte whose delegates are placeholders of the partitions in `parts`
+    constants  the program's own constants that lie outside it
+    Raises StepError when two parts give one key different data, or when there is nothing for `ptd`: ExecuTorch refuses
+    to load an empty one.
+    """
+    table, blobs = read_file(program)
+    contents = Contents()
+    segments = Segments(contents)
+    _keep_constants(table, blobs, segments)
+    _put_delegates(table, blobs, parts, segments)
+    inside, outside = _split(_merge([*constants, *_named(table, parts)], contents), ptd is not None)
+    if ptd is not None and not outside:
+        raise StepError("external_weights is set, but the program has no weights to put outside")
+    with TemporaryDirectory() as work:
+        manifest = Path(work, "manifest")
+        manifest.write_bytes(unsealed({"version": 1}))
+        _write_pte(table, segments, [*inside, _manifest(KEY, manifest)], pte)
+        if ptd is not None:
+            key = key_beside(entry.key for entry, _ in outside)
+            _write_ptd([*outside, _manifest(key, manifest)], Segments(contents), ptd)
+
+
+def _manifest(key: str, path: Path) -> Entry:
+    return Named(key, path), Blob.file(path)
+
+
+def _segment(segments: Segments, entry: Named, blob: Blob) -> int:
+    # A manifest has a segment of its own: the last.
+    return segments.add(KEY if entry.key.startswith(KEY) else "named", blob, entry.alignment)
+
+
+def read_file(path: Path) -> tuple[Any, list[Blob]]:
+    """A .pte's program and its segments. A program without segments has no extended header."""
+    with path.open("rb") as file:
+        head = file.read(8 + _PTE_HEADER)
+        extended = head[8:12] == b"eh00"
+        size = int.from_bytes(head[16:24], "little") if extended else path.stat().st_size
+        base = int.from_bytes(head[24:32], "little") if extended else 0
+        file.seek(0)
+        table = flatbuffer.read_program(file.read(size))
+    return table, [Blob(path, base + segment.offset, segment.size) for segment in table.segments or []]
+
+
+def _keep_constants(table: Any, blobs: list[Blob], segments: Segments) -> None:
+    """Constants and the initial state of buffers come first, as they are."""
+    constants = table.constantSegment
+    if constants is not None and constants.offsets is not None and len(constants.offsets):
+        constants.segmentIndex = segments.add("constants", blobs[constants.segmentIndex])
+    for index, mutable in enumerate(table.mutableDataSegments or []):
+        mutable.segmentIndex = segments.add(f"mutable {index}", blobs[mutable.segmentIndex])
+
+
+def _put_delegates(table: Any, blobs: list[Blob], parts: Mapping[str, Part], segments: Segments) -> None:
+    inline: list[_EmptyInline] = []
+    for plan in table.executionPlan:
+        for delegate in plan.delegates or []:
+            blob = blobs[delegate.processed.index]
+            partition = partition_of(blob.read()) if blob.size <= MAX_SIZE else None
+            if partition is None:
+                raise ValueError(f"delegate {delegate.id!r} is not a placeholder")
+            blob = Blob.file(parts[partition].processed)
+            delegate.processed.location = _SEGMENT if blob.size else _INLINE
+            delegate.processed.index = segments.add("delegate", blob) if blob.size else len(inline)
+            inline += [] if blob.size else [_EmptyInline()]
+    table.backendDelegateData = inline
+
+
+class _EmptyInline:
+    """A delegate without a blob: an empty vector, aligned as program.fbs demands of delegate data."""
+
+    def Pack(self, builder: Any) -> int:
+        builder.StartVector(1, 0, 16)
+        made = flatbuffer.schema()["BackendDelegateInlineData"]
+        data = builder.EndVector()
+        made.BackendDelegateInlineDataStart(builder)
+        made.BackendDelegateInlineDataAddData(builder, data)
+        return int(made.BackendDelegateInlineDataEnd(builder))
+
+
+def _named(table: Any, parts: Mapping[str, Part]) -> Iterator[Named]:
+    for entry in table.namedData or []:
+        partition = partition_of(entry.key)
+        if partition is None:
+            raise ValueError(f"named data {entry.key!r} is not a placeholder")
+        yield from parts[partition].named
+
+
+def _merge(entries: Iterable[Named], contents: Contents) -> list[Entry]:
+    """Each key once, with its blob."""
+    merged: dict[str, Entry] = {}
+    for entry in entries:
+        blob = contents.first(Blob.file(entry.path))
+        known = merged.setdefault(entry.key, (entry, blob))
+        if known[1] != blob:
+            raise StepError(
+                f"two partitions name different data '{entry.key}' ({known[1].size} and {blob.size} bytes); expected"
+                " equal data under equal keys"
+            )
+    return list(merged.values())
+
+
+def _split(entries: list[Entry], outside: bool) -> tuple[list[Entry], list[Entry]]:
+    return (
+        [pair for pair in entries if not (outside and pair[0].external)],
+        [pair for pair in entries if outside and pair[0].external],
+    )
+
+
+def _write_pte(table: Any, segments: Segments, entries: Iterable[Entry], path: Path) -> None:
+    table.namedData = [
+        flatbuffer.new("NamedData", key=entry.key, segmentIndex=_segment(segments, entry, blob))
+        for entry, blob in entries
+    ]
+    table.segments = [flatbuffer.new("DataSegment", offset=offset, size=size) for offset, size in segments.extents()]
+    flat = flatbuffer.write_program(table)
+    size = _PTE_HEADER + len(flat)
+    base = aligned(size, ALIGNMENT)
+    header = _u32(_PTE_HEADER) + _u64(size) + _u64(base) + _u64(segments.size())
+    segments.write(path, _with_header(flat, b"eh00" + header, _PTE_HEADER), base)
+    seal(path)
+
+
+def _write_ptd(entries: Iterable[Entry], segments: Segments, path: Path) -> None:
+    named_data = [
+        {
+            "key": entry.key,
+            "segment_index": _segment(segments, entry, blob),
+            "tensor_layout": entry.layout,
+        }
+        for entry, blob in entries
+    ]
+    extents = [{"offset": offset, "size": size} for offset, size in segments.extents()]
+    flat = flatbuffer.write_flat_tensor({"version": 0, "segments": extents, "named_data": named_data})
+    base = aligned(_PTD_HEADER + len(flat), ALIGNMENT)
+    header = _u32(40) + _u64(_PTD_HEADER) + _u64(len(flat)) + _u64(base) + _u64(segments.size())
+    segments.write(path, _with_header(flat, b"FH01" + header, _PTD_HEADER), base)
+    seal(path)
+
+
+def _with_header(flat: bytes, header: bytes, length: int) -> bytes:
+    """Insert a header behind the flatbuffer's root offset and identifier."""
+    root = int.from_bytes(flat[:4], "little") + length
+    return _u32(root) + flat[4:8] + header.ljust(length, b"\0") + flat[8:]
+
+
+def _u32(value: int) -> bytes:
+    return value.to_bytes(4, "little")
+
+
+def _u64(value: int) -> bytes:
+    return value.to_bytes(8, "little")

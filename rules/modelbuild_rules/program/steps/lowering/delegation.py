@@ -1,0 +1,175 @@
+"""Says which backend took each node of a lowered program, and why those before it did not.
+
+A node is one that computes: placeholders, constants and the `getitem`s that take a result apart are left out. Nodes
+inside the branches of a control-flow operator are named `branch.node`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from executorch.exir.backend.partitioner import Partitioner
+from executorch.exir.delegate import executorch_call_delegate
+from executorch.exir.graph_module import get_control_flow_submodules
+
+from modelbuild_rules.program.steps.lowering.arrange import mark_places
+from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
+
+
+@dataclass
+class Fact:
+    """What became of one node. Delegated ones have a `partition` and an `index`, their place among its nodes.
+
+    `origin` is the node of the exported program that it was made of.
+    """
+
+    name: str
+    op: str
+    module: str | None
+    origin: str | None = None
+    backend: str | None = None
+    tag: tuple[int, str] | None = None
+    partition: str | None = None
+    index: int | None = None
+    refused: list[dict[str, str]] = field(default_factory=list)
+
+    def described(self) -> dict[str, Any]:
+        """For delegation.json."""
+        place = {} if self.partition is None else {"partition": self.partition, "index": self.index}
+        return {
+            "name": self.name,
+            "op": self.op,
+            "module": self.module,
+            "origin": self.origin,
+            "backend": self.backend,
+            **place,
+            "refused": self.refused,
+        }
+
+
+class Delegation:
+    """The facts of one lowering, gathered while it goes on."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, Fact] = {}
+        self.entry = -1  # number of the stack's backend that is being offered nodes
+        self._partitions: dict[tuple[int, str], tuple[str, dict[str, int]]] = {}
+
+    def see(self, program: Any) -> None:
+        """Take down the nodes of a program of which nothing is delegated yet."""
+        owners = _owners(program)
+        for name, node in computing(program.graph_module):
+            self.facts[name] = Fact(name, op_name(node), _module(node, owners), origin(node))
+
+    def offered(
+        self, entry: int, kind: str, program: Any, why: Mapping[str, str], refusal: Callable[[Any], str]
+    ) -> None:
+        """Take down what the stack's backend number `entry` made of the nodes still there."""
+        self.entry = entry
+        if not self.facts:
+            self.see(program)
+        for name, node in computing(program.graph_module):
+            fact = self.facts[name]
+            tag = node.meta.get("delegation_tag")
+            if tag is not None:
+                fact.backend, fact.tag = kind, (entry, tag)
+            else:
+                nested = "inside a branch of control flow" if "." in name else None
+                fact.refused.append({"backend": kind, "why": why.get(node.name) or nested or refusal(node)})
+
+    def partition(self, program: Any, partition: str) -> None:
+        """A partition that the backend asked for was kept under an id."""
+        nodes = [node for _, node in computing(program.graph_module)]
+        tags = {node.meta["delegation_tag"] for node in nodes}
+        indices = {node.name: index for index, node in enumerate(nodes)}
+        for tag in tags:
+            self._partitions[self.entry, tag] = (partition, indices)
+
+    def finish(self, rest: str | None) -> list[Fact]:
+        """Every fact, in the program's order; nodes that no backend took went to `rest`."""
+        for fact in self.facts.values():
+            if fact.tag is None:
+                fact.backend = rest
+            else:
+                fact.partition, indices = self._partitions[fact.tag]
+                fact.index = indices.get(fact.name.rpartition(".")[2])
+        return list(self.facts.values())
+
+
+class Recorded(Partitioner):
+    """A backend's partitioner; what it takes and leaves is taken down."""
+
+    def __init__(
+        self,
+        number: int,
+        entry: Mapping[str, Any],
+        backend: Partitioning,
+        delegation: Delegation,
+        left_out: Mapping[str, str],
+    ) -> None:
+        """`entry` is the backend's in the stack, at the place `number`; `left_out` says why by node not to be taken."""
+        super().__init__()
+        self._number = number
+        self._kind = entry["kind"]
+        self._backend = backend
+        self._partitioner = backend.partitioner(entry["attributes"], left_out)
+        self._delegation = delegation
+
+    def ops_to_not_decompose(self, ep: Any) -> Any:
+        return self._partitioner.ops_to_not_decompose(ep)
+
+    def partition(self, exported_program: Any) -> Any:
+        with self._backend.refusals() as why:
+            result = self._partitioner.partition(exported_program)
+        mark_places(result.tagged_exported_program.graph_module)
+        refusal = partial(self._backend.refusal, self._partitioner)
+        self._delegation.offered(self._number, self._kind, result.tagged_exported_program, why, refusal)
+        return result
+
+
+def computing(graph_module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The nodes that compute and are not lowered yet, by name, those of branches after their operator's graph."""
+    for node in graph_module.graph.nodes:
+        if node.op == "call_function" and node.target is not executorch_call_delegate and not _takes_apart(node):
+            yield prefix + node.name, node
+    for name, submodule, _ in get_control_flow_submodules(graph_module):
+        yield from computing(submodule, f"{prefix}{name}.")
+
+
+def origin(node: Any) -> str | None:
+    """The node of the exported program that a node was made of."""
+    sources = node.meta.get("from_node")
+    return str(sources[0].name) if sources else None
+
+
+def named(name: str, origin: str | None) -> str:
+    """A node in a message. The rule puts in the place in the source (modelbuild_rules/places.py)."""
+    return f"node {name} from {origin}" if origin else f"node {name}"
+
+
+def op_name(node: Any) -> str:
+    """`aten.add.Tensor`; `operator.mul` for arithmetic on sizes, `higher_order.cond` for control flow."""
+    name = str(node.target.__name__)
+    return name if "." in name else f"{node.target.__module__.strip('_').removeprefix('torch.ops.')}.{name}"
+
+
+def _takes_apart(node: Any) -> bool:
+    return getattr(node.target, "__name__", "") == "getitem"
+
+
+def _module(node: Any, owners: Mapping[str, str]) -> str | None:
+    """The qualified name of the model's module that a node comes from, by its trace or by the parameters it reads."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    if stack:
+        return str(stack[-1][0])
+    return next((owners[source.name] for source in node.all_input_nodes if source.name in owners), None)
+
+
+def _owners(program: Any) -> dict[str, str]:
+    """Placeholder -> the module that the parameter or buffer belongs to."""
+    signature = program.graph_signature
+    stored = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    return {name: target.rpartition(".")[0] for name, target in stored.items()}

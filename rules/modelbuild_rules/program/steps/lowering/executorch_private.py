@@ -1,0 +1,52 @@
+"""What of executorch the steps use that it does not promise to keep, and the version that all of it was checked on."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+from modelbuild.step import StepError
+
+CHECKED = "1.4.1"
+
+PRIVATE = (
+    # Replaced while a program is lowered, and put back (capture.py, arrange.py, backends/xnnpack).
+    "executorch.exir.backend.backend_api:create_exported_program_from_submodule",
+    "executorch.exir.backend.backend_details:BackendDetails.preprocess",
+    "executorch.exir.backend.backend_details:BackendDetails.preprocess_multimethod",
+    "executorch.exir.backend.utils:WhyNoPartition.__call__",
+    # Called.
+    "executorch.exir._serialize._named_data_store:NamedDataStoreOutput",
+    "executorch.exir._serialize.data_serializer:DataEntry",
+    "executorch.exir.backend.canonical_partitioners.config_partitioner:format_target_name",
+    "executorch.exir.capture._config:EdgeCompileConfig._check_ir_validity",
+    "executorch.exir.dialects.edge._ops:FunctionDtypeConstraint.validate",
+    "executorch.exir.dialects.edge._ops:EdgeOpOverload.to_out_variant",
+    "executorch.exir.delegate:executorch_call_delegate",
+    "executorch.exir.graph_module:get_control_flow_submodules",
+    "executorch.exir.lowered_backend_module:LoweredBackendModule.buffer",
+    "executorch.extension.flat_tensor.serialize.serialize:FlatTensorSerializer.deserialize",
+    "executorch.extension.pybindings._portable_lib:_get_operator_names",
+    "executorch.backends.xnnpack.partition.config:ALL_PARTITIONER_CONFIGS",
+    "executorch.backends.xnnpack.partition.config.gemm_configs:GEMMConfig._detect_precision",
+    "executorch.backends.xnnpack.partition.xnnpack_partitioner:XnnpackPartitioner.get_matched_nodes_from_configs",
+    "executorch.backends.xnnpack.xnnpack_preprocess:XnnpackBackend.preprocess",
+    # Imported without the packages around it (program/steps/linking/flatbuffer.py).
+    "executorch.exir._serialize.generated.executorch_flatbuffer.Program:ProgramT.InitFromPackedBuf",
+    "executorch.exir._serialize.generated.executorch_flatbuffer.Program:ProgramT.Pack",
+)
+
+FILES = (
+    "data/bin/flatc",
+    "extension/flat_tensor/serialize/flat_tensor.fbs",
+    "extension/flat_tensor/serialize/scalar_type.fbs",
+)
+
+
+def require() -> None:
+    """Raises StepError unless the executorch installed is the one that all this was checked on."""
+    try:
+        found = version("executorch")
+    except PackageNotFoundError:
+        raise StepError(f"executorch is not installed; expected executorch=={CHECKED}") from None
+    if found != CHECKED:
+        raise StepError(f"executorch {found} is installed; expected executorch=={CHECKED}")

@@ -1,0 +1,148 @@
+"""Checks that what no backend took can run on ExecuTorch's portable kernels, and is meant to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig, ExecutorchProgramManager
+
+from modelbuild.errors import did_you_mean
+from modelbuild.step import StepError
+from modelbuild_rules.program.steps.lowering.delegation import Fact, computing, named
+from modelbuild_rules.program.steps.lowering.executorch_private import CHECKED
+
+_SHOWN = 3
+
+
+def check_allowed(facts: Iterable[Fact], allowed: Sequence[str] | None, present: bool) -> None:
+    """Raises StepError when nodes are left and the stack has no portable backend, or one that does not allow them."""
+    left = [fact for fact in facts if fact.tag is None and not fact.op.startswith("operator.")]
+    if not present and left:
+        raise StepError(
+            f"no backend of the stack takes {_listed(left)}; expected a last backend of type 'portable', or a backend"
+            " that takes them"
+        )
+    for op in allowed or ():
+        if op not in _all_operators():
+            near = did_you_mean(op, {fact.op for fact in left} or _all_operators())
+            raise StepError(f"ops of the portable backend: no operator '{op}'; expected one like aten.add.Tensor{near}")
+    others = [fact for fact in left if allowed is not None and fact.op not in allowed]
+    if others:
+        raise StepError(
+            f"{_listed(others)} would run on portable kernels; expected only operators in the portable backend's 'ops'"
+        )
+
+
+def check_dtypes(graph_module: Any, facts: Iterable[Fact]) -> None:
+    """Raises StepError when a node that is left computes with dtypes that its portable kernel does not take.
+
+    Which it takes is what executorch's edge dialect says of each operator (exir/dialects/edge/edge.yaml).
+    """
+    by_name = {fact.name: fact for fact in facts}
+    for name, node in computing(graph_module):
+        constraint = getattr(getattr(node.target, "_schema", None), "dtype_constraint", None)
+        types = {} if constraint is None else _tensor_types(node)
+        if constraint is not None and types and not constraint.validate(types):
+            shown = ", ".join(f"{name} {str(dtype).removeprefix('torch.')}" for name, dtype in types.items())
+            raise StepError(
+                f"ExecuTorch {CHECKED}'s portable kernel of {_listed([by_name[name]])} does not take these types:"
+                f" {shown.replace('__ret_0', 'result')}; expected a backend of the stack to take it"
+            )
+
+
+def _tensor_types(node: Any) -> dict[str, Any]:
+    """The dtypes of an operator's tensors by the schema's names; results without one are __ret_0, __ret_1, ..."""
+    schema = node.target._schema
+    types = {}
+    for index, argument in enumerate(schema.arguments):
+        positional = not argument.kwarg_only and index < len(node.args)
+        types[argument.name] = _dtype(node.args[index] if positional else node.kwargs.get(argument.name))
+    value = node.meta.get("val")
+    values = value if isinstance(value, (list, tuple)) and len(schema.returns) > 1 else [value]
+    for index, (result, made) in enumerate(zip(schema.returns, values, strict=False)):
+        types[result.name or f"__ret_{index}"] = _dtype(made)
+    return {name: dtype for name, dtype in types.items() if dtype is not None}
+
+
+def _dtype(value: Any) -> Any:
+    """Of a tensor, of a node that computes one, or of the first of a list of them; else None."""
+    if isinstance(value, (list, tuple)):
+        return _dtype(value[0]) if value else None
+    return getattr(getattr(value, "meta", {}).get("val", value), "dtype", None)
+
+
+def to_executorch(edge: EdgeProgramManager, config: ExecutorchBackendConfig, facts: Sequence[Fact]) -> Any:
+    """The program in ExecuTorch's form. Raises StepError for operators that have no portable kernel."""
+    from executorch.extension.pybindings._portable_lib import _get_operator_names
+
+    kernels = frozenset(_get_operator_names())
+    by_name = {fact.name: fact for fact in facts}
+    try:
+        program = edge.to_executorch(config)
+    except Exception:
+        nodes = computing(edge.exported_program().graph_module)
+        missing = [by_name[name] for name, node in nodes if name in by_name and not _has_kernel(node, kernels)]
+        if missing:
+            raise StepError(_no_kernel(missing)) from None
+        raise
+    _check_kernels(program, kernels, by_name)
+    return program
+
+
+def _has_kernel(node: Any, kernels: Collection[str]) -> bool:
+    """Whether the out variant of an edge operator is a portable kernel; True for what is no edge operator."""
+    if not hasattr(node.target, "to_out_variant"):
+        return True
+    try:
+        return _kernel(node.target.to_out_variant()) in kernels
+    except RuntimeError:
+        return False
+
+
+def _check_kernels(program: ExecutorchProgramManager, kernels: Collection[str], by_name: Mapping[str, Fact]) -> None:
+    """What was emitted is what counts: passes replace some operators by others."""
+    for plan in program.executorch_program.execution_plan:
+        used = {f"{op.name}.{op.overload}" if op.overload else op.name for op in plan.operators}
+        missing = used.difference(kernels)
+        if missing:
+            nodes = computing(program.exported_program(plan.name).graph_module)
+            found = [by_name[name] for name, node in nodes if _kernel(node.target) in missing and name in by_name]
+            raise StepError(_no_kernel(found) if found else f"no portable kernel {', '.join(sorted(missing))}")
+
+
+def _kernel(operator: Any) -> str:
+    """The name under which a kernel for an operator is registered: `aten::add.out`."""
+    schema = getattr(operator, "_schema", None)
+    if schema is None:
+        return ""
+    return f"{schema.name}.{schema.overload_name}" if schema.overload_name else str(schema.name)
+
+
+def _no_kernel(facts: Sequence[Fact]) -> str:
+    return (
+        f"ExecuTorch {CHECKED} has no portable kernel for {_listed(facts)}; expected a backend of the stack to take it"
+    )
+
+
+def _listed(facts: Sequence[Fact]) -> str:
+    """Operators with a node of each, one an operator."""
+    each = list({fact.op: fact for fact in reversed(facts)}.values())[::-1]
+    shown = [f"{fact.op} ({_about(fact)})" for fact in each[:_SHOWN]]
+    more = [f"{len(each) - _SHOWN} more operators"] if len(each) > _SHOWN else []
+    return ", ".join(shown + more)
+
+
+def _about(fact: Fact) -> str:
+    module = f" of module {fact.module}" if fact.module else ""
+    return "; ".join(
+        [f"{named(fact.name, fact.origin)}{module}", *(f"{each['backend']}: {each['why']}" for each in fact.refused)]
+    )
+
+
+def _all_operators() -> set[str]:
+    """Every operator that torch knows, as `aten.add.Tensor`."""
+    import torch
+
+    names = (name.replace("::", ".") for name in torch._C._dispatch_get_all_op_names())
+    return {name if name.count(".") == 2 else f"{name}.default" for name in names}

@@ -1,0 +1,135 @@
+"""Lowers an exported program with the backends of a stack; what they take is kept as partitions, not compiled.
+
+Inputs   program, weights   trees, as model/steps/exported/program.py writes them
+         examples           safetensors: example inputs by place, where a backend's compiler is to be checked on them
+Params   backends           [{kind, partitioning, attributes}], in the order in which they are offered nodes;
+                            `partitioning` is the module to load, '' for kernels that take what is left
+         external_weights   whether the program's own constants lie outside the .pte
+         device_io          whether inputs and outputs of parts on a GPU are left in device memory; absent: no
+Outputs  residual           tree: program.pte, whose delegates are placeholders, and constants that lie outside it
+         partitions         tree: p0/, p1/, ... each a program of its own (program/, weights/) with partition.json
+         plan               JSON: [{id, entry, kind, nodes, bytes}] of the partitions
+         report             JSON: what became of each node
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
+from safetensors.torch import load_file
+
+from modelbuild.step import Step
+from modelbuild_rules.model.steps.exported.program import load_program
+from modelbuild_rules.program.steps.lowering import executorch_private
+from modelbuild_rules.program.steps.lowering.agreement import check_agreement
+from modelbuild_rules.program.steps.lowering.capture import captured
+from modelbuild_rules.program.steps.lowering.constants import CONSTANTS, initialize_buffers, outside, write_constants
+from modelbuild_rules.program.steps.lowering.delegation import Delegation, Recorded, computing
+from modelbuild_rules.program.steps.lowering.device_io import device_io_config, told_as_device_io
+from modelbuild_rules.program.steps.lowering.nonzero import correct_nonzero
+from modelbuild_rules.program.steps.lowering.partitioning import Partitioning, partitioning
+from modelbuild_rules.program.steps.lowering.portable import check_allowed, check_dtypes, to_executorch
+from modelbuild_rules.program.steps.partitions.folder import Partitions
+
+
+def run(step: Step) -> None:
+    executorch_private.require()
+    program = load_program(step.input("program"), step.input("weights"))
+    entries = step.params["backends"]
+    backends = {i: backend for i, entry in enumerate(entries) if (backend := partitioning(entry)) is not None}
+    edge, delegation, partitions = lower(correct_nonzero(program), entries, backends, step.outputs["partitions"])
+    plan = partitions.plan(entries)
+    if "examples" in step.inputs:
+        stored = load_file(step.input("examples"))
+        places = {each["id"]: each["entry"] for each in plan}
+
+        def compiled(id: str, part: Any) -> Any:
+            return backends[places[id]].eager(part, entries[places[id]]["attributes"])
+
+        examples = [stored[str(place)] for place in range(len(stored))]
+        check_agreement(program, edge.exported_program(), compiled, examples)
+    rest = next((entry for entry in entries if not entry["partitioning"]), None)
+    facts = delegation.finish(rest and rest["kind"])
+    check_allowed(facts, rest and rest["attributes"]["ops"], rest is not None)
+    check_dtypes(edge.exported_program().graph_module, facts)
+    initialize_buffers(edge.exported_program())
+    external = bool(step.params["external_weights"])
+    config: dict[str, Any] = {"external_constants": outside if external else False}
+    if step.params.get("device_io"):
+        config |= device_io_config()
+    with told_as_device_io():
+        lowered = to_executorch(edge, ExecutorchBackendConfig(**config), facts)
+    _write_residual(lowered, step.outputs["residual"])
+    _write_json(step.outputs["plan"], plan)
+    _write_json(step.outputs["report"], [fact.described() for fact in facts])
+
+
+def lower(
+    program: Any, entries: Sequence[Any], backends: Mapping[int, Partitioning], folder: Path
+) -> tuple[Any, Delegation, Partitions]:
+    """The lowered edge program, what became of its nodes, and the partitions in `folder`."""
+    for backend in backends.values():
+        backend.prepare(program)
+    left_out: dict[int, dict[str, str]] = {i: {} for i in backends}
+    while True:
+        try:
+            return _lower_once(program, entries, backends, folder, left_out)
+        except _Failed as failed:
+            # Everything is lowered anew, without the failed partition's nodes for that backend.
+            left_out[failed.entry].update(failed.nodes)
+            for path in folder.iterdir():
+                shutil.rmtree(path)
+
+
+def _lower_once(
+    program: Any,
+    entries: Sequence[Any],
+    backends: Mapping[int, Partitioning],
+    folder: Path,
+    left_out: Mapping[int, Mapping[str, str]],
+) -> tuple[Any, Delegation, Partitions]:
+    """Raises _Failed for a partition that its backend tries out and can't compile."""
+    delegation = Delegation()
+    partitions = Partitions(folder, delegation, {i: b.annotations for i, b in backends.items()})
+
+    def keep(part: Any, specs: Any) -> str:
+        entry = delegation.entry
+        why = backends[entry].failure(part, entries[entry]["attributes"])
+        if why:
+            raise _Failed(entry, {name: why for name, _ in computing(part.graph_module)})
+        return partitions.keep(part, specs)
+
+    partitioners = [Recorded(i, entries[i], b, delegation, left_out[i]) for i, b in backends.items()]
+    passes = [each for backend in backends.values() for each in backend.passes]
+    # What each operator may be is checked later, for those that no backend takes.
+    config = EdgeCompileConfig(_check_ir_validity=False)
+    with captured({id for backend in backends.values() for id in backend.ids}, keep):
+        edge = to_edge_transform_and_lower(program, passes or None, partitioners, compile_config=config)
+    if not backends:
+        delegation.see(edge.exported_program())
+    return edge, delegation, partitions
+
+
+class _Failed(Exception):
+    """A backend can't compile a partition: its number in the stack, and why by node."""
+
+    def __init__(self, entry: int, nodes: dict[str, str]) -> None:
+        super().__init__(entry, nodes)
+        self.entry = entry
+        self.nodes = nodes
+
+
+def _write_residual(lowered: Any, folder: Path) -> None:
+    with (folder / "program.pte").open("wb") as file:
+        lowered.write_to_file(file)
+    (folder / CONSTANTS).mkdir()
+    write_constants(lowered, folder / CONSTANTS)
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=1) + "\n")

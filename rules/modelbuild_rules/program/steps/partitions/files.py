@@ -1,0 +1,43 @@
+"""A partition as files: its program under canonical names, and what its partitioner says about it.
+
+`partition.json` holds the compile specs and, by place in the graph, the annotations that the partitioner made for its
+backend's compiler. Equal partitions are equal bytes, whatever they were cut out of.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+
+from modelbuild_rules.model.steps.exported.program import canonicalize, load_program, save_program
+
+_ABOUT = "partition.json"
+
+
+def write_partition(program: Any, specs: Sequence[Any], annotations: Collection[str], folder: Path) -> None:
+    """Write an edge program and its compile specs into a folder to be made. `annotations` are keys of nodes' meta."""
+    (folder / "program").mkdir(parents=True)
+    (folder / "weights").mkdir()
+    program = canonicalize(program, annotations)
+    save_program(program, folder / "program", folder / "weights")
+    made = {}
+    for place, node in enumerate(program.graph.nodes):
+        found = {key: node.meta[key] for key in sorted(annotations) if key in node.meta}
+        if found:
+            made[str(place)] = found
+    described = [{"key": spec.key, "value": bytes(spec.value).hex()} for spec in specs]
+    (folder / _ABOUT).write_text(json.dumps({"specs": described, "annotations": made}, indent=1) + "\n")
+
+
+def read_partition(folder: Path) -> tuple[Any, list[CompileSpec]]:
+    """The program and the compile specs that write_partition wrote."""
+    program = load_program(folder / "program", folder / "weights")
+    about = json.loads((folder / _ABOUT).read_text())
+    nodes = list(program.graph.nodes)
+    for place, found in about["annotations"].items():
+        nodes[int(place)].meta.update(found)
+    return program, [CompileSpec(spec["key"], bytes.fromhex(spec["value"])) for spec in about["specs"]]

@@ -1,0 +1,65 @@
+"""Keeps the partitions of a program in folders, each distinct one once."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from modelbuild_rules.program.steps.lowering.delegation import Delegation, computing
+from modelbuild_rules.program.steps.partitions.files import write_partition
+
+
+class Partitions:
+    """Writes p0/, p1/, ... below a folder, numbered in the order in which backends ask for them."""
+
+    def __init__(self, folder: Path, delegation: Delegation, annotations: Mapping[int, Collection[str]]) -> None:
+        """`annotations`: number of a stack's backend -> keys of nodes' meta that its compiler wants."""
+        self._folder = folder
+        self._annotations = annotations
+        self._delegation = delegation
+        self._ids: dict[tuple[int, str], str] = {}
+        self._nodes: list[int] = []
+
+    def keep(self, program: Any, specs: Sequence[Any]) -> str:
+        """Write a partition and its compile specs; the id that stands for it and for every equal one."""
+        entry = self._delegation.entry
+        id = f"p{len(self._ids)}"
+        path = self._folder / id
+        write_partition(program, specs, self._annotations[entry], path)
+        known = self._ids.setdefault((entry, _digest(path)), id)
+        if known == id:
+            self._nodes.append(sum(1 for _ in computing(program.graph_module)))
+        else:
+            shutil.rmtree(path)
+        self._delegation.partition(program, known)
+        return known
+
+    def plan(self, entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """What is there to compile."""
+        return [
+            {
+                "id": id,
+                "entry": entry,
+                "kind": entries[entry]["kind"],
+                "nodes": nodes,
+                "bytes": sum(file.stat().st_size for file in _files(self._folder / id)),
+            }
+            for ((entry, _), id), nodes in zip(self._ids.items(), self._nodes, strict=True)
+        ]
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _digest(folder: Path) -> str:
+    """Of a folder's files: their paths and contents."""
+    digest = hashlib.sha256()
+    for path in _files(folder):
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        digest.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())
+    return digest.hexdigest()

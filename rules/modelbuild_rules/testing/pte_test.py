@@ -1,0 +1,325 @@
+"""pte_test: a built program, compared with its model in eager PyTorch on declared inputs, and held to budgets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from pydantic import Field
+
+from modelbuild.api import (
+    Artifact,
+    Attrs,
+    Context,
+    Dep,
+    DerivedArtifact,
+    Output,
+    Provider,
+    Resources,
+    Source,
+    SourceArtifact,
+    Sources,
+    TestAction,
+    rule,
+)
+from modelbuild.errors import did_you_mean
+from modelbuild_rules.bundle.runtime_archive import RuntimeArchive
+from modelbuild_rules.providers import DeviceTarget, EagerModel, ExportedModel, Lowering, Program
+from modelbuild_rules.testing.attributes import TestAttrs, resources, seconds
+
+_ENTRY = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)\Z")
+
+
+class Generator(Attrs):
+    """Inputs drawn by numpy's default_rng(seed + number of the case), input after input in the program's order."""
+
+    seed: int = Field(ge=0)
+    """Decides all values."""
+
+    count: int = Field(default=1, ge=1, le=1000)
+    """How many cases are drawn."""
+
+    distribution: Literal["uniform", "normal"] = "uniform"
+    """Of floating-point values: uniform in `range`, or normal with `mean` and `std`. Integers are uniform in `range`,
+    both ends included; booleans even."""
+
+    range: tuple[float, float] | None = None
+    """By default the range that the model declares for the input, else 0 and 1."""
+
+    mean: float = 0.0
+    """Of the normal distribution."""
+
+    std: float = Field(default=1.0, ge=0)
+    """Of the normal distribution: its standard deviation."""
+
+    sizes: dict[str, int] = Field(default_factory=dict)
+    """Of dynamic dimensions, by name; by default 2, or the nearest size that is allowed."""
+
+
+class TestInputs(Attrs):
+    """A case: every input from a file, or all of them from a generator."""
+
+    name: str
+    """What the report calls it."""
+
+    files: dict[str, Source] = Field(default_factory=dict)
+    """A `.npy`, `.json` or picture for each input, read as `modelbuild run` reads it."""
+
+    generator: Generator | None = None
+    """How values are drawn."""
+
+
+class Tolerance(Attrs):
+    """An output is right where |a - b| <= abs + rel * |b|, b being eager PyTorch's; and its cosine is high enough."""
+
+    abs: float = 1e-4
+    """The difference that is allowed for any value."""
+
+    rel: float = 1e-4
+    """The difference that is allowed as a part of eager PyTorch's value, besides `abs`."""
+
+    cosine: float | None = None
+    """The least cosine of the angle between both outputs, as vectors. With it, `abs` and `rel` hold only if written."""
+
+    ignore: bool = False
+    """Do not compare this output: a metric does."""
+
+
+class Metric(Attrs):
+    """A function of the user's: takes the program's outputs and eager PyTorch's (arrays by name), gives a number."""
+
+    entry: str
+    """`file.py:name`, the file being one of `metric_srcs`."""
+
+    min: float | None = None
+    """The least number that is right."""
+
+    max: float | None = None
+    """The greatest number that is right."""
+
+
+class PteTestAttrs(TestAttrs):
+    """A program of a model, tested against the model."""
+
+    program: Dep
+    """The `pte_program`."""
+
+    model: Dep
+    """The `torch_model` that it is made of."""
+
+    device: Dep | None = None
+    """The device: a `device_target`. `--device` stands in for it."""
+
+    runtime: RuntimeArchive | None = None
+    """The archive that `make runtime` writes (build/runtime.tar): the C++ runtime in it runs the program, on GPUs too.
+    By default ExecuTorch's Python runtime does, on the CPU."""
+
+    inputs: tuple[TestInputs, ...] = Field(min_length=1)
+    """What both are run on."""
+
+    tolerance: Tolerance = Tolerance()
+    """Of all outputs that have none of their own."""
+
+    outputs: dict[str, Tolerance] = Field(default_factory=dict)
+    """Tolerances of single outputs, by name."""
+
+    metrics: tuple[Metric, ...] = ()
+    """What else is computed of the outputs of each case."""
+
+    metric_srcs: Sources = ()
+    """Python files of the metrics."""
+
+    max_bytes: int | None = None
+    """Of the .pte and the .ptd together."""
+
+    max_delegates: int | None = None
+    """The most partitions."""
+
+    min_delegated_fraction: float | None = Field(default=None, ge=0, le=1)
+    """Of the lowered graph's nodes, those that a backend takes."""
+
+    max_latency_ratio: float | None = Field(default=None, gt=0)
+    """Median latency over that of the baseline, both measured in this run on the first case."""
+
+    baseline: Dep | None = None
+    """Another `pte_program` to compare latency with; by default eager PyTorch."""
+
+    max_memory: int | None = Field(default=None, ge=1)
+    """Bytes by which loading the program and its first run raise the process's peak memory, in ExecuTorch's Python
+    runtime."""
+
+    backends: dict[str, str] = Field(default_factory=dict)
+    """The backend that all nodes of a submodule are expected in, by the submodule's name."""
+
+
+@rule(attrs=PteTestAttrs)
+def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
+    attrs = ctx.attrs
+    program = ctx.provider(attrs.program, Program)
+    eager = ctx.provider(attrs.model, EagerModel)
+    own = ctx.device(DeviceTarget) if ctx.device_label is not None else None
+    device = program.device or own
+    _check_runtime(ctx)
+    metric_srcs = ctx.files(attrs.metric_srcs)
+    files: dict[str, tuple[Artifact, ...]] = {}
+    cases = []
+    for index, case in enumerate(attrs.inputs):
+        if bool(case.files) == (case.generator is not None):
+            message = f"case '{case.name}': expected 'files', or 'generator', and not both"
+            raise ctx.error(("inputs", index), message)
+        if case.files:
+            names = [each["name"] for each in eager.params["inputs"]]
+            _check_names(ctx, "input", ("inputs", index, "files"), case.files, names)
+            if missing := [name for name in names if name not in case.files]:
+                message = f"case '{case.name}': no file for the input '{missing[0]}'"
+                raise ctx.error(("inputs", index, "files"), message)
+        if case.generator:
+            if case.generator.range and not case.generator.range[0] <= case.generator.range[1]:
+                raise ctx.error(("inputs", index, "generator", "range"), "expected [lowest, highest]")
+            where = ("inputs", index, "generator", "sizes")
+            _check_names(ctx, "dynamic dimension", where, case.generator.sizes, list(eager.params["dynamic"]))
+        for name, source in case.files.items():
+            files[f"case.{index}.{name}"] = (ctx.file(source),)
+        drawn = case.generator.model_dump(mode="json") if case.generator else None
+        cases.append({"name": case.name, "inputs": sorted(case.files), "generator": drawn})
+    if eager.params["outputs"] is not None:
+        _check_names(ctx, "output", ("outputs",), attrs.outputs, eager.params["outputs"])
+    baseline = ctx.provider(attrs.baseline, Program) if attrs.baseline else None
+    parity = {
+        "eager": dict(eager.params),
+        "cases": cases,
+        "tolerance": _tolerance(attrs.tolerance),
+        "outputs": {name: _tolerance(each) for name, each in attrs.outputs.items()},
+        "metrics": [_metric(ctx, index, metric_srcs) for index in range(len(attrs.metrics))],
+    }
+    runtime = {"runtime": ctx.file(attrs.runtime)} if attrs.runtime else {}
+    inputs = {
+        **eager.inputs,
+        **files,
+        "metric_srcs": metric_srcs,
+        **{f"program.{name}": artifact for name, artifact in _files(program).items()},
+    }
+    made = ctx.action(
+        "test",
+        step="pte_test",
+        inputs=inputs
+        | runtime
+        | ({f"baseline.{name}": artifact for name, artifact in _files(baseline).items()} if baseline else {}),
+        outputs=[Output("report", "report.json")],
+        params={
+            **parity,
+            "budgets": {
+                name: getattr(attrs, name)
+                for name in ("max_bytes", "max_delegates", "min_delegated_fraction", "max_latency_ratio", "max_memory")
+                if getattr(attrs, name) is not None
+            },
+            "backends": attrs.backends,
+            "arch": device.arch if device else None,
+            **({"gpu": _gpu(attrs, program)} if attrs.runtime else {}),
+        },
+        unkeyed={"timeout": seconds(attrs)},
+        tools=("flatbuffers", *eager.tools),
+        python=("srcs", "metric_srcs"),
+        preload=("torch",),
+        resources=_resources(attrs, program),
+        description=f"{attrs.program} against {attrs.model}",
+    )
+    exported = next((each for each in ctx.providers(attrs.model) if isinstance(each, ExportedModel)), None)
+    bisect = None
+    if exported is not None and program.lowering is not None:
+        params = {**parity, "cpp_runtime": attrs.runtime is not None}
+        bisect = _bisect(ctx, exported, program.lowering, inputs, params, eager.tools)
+    return (TestAction((made["report"],), flaky=attrs.flaky, bisect=bisect),)
+
+
+def _check_runtime(ctx: Context[PteTestAttrs]) -> None:
+    attrs = ctx.attrs
+    if attrs.gpus and attrs.runtime is None:
+        message = f"programs run on GPUs by the C++ runtime; expected runtime as well: {RuntimeArchive.where_from}"
+        raise ctx.error("gpus", message)
+    if attrs.runtime is not None and attrs.max_memory is not None:
+        raise ctx.error("max_memory", "memory is measured in ExecuTorch's Python runtime only; expected no runtime")
+
+
+def _gpu(attrs: PteTestAttrs, program: Program) -> dict[str, object]:
+    """What a program's parts for GPUs are to be run on, as testing/steps/parity/gpus.py takes it."""
+    device = program.device
+    if device is None:
+        return {"count": attrs.gpus, "index": 0, "capabilities": []}
+    return {"count": attrs.gpus, "index": device.cuda_index, "capabilities": list(device.compute_capabilities)}
+
+
+def _resources(attrs: PteTestAttrs, program: Program) -> Resources:
+    capabilities = program.device.compute_capabilities if program.device and attrs.gpus else ()
+    return replace(resources(attrs), compute_capability=min(capabilities, key=float, default=""))
+
+
+def _bisect(
+    ctx: Context[PteTestAttrs],
+    reference: ExportedModel,
+    lowering: Lowering,
+    inputs: Mapping[str, Artifact | tuple[Artifact, ...]],
+    params: Mapping[str, Any],
+    tools: tuple[str, ...],
+) -> DerivedArtifact:
+    """What finds the node that is to blame."""
+    return ctx.action(
+        "bisect",
+        step="first_wrong_node",
+        inputs={
+            **inputs,
+            "reference.program": reference.program,
+            "reference.weights": reference.weights,
+            "reference.debug": reference.debug,
+            "lowered.program": lowering.model.program,
+            "lowered.weights": lowering.model.weights,
+            **{f"backend.{i}.{n}": a for i, needed in enumerate(lowering.prerequisites) for n, a in needed.items()},
+        },
+        outputs=[Output("finding", "finding.json")],
+        params={**params, "backends": list(lowering.backends)},
+        plugins=sorted({each[part] for each in lowering.backends for part in ("partitioning", "compiling")} - {""}),
+        tools=(*lowering.tools, *tools),
+        python=("srcs", "metric_srcs"),
+        preload=("torch", "executorch.exir"),
+        resources=Resources(memory=4 << 30),
+        description=f"find the first wrong node of {ctx.attrs.program}",
+    )["finding"]
+
+
+def _check_names(
+    ctx: Context[PteTestAttrs], what: str, path: tuple[str | int, ...], given: Iterable[str], known: Sequence[str]
+) -> None:
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(name, known) or (f"; expected {', '.join(known)}" if known else "")
+            raise ctx.error((*path, name), f"the model has no {what} '{name}'{hint}")
+
+
+def _files(program: Program) -> dict[str, Artifact]:
+    found = {"pte": program.pte, "delegation": program.delegation, "signature": program.signature}
+    return found | ({"ptd": program.ptd} if program.ptd else {})
+
+
+def _tolerance(tolerance: Tolerance) -> dict[str, object]:
+    """Elementwise limits that are not written give way to a cosine that is."""
+    values = tolerance.model_dump()
+    if tolerance.cosine is not None:
+        for name in {"abs", "rel"} - tolerance.model_fields_set:
+            values[name] = None if not tolerance.model_fields_set & {"abs", "rel"} else 0.0
+    return values
+
+
+def _metric(ctx: Context[PteTestAttrs], index: int, srcs: tuple[Artifact, ...]) -> dict[str, object]:
+    metric = ctx.attrs.metrics[index]
+    where = ("metrics", index, "entry")
+    match = _ENTRY.match(metric.entry)
+    if match is None:
+        raise ctx.error(where, f"attribute 'metrics[{index}].entry': expected 'file.py:name', got '{metric.entry}'")
+    path = f"{ctx.label.package}/{match['file']}".lstrip("/")
+    if SourceArtifact(path) not in srcs:
+        raise ctx.error(where, f"attribute 'metrics[{index}].entry': '{match['file']}' is not among the metric_srcs")
+    if metric.min is None and metric.max is None:
+        raise ctx.error(where, f"attribute 'metrics[{index}]': expected 'min' or 'max'")
+    return {"entry": f"{path}:{match['name']}", "min": metric.min, "max": metric.max}

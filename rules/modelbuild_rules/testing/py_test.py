@@ -1,0 +1,55 @@
+"""py_test: tests of Python code, run by pytest in the sandbox."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from modelbuild.api import Context, Output, Provider, Sources, TestAction, rule
+from modelbuild_rules.distributions import Distribution
+from modelbuild_rules.testing.attributes import TestAttrs, resources, seconds
+
+
+class PyTestAttrs(TestAttrs):
+    """Tests that pytest finds in `test_*.py` and `*_test.py` among the sources."""
+
+    srcs: Sources
+    """Python files: tests, `conftest.py`, and what they import, by workspace path or by name in one folder."""
+
+    data: Sources = ()
+    """Other files that the tests read, at their workspace paths."""
+
+    requires: tuple[Distribution, ...] = ()
+    """Distributions that the tests use in a way that cannot be seen by reading them, such as plugins of pytest."""
+
+    plugins: tuple[str, ...] = ()
+    """Plugins of pytest to load, by module; those installed are not loaded by themselves."""
+
+    args: tuple[str, ...] = ()
+    """More arguments for pytest."""
+
+    shard_count: int = Field(default=1, ge=1, le=100)
+    """Run the tests as so many actions side by side, each with its part of them."""
+
+
+@rule(attrs=PyTestAttrs)
+def py_test(ctx: Context[PyTestAttrs]) -> tuple[Provider, ...]:
+    attrs = ctx.attrs
+    reports = tuple(
+        ctx.action(
+            "test",
+            name=f"test:{shard}" if attrs.shard_count > 1 else "test",
+            step="py_test",
+            inputs={"srcs": ctx.files(attrs.srcs), "data": ctx.files(attrs.data)},
+            outputs=[Output("report", "report.json")],
+            params={"args": list(attrs.args), "plugins": list(attrs.plugins), "shard": [shard, attrs.shard_count]},
+            unkeyed={"timeout": seconds(attrs)},
+            tools=("pytest", "pluggy", "iniconfig", "packaging", "pygments", *attrs.requires),
+            python=("srcs",),
+            env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            preload=("pytest",),
+            resources=resources(attrs),
+            description=f"shard {shard + 1} of {attrs.shard_count}" if attrs.shard_count > 1 else "",
+        )["report"]
+        for shard in range(attrs.shard_count)
+    )
+    return (TestAction(reports, flaky=attrs.flaky),)

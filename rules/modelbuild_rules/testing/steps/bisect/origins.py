@@ -1,0 +1,118 @@
+"""Follows nodes through a lowering, and computes what they should give: the exported program in eager mode.
+
+Passes of torch and executorch that rewrite a graph carry `meta["custom"]` along to the nodes that come of a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from executorch.exir.delegate import executorch_call_delegate
+from torch.utils import _pytree as pytree
+
+from modelbuild_rules.program.steps.lowering.agreement import flat_inputs
+
+_KEY = "modelbuild_origin"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a lowered node should give: what a node of the exported program gives, or the `index`th of its results."""
+
+    node: str
+    index: int | None = None
+
+
+def mark(program: Any) -> None:
+    """Have the nodes of an exported program carry their names through what is done with it."""
+    for node in program.graph.nodes:
+        if node.op == "call_function":
+            node.meta["custom"] = {**(node.meta.get("custom") or {}), _KEY: node.name}
+
+
+def origins(edge: Any, exported: Any) -> dict[Any, Origin]:
+    """By lowered node, within partitions too: what it stands for.
+
+    Of the nodes that came of one node the last one gives its result; the others are in no dict, and neither is one
+    whose type or shape is another.
+    """
+    types = {node.name: node.meta.get("val") for node in exported.graph.nodes}
+    last: dict[Origin, Any] = {}
+    for node in _nodes(edge):
+        origin = _origin(node)
+        if origin is not None and _alike(node.meta.get("val"), _part(types.get(origin.node), origin.index)):
+            last[origin] = node
+    return {node: origin for origin, node in last.items()}
+
+
+def results(exported: Any, inputs: Sequence[torch.Tensor], wanted: Collection[str]) -> tuple[dict[str, Any], list[Any]]:
+    """What the nodes of these names give in eager mode, by name, and all outputs."""
+    run = _Keeping(exported.graph_module, wanted)
+    with torch.no_grad():
+        outputs = run.run(*flat_inputs(exported, [each.clone() for each in inputs]))
+    return run.kept, pytree.tree_leaves(outputs)
+
+
+def result_of(kept: Mapping[str, Any], origin: Origin) -> torch.Tensor:
+    """What `results` kept of an origin."""
+    value = _part(kept[origin.node], origin.index)
+    assert isinstance(value, torch.Tensor)
+    return value
+
+
+def takes_from_delegate(node: Any) -> bool:
+    """Whether a node is a result of a call of a partition."""
+    return getattr(node.target, "__name__", "") == "getitem" and node.args[0].target is executorch_call_delegate
+
+
+class _Keeping(torch.fx.Interpreter):
+    """Keeps results of some nodes, as they are when the node has run: a later one may change them in place."""
+
+    def __init__(self, module: torch.fx.GraphModule, wanted: Collection[str]) -> None:
+        super().__init__(module)
+        self._wanted = wanted
+        self.kept: dict[str, Any] = {}
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        value = super().run_node(n)
+        if n.name in self._wanted:
+            self.kept[n.name] = pytree.tree_map_only(torch.Tensor, torch.clone, value)
+        return value
+
+
+def _nodes(edge: Any) -> Iterator[Any]:
+    """Those that compute, in order, partitions' where they are called."""
+    for node in edge.graph.nodes:
+        if node.op == "call_function" and node.target is executorch_call_delegate:
+            inner = getattr(edge.graph_module, node.args[0].target).original_module
+            yield from (each for each in inner.graph.nodes if each.op == "call_function")
+        elif node.op == "call_function" and not takes_from_delegate(node):
+            yield node
+
+
+def _origin(node: Any) -> Origin | None:
+    if getattr(node.target, "__name__", "") != "getitem":
+        name = (node.meta.get("custom") or {}).get(_KEY)
+        return Origin(name) if name else None
+    source = node.args[0]
+    name = (source.meta.get("custom") or {}).get(_KEY)
+    return Origin(name, node.args[1]) if name else None
+
+
+def _part(value: Any, index: int | None) -> Any:
+    if index is None:
+        return value
+    return value[index] if isinstance(value, (list, tuple)) and index < len(value) else None
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Tensors of one type and shape, as far as sizes are known."""
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return False
+    if one.dtype != other.dtype or one.dim() != other.dim():
+        return False
+    sizes = zip(one.shape, other.shape, strict=True)
+    return all(a == b for a, b in sizes if isinstance(a, int) and isinstance(b, int))

@@ -1,0 +1,119 @@
+"""Programs that also give what passes between their nodes: run by ExecuTorch, with the delegates of a built program."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from executorch.exir import ExecutorchBackendConfig
+from executorch.exir._serialize._named_data_store import NamedDataStoreOutput
+from executorch.exir._serialize.data_serializer import DataEntry
+from executorch.exir.lowered_backend_module import LoweredBackendModule
+from executorch.exir.passes import MemoryPlanningPass
+from executorch.exir.passes.sym_shape_eval_pass import ConstraintBasedSymShapeEvalPass
+from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
+from torch.utils import _pytree as pytree
+
+import modelbuild_runtime
+from modelbuild_rules.program.steps.linking.link import Part, link, read_file
+from modelbuild_rules.program.steps.linking.named_data import Named, read_named
+from modelbuild_rules.program.steps.lowering.constants import initialize_buffers
+from modelbuild_rules.program.steps.partitions.compiled import PROCESSED
+from modelbuild_rules.program.steps.partitions.placeholder import partition_of
+
+Array = np.ndarray
+
+
+def tap(program: Any, wanted: Collection[Any] | None = None) -> list[str]:
+    """Make all tensors that nodes of a lowered program compute outputs, besides its own; or only those of nodes wanted,
+    in place of its own. Returns names of nodes in the order of the outputs, '' for one that is no node."""
+    output = program.graph.output_node()
+    specs = program.graph_signature.output_specs
+    before = [] if wanted is not None else [(node, spec) for node, spec in zip(output.args[0], specs, strict=True)]
+    given = {node.name for node, spec in before if spec.kind == OutputKind.USER_OUTPUT and hasattr(node, "name")}
+    new = [
+        node
+        for node in program.graph.nodes
+        if node.op == "call_function"
+        and node.name not in given
+        and (wanted is None or node in wanted)
+        and isinstance(node.meta.get("val"), torch.Tensor)
+    ]
+    output.args = ((*(node for node, _ in before), *new),)
+    output.meta["val"] = tuple(node.meta.get("val") if hasattr(node, "meta") else node for node in output.args[0])
+    specs[:] = [spec for _, spec in before]
+    specs += [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(node.name), None) for node in new]
+    program.graph_module.recompile()
+    first = [getattr(node, "name", "") for node, spec in before if spec.kind == OutputKind.USER_OUTPUT]
+    names = first + [node.name for node in new]
+    program.module_call_graph[0].signature.out_spec = pytree.tree_structure(tuple(names))
+    return names
+
+
+def link_again(edge: Any, built: Path, folder: Path) -> Path:
+    """A .pte in `folder` of a lowered program, whose delegates are the ones of a built program in the same places."""
+    initialize_buffers(edge.exported_program())
+    lowered = edge.to_executorch(ExecutorchBackendConfig(external_constants=False))
+    residual = folder / "residual.pte"
+    with residual.open("wb") as file:
+        lowered.write_to_file(file)
+    target = folder / "tapped.pte"
+    link(residual, (), _parts(residual, built, folder), target, None)
+    return target
+
+
+def _parts(residual: Path, built: Path, folder: Path) -> dict[str, Part]:
+    """What stands in the built program for each placeholder of the residual one."""
+    placeholders, marks = read_file(residual)
+    table, blobs = read_file(built)
+    named = tuple(
+        Named(entry.key.decode(), blobs[entry.segmentIndex].save(folder / f"named.{number}"))
+        for number, entry in enumerate(table.namedData or [])
+    )
+    parts: dict[str, Part] = {}
+    for number, (mark, delegate) in enumerate(
+        zip(placeholders.executionPlan[0].delegates or [], table.executionPlan[0].delegates or [], strict=True)
+    ):
+        id = partition_of(marks[mark.processed.index].read())
+        assert id is not None
+        if id not in parts:
+            path = folder / f"processed.{number}"
+            # An empty blob lies in no segment.
+            blob = blobs[delegate.processed.index] if delegate.processed.location else None
+            parts[id] = Part(blob.save(path) if blob else _empty(path), () if parts else named)
+    return parts
+
+
+def _empty(path: Path) -> Path:
+    path.write_bytes(b"")
+    return path
+
+
+def run_tapped(path: Path, data: Path | None, names: Sequence[str], inputs: Sequence[Array]) -> list[tuple[str, Array]]:
+    """Run a program on its inputs in order: the arrays that it gives, beside the names that belong to its outputs."""
+    program = modelbuild_runtime.load(path, [data] if data else [])
+    return list(zip(names, program.run(list(inputs)).values(), strict=True))
+
+
+def _planned(module: torch.fx.GraphModule) -> Any:
+    """Plan memory, for the upper bounds of sizes that vary."""
+    ConstraintBasedSymShapeEvalPass()(module)
+    return MemoryPlanningPass()(module)
+
+
+def run_delegate(module: LoweredBackendModule, compiled: Path, names: Sequence[str], inputs: Sequence[Array]) -> Any:
+    """Run a partition that a compile step compiled into a folder, on its own: as run_tapped."""
+    entries = read_named(compiled)
+    data = NamedDataStoreOutput(
+        [entry.path.read_bytes() for entry in entries],
+        {entry.key: DataEntry(place, entry.alignment, None) for place, entry in enumerate(entries)},
+        {},
+    )
+    processed = (compiled / PROCESSED).read_bytes()
+    made = LoweredBackendModule(module.original_module, module.backend_id, processed, module.compile_specs, data)
+    path = compiled.parent / "delegate.pte"
+    path.write_bytes(made.buffer(extract_delegate_segments=True, memory_planning=_planned))
+    return run_tapped(path, None, names, inputs)

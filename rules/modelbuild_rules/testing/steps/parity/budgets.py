@@ -1,0 +1,77 @@
+"""Budgets of a program: sizes, what backends take, latency beside a baseline, memory."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Mapping
+from statistics import median
+from typing import Any
+
+from modelbuild_rules.testing.steps.test_report import Case
+
+_RUNS = 10
+_WARM_UPS = 3
+
+
+def peak_memory() -> float:
+    """Bytes: the most that this process has had in memory at once."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+
+
+def median_ms(work: Callable[[], Any]) -> float:
+    """Milliseconds of a call: the median of 10 after 3 more, as the runtime measures."""
+    times = []
+    for number in range(_WARM_UPS + _RUNS):
+        began = time.perf_counter_ns()
+        work()
+        if number >= _WARM_UPS:
+            times.append((time.perf_counter_ns() - began) / 1e6)
+    return median(times)
+
+
+def budget_cases(
+    budgets: Mapping[str, float],
+    backends: Mapping[str, str],
+    delegation: Mapping[str, Any],
+    measures: dict[str, float],
+) -> list[Case]:
+    """A case for each budget and for each expected backend; adds `delegates`, `delegated_fraction` to the measures."""
+    nodes = delegation["nodes"]
+    taken = sum(node.get("partition") is not None for node in nodes)
+    measures["delegates"] = len(delegation["partitions"])
+    measures["delegated_fraction"] = taken / len(nodes) if nodes else 0.0
+    found = {
+        "max_bytes": ("bytes", measures["bytes"]),
+        "max_delegates": ("delegates", measures["delegates"]),
+        "min_delegated_fraction": ("of the nodes are delegated", measures["delegated_fraction"]),
+        "max_latency_ratio": ("times the baseline's latency", _ratio(measures)),
+        "max_memory": ("bytes of memory", measures.get("memory", 0.0)),
+    }
+    cases = []
+    for name, limit in budgets.items():
+        what, value = found[name]
+        good = value >= limit if name.startswith("min_") else value <= limit
+        bound = "at least" if name.startswith("min_") else "at most"
+        message = "" if good else f"{value:.6g} {what}, expected {bound} {limit:.6g}"
+        cases.append(Case(name, "passed" if good else "failed", message=message))
+    return cases + [_backend_case(module, backend, nodes) for module, backend in backends.items()]
+
+
+def _ratio(measures: Mapping[str, float]) -> float:
+    return measures["latency_ms"] / measures["baseline_ms"] if measures.get("baseline_ms") else 0.0
+
+
+def _backend_case(module: str, backend: str, nodes: list[Mapping[str, Any]]) -> Case:
+    """Whether all nodes of a submodule are where they are expected."""
+    name = f"backend of {module}"
+    own = [node for node in nodes if f"{node['module'] or ''}.".startswith(f"{module}.")]
+    others = [node for node in own if node["backend"] != backend]
+    if not own:
+        return Case(name, "failed", message=f"no node of the lowered graph comes from '{module}'")
+    if not others:
+        return Case(name, "passed")
+    first = others[0]
+    why = "; ".join(f"{each['backend']}: {each['why']}" for each in first["refused"])
+    message = f"{len(others)} of {len(own)} nodes are not in {backend}, such as {first['name']}, which is in"
+    return Case(name, "failed", message=f"{message} {first['backend']}" + (f" ({why})" if why else ""))

@@ -1,0 +1,108 @@
+"""What a test of a program and the search for its first wrong node share: cases, the model in eager PyTorch, and how an
+output is held to its tolerance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+import modelbuild_runtime
+from modelbuild.errors import did_you_mean
+from modelbuild.step import Step, StepError
+from modelbuild_rules.model.steps.eager.entry import load_function, load_model, load_weights, seed_generators, settle
+from modelbuild_rules.testing.steps.parity.compare import compare
+from modelbuild_rules.testing.steps.parity.programs import Arrays
+from modelbuild_rules.testing.steps.parity.random_inputs import draw
+from modelbuild_runtime.bindings import to_array, to_tensor
+from modelbuild_runtime.describe import Port
+from modelbuild_runtime.errors import InputError
+from modelbuild_runtime.inputs import read_inputs
+
+Eager: TypeAlias = Callable[[Mapping[str, np.ndarray]], Arrays]
+
+
+def tensor_inputs(program: modelbuild_runtime.Program) -> list[Port]:
+    """What is given to a program, in its order."""
+    return [port for port in program.describe().method("forward").inputs if port.kind == "tensor"]
+
+
+def cases(step: Step, program: modelbuild_runtime.Program) -> Iterator[tuple[str, Arrays]]:
+    """Each case's name and inputs. Raises StepError for a file that is not what an input takes."""
+    ports = tensor_inputs(program)
+    number = 0
+    for index, case in enumerate(step.params["cases"]):
+        if case["generator"] is None:
+            files = {name: step.input(f"case.{index}.{name}") for name in case["inputs"]}
+            try:
+                yield case["name"], read_inputs(ports, files)
+            except InputError as error:
+                raise StepError(f"case '{case['name']}': {error}") from None
+            continue
+        for count in range(case["generator"]["count"]):
+            several = case["generator"]["count"] > 1
+            yield f"{case['name']}[{count}]" if several else case["name"], draw(ports, case["generator"], number)
+            number += 1
+
+
+def eager_model(step: Step, program: modelbuild_runtime.Program) -> Eager:
+    """The model in eager PyTorch, as a function of arrays by name. Each call begins with the buffers that it was made
+    with."""
+    params = step.params["eager"]
+    seed_generators(params["seed"])
+    module = load_model(step.root, params["entry"], params["kwargs"])
+    load_weights(module, {p: step.input(f"weights.{p}") for p in params["weights"]}, params["allow_missing"])
+    settle(module)
+    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    ports = tensor_inputs(program)
+    names = [port.name for port in program.describe().method("forward").outputs]
+
+    @torch.no_grad()
+    def call(arrays: Mapping[str, np.ndarray]) -> Arrays:
+        for name, initial in buffers.items():
+            owner, _, leaf = name.rpartition(".")
+            setattr(module.get_submodule(owner), leaf, initial.clone())
+        values = pytree.tree_leaves(module(*[to_tensor(arrays[port.name], port) for port in ports]))
+        if len(values) != len(names):
+            raise StepError(f"the model gives {len(values)} outputs, the program {len(names)}")
+        return {name: to_array(value) for name, value in zip(names, values, strict=True)}
+
+    return call
+
+
+def tolerance_of(step: Step, output: str) -> Mapping[str, Any]:
+    """What an output is held to."""
+    return step.params["outputs"].get(output) or step.params["tolerance"]
+
+
+def wrong_outputs(step: Step, found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """How outputs differ that are not what they should be, by name. Raises StepError for a tolerance of no output."""
+    for name in step.params["outputs"]:
+        if name not in expected:
+            raise StepError(f"a tolerance for '{name}', which is no output{did_you_mean(name, expected)}")
+    problems = {}
+    for output, wanted in expected.items():
+        tolerance = tolerance_of(step, output)
+        problem = "" if tolerance["ignore"] else compare(found[output], wanted, tolerance)
+        if problem:
+            problems[output] = problem
+    return problems
+
+
+def wrong_metrics(step: Step, found: Arrays, expected: Arrays) -> list[str]:
+    """Which of the user's metrics are not what they should be."""
+    problems = []
+    for metric in step.params["metrics"]:
+        given = load_function(step.root, metric["entry"])(found, expected)
+        try:
+            value = float(given)
+        except (TypeError, ValueError) as error:
+            raise StepError(f"metric {metric['entry']} gives a {type(given).__name__}; expected a number") from error
+        low, high = metric["min"], metric["max"]
+        if not ((low is None or value >= low) and (high is None or value <= high)):
+            bound = f"at least {low}" if high is None else f"at most {high}" if low is None else f"{low} to {high}"
+            problems.append(f"metric {metric['entry'].partition(':')[2]} is {value:.6g}, expected {bound}")
+    return problems

@@ -1,0 +1,70 @@
+"""What a program makes of each case beside eager PyTorch, and what its budgets are held to."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+
+from modelbuild.step import Step, StepError
+from modelbuild_rules.testing.steps.parity.budgets import budget_cases, median_ms, peak_memory
+from modelbuild_rules.testing.steps.parity.parity import Eager, cases, eager_model, wrong_metrics, wrong_outputs
+from modelbuild_rules.testing.steps.parity.programs import Arrays, open_program
+from modelbuild_rules.testing.steps.parity.runners import Runner, runner_of
+from modelbuild_rules.testing.steps.test_report import Case
+from modelbuild_runtime.errors import ProgramError
+
+
+def results(step: Step, runner: Runner) -> tuple[list[Case], dict[str, float]]:
+    """The cases of the report, and what was measured for it."""
+    program = open_program(step, "program")
+    drawn = list(cases(step, program))
+    _, inputs = drawn[0]
+    measures: dict[str, float] = {}
+    if "runtime" not in step.inputs:  # which runs it in processes of its own
+        before = peak_memory()
+        with suppress(ProgramError):  # which its case tells
+            program.run(inputs)
+        measures["memory"] = peak_memory() - before
+    eager = eager_model(step, program)
+    found, came_to_an_end = [], True
+    for name, each in drawn:
+        try:
+            found.append(_case(step, name, runner.run(each), eager, each))
+        except ProgramError as error:
+            found.append(Case(name, "failed", message=str(error)))
+            came_to_an_end = False
+    if came_to_an_end:
+        found += _budgets(step, runner, eager, inputs, measures)
+    return found, measures
+
+
+def _case(step: Step, name: str, found: Arrays, eager: Eager, inputs: Arrays) -> Case:
+    began = time.perf_counter()
+    expected = eager(inputs)
+    problems = [f"output '{output}': {problem}" for output, problem in wrong_outputs(step, found, expected).items()]
+    problems += wrong_metrics(step, found, expected)
+    seconds = time.perf_counter() - began
+    return Case(name, "failed" if problems else "passed", round(seconds, 6), "; ".join(problems))
+
+
+def _budgets(step: Step, runner: Runner, eager: Eager, inputs: Arrays, measures: dict[str, float]) -> list[Case]:
+    """A case for each budget; what is measured for them goes to the measures."""
+    measures["latency_ms"] = runner.median_ms(inputs)
+    if "max_latency_ratio" in step.params["budgets"]:
+        measures["baseline_ms"] = _baseline(step, eager, inputs)
+    facts = json.loads(step.input("program.delegation").read_bytes())
+    files = [step.input(name) for name in ("program.pte", "program.ptd") if name in step.inputs]
+    measures["bytes"] = sum(path.stat().st_size for path in files)
+    return budget_cases(step.params["budgets"], step.params["backends"], facts, measures)
+
+
+def _baseline(step: Step, eager: Eager, inputs: Arrays) -> float:
+    """Milliseconds of what latency is compared with."""
+    if "baseline.pte" not in step.inputs:
+        return median_ms(lambda: eager(inputs))
+    baseline = runner_of(step, "baseline")
+    lacking = baseline.lacks()
+    if lacking:
+        raise StepError(f"the baseline {lacking}")
+    return baseline.median_ms(inputs)

@@ -1,0 +1,154 @@
+"""Backends as plug-ins: the one of docs/backends.md, and whose source is in whose key."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import modelbuild
+from modelbuild.analysis.rules import load_rules
+from modelbuild.execution.step_code import StepCode
+
+PARTITION, EMIT = "modelbuild_rules.program.steps.partition", "modelbuild_rules.program.steps.emit"
+EXPORT = "modelbuild_rules.model.steps.export"
+
+MODEL = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = torch.nn.Linear(8, 8), torch.nn.Linear(8, 4)
+        for number, parameter in enumerate(self.parameters()):
+            torch.nn.init.constant_(parameter, number / 8)
+
+    def forward(self, x):
+        return torch.softmax(self.two(torch.relu(self.one(x))).cumsum(-1), -1)
+"""
+BUILD = """
+[[torch_model]]
+name = "model"
+entry = "net.py:Net"
+srcs = ["net.py"]
+inputs = [{ name = "x", shape = [2, 8], dtype = "float32" }]
+
+[[pte_program]]
+name = "program"
+model = ":model"
+stack = ":phone"
+"""
+# As executorch's users do it.
+UPSTREAM = """
+import sys
+from pathlib import Path
+import torch
+from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
+from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+from net import Net
+program = torch.export.export(Net().eval(), (torch.zeros(2, 8),))
+config = EdgeCompileConfig(_check_ir_validity=False)
+partitioner = [VulkanPartitioner({"force_fp16": False})]
+edge = to_edge_transform_and_lower(program, partitioner=partitioner, compile_config=config)
+Path(sys.argv[1]).write_bytes(edge.to_executorch().buffer)
+"""
+
+
+def documented(repository: Path) -> Mapping[str, str]:
+    """The files of docs/backends.md, and the stack."""
+    text = (repository / "docs/backends.md").read_text()
+    files = dict(re.findall(r"`(tools/rules/[\w./]+)`[^`]*?(?:`[^`]+`[^`]*?)*?```python\n(.*?)```", text, flags=re.S))
+    (stack,) = re.findall(r"```toml\n(\[\[backend_stack.*?)```", text, flags=re.S)
+    return {**files, "tools/rules/steps/__init__.py": "", "BUILD.toml": BUILD + stack, "net.py": MODEL}
+
+
+@pytest.fixture(scope="module")
+def workspace(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("phone")
+    for name, text in {**documented(repository), "MODELBUILD.toml": 'rules = ["//tools/rules"]\n'}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def test_the_documented_backend_takes_about_60_lines(repository: Path) -> None:
+    files = [text for name, text in documented(repository).items() if name.startswith("tools")]
+    lines = [line for text in files for line in text.splitlines()]
+    assert 30 < len(lines) < 75
+
+
+def test_its_program_is_what_executorch_s_own_lowering_writes(workspace: Path, tmp_path: Path) -> None:
+    environment = {"MODELBUILD_CACHE_DIR": str(tmp_path / "cache"), "PATH": "/usr/bin:/bin"}
+    command = [sys.executable, "-m", "modelbuild", "-C", str(workspace), "build", "//:program"]
+    subprocess.run(command, env=environment, check=True)
+    mine = (workspace / "modelbuild-out/default/program/program.pte").read_bytes()
+    theirs = tmp_path / "theirs.pte"
+    subprocess.run([sys.executable, "-c", UPSTREAM, str(theirs)], cwd=workspace, check=True)
+    assert b"VulkanBackend" in mine
+    assert mine[: len(theirs.read_bytes())] == theirs.read_bytes()
+
+
+def closures() -> Mapping[str, frozenset[str]]:
+    """The modules in the key of each step, with each backend alone in the stack."""
+    rules = load_rules(Path(), ())
+    code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **rules.packages})
+    steps = {"export": (EXPORT,), "partition": (PARTITION,), "emit": (EMIT,)}
+    for name, backend in rules.extensions["backend"].items():
+        if getattr(backend, "partitioning", ""):
+            steps[f"partition {name}"] = (PARTITION, backend.partitioning)  # type: ignore[attr-defined]
+            steps[f"compile {name}"] = (backend.compiling,)  # type: ignore[attr-defined]
+    return {step: frozenset(name for name, _ in code.closure(*modules)) for step, modules in steps.items()}
+
+
+@pytest.mark.parametrize(
+    ("step", "backends"),
+    [
+        ("export", set()),
+        ("partition", set()),
+        ("emit", set()),
+        ("partition xnnpack", {"xnnpack"}),
+        ("compile xnnpack", {"xnnpack"}),
+        ("partition tensorrt", {"tensorrt"}),
+        ("compile tensorrt", {"tensorrt"}),
+        ("partition cuda", {"cuda"}),
+        ("compile cuda", {"cuda"}),
+    ],
+)
+def test_a_key_covers_the_modules_of_the_stack_s_backends_and_of_no_other(step: str, backends: set[str]) -> None:
+    prefix = "modelbuild_rules.backends."
+    found = {name.removeprefix(prefix).partition(".")[0] for name in closures()[step] if name.startswith(prefix)}
+    assert found == backends
+
+
+@pytest.mark.parametrize("name", ["xnnpack", "tensorrt", "cuda"])
+def test_compiling_is_not_in_the_key_of_partitioning(name: str) -> None:
+    steps = closures()
+    assert f"modelbuild_rules.backends.xnnpack.backend.{name}.steps.compile" not in steps[f"partition {name}"]
+    assert f"modelbuild_rules.backends.xnnpack.backend.{name}.steps.partitioning" not in steps[f"compile {name}"]
+
+
+@pytest.mark.parametrize("folder", ["modelbuild", "rules/modelbuild_rules"])
+def test_nothing_outside_a_backend_s_folder_imports_it(repository: Path, folder: str) -> None:
+    own = repository / "rules/modelbuild_rules/backends"
+    naming = re.compile(r"modelbuild_rules\.backends\.(?!backend\b)")
+    outside = [file for file in (repository / folder).rglob("*.py") if not file.is_relative_to(own)]
+    assert outside
+    assert [str(file) for file in outside if naming.search(file.read_text())] == []
+
+
+def test_a_backend_whose_modules_are_missing_is_an_error_at_the_target(workspace: Path, tmp_path: Path) -> None:
+    root = tmp_path / "copy"
+    shutil.copytree(workspace, root, ignore=shutil.ignore_patterns("modelbuild-out"))
+    (root / "tools/rules/steps/compile_vulkan.py").rename(root / "tools/rules/steps/compile_vulkn.py")
+    (root / "tools/rules/steps/vulkan.py").unlink()
+    command = [sys.executable, "-m", "modelbuild", "-C", str(root), "build", "//:program", "--quiet"]
+    environment = {"MODELBUILD_CACHE_DIR": str(tmp_path / "cache"), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 3
+    assert "no step 'vulkan': there is no tools/rules/steps/vulkan.py" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
