@@ -7,13 +7,15 @@ from pathlib import Path
 
 from modelbuild.errors import UsageError
 from modelbuild.explain.causes import Causes, Times
-from modelbuild.explain.facts import dump, load
+from modelbuild.explain.facts import dump
 from modelbuild.explain.records import Records
+from modelbuild.explain.stored_facts import load_dump
 from modelbuild.explain.verdicts import Verdict
 
 
 def write_dump(records: Records, verdicts: Sequence[Verdict], path: Path) -> None:
-    """Write the facts of the actions explained, and of the targets that own them, for `compare` elsewhere."""
+    """Write the facts of the actions explained, and of the targets that own them, for `compare` elsewhere. Raises
+    UsageError for a file that cannot be written."""
     targets = {}
     for verdict in verdicts:
         last = records.rows(verdict.facts.id)[0].last
@@ -24,15 +26,20 @@ def write_dump(records: Records, verdicts: Sequence[Verdict], path: Path) -> Non
             if node not in targets and found is not None:
                 targets[node] = found
                 waiting += found["needs"]
-    path.write_text(dump([verdict.facts for verdict in verdicts], targets) + "\n")
+    try:
+        path.write_text(dump([verdict.facts for verdict in verdicts], targets) + "\n")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
 
 
 def compare(records: Records, verdicts: Sequence[Verdict], path: Path) -> list[Verdict]:
     """The same actions, each compared with the one in a file. Raises UsageError when the file is none of ours."""
     try:
-        actions, targets = load(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: {error}") from None
+        actions, targets = load_dump(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}; expected a file that explain --dump wrote") from None
     mine = {verdict.facts.id: verdict.facts for verdict in verdicts}
     last = max(records.rows(name)[0].last for name in mine)
     why = Causes(Times(actions.get, mine.get, targets.get, lambda node: records.target(node, last)))

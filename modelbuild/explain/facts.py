@@ -82,18 +82,6 @@ def dump(facts: Iterable[Facts], attributes: Mapping[str, Mapping[str, Any]]) ->
     )
 
 
-def load(text: str) -> tuple[dict[str, Facts], dict[str, dict[str, Any]]]:
-    """What `dump` wrote. Raises ValueError for anything else."""
-    try:
-        data = json.loads(text)
-        if data["version"] != VERSION:
-            raise ValueError(f"version {data['version']}, expected {VERSION}")
-        actions = [Facts(**{**each, "makers": tuple(each["makers"])}) for each in data["actions"]]
-        return {each.id: each for each in actions}, data["targets"]
-    except (TypeError, KeyError) as error:
-        raise ValueError(f"not written by explain --dump: {error}") from error
-
-
 def attributes_of(analyzer: Analyzer) -> dict[str, dict[str, Any]]:
     """What each analysed target is: `rule`, `attributes` with defaults, and the targets that it `needs`."""
     found = {}

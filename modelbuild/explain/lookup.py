@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from modelbuild.errors import UsageError
 from modelbuild.explain.records import Records
+from modelbuild.explain.stored_facts import check_material
 from modelbuild.store.local import open_store
 from modelbuild.workspace import Workspace
 
@@ -21,7 +23,9 @@ def material_of(workspace: Workspace, prefix: str) -> Mapping[str, Any]:
     config = workspace.config
     found = Records(config.cache_dir, workspace.root).material(prefix)
     with open_store(config.cache_dir) as store:
-        found.update(store.materials(prefix))
+        for key, material in store.materials(prefix).items():
+            with suppress(ValueError):
+                found[key] = check_material(material)
     if len(found) != 1:
         known = f"{len(found)} known keys begin with" if found else "no known key begins with"
         raise UsageError(f"{known} '{prefix}'")

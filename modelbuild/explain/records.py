@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from modelbuild.explain.facts import Facts
-from modelbuild.history.database import HistoryFile, unpack
+from modelbuild.explain.stored_facts import check_material, check_target, facts_of
+from modelbuild.history.database import HistoryFile, read_object, unpack
 from modelbuild.history.identity import stored_path
 
 
@@ -47,7 +48,7 @@ class Records:
     def actions_of(self, label: str) -> list[str]:
         """The actions of a target, in every configuration, that were part of the last build that had any of them."""
         found = self._file.read(
-            f"SELECT id, max(last) FROM actions WHERE workspace = ? AND {_OWNED} GROUP BY id",
+            f"SELECT id, max(CAST(last AS INTEGER)) FROM actions WHERE workspace = ? AND {_OWNED} GROUP BY id",
             (self._workspace, *_owned(label)),
         )
         newest = max((last for _, last in found), default=0)
@@ -61,8 +62,8 @@ class Records:
 
     def built_at(self, build: int) -> float:
         """When a build was, in seconds since 1970."""
-        rows = self._file.read("SELECT at FROM builds WHERE build = ?", (build,))
-        return float(rows[0][0]) if rows else 0.0
+        rows = self._file.read("SELECT CAST(at AS REAL) FROM builds WHERE build = ?", (build,))
+        return rows[0][0] if rows and 0 <= rows[0][0] < _LATEST else 0.0
 
     def target(self, node: str, build: int) -> dict[str, Any] | None:
         """What a target was in the last build up to `build` that had it."""
@@ -71,7 +72,10 @@ class Records:
             " ORDER BY first DESC LIMIT 1",
             (self._workspace, node, build),
         )
-        return json.loads(unpack(rows[0][0])) if rows else None
+        for (data,) in rows:
+            with suppress(ValueError):
+                return check_target(unpack(data))
+        return None
 
     def material(self, prefix: str) -> dict[str, Any]:
         """Keys that begin so, of any workspace, and what they were made of."""
@@ -79,31 +83,28 @@ class Records:
             "SELECT DISTINCT key, data FROM actions JOIN parts ON hash = parts WHERE key >= ? AND key < ?",
             (prefix, prefix + "g"),
         )
-        return {key: json.loads(unpack(data))["material"] for key, data in rows}
+        found = {}
+        for key, data in rows:
+            with suppress(ValueError):
+                found[key] = check_material(unpack(data).get("material"))
+        return found
 
     def _rows(self, condition: str, *values: str) -> Iterator[Row]:
         for name, owner, key, status, seconds, first, last, place, parts, code in self._file.read(
-            "SELECT id, owner, key, status, seconds, first, last, place, p.data, c.data FROM actions"
+            "SELECT id, owner, key, status, seconds, CAST(first AS INTEGER), CAST(last AS INTEGER), place, p.data,"
+            " c.data FROM actions"
             " JOIN parts AS p ON p.hash = parts JOIN parts AS c ON c.hash = code"
             f" WHERE workspace = ? AND {condition} ORDER BY last DESC, first DESC",
             (self._workspace, *values),
         ):
-            packed = json.loads(unpack(parts))
-            facts = Facts(
-                id=name,
-                owner=owner,
-                mnemonic=packed["mnemonic"],
-                key=key,
-                status=status,
-                seconds=seconds,
-                material=packed["material"],
-                modules=json.loads(unpack(code)),
-                makers=tuple(packed["makers"]),
-                outputs=packed["outputs"],
-                place=json.loads(place),
-            )
-            yield Row(facts, first, last)
+            columns = {"id": name, "owner": owner, "key": key, "status": status, "seconds": seconds}
+            with suppress(ValueError):  # a row that is damaged is none
+                own = {"modules": unpack(code), "place": read_object(place)}
+                yield Row(facts_of({**unpack(parts), **columns, **own}), first, last)
 
+
+# Seconds since 1970 that a calendar has a date for.
+_LATEST = 1e11
 
 # A target's actions are owned by its label, or by that with a configuration behind it.
 _OWNED = "(owner = ? OR substr(owner, 1, length(?)) = ?)"

@@ -3,6 +3,7 @@ written is left out."""
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import zlib
@@ -138,5 +139,20 @@ def pack(text: str) -> bytes:
     return zlib.compress(text.encode())
 
 
-def unpack(data: bytes) -> str:
-    return zlib.decompress(data).decode()
+def unpack(data: Any) -> dict[str, Any]:
+    """Return the object whose JSON was packed. Raises ValueError for anything else."""
+    try:
+        return read_object(zlib.decompress(data))
+    except (TypeError, zlib.error) as error:
+        raise ValueError(str(error)) from None
+
+
+def read_object(text: Any) -> dict[str, Any]:
+    """Return the object of some JSON. Raises ValueError for anything else."""
+    try:
+        found = json.loads(text)
+    except (TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{type(found).__name__} where an object was written")
+    return found

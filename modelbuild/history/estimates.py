@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from statistics import median
 
 from modelbuild.history.database import HistoryFile
 
 _RUNS = 5  # the last ones
+_COLUMNS = "CAST(subject AS TEXT), CAST(value AS REAL)"
 _AT_ONCE = 500  # ids in one question to SQLite
 
 
@@ -17,11 +19,11 @@ def action_estimates(directory: Path) -> dict[str, float]:
     """Seconds by action id: the median of its last runs, in any workspace that uses the cache."""
     file = HistoryFile(directory)
     runs: dict[str, list[float]] = defaultdict(list)
-    for subject, value in file.read("SELECT subject, value FROM measures WHERE name = 'seconds' ORDER BY at DESC"):
+    for subject, value in file.read(f"SELECT {_COLUMNS} FROM measures WHERE name = 'seconds' ORDER BY at DESC"):
         if len(runs[subject]) < _RUNS:
             runs[subject].append(value)
     file.close()
-    return {subject: median(values) for subject, values in runs.items()}
+    return _usual(runs)
 
 
 def estimates_of(directory: Path, ids: Iterable[str]) -> dict[str, float]:
@@ -33,11 +35,17 @@ def estimates_of(directory: Path, ids: Iterable[str]) -> dict[str, float]:
         some = wanted[start : start + _AT_ONCE]
         newest = "row_number() OVER (PARTITION BY subject ORDER BY at DESC) AS place"
         rows = f"SELECT subject, value, {newest} FROM measures WHERE name = 'seconds' AND subject IN"
-        sql = f"SELECT subject, value FROM ({rows} ({','.join('?' * len(some))})) WHERE place <= {_RUNS}"
+        sql = f"SELECT {_COLUMNS} FROM ({rows} ({','.join('?' * len(some))})) WHERE place <= {_RUNS}"
         for subject, value in file.read(sql, some):
             runs[subject].append(value)
     file.close()
-    return {subject: median(values) for subject, values in runs.items()}
+    return _usual(runs)
+
+
+def _usual(runs: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """The median of each, but for what only a damaged file holds."""
+    known = {subject: [each for each in values if 0 <= each < inf] for subject, values in runs.items()}
+    return {subject: median(values) for subject, values in known.items() if values}
 
 
 def expected_seconds(directory: Path, ids: Iterable[str]) -> dict[str, float]:

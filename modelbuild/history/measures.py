@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 
 from modelbuild.history.database import HistoryFile
@@ -24,9 +25,7 @@ class Measures:
     def __init__(self, directory: Path, root: Path) -> None:
         self._file = HistoryFile(directory)
         self._workspace = identity(root)
-        sql = "SELECT subject, name, value FROM measures WHERE workspace IN (?, '') ORDER BY at"
-        rows = self._file.read(sql, [self._workspace])
-        self._last = {(subject, name): value for subject, name, value in rows}
+        self._last = {(subject, name): value for subject, name, _, value, _ in self._rows("at")}
 
     def last(self, subject: str, name: str) -> float | None:
         """The newest value, such as of ("//models:detector (cpu)", "bytes")."""
@@ -35,8 +34,14 @@ class Measures:
     def series(self, label: str) -> dict[tuple[str, str], list[Point]]:
         """All that is known of a target in any configuration, and of its actions: by subject and name, oldest first."""
         found: dict[tuple[str, str], list[Point]] = {}
-        sql = "SELECT subject, name, at, value, key FROM measures WHERE workspace IN (?, '') ORDER BY subject, name, at"
-        for subject, name, at, value, key in self._file.read(sql, [self._workspace]):
+        for subject, name, at, value, key in self._rows("subject, name, at"):
             if subject.partition("#")[0].partition(" (")[0] == label:
                 found.setdefault((subject, name), []).append(Point(at, value, key))
         return found
+
+    def _rows(self, order: str) -> list[tuple[str, str, float, float, str]]:
+        """Subject, name, time, value and key of each measure, whatever a damaged file has in a column."""
+        columns = "CAST(subject AS TEXT), CAST(name AS TEXT), CAST(at AS REAL), CAST(value AS REAL), CAST(key AS TEXT)"
+        sql = f"SELECT {columns} FROM measures WHERE workspace IN (?, '') ORDER BY {order}"
+        rows = self._file.read(sql, [self._workspace])
+        return [(subject, name, at, value, key) for subject, name, at, value, key in rows if isfinite(at + value)]

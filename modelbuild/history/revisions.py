@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from modelbuild.errors import UsageError
 from modelbuild.history.database import HistoryFile
 from modelbuild.history.identity import identity
+from modelbuild.lines import shown
 
 # (subject, name) -> value, such as ("//models:detector (cpu)", "bytes").
 Values: TypeAlias = Mapping[tuple[str, str], float]
@@ -47,7 +49,8 @@ def values_at(directory: Path, root: Path, ancestors: Sequence[str]) -> Values:
     so each value is that of the first commit in the list which has one."""
     order = {revision: place for place, revision in enumerate(ancestors)}
     file = HistoryFile(directory)
-    sql = "SELECT revision, subject, name, value FROM revisions WHERE workspace IN (?, '') ORDER BY workspace"
+    columns = "revision, subject, name, CAST(value AS REAL)"
+    sql = f"SELECT {columns} FROM revisions WHERE workspace IN (?, '') ORDER BY workspace"
     rows = file.read(sql, [identity(root)])
     file.close()
     known = sorted((row for row in rows if row[0] in order), key=lambda row: order[row[0]], reverse=True)
@@ -63,12 +66,20 @@ def write_report(path: Path, revision: str | None, values: Values) -> None:
 def read_report(path: Path) -> tuple[str | None, Values]:
     """The commit and the values that write_report wrote. Raises UsageError for what is no such file."""
     try:
-        data = json.loads(path.read_text())
+        data = json.loads(path.read_bytes())
         if data["version"] != VERSION:
-            raise UsageError(f"{path}: a report of version {data['version']}; expected {VERSION}")
-        values = {(str(row["subject"]), str(row["name"])): float(row["value"]) for row in data["measures"]}
-        return data["commit"], values
+            raise UsageError(f"{path}: a report of version {shown(str(data['version']))}; expected {VERSION}")
+        values = {(str(row["subject"]), str(row["name"])): _finite(row["value"]) for row in data["measures"]}
+        commit = data["commit"]
+        return commit if commit is None else str(commit), values
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError, OverflowError):
         raise UsageError(f"{path}: expected a report that 'modelbuild ci --report' wrote") from None
+
+
+def _finite(value: Any) -> float:
+    found = float(value)
+    if not math.isfinite(found):
+        raise ValueError(f"{value} is not finite")
+    return found

@@ -61,6 +61,8 @@ def size_text(count: int) -> str:
 
 def number(value: float) -> str:
     """`1,234,567`, `0.1235`: something that was measured."""
+    if value - value != 0:  # not finite
+        return str(value)
     return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.4g}"
 
 
