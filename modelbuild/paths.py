@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from modelbuild.lines import is_line
+
 # Names at the top of an action's folder that are the engine's; workspace files lie beside them, at their own paths.
 HOME, INPUTS, OUTPUTS, STDERR, STDOUT = RESERVED = (".home", ".inputs", ".outputs", ".stderr", ".stdout")
 
 # Bytes that Linux's file systems allow in a name.
 MAX_NAME = 255
 
-EXPECTED = f"expected names of at most {MAX_NAME} bytes joined by '/', none of them '', '.' or '..'"
+EXPECTED = (
+    f"expected names of at most {MAX_NAME} bytes joined by '/', in UTF-8 without control characters, none of them '',"
+    " '.' or '..'"
+)
 
 
 class PathError(ValueError):
@@ -22,7 +27,7 @@ def check_path(path: object) -> str:
     if not isinstance(path, str):
         raise PathError(f"{path!r} is not text")
     parts = path.split("/")
-    if "\0" in path or any(part in ("", ".", "..") for part in parts) or not _fits(path, parts):
+    if not is_line(path) or any(part in ("", ".", "..") for part in parts) or not _fits(path, parts):
         raise PathError(f"{path!r} is not a path within a folder; {EXPECTED}")
     return path
 
@@ -56,7 +61,4 @@ def parents(path: str) -> Iterator[str]:
 def _fits(path: str, parts: list[str]) -> bool:
     if path.isascii():
         return len(path) <= MAX_NAME or max(map(len, parts)) <= MAX_NAME
-    try:
-        return all(len(part.encode()) <= MAX_NAME for part in parts)
-    except UnicodeEncodeError:  # a name that is not UTF-8, as Python holds it
-        return False
+    return all(len(part.encode()) <= MAX_NAME for part in parts)

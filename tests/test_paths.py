@@ -14,7 +14,8 @@ def test_paths_within_a_folder(path: str) -> None:
     assert check_path(path) == path
 
 
-BAD = ["", "/", "/a", "a/", "a//b", ".", "..", "a/..", "../a", "./a", "a/./b", "a\0b", "a" * 256, "é" * 128, "\udcff"]
+BAD = ["", "/", "/a", "a/", "a//b", ".", "..", "a/..", "../a", "./a", "a/./b", "a" * 256, "é" * 128]
+BAD += ["a\0b", "a\nb", "a\x1bb", "a\u2028b", "\udcff"]
 
 
 @pytest.mark.parametrize("path", [*BAD, None, 1, b"a"])

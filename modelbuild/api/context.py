@@ -24,6 +24,7 @@ from modelbuild.api.extension import Extension
 from modelbuild.api.providers import Platform, Provider
 from modelbuild.errors import LoadingError, Location
 from modelbuild.labels import Label
+from modelbuild.lines import EXPECTED, is_line
 from modelbuild.paths import INPUTS, check_name, check_path
 
 A = TypeVar("A", bound=Attrs, covariant=True)
@@ -78,8 +79,12 @@ class Expander:
         `modelbuild.actions.Action`. A step of another folder is named by its whole import name.
 
         `name` tells actions of one target apart (default: the mnemonic). Returns its outputs by name. Raises TypeError
-        or ValueError for what can be no part of a key, and for an input that is no artifact.
+        or ValueError for what can be no part of a key, for an input that is no artifact, and for a name or description
+        that is not one line.
         """
+        for text in (mnemonic, name, description):
+            if not is_line(text):
+                raise ValueError(f"{text!r} names an action; {EXPECTED}")
         json.dumps([params or {}, unkeyed or {}], allow_nan=False)
         unknown = sorted(set(python) - set(inputs or {}))
         if unknown:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from modelbuild.events import Event, TargetBuilt, TestFinished
+from modelbuild.lines import one_line
 from modelbuild.report.progress import Progress
 from modelbuild.report.text import number, summary, test_summary
 
@@ -51,7 +52,7 @@ class Markdown:
         with self._lock:
             if not self._written:
                 self._written = True
-                with suppress(OSError), self._path.open("a", encoding="utf-8") as file:
+                with suppress(OSError), self._path.open("a", encoding="utf-8", errors="backslashreplace") as file:
                     file.write("\n".join(self._lines()) + "\n")
 
     def _lines(self) -> Iterator[str]:
@@ -109,4 +110,4 @@ class Markdown:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return one_line(text.replace("\n", " ")).replace("|", "\\|")

@@ -9,6 +9,7 @@ from modelbuild.actions import DerivedArtifact, FileEntry
 from modelbuild.api.providers import TestAction
 from modelbuild.events import TestCase, TestFinished
 from modelbuild.execution.scheduler import Scheduler
+from modelbuild.lines import one_line
 from modelbuild.store.interface import Store
 
 
@@ -33,5 +34,9 @@ def _case(scheduler: Scheduler, store: Store, artifact: DerivedArtifact) -> Test
         return TestCase("bisect", "failed", message=f"came to no end: {culprit or artifact.action} failed")
     value = scheduler.values.value(artifact)
     assert isinstance(value, FileEntry)
-    finding = json.loads(store.read_bytes(value.digest))
-    return TestCase("bisect", "failed", message=str(finding["message"]), place=str(finding.get("place", "")))
+    try:
+        finding = json.loads(store.read_bytes(value.digest))
+        message, place = str(finding["message"]), str(finding.get("place", ""))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        message, place = f"its finding is malformed: {error}", ""
+    return TestCase("bisect", "failed", message=one_line(message), place=one_line(place))

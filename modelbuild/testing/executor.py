@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from modelbuild.actions import ActionResult, Digest, FileEntry
 from modelbuild.execution.interface import Executor, Outcome, Request
 from modelbuild.store.interface import Store
-from modelbuild.testing.report import TestReport, parse_report
+from modelbuild.testing.report import TestReport, read_report
 
 # Characters that are shown of what a test printed.
 _MOST = 20_000
@@ -80,10 +80,7 @@ class TestExecutor:
             return self._instead(outcome, request, name), Attempts(report, output)
         value = outcome.result.output(name)
         assert isinstance(value, FileEntry)
-        try:
-            report = parse_report(self._store.read_bytes(value.digest))
-        except ValueError as error:
-            report = TestReport("failed", f"its report is malformed: {error}")
+        report = read_report(self._store.read_bytes(value.digest))
         return outcome, Attempts(report, output, outcome.result.seconds)
 
     def _instead(self, outcome: Outcome, request: Request, name: str) -> Outcome:

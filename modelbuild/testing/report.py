@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from modelbuild.events import TestCase, TestStatus
+from modelbuild.lines import one_line, shown
 
 VERSION = 1
+_GREATEST = 1e300
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +34,18 @@ def parse_report(text: bytes) -> TestReport:
         if data["version"] != VERSION:
             raise ValueError(f"version {data['version']}, expected {VERSION}")
         cases = tuple(_case(each) for each in data["cases"])
-        measures = {str(name): float(value) for name, value in data.get("measures", {}).items()}
-        return TestReport(_status(data["status"]), str(data.get("reason", "")), cases, measures)
-    except (KeyError, TypeError, AttributeError) as error:
+        measures = {_text(name): _number(value) for name, value in data.get("measures", {}).items()}
+        return TestReport(_status(data["status"]), _text(data.get("reason", "")), cases, measures)
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a test's report: {error}") from error
+
+
+def read_report(text: bytes) -> TestReport:
+    """A report; for what is none, one that says so."""
+    try:
+        return parse_report(text)
+    except ValueError as error:
+        return TestReport("failed", one_line(f"its report is malformed: {error}"))
 
 
 def merge(reports: Sequence[TestReport]) -> TestReport:
@@ -62,12 +73,24 @@ def require_all(report: TestReport) -> TestReport:
 
 def _case(data: Any) -> TestCase:
     return TestCase(
-        str(data["name"]),
+        _text(data["name"]),
         _status(data["status"]),
-        float(data.get("seconds", 0.0)),
-        str(data.get("message", "")),
-        str(data.get("place", "")),
+        max(0.0, _number(data.get("seconds", 0.0))),
+        _text(data.get("message", "")),
+        _text(data.get("place", "")),
     )
+
+
+def _text(value: Any) -> str:
+    """On one line, since what shows a report has a line for each."""
+    return one_line(str(value))
+
+
+def _number(value: Any) -> float:
+    found = float(value) if isinstance(value, (int, float)) and abs(value) < _GREATEST else math.nan
+    if not math.isfinite(found):
+        raise ValueError(f"{shown(str(value))} is not a finite number")
+    return found
 
 
 def _status(text: Any) -> TestStatus:

@@ -24,7 +24,7 @@ from modelbuild.store.output_tree import lay_out
 from modelbuild.testing.causes import find_causes, has_failed
 from modelbuild.testing.executor import Attempts, TestExecutor
 from modelbuild.testing.remember import Memory
-from modelbuild.testing.report import TestReport, merge, parse_report, require_all
+from modelbuild.testing.report import TestReport, merge, read_report, require_all
 from modelbuild.testing.select import select_tests, test_of
 from modelbuild.workspace import OUTPUT_FOLDER, Workspace
 
@@ -202,7 +202,7 @@ def _report(session: _Session, scheduler: Scheduler, artifact: DerivedArtifact) 
         return TestReport("failed", f"not built: {culprit} failed" if culprit else "not built"), False
     value = scheduler.values.value(artifact)
     assert isinstance(value, FileEntry)
-    return parse_report(session.engine.store.read_bytes(value.digest)), True
+    return read_report(session.engine.store.read_bytes(value.digest)), True
 
 
 def _lay_out(session: _Session, scheduler: Scheduler, target: ConfiguredTarget, action: TestAction) -> None:

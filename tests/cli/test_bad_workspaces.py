@@ -215,7 +215,8 @@ TABLE = {
     "an output that leaves its folder": Bad(
         own_rule('    ctx.action("own", step="write", outputs=[Output("o", "../../../../x")])'),
         "BUILD.toml:2:1: rule 'own' fails: PathError: output 'o': '../../../../x' is not a path within a folder; "
-        "expected names of at most 255 bytes joined by '/', none of them '', '.' or '..' (r/x.py:6)",
+        "expected names of at most 255 bytes joined by '/', in UTF-8 without control characters, none of "
+        "them '', '.' or '..' (r/x.py:6)",
     ),
     "a name that is too long": Bad(
         {"BUILD.toml": f'[[filegroup]]\nname = "{"g" * 256}"\nsrcs = []\n'},

@@ -391,7 +391,7 @@ def test_a_failure_is_told_with_what_was_built_before(world: World) -> None:
         (
             "all",
             "a file of the workspace: '../words' is not a path within a folder; expected names of at most"
-            " 255 bytes joined by '/', none of them '', '.' or '..'",
+            " 255 bytes joined by '/', in UTF-8 without control characters, none of them '', '.' or '..'",
         ),
     ],
     ids=["a problem", "a mistake", "another promise", "a path that leaves the workspace"],
