@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 
+# What comes of rows that are not as they were written.
+_DAMAGED = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
 # How many states are kept: those used last.
 _MOST = 8
 
@@ -123,7 +126,7 @@ class Known:
                 return self._touched(connection, patterns, current)
             finally:
                 connection.close()
-        except (sqlite3.Error, ModelbuildError, OSError, ValueError, TypeError, KeyError):
+        except (sqlite3.Error, ModelbuildError, OSError, *_DAMAGED):
             return None
 
     def _touched(

@@ -23,7 +23,9 @@ def pins(text: str) -> Mapping[str, str]:
 def _packages(text: str) -> list[tuple[str, str]]:
     try:
         data = tomli.loads(text)
-    except tomli.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return []
-    tables = data.get("package", data.get("packages", []))
+    tables = data.get("package", data.get("packages"))
+    if not isinstance(tables, list):
+        return []
     return [(str(t["name"]), str(t.get("version", ""))) for t in tables if isinstance(t, dict) and "name" in t]

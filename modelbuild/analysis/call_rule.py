@@ -34,7 +34,7 @@ def call_rule(
         raise error if error.location else LoadingError(error.message, at()) from None
     except ModelbuildError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # A name of the user's can make a path too long: no bug of a built-in rule.
         if rule.package == BUILT_IN and not isinstance(error, PathError):
             raise

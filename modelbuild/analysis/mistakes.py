@@ -6,7 +6,7 @@ import traceback
 from pathlib import Path
 
 
-def told(error: Exception, folder: Path, root: Path) -> str:
+def told(error: BaseException, folder: Path, root: Path) -> str:
     """`NameError: name 'x' is not defined (tools/rules/x.py:7)`: what was raised, and the last line of the package in
     `folder` that it passed. Files of the workspace at `root` are named as in it, others from the package on."""
     frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]

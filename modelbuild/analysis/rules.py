@@ -119,11 +119,11 @@ def _modules(root: Path, package: ModuleType, reference: str, where: Location | 
 def _guarded(root: Path, name: str, reference: str, where: Location | None) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _broken(root, name.partition(".")[0], reference, error, where) from error
 
 
-def _broken(root: Path, name: str, reference: str, error: Exception, where: Location | None) -> LoadingError:
+def _broken(root: Path, name: str, reference: str, error: BaseException, where: Location | None) -> LoadingError:
     if isinstance(error, ModuleNotFoundError) and error.name == name:
         expected = "a package that Python can import, or //folder for one of the workspace"
         return LoadingError(f"no rule package '{reference}'; expected {expected}", where)

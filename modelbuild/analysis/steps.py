@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from modelbuild.actions import Action
 from modelbuild.errors import LoadingError, Location, did_you_mean
-from modelbuild.execution.step_code import StepCode, source_file
+from modelbuild.execution.step_code import StepCode, parse, source_file
 from modelbuild.execution.tools import imported_distributions
 from modelbuild.workspace import BUILT_IN
 
@@ -67,7 +66,7 @@ class Steps:
         """Of the first file that is not: who read them to follow imports did not say."""
         for file in sorted(folder.rglob("*.py")):
             try:
-                ast.parse(file.read_bytes())
+                parse(file.read_bytes())
             except SyntaxError as error:
                 where = Location(self._shown(file), error.lineno or 1, error.offset or 1)
                 return LoadingError(f"not Python: {error.msg}", where)

@@ -108,8 +108,7 @@ def imports(file: Path, module: str) -> list[str]:
 def imported_names(source: bytes) -> list[tuple[str, int]]:
     """(dotted name, relative level) of every import in some Python source. SyntaxError when it is none."""
     found: dict[tuple[str, int], None] = {}
-    with _parsing:
-        pending: list[ast.AST] = [ast.parse(source)]
+    pending: list[ast.AST] = [parse(source)]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Import):
@@ -118,11 +117,34 @@ def imported_names(source: bytes) -> list[tuple[str, int]]:
             base = node.module or ""
             found[base, node.level] = None
             found.update(((f"{base}.{a.name}".lstrip("."), node.level), None) for a in node.names if a.name != "*")
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        elif isinstance(node, ast.If) and any(map(_is_type_checking, ast.walk(node.test))):
             pending += node.orelse
         else:
             pending += ast.iter_child_nodes(node)
     return list(found)
+
+
+def parse(source: bytes) -> ast.Module:
+    """Parse some Python source. Raises SyntaxError, with a line and column, whatever keeps it from being parsed."""
+    if b"\0" in source:
+        before = source.partition(b"\0")[0]
+        line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
+        raise SyntaxError("source code cannot contain null bytes", ("", line, column, None))
+    try:
+        with _parsing:
+            return ast.parse(source)
+    except (MemoryError, RecursionError, ValueError) as error:
+        problem = str(error) if isinstance(error, ValueError) else "nested too deep"
+        raise SyntaxError(problem, ("", 1, 1, None)) from None
+    except SyntaxError as error:
+        error.lineno, error.offset = error.lineno or 1, error.offset or 1
+        raise
+
+
+def _is_type_checking(node: ast.AST) -> bool:
+    return (isinstance(node, ast.Name) and node.id == "TYPE_CHECKING") or (
+        isinstance(node, ast.Attribute) and node.attr == "TYPE_CHECKING"
+    )
 
 
 def _absolute(name: str, level: int, module: str, is_package: bool) -> str:
