@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _ctypes
 import json
 import os
 import subprocess
@@ -99,6 +100,41 @@ def built(world: Any, program: Path) -> Any:
     world.write(RULES)
     (world.root / "m/p.pte").write_bytes(program.read_bytes())
     return world
+
+
+DAMAGED = {
+    "cut.npy": b"\x93NUMPY\x01\x00F\x00{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4), }",
+    "huge.npy": b"\x93NUMPY\x01\x00C\x00{'descr': '<f4', 'fortran_order': False, 'shape': (900000000000,)}\n",
+    "archive.npy": b"PK\x05\x06" + bytes(18),
+    "deep.json": b"[" * 100_000,
+    "cut.png": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xff\xff\xff",
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_input_file_ends_in_one_line(built: Any, name: str) -> None:
+    (built.root / name).write_bytes(DAMAGED[name])
+    ended = built.run("run", "//m:program", "--quiet", "--input", f"x={name}")
+    line, end = ended.err.split("\n")
+    assert (ended.code, ended.out, end) == (2, "", "")
+    assert line.startswith(f"error: input 'x': {name}")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "problem"),
+    [
+        ("/dev/null/x", "no libmodelbuild_runtime.so there"),
+        ("\udcff\n", "no libmodelbuild_runtime.so there"),
+        ("m/x.json", "cannot be loaded: "),
+        (str(_ctypes.__file__), "is not the C++ runtime; expected libmodelbuild_runtime.so"),
+    ],
+)
+def test_a_runtime_that_is_none_ends_in_one_line(built: Any, runtime: str, problem: str) -> None:
+    ended = built.run("run", "//m:program", "--quiet", "--input", "x=m/x.json", MODELBUILD_RUNTIME=runtime)
+    line, end = ended.err.split("\n")
+    assert (ended.code, ended.out, end) == (1, "", "")
+    assert line.startswith("error: ")
+    assert problem in line
 
 
 def test_shapes_and_latency_on_stdout_and_the_build_on_stderr(built: Any) -> None:

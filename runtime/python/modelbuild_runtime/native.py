@@ -93,6 +93,8 @@ def _opened(path: Path) -> ctypes.CDLL:
     except OSError as error:
         raise ProgramError(f"{path}: cannot be loaded: {error}") from None
     texts = ("mb_last_error", "mb_program_json", "mb_output_name")
+    if not all(hasattr(library, name) for name in texts):
+        raise ProgramError(f"{path}: is not the C++ runtime; expected {_LIBRARY}")
     for name in texts:
         getattr(library, name).restype = ctypes.c_char_p
     library.mb_output_count.restype = ctypes.c_size_t

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import tarfile
@@ -22,6 +23,7 @@ from safetensors.torch import save
 from modelbuild.step import StepError
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import read, said, written
 from modelbuild_rules.bundle.steps.runtime.archive import lay_out
+from modelbuild_rules.files.steps.pypi_file import _extract
 from modelbuild_rules.model.steps.eager.entry import load_weights
 from modelbuild_rules.model.steps.eager.example_inputs import example_inputs
 from tests.hostile import cases, damaged, mutated, run_property
@@ -93,6 +95,19 @@ def runtime(path: Path) -> None:
         lay_out(path, Path("program.pte"), Path(folder))
 
 
+def wheel(path: Path) -> None:
+    params = {"path": "x/y.pt", "sha256": hashlib.sha256(b"weights" * 99).hexdigest()}
+    _extract(path, params, path.with_suffix(".out"))
+
+
+def wheel_of(method: int) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        archive.writestr("x/y.pt", b"weights" * 99)
+        archive.writestr("x/z.pt", b"other")
+    return file.getvalue()
+
+
 CHOICE = {
     **{"op": "mm", "inputs": ["float32 [8, 4]"], "output": "float32 [8, 8]", "options": {"A": 1, "B": "x"}},
     **{"chosen": {"template": "mm", "BLOCK_M": 64}, "microseconds": 3.5, "by_cost": 4.0, "gpu": "H100"},
@@ -117,6 +132,7 @@ GOOD: tuple[tuple[Callable[[Path], None], str, bytes], ...] = (
     (example, "x.png", png()),
     (tuning, "t.json", TUNING),
     (runtime, "r.tar", packed(RUNTIME)),
+    *((wheel, "w.whl", wheel_of(method)) for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA)),
 )
 BAD: tuple[tuple[Callable[[Path], None], str, bytes, str], ...] = (
     (weights, "w.pt", saved({1: torch.zeros(1)}), "w.pt: expected a state dict, a table of tensors by name"),

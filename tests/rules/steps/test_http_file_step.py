@@ -62,6 +62,13 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"3e8\r\n" + DATA[:500])
         self.close_connection = True
 
+    def sized(self, length: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", length)
+        self.end_headers()
+        self.wfile.write(DATA)
+        self.close_connection = True
+
     def silent(self, _: str) -> None:
         self.server.shutdown_requested.wait(30)  # type: ignore[attr-defined]
         self.close_connection = True
@@ -109,7 +116,9 @@ def download(tmp_path: Path, *urls: str, sha256: str = SHA256, executable: bool 
     return out
 
 
-@pytest.mark.parametrize("path", ["ok", "redirect/ok", "redirect/redirect/ok", "ok/with%20space?query=1"])
+@pytest.mark.parametrize(
+    "path", ["ok", "redirect/ok", "redirect/redirect/ok", "ok/with%20space?query=1", "sized/many", "sized/"]
+)
 def test_writes_the_bytes(tmp_path: Path, server: Server, path: str) -> None:
     out = download(tmp_path, server.url(path))
     assert out.read_bytes() == DATA

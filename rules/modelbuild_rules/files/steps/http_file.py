@@ -70,7 +70,7 @@ def _download(url: str, target: Path, sha256: str) -> None:
         raise
     except ValueError as error:
         raise Hopeless(str(error)) from None
-    if promised is not None and received < int(promised):
+    if promised is not None and promised.isdecimal() and received < int(promised):
         raise ConnectionError(f"the connection ended after {received} of {promised} bytes")
     if digest.hexdigest() != sha256:
         raise Hopeless(f"wrong SHA-256: expected {sha256}, got {digest.hexdigest()} ({received} bytes)")

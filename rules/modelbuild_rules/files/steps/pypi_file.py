@@ -88,7 +88,11 @@ def _extract(wheel: Path, params: Mapping[str, Any], target: Path) -> None:
                 while chunk := member.read(CHUNK):
                     digest.update(chunk)
                     file.write(chunk)
-    except zipfile.BadZipFile as problem:
+    except StepError:
+        raise
+    except Exception as problem:  # zipfile and what decompresses raise whatever comes of an archive
+        if isinstance(problem, OSError) and problem.filename is not None:
+            raise
         raise StepError(f"{wheel.name} is damaged: {problem}") from None
     if digest.hexdigest() != params["sha256"]:
         raise StepError(
