@@ -28,6 +28,7 @@ def seal_copy() -> Callable[[Path, Path], Path]:
         from executorch.exir._serialize._program import PTEFile, deserialize_pte_binary, serialize_pte_binary
         from executorch.exir._serialize.data_serializer import DataEntry, DataPayload
         from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
+
         from modelbuild_rules.program.steps.linking.manifest import KEY, key_beside, seal, unsealed
 
         manifest = unsealed({"version": 1})

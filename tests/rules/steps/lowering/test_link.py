@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from modelbuild_rules.program.steps.linking.manifest import KEY
 
 from modelbuild.step import StepError
 from modelbuild_rules.program.steps.linking import flatbuffer, segments
 from modelbuild_rules.program.steps.linking.link import Part, link
+from modelbuild_rules.program.steps.linking.manifest import KEY
 from modelbuild_rules.program.steps.linking.segments import Blob, Contents, Segments
 from modelbuild_rules.program.steps.partitions.compiled import Compiled
 

@@ -16,10 +16,10 @@ from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPar
 from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
-from modelbuild_rules.program.steps.linking.manifest import KEY, key_beside, seal, unsealed
 
 from modelbuild_rules.backends.xnnpack.steps.partitioning import PARTITIONING
 from modelbuild_rules.model.steps.exported.program import load_program
+from modelbuild_rules.program.steps.linking.manifest import KEY, key_beside, seal, unsealed
 from modelbuild_rules.program.steps.lowering.constants import initialize_buffers
 from modelbuild_rules.program.steps.lowering.nonzero import correct_nonzero
 
