@@ -12,6 +12,9 @@ HOME, INPUTS, OUTPUTS, STDERR, STDOUT = RESERVED = (".home", ".inputs", ".output
 # Bytes that Linux's file systems allow in a name.
 MAX_NAME = 255
 
+# Bytes of a whole path, of the 4096 that Linux allows together with the folder that it is in.
+MAX_PATH = 2048
+
 EXPECTED = (
     f"expected names of at most {MAX_NAME} bytes joined by '/', in UTF-8 without control characters, none of them '',"
     " '.' or '..'"
@@ -29,6 +32,8 @@ def check_path(path: object) -> str:
     parts = path.split("/")
     if not is_line(path) or any(part in ("", ".", "..") for part in parts) or not _fits(path, parts):
         raise PathError(f"{path!r} is not a path within a folder; {EXPECTED}")
+    if len(path) > MAX_PATH or (not path.isascii() and len(path.encode()) > MAX_PATH):
+        raise PathError(f"{path[:60]!r}... is not a path that fits; expected at most {MAX_PATH} bytes")
     return path
 
 

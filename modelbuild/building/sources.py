@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import uuid
 from pathlib import Path
 
 from modelbuild.actions import FileEntry
@@ -38,8 +36,10 @@ class Sources:
         """Have the store keep a file that is itself an output. Raises BuildError when it changed meanwhile."""
         absolute, entry = self.entry(path)
         if self._store.missing([entry.digest]):
-            copy = self._store.scratch / f"source-{uuid.uuid4().hex}"
-            shutil.copy(absolute, copy)
-            if self._store.put_file(copy) != entry.digest:
+            try:
+                kept = self._store.put_copy(absolute, entry.executable)
+            except FileNotFoundError:
+                kept = None
+            if kept != entry.digest:
                 raise BuildError(f"{path} changed during the build; build again")
         return entry

@@ -59,7 +59,7 @@ class LocalExecutor:
 
     def run(self, request: Request) -> Outcome:
         """Run an action to its end. Raises MissingBlob when the store lost an input, EnvironmentProblem when the folder
-        cannot be made (disk full, no permission)."""
+        cannot be made (disk full, no permission) or is removed while the action runs."""
         with self._lock:
             if self._closed:
                 return Outcome(None, "interrupted")
@@ -106,6 +106,16 @@ class LocalExecutor:
             sandbox.lay_out(action, request.inputs, self._store)
         except OSError as error:
             raise EnvironmentProblem(f"cannot lay out the inputs of {action.owner}: {error}") from error
+        try:
+            return self._run_step(sandbox, request)
+        finally:
+            # Whatever came of it: inputs may have been gone before the step listed them, and outputs after.
+            if not self._closed and not sandbox.is_whole():
+                problem = f"the inputs of {action.owner} were changed or removed while it was built; build again"
+                raise EnvironmentProblem(f"{sandbox.folder}: {problem}")
+
+    def _run_step(self, sandbox: Sandbox, request: Request) -> Outcome:
+        action = request.action
         self._compile(request)
         # A child cannot use a GPU that its parent has looked at, as some modules do when they are imported.
         warm = self._warm_for(() if action.resources.gpu else action.preload)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A result that came from a cache, and what it takes to make it."""
+    """A result of an action, and what it takes to make it again."""
 
     request: Request
     key: str
@@ -27,7 +27,7 @@ class Found:
 
 
 class Remaker:
-    """Runs the actions of cached results whose blobs turn out to be gone. Steps make the same bytes each time, so what
+    """Runs the actions of results whose blobs turn out to be gone. Steps make the same bytes each time, so what
     was built on them stays right; where it does not, ResultDiffers is raised, and the cache has what was made now.
     Safe for many threads; makes one at a time.
 
@@ -38,11 +38,13 @@ class Remaker:
         self._store = store
         self._run = run
         self._lock = threading.RLock()
-        self._found: dict[str, Found] = {}
+        self._makers: dict[Digest, Found] = {}
 
     def know(self, found: Found) -> None:
-        """Remember a result that came from a cache."""
-        self._found[found.key] = found
+        """Remember what gives some blobs. Of those that several actions give it is the first one's: what comes later
+        may read them."""
+        for digest in blobs_of(found.result):
+            self._makers.setdefault(digest, found)
 
     def keeping(self, work: Callable[[], T]) -> T:
         """Do something that reads blobs, and may be done again; lost ones are made first. Raises EnvironmentProblem
@@ -61,7 +63,7 @@ class Remaker:
         with self._lock:
             if not self._store.missing([digest]):
                 return  # Another thread made it while this one waited.
-            found = next((f for f in list(self._found.values()) if digest in blobs_of(f.result)), None)
+            found = self._makers.get(digest)
             if found is None:
                 raise _gone(digest)
             outcome = self.keeping(lambda: self._run(found.request))

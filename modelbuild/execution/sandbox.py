@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from modelbuild.actions import Action, Digest, FileEntry, Output, Value
+from modelbuild.actions import Action, Digest, FileEntry, Output, Tree, Value
 from modelbuild.execution.interface import StagedInput
 from modelbuild.paths import HOME, OUTPUTS, STDERR, STDOUT, PathError, check_path, parents
 from modelbuild.store import files
@@ -41,6 +41,7 @@ class Sandbox:
         # Folders for inputs, relative to the folder, which is '', and the mode that each was made with.
         self._folders: set[str] = set()
         self._mode = 0
+        self._laid_out: dict[str, tuple[int, int]] = {}
 
     def lay_out(self, action: Action, inputs: tuple[StagedInput, ...], store: Store) -> None:
         """Put inputs in place and make room for outputs.
@@ -55,6 +56,7 @@ class Sandbox:
             folder.mkdir()
             made.add(str(folder))
         placed: dict[str, Value] = {}
+        self._laid_out = {}
         for item in inputs:
             if placed.setdefault(item.path, item.value) != item.value:
                 raise ValueError(f"{action.id}: two different inputs at {item.path}")
@@ -64,9 +66,19 @@ class Sandbox:
             _make_folders(os.path.dirname(target), made)
             if not self._bring(item, Path(target), store):
                 raise SandboxProblem(f"{item.path} changed during the build; build again")
+            below = [f"/{path}" for path, _ in item.value.files] if isinstance(item.value, Tree) else [""]
+            self._laid_out.update((path, _stamp(path)) for path in (f"{target}{name}" for name in below))
         for output in action.outputs:
             path = f"{self.outputs}/{output.path}"
             _make_folders(path if output.kind == "tree" else os.path.dirname(path), made)
+
+    def is_whole(self) -> bool:
+        """Return whether all that lay_out() put in place is as it was, which a step cannot change: somebody may have
+        removed it, or written to a blob that is an input."""
+        try:
+            return self.home.is_dir() and all(_stamp(path) == stamp for path, stamp in self._laid_out.items())
+        except OSError:
+            return False
 
     def _begin(self, inputs: tuple[StagedInput, ...]) -> set[str]:
         """Make the folder; or, where it is used again, remove the folders in it that these inputs would not have made.
@@ -95,6 +107,8 @@ class Sandbox:
                 if store.missing([item.value.digest]) and not self._store(item.source, item.value, store):
                     return False
             except FileNotFoundError:
+                if not target.parent.is_dir():  # it is this folder that is gone
+                    raise
                 return False
         store.place(item.value, target)
         return True
@@ -161,6 +175,11 @@ class Sandbox:
         except ValueError as error:
             raise SandboxProblem(f"what the step printed cannot be kept: {error}") from None
         return first, second
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    status = os.lstat(path)
+    return status.st_size, status.st_mtime_ns
 
 
 def _check_paths(action: Action, inputs: tuple[StagedInput, ...]) -> None:

@@ -38,7 +38,7 @@ from modelbuild.execution.longest_paths import Estimates, LongestPaths
 from modelbuild.execution.remake import Found, Remaker
 from modelbuild.execution.running import Running
 from modelbuild.execution.values import Values
-from modelbuild.store.interface import Store
+from modelbuild.store.interface import MissingBlob, Store
 from modelbuild.workspace import BUILT_IN
 
 T = TypeVar("T")
@@ -332,8 +332,7 @@ class Scheduler:
             began = time.monotonic()
             self._store.put_action(found.key, ended[0].result, found.material)
             self._reporter.emit(CacheUsed(found.request.action.id, "store", time.monotonic() - began))
-            if ended[0].place is not None:  # its outputs may not be here
-                self._remaker.know(Found(found.request, found.key, found.material, ended[0].result))
+            self._remaker.know(Found(found.request, found.key, found.material, ended[0].result))
         return ended
 
     def _told(self, telling: Telling | None, problem: str) -> str:
@@ -420,4 +419,7 @@ class Scheduler:
         )
 
     def _text(self, digest: Digest | None) -> str:
-        return self._store.read_bytes(digest).decode(errors="replace") if digest else ""
+        try:
+            return self._store.read_bytes(digest).decode(errors="replace") if digest else ""
+        except MissingBlob:  # which somebody removed meanwhile
+            return ""

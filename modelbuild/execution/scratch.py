@@ -7,12 +7,11 @@ import itertools
 import os
 import tempfile
 from collections import deque
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 from modelbuild.execution.sandbox import Sandbox, remove
+from modelbuild.store.lock import alone
 
 
 class Scratch:
@@ -23,9 +22,8 @@ class Scratch:
     """
 
     def __init__(self, folder: Path, keep: bool = False) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         stale: list[tuple[Path, int]] = []
-        with _locked(folder / "lock"):
+        with alone(folder / "lock", folder):
             self.path = Path(tempfile.mkdtemp(prefix="kept-" if keep else "build-", dir=folder.resolve()))
             lock = _try_lock(self.path)
             assert lock is not None
@@ -71,7 +69,7 @@ def _try_lock(folder: Path) -> int | None:
     """A locked descriptor for a build's folder, or None while that build lives."""
     try:
         descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    except FileNotFoundError:
+    except OSError:  # gone, or none of ours
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -79,10 +77,3 @@ def _try_lock(folder: Path) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

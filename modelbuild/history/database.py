@@ -8,8 +8,12 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from modelbuild.store.database import check_kind, files_of
+from modelbuild.store.files import remove
 
 # Part of the file's name: a version with other tables has another file, and takes over what the one before it wrote.
 SCHEMA = 3
@@ -64,23 +68,35 @@ class HistoryFile:
             return []
         try:
             return self._open().execute(sql, values).fetchall()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             self.problem = f"{self.path}: {error}"
             return []
 
     def begin(self) -> bool:
-        """Begin to write. False when that is not possible."""
+        """Begin to write, to a new file where this one is broken. False when that is not possible."""
         if not os.access(self.path.parent, os.W_OK):
             return False
-        try:
-            self._open().execute("BEGIN IMMEDIATE")
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):  # busy, or the disk is full
+        for _ in range(2):
+            try:
+                self._open().execute("BEGIN IMMEDIATE")
+                return True
+            except sqlite3.Error as error:
+                if not self.drop_broken(error):
+                    return False
+            except OSError:
                 return False
-            self.close()
-            self.path.unlink(missing_ok=True)  # no database: begin a new one
-            return self.begin()
-        return True
+        return False
+
+    def drop_broken(self, error: sqlite3.Error) -> bool:
+        """Remove the file if an error says that it is no database, or not a sound one. Returns whether it is gone."""
+        if isinstance(error, sqlite3.OperationalError):  # busy, or the disk is full
+            return False
+        self.close()
+        with suppress(OSError):
+            for path in files_of(self.path):
+                remove(path)
+            return True
+        return False
 
     def write(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """Inside begin() and commit()."""
@@ -100,6 +116,7 @@ class HistoryFile:
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
+            check_kind(self.path, writable=os.access(self.path.parent, os.W_OK))
             connection = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")

@@ -45,8 +45,8 @@ def remember(
             if build % _TIDY_EVERY == 0:
                 _tidy(file)
             file.commit()
-    except sqlite3.Error:
-        pass  # a full disk, or a broken file: the build itself is not to blame
+    except sqlite3.Error as error:  # a full disk, or a broken file: the build itself is not to blame
+        file.drop_broken(error)
     finally:
         with suppress(sqlite3.Error):
             file.close()

@@ -37,8 +37,8 @@ def remember_revision(directory: Path, root: Path, revision: str, values: Values
             )
             file.write(f"DELETE FROM revisions WHERE workspace = ? AND revision NOT IN ({newest})", [(own, own, _KEPT)])
             file.commit()
-    except sqlite3.Error:
-        pass  # an aid: see database.py
+    except sqlite3.Error as error:  # an aid: see database.py
+        file.drop_broken(error)
     finally:
         with suppress(sqlite3.Error):
             file.close()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 import threading
-import uuid
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -121,9 +119,11 @@ class RemoteExecutor:
         if source is None or not self._local.missing([digest]):
             self._store.blob_path(digest)
             return
-        copy = self._local.scratch / f"input-{uuid.uuid4().hex}"
-        shutil.copyfile(source, copy)
-        if self._local.put_file(copy) != digest:
+        try:
+            kept = self._local.put_copy(source, executable=False)
+        except FileNotFoundError:
+            raise MissingBlob(digest) from None
+        if kept != digest:
             raise MissingBlob(digest)
 
     def _outcome(self, request: Request, result: Any) -> Outcome:

@@ -45,7 +45,7 @@ class ActionCache:
             return None
         text, checksum, last_used = rows[0]
         result = _decode(key, text, checksum)
-        if result is not None and last_used < self._clock() - _USE_STEP:
+        if result is not None and (not isinstance(last_used, int) or last_used < self._clock() - _USE_STEP):
             self._used.add(key)
         return result
 
@@ -89,7 +89,7 @@ class ActionCache:
     def total(self) -> int | None:
         """Bytes of blobs: counted by the last gc, and what was added since. None before the first."""
         rows = self._database.read("SELECT value FROM totals WHERE name = 'bytes'")
-        return int(rows[0][0]) if rows else None
+        return rows[0][0] if rows and isinstance(rows[0][0], int) else None
 
     def rows(self) -> list[Row] | None:
         """All actions, the one used last first; None when they cannot be read."""

@@ -14,21 +14,35 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from io import FileIO
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 from modelbuild.actions import Digest, FileEntry
 from modelbuild.store.digests import FileChanged, digest_bytes, digest_open
-from modelbuild.store.files import NO_LINK, check_plain, copy_into, link_or_copy, open_plain
+from modelbuild.store.files import (
+    ATTEMPTS,
+    NO_FOLDER,
+    NO_LINK,
+    check_plain,
+    copy_into,
+    link_or_copy,
+    make_folder,
+    open_plain,
+    remove,
+)
 from modelbuild.store.interface import MissingBlob
+
+T = TypeVar("T")
 
 _SECOND = 1_000_000_000
 _SMALL = 16 << 10
 _SUFFIX = {False: "", True: ".x"}
 _MODE = {False: 0o444, True: 0o555}
+_BUSY = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR)  # which says nothing of a file
 
 
 def mark(hash_: str) -> int:
@@ -40,10 +54,12 @@ class Cas:
     """A folder of blobs, and perhaps one below it that is only read.
 
     A blob lies at ab/<hash>, or at ab/<hash>.x where it is executable: hard links share their mode. Temporary files
-    are made in `temporary`, which must be on the same file system.
+    are made in `temporary`, which must be on the same file system, and beside `folder`. Whatever else is in the place
+    of a blob or of a folder is removed; folders that are gone are made again.
     """
 
     def __init__(self, folder: Path, temporary: Path, lower: Path | None = None) -> None:
+        self._top = str(folder.parent)
         self._folder = str(folder)
         self._temporary = str(temporary)
         self._folders = [str(f) for f in (folder, lower) if f is not None]
@@ -73,7 +89,7 @@ class Cas:
             return self.find(digest, executable)
         except MissingBlob:
             other = self.find(digest)
-            self._add_copy(other, executable)
+            self.add_copy(other, executable)
             return self.find(digest, executable)
 
     def read(self, digest: Digest) -> bytes:
@@ -90,17 +106,12 @@ class Cas:
     def add_bytes(self, data: bytes) -> Digest:
         digest = digest_bytes(data)
         if not self.has(digest):
-            temporary = self._new()
-            try:
-                with FileIO(temporary, "x") as file:
-                    rest = memoryview(data)
-                    while rest:
-                        rest = rest[file.write(rest) :]
-                    _seal(file, digest.hash, False)
-                self._install(temporary, digest, False)
-            finally:
-                _remove(temporary)
+            _again(lambda: self._write(data, digest))
         return digest
+
+    def add_copy(self, path: str, executable: bool) -> FileEntry:
+        """Keep a copy of a file. Raises OSError when it cannot be read."""
+        return _again(lambda: self._copy(path, executable))
 
     def add_file(self, path: Path) -> FileEntry:
         """Take a file over; it is gone from `path` afterwards. Raises ValueError for anything but a plain file."""
@@ -116,7 +127,7 @@ class Cas:
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
-        entry = self._add_copy(str(path), executable)
+        entry = self.add_copy(str(path), executable)
         _remove(str(path))
         return entry
 
@@ -148,10 +159,22 @@ class Cas:
             added, self._added = self._added, 0
             return added
 
-    def _add_copy(self, source: str, executable: bool) -> FileEntry:
+    def _write(self, data: bytes, digest: Digest) -> None:
         temporary = self._new()
         try:
-            copy_into(source, temporary, _MODE[executable])
+            with FileIO(temporary, "x") as file:
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[file.write(rest) :]
+                _seal(file, digest.hash, False)
+            self._install(temporary, digest, False)
+        finally:
+            _remove(temporary)
+
+    def _copy(self, path: str, executable: bool) -> FileEntry:
+        temporary = self._new()
+        try:
+            copy_into(path, temporary, _MODE[executable])
             return self._add(temporary, executable)
         finally:
             _remove(temporary)
@@ -167,22 +190,37 @@ class Cas:
 
     def _install(self, path: str, digest: Digest, executable: bool) -> None:
         target = _path(self._folder, digest.hash, executable)
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        try:
-            os.link(path, target)
-        except FileExistsError:
-            return  # Another build was quicker.
-        except OSError as error:
-            if error.errno not in NO_LINK:
-                raise
-            os.rename(path, target)
+        for attempt in range(ATTEMPTS):
+            try:
+                _link_or_move(path, target)
+            except (FileExistsError, IsADirectoryError):
+                if _sound(target, digest, executable):
+                    return  # Another build was quicker.
+                remove(target)
+            except OSError as error:
+                if attempt and (error.errno not in NO_FOLDER or not os.path.lexists(path)):
+                    raise
+                self._make_folder(os.path.dirname(target))
+            else:
+                break
         with self._lock:
             self._added += digest.size
             self._ever_added = True
 
     def _new(self) -> str:
-        os.makedirs(self._temporary, exist_ok=True)
+        self._make_folder(self._temporary)
         return f"{self._temporary}/{os.getpid()}-{os.urandom(8).hex()}"
+
+    def _make_folder(self, path: str) -> None:
+        make_folder(self._top, path)
+
+
+def _again(work: Callable[[], T]) -> T:
+    """Do some work with new files; once more when somebody removed them meanwhile, as whoever empties a cache does."""
+    for _ in range(ATTEMPTS - 1):
+        with suppress(FileNotFoundError):
+            return work()
+    return work()
 
 
 def hash_of(name: str) -> str:
@@ -220,15 +258,15 @@ def _sound(path: str, digest: Digest, executable: bool) -> bool:
 
 def _read(path: str) -> bytes | None:
     try:
-        with FileIO(path) as file:
+        with open_plain(path) as file:
             return file.readall()
     except OSError:
         return None
 
 
 def _mend(path: str, digest: Digest, executable: bool) -> bool:
-    """Rehash a blob that somebody touched: seal it again when its bytes are right, else drop it. Whether it is
-    what the digest says."""
+    """Rehash a blob that somebody touched: seal it again when its bytes are right, else drop it, as whatever else is
+    in its place. Whether it is what the digest says."""
     try:
         with open_plain(path) as file:
             found = digest_open(file)
@@ -239,11 +277,12 @@ def _mend(path: str, digest: Digest, executable: bool) -> bool:
             # Another process may have dropped it and put a right one in its place since.
             if os.path.samestat(os.lstat(path), os.fstat(file.fileno())):
                 os.unlink(path)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.EACCES, errno.EIO):
-            _remove(path)
-    except FileChanged:
+    except (FileNotFoundError, NotADirectoryError, FileChanged):
         pass
+    except OSError as error:
+        if error.errno not in _BUSY:
+            with suppress(OSError):  # A read-only cache.
+                remove(path)
     return False
 
 
@@ -255,6 +294,15 @@ def _seal(file: FileIO, hash_: str, executable: bool) -> None:
     os.fchmod(file.fileno(), _MODE[executable])
     seconds = time.time_ns() // _SECOND - 1
     os.utime(file.fileno(), ns=(seconds * _SECOND, seconds * _SECOND + mark(hash_)))
+
+
+def _link_or_move(path: str, target: str) -> None:
+    try:
+        os.link(path, target)
+    except OSError as error:
+        if error.errno not in NO_LINK:
+            raise
+        os.rename(path, target)
 
 
 def _remove(path: str) -> None:

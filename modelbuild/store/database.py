@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from modelbuild.store.files import make_folder, open_up
 from modelbuild.store.lock import alone
-from modelbuild.store.problems import Warn, no_space
+from modelbuild.store.problems import FULL, Warn, no_space
 
 if TYPE_CHECKING:
     import sqlite3
@@ -18,14 +20,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # Part of the file's name: builds with another schema have another file, and neither disturbs the other.
-SCHEMA = 1
+SCHEMA = 2
 _NAME = re.compile(rf"index-v{SCHEMA}\.([0-9]+)\.db\Z")
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS actions (key TEXT PRIMARY KEY, result TEXT NOT NULL, checksum TEXT NOT NULL,"
     " material BLOB NOT NULL, created INTEGER NOT NULL, last_used INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, stamp TEXT NOT NULL, recorded INTEGER NOT NULL,"
-    " hash TEXT NOT NULL) WITHOUT ROWID",
+    " hash TEXT NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, value INTEGER NOT NULL)",
 )
 
@@ -87,38 +89,53 @@ class Database:
 
         self._after_fork()
         with self._lock:
-            for last in (False, True):
+            try:
                 try:
                     return work(self._open())
                 except (sqlite3.ProgrammingError, sqlite3.InterfaceError):
                     raise
                 except sqlite3.Error as error:
-                    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
-                    if code & 0xFF == sqlite3.SQLITE_FULL:
-                        raise no_space(self.directory) from error
-                    if code & 0xFF in _broken() and self.writable and not last and not self._begun_anew:
+                    if self._is_gone():
+                        self._drop_connection()
+                    elif self._is_broken(error):
                         self._begin_anew(error)
                     else:
-                        self._warn_once(f"cannot use {self._path} ({error}): results are kept as far as they can be")
-                        if code & 0xFF == sqlite3.SQLITE_BUSY and self._connection is not None:
-                            self._connection.execute(f"PRAGMA busy_timeout={_NO_PATIENCE_MS}")
-                        return None
-        raise AssertionError("unreachable")
+                        raise
+                    return work(self._open())
+            except (sqlite3.ProgrammingError, sqlite3.InterfaceError):
+                raise
+            except (sqlite3.Error, OSError) as error:
+                if _code(error) == sqlite3.SQLITE_FULL or getattr(error, "errno", None) in FULL:
+                    raise no_space(self.directory) from error
+                self._warn_once(f"cannot use {self._path} ({error}): results are kept as far as they can be")
+                if _code(error) == sqlite3.SQLITE_BUSY and self._connection is not None:
+                    self._connection.execute(f"PRAGMA busy_timeout={_NO_PATIENCE_MS}")
+                return None
+
+    def _is_gone(self) -> bool:
+        """Whether somebody removed the database that is open."""
+        return self.writable and self._connection is not None and not self._path.exists()
+
+    def _is_broken(self, error: sqlite3.Error) -> bool:
+        """Whether another database is to be begun."""
+        return self.writable and not self._begun_anew and _code(error) in _broken()
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             self._path = newest(self.directory)
+            check_kind(self._path, self.writable)
             self._connection = self._open_to_write() if self.writable else self._open_read_only()
         return self._connection
 
     def _open_to_write(self) -> sqlite3.Connection:
         import sqlite3
 
+        make_folder(self.directory, self.directory)
         connection = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA synchronous=NORMAL")
             if _version(connection) != SCHEMA:
-                with alone(self._mending):
+                with alone(self._mending, self.directory):
                     if _version(connection) not in (0, SCHEMA):
                         raise sqlite3.DatabaseError(f"schema {_version(connection)}, not {SCHEMA}")
                     connection.execute("PRAGMA journal_mode=WAL")
@@ -151,7 +168,7 @@ class Database:
         may not be moved, nor another be put in its place, while somebody may have it open."""
         self._begun_anew = True
         self._drop_connection()
-        with alone(self._mending):
+        with alone(self._mending, self.directory):
             if newest(self.directory) != self._path:
                 return
             number = int(self._path.suffixes[-2][1:]) + 1
@@ -181,6 +198,22 @@ class Database:
             self._warn(message)
 
 
+def check_kind(path: Path, writable: bool) -> None:
+    """Give ourselves permission for a database's files. Raises sqlite3.DatabaseError where one is no regular file:
+    SQLite might wait for it, or follow it."""
+    import sqlite3
+
+    for name in files_of(path):
+        if os.path.lexists(name) and not stat.S_ISREG(os.lstat(name).st_mode):
+            raise sqlite3.DatabaseError(f"{os.path.basename(name)} is not a regular file")
+        open_up(name, stat.S_IRUSR | (stat.S_IWUSR if writable else 0))
+
+
+def files_of(path: Path) -> list[str]:
+    """All that SQLite may have made for a database."""
+    return [f"{path}{companion}" for companion in ("", "-wal", "-shm", "-journal")]
+
+
 def newest(directory: Path) -> Path:
     """The database that counts in a cache's folder, whether or not it is there yet."""
     try:
@@ -192,6 +225,14 @@ def newest(directory: Path) -> Path:
 
 def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _code(error: sqlite3.Error | OSError) -> int:
+    """SQLite's primary result code; that of a broken file where there is none."""
+    import sqlite3
+
+    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+    return code & 0xFF
 
 
 def _broken() -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from binascii import crc32
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import FileIO
@@ -65,13 +66,13 @@ class FileDigests:
         recorded, status, digest = self._read(path)
         if self._database.writable:
             row = (name, str(_stamp(status)), recorded, digest.hash)
-            self._database.write(("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", [row]))
+            self._database.write(("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", [(*row, _checksum(*row))]))
         return _state(digest, status)
 
     def forget_missing(self) -> None:
         """Forget files that are not there any more."""
         rows = self._database.read("SELECT path FROM files") or []
-        gone = [row for row in rows if not os.path.exists(row[0])]
+        gone = [row for row in rows if not isinstance(row[0], bytes) or not os.path.exists(row[0])]
         if gone:
             self._database.write(("DELETE FROM files WHERE path = ?", gone))
 
@@ -81,10 +82,10 @@ class FileDigests:
         A file that changed so shortly before it was read that the file system's clock had not moved on may have
         changed again without its stamp showing it (git calls such an entry racy): it is read again.
         """
-        sql = "SELECT recorded, hash FROM files WHERE path = ? AND stamp = ?"
-        for recorded, hash_ in self._database.read(sql, [name, stamp]) or ():
+        sql = "SELECT recorded, hash, checksum FROM files WHERE path = ? AND stamp = ?"
+        for recorded, hash_, checksum in self._database.read(sql, [name, stamp]) or ():
             ctime = int(stamp.split(".")[2])
-            if ctime + granularity(ctime) < recorded:
+            if checksum == _checksum(name, stamp, recorded, hash_) and ctime + granularity(ctime) < recorded:
                 return str(hash_)
         return None
 
@@ -101,6 +102,11 @@ class FileDigests:
                 if _stamp(os.fstat(file.fileno())) == _stamp(status):
                     return recorded, status, digest
         raise EnvironmentProblem(f"{path} keeps changing while it is read; build again when it is complete")
+
+
+def _checksum(name: bytes, stamp: str, recorded: int, hash_: str) -> int:
+    """Of a row: SQLite has none, and a digest that is another than it was would be taken for the file's."""
+    return crc32(f"{stamp} {recorded} {hash_}".encode(errors="replace"), crc32(name))
 
 
 def _stamp(status: os.stat_result) -> FileStamp:

@@ -1,4 +1,4 @@
-"""Copying and linking files, and removing whatever is at a path."""
+"""Copying and linking files, and putting folders and files in place of whatever is at a path."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from modelbuild.paths import check_path
 
 # What link(2) says where links cannot be: other file system, too many links, not one's own file, no such thing.
 NO_LINK = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS)
+# What any call says of a path whose folder is not there, or is something else.
+NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+ATTEMPTS = 100  # at what another process may undo meanwhile
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_COPY_RANGE = (errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.ETXTBSY, errno.EPERM)
 
@@ -26,8 +29,17 @@ def check_plain(mode: int, name: str) -> None:
 
 
 def open_plain(path: str) -> FileIO:
-    """Open a file to read. A symbolic link is not followed: it raises OSError (ELOOP)."""
-    return FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK))
+    """Open a file to read. Raises OSError for what is no regular file: a symbolic link is not followed (ELOOP), and a
+    pipe or a device might never end (ENOTSUP)."""
+    return FileIO(path, opener=_open_regular)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.ENOTSUP, "not a regular file", path)
 
 
 @contextmanager
@@ -80,20 +92,61 @@ def link_or_copy(source: str, target: str, mode: int) -> None:
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
+def make_folder(top: str | Path, path: str | Path) -> None:
+    """Make a folder that is `top` or below it, and those between. Whatever else is in the place of one below `top`,
+    which is ours, is removed; one of our own folders that we may not use is made usable. Raises OSError."""
+    top, path = str(top), str(path)
+    if path == top:
+        try:
+            os.makedirs(path, exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
+        return
+    for attempt in range(ATTEMPTS):
+        try:
+            os.mkdir(path)
+            return
+        except FileExistsError:
+            if os.path.isdir(path):
+                open_up(path, stat.S_IRWXU)
+                return
+            remove(path)
+        except OSError as error:
+            if attempt and error.errno not in NO_FOLDER:
+                raise
+            make_folder(top, os.path.dirname(path))
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+def open_up(path: str | Path, mode: int) -> None:
+    """Give ourselves some permissions for what is at a path, unless it is a link or somebody else's."""
+    with suppress(OSError):
+        status = os.lstat(path)
+        if status.st_uid == os.geteuid() and not stat.S_ISLNK(status.st_mode) and status.st_mode & mode != mode:
+            os.chmod(path, stat.S_IMODE(status.st_mode) | mode)
+
+
 def remove(path: str) -> None:
     """Remove a file or a folder with all that is in it, read-only folders too. Symbolic links are not followed; what
     somebody else removes meanwhile is no error, and what somebody puts there meanwhile stays."""
-    with suppress(FileNotFoundError):
-        if not stat.S_ISDIR(os.lstat(path).st_mode):
-            os.unlink(path)
-            return
-        os.chmod(path, 0o700)
-        with os.scandir(path) as entries:
-            inside = [entry.path for entry in entries]
-        for entry in inside:
-            remove(entry)
-        try:
-            os.rmdir(path)
-        except OSError as error:
-            if error.errno != errno.ENOTEMPTY:
-                raise
+    waiting = [(path, False)]
+    while waiting:
+        each, emptied = waiting.pop()
+        with suppress(FileNotFoundError):
+            if emptied:
+                _remove_empty(each)
+            elif not stat.S_ISDIR(os.lstat(each).st_mode):
+                os.unlink(each)
+            else:
+                os.chmod(each, stat.S_IRWXU)
+                waiting.append((each, True))
+                with os.scandir(each) as entries:
+                    waiting += [(entry.path, False) for entry in entries]
+
+
+def _remove_empty(folder: str) -> None:
+    try:
+        os.rmdir(folder)
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise

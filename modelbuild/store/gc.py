@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from modelbuild.store.action_cache import ActionCache
 from modelbuild.store.cas import Cas, hash_of
 from modelbuild.store.codec import blobs_of
 from modelbuild.store.database import newest
-from modelbuild.store.files import remove
+from modelbuild.store.files import open_up, remove
 
 TRASH = "trash-"
 
@@ -45,8 +46,9 @@ def collect(directory: Path, cas: Cas, actions: ActionCache, max_size: int | Non
     sizes: dict[str, int] = {}
     names: dict[str, list[str]] = {}
     for name, entry in cas.scan():
-        sizes[name] = entry.stat(follow_symlinks=False).st_size
-        names.setdefault(hash_of(name), []).append(name)
+        with suppress(FileNotFoundError):
+            sizes[name] = entry.stat(follow_symlinks=False).st_size
+            names.setdefault(hash_of(name), []).append(name)
 
     limit = sum(sizes.values())
     if max_size is not None and limit > max_size:
@@ -78,7 +80,8 @@ def collect(directory: Path, cas: Cas, actions: ActionCache, max_size: int | Non
 def empty_trash(directory: Path) -> None:
     """Remove what collections moved aside; several processes may do so at once."""
     for path in directory.glob(f"{TRASH}*"):
-        remove(str(path))
+        with suppress(OSError):  # somebody else's
+            remove(str(path))
 
 
 def _leftovers(directory: Path) -> Iterable[Path]:
@@ -92,5 +95,11 @@ def _leftovers(directory: Path) -> Iterable[Path]:
 
 def _move(paths: Iterable[str], trash: Path) -> None:
     for number, path in enumerate(paths):
-        with suppress(FileNotFoundError):
-            os.rename(path, trash / f"{os.path.basename(path)}-{number}")
+        target = trash / f"{os.path.basename(path)}-{number}"
+        with suppress(OSError):  # gone, or somebody else's
+            try:
+                os.rename(path, target)
+            except PermissionError:
+                for folder in (os.path.dirname(path), path):
+                    open_up(folder, stat.S_IRWXU)
+                os.rename(path, target)

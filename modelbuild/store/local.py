@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from modelbuild.actions import ActionResult, Digest, FileEntry, Tree, Value
 from modelbuild.errors import EnvironmentProblem
+from modelbuild.paths import MAX_PATH
 from modelbuild.store.action_cache import ActionCache
 from modelbuild.store.cas import Cas
 from modelbuild.store.codec import blobs_of
 from modelbuild.store.database import Database
 from modelbuild.store.file_digests import FileDigests
-from modelbuild.store.files import check_plain, open_folder, path_in, remove
+from modelbuild.store.files import check_plain, make_folder, open_folder, path_in, remove
 from modelbuild.store.gc import Collected, collect, empty_trash
 from modelbuild.store.lock import UseLock
 from modelbuild.store.problems import Warn, explained, warn_on_stderr
@@ -63,12 +65,12 @@ class LocalStore:
         self._lock.share()
         self._own = directory if writable else _temporary_folder()
         self._pid = os.getpid()
-        self.scratch = self._own / "tmp"
-        self.scratch.mkdir(exist_ok=True)
         if not (self._own / "cas").is_dir():
-            (self._own / "cas").mkdir(exist_ok=True)
-            (self._own / "CACHEDIR.TAG").write_text(_TAG)
+            make_folder(self._own, self._own / "cas")
+            with suppress(OSError):
+                (self._own / "CACHEDIR.TAG").write_text(_TAG)
         self._cas = Cas(self._own / "cas", self.scratch, None if writable else directory / "cas")
+        self._warn = warn
         self._database = Database(directory, writable, warn)
         self._actions = ActionCache(self._database)
         self.files = FileDigests(self._database)
@@ -80,6 +82,11 @@ class LocalStore:
     def put_file(self, path: Path) -> Digest:
         with explained(self.directory):
             return self._cas.add_file(path).digest
+
+    def put_copy(self, path: Path, executable: bool) -> Digest:
+        """Keep a copy of a file, or of what a link leads to. Raises FileNotFoundError."""
+        with explained(self.directory):
+            return self._cas.add_copy(os.path.realpath(path), executable).digest
 
     def put_output(self, path: Path) -> Value:
         with explained(self.directory):
@@ -152,6 +159,13 @@ class LocalStore:
         return verify(self._cas, self._actions)
 
     @property
+    def scratch(self) -> Path:
+        """Makes the folder when it is gone."""
+        folder = self._own / "tmp"
+        make_folder(self._own, folder)
+        return folder
+
+    @property
     def read_only(self) -> bool:
         return self._own != self.directory
 
@@ -176,6 +190,8 @@ class LocalStore:
                 remove(str(self._own))
             elif self._over_cap():
                 collected = self._collect()
+        except (OSError, EnvironmentProblem) as error:  # what was built is there all the same
+            self._warn(f"cannot throw out what was used least recently: {error}")
         finally:
             self._database.close()
             self._lock.close()
@@ -203,7 +219,7 @@ class LocalStore:
         with explained(self.directory):
             collected = collect(self.directory, self._cas, self._actions, self.max_size)
             self.files.forget_missing()
-            self.scratch.mkdir(exist_ok=True)
+            make_folder(self._own, self._own / "tmp")
             self._lock.release()
             empty_trash(self.directory)
         return collected
@@ -213,20 +229,29 @@ def _files_in(folder: int, shown: str) -> list[str]:
     """Paths of all files below an open folder, relative to it. Raises ValueError for what is neither file nor folder,
     and for a name that is not UTF-8."""
     found = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            name = f"{shown}/{entry.name}"
-            try:
-                entry.name.encode()
-            except UnicodeEncodeError:
-                raise ValueError(f"{name!r}: the name is not UTF-8") from None
-            if entry.is_dir(follow_symlinks=False):
-                with open_folder(folder, entry.name) as inner:
-                    found += [f"{entry.name}/{path}" for path in _files_in(inner, name)]
-            else:
-                check_plain(entry.stat(follow_symlinks=False).st_mode, name)
-                found.append(entry.name)
+    waiting = [""]
+    while waiting:
+        below = waiting.pop()
+        with open_folder(folder, below) as inner, os.scandir(inner) as entries:
+            for entry in entries:
+                path = f"{below}/{entry.name}" if below else entry.name
+                _check_name(path, shown)
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(path)
+                else:
+                    check_plain(entry.stat(follow_symlinks=False).st_mode, f"{shown}/{path}")
+                    found.append(path)
     return found
+
+
+def _check_name(path: str, shown: str) -> None:
+    try:
+        size = len(path.encode())
+    except UnicodeEncodeError:
+        whole = f"{shown}/{path}"
+        raise ValueError(f"{whole!r}: the name is not UTF-8") from None
+    if size > MAX_PATH:
+        raise ValueError(f"{shown}/{path[:80]}...: {size} bytes of path; expected at most {MAX_PATH}")
 
 
 def _temporary_folder() -> Path:

@@ -8,9 +8,12 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from modelbuild.store.files import ATTEMPTS, make_folder, open_up, remove
 
 
 class UseLock:
@@ -21,10 +24,8 @@ class UseLock:
 
     def __init__(self, path: Path) -> None:
         self._fd = -1
-        for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):  # A read-only cache can still be shared.
-            with suppress(OSError):
-                self._fd = os.open(path, flags | os.O_CLOEXEC, 0o666)
-                return
+        with suppress(OSError):
+            self._fd = _open(path)
 
     def share(self) -> None:
         """Waits while somebody holds the lock alone."""
@@ -56,32 +57,45 @@ class UseLock:
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Hold a file's lock alone, waiting for it. The file is made if need be, with its folder, and again if somebody
-    removed it while we waited."""
-    while True:
+def alone(path: Path, top: Path) -> Iterator[None]:
+    """Hold a file's lock alone, waiting for it. The file is made if need be, with its folder, which is `top` or below
+    it, and again if somebody removed it while we waited. Raises OSError."""
+    for attempt in range(1, ATTEMPTS + 1):
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except FileNotFoundError:
-            continue
-        except FileExistsError as error:
-            if os.path.lexists(error.filename) and not os.path.isdir(error.filename):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), error.filename) from None
+            make_folder(top, path.parent)
+            fd = _open(path)
+        except (FileNotFoundError, NotADirectoryError):
+            if attempt == ATTEMPTS or not os.path.isdir(top):
+                raise
             continue
         try:
             with suppress(OSError):
                 fcntl.flock(fd, fcntl.LOCK_EX)
-            if _is_at(fd, path):
+            if attempt == ATTEMPTS or _is_at(fd, path):
                 yield
                 return
         finally:
             os.close(fd)
 
 
+def _open(path: Path) -> int:
+    """A descriptor of a file to be locked, which replaces whatever is no file. Raises OSError."""
+    with suppress(OSError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            remove(str(path))
+    open_up(path, stat.S_IRUSR | stat.S_IWUSR)
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            with suppress(OSError):
+                return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # which can be locked as well
+        raise
+
+
 def _is_at(fd: int, path: Path) -> bool:
     try:
         there = os.stat(path)
-    except FileNotFoundError:
+    except OSError:
         return False
     return os.path.samestat(os.fstat(fd), there)

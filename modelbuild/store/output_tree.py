@@ -5,45 +5,85 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from modelbuild.actions import FileEntry, Value
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.paths import check_path
 from modelbuild.store.digests import digest_bytes
-from modelbuild.store.files import remove
+from modelbuild.store.files import ATTEMPTS, make_folder, open_plain, remove
 from modelbuild.store.interface import Store
 from modelbuild.store.lock import alone
 from modelbuild.store.problems import explained
 
-# Ours, below the output tree: the lock, temporary files, and for each target a list of its files. Stale files are found
-# by that list, not by looking into folders: the folder of //a:b may hold that of //a/b:c.
+# Ours, below the output tree: the lock, temporary files, and for each target a list of its files, and of its empty
+# folders with a slash behind each. Stale files are found by that list, not by looking into folders: the folder of //a:b
+# may hold that of //a/b:c.
 _STATE = ".modelbuild"
+_IGNORE = ".gitignore"
+OWN_NAMES = (_STATE, _IGNORE)
 
 
-def lay_out(store: Store, root: Path, folder: str, values: Mapping[str, Value]) -> None:
-    """Make `root`/`folder` hold these values, by their path in it, and nothing that an earlier call put there.
+class Laid(NamedTuple):
+    """Shows that a file is as it was laid out. Not its ctime, which moves with each hard link to the same blob."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+    mode: int
+
+
+def make_root(root: Path) -> None:
+    """Make the folder of an output tree, if need be. Raises EnvironmentProblem where nothing can be laid out in it."""
+    with explained(root):
+        make_folder(root, root)
+    if not os.access(root, os.W_OK | os.X_OK):
+        raise EnvironmentProblem(f"{root}: read-only; expected a folder for outputs that can be written to")
+
+
+def lay_out(store: Store, root: Path, folder: str, values: Mapping[str, Value]) -> dict[str, Laid]:
+    """Make `root`/`folder` hold these values, by their path in it, and nothing that an earlier call put there. Returns
+    each file as it is then, by its path below `root`.
 
     Each file appears whole or not at all; files that are already right are not touched. Of two builds at once the
     second waits for the first, so a target's files are always of one build. Raises MissingBlob, and EnvironmentProblem
     where something else is in the way; symbolic links below `root` are not followed.
     """
     check_path(folder)
-    files = _flatten(values)
-    with explained(root), _held(root):
-        manifest = root / _STATE / "outputs" / f"{digest_bytes(folder.encode()).hash[:32]}.json"
-        before = _read(manifest)
-        if not before >= files.keys():
-            _write(manifest, before | files.keys())
-        for path in sorted(before - files.keys()):
-            _drop(root, f"{folder}/{path}")
-        folders: set[str] = set()
-        for path, entry in files.items():
-            _lay(store, root, f"{folder}/{path}", entry, folders)
-        if before != files.keys():
-            _write(manifest, set(files))
+    files, empty = _flatten(values)
+    for _ in range(ATTEMPTS):
+        with suppress(FileNotFoundError), explained(root), _held(root):
+            return _lay_out(store, root, folder, files, empty)
+    raise EnvironmentProblem(f"{root} is being removed while outputs are laid out there; build again")
+
+
+def _lay_out(
+    store: Store, root: Path, folder: str, files: Mapping[str, FileEntry], empty: Collection[str]
+) -> dict[str, Laid]:
+    """Raises FileNotFoundError when somebody else removes files meanwhile."""
+    manifest = root / _STATE / "outputs" / f"{digest_bytes(folder.encode()).hash[:32]}.json"
+    before = _read(manifest)
+    now = {*files, *(f"{path}/" for path in empty)}
+    if not before >= now:
+        _write(root, manifest, before | now)
+    for path in sorted(before - now):
+        _drop(root, f"{folder}/{path}")
+    folders: set[str] = set()
+    for path, entry in files.items():
+        _lay(store, root, f"{folder}/{path}", entry, folders)
+    for path in empty:
+        _make_folders(root, f"{folder}/{path}", folders)
+    if before != now:
+        _write(root, manifest, now)
+    return {f"{folder}/{path}": _laid(root / folder / path) for path in (*files, *empty)}
+
+
+def _laid(path: Path) -> Laid:
+    status = os.lstat(path)
+    return Laid(status.st_size, status.st_mtime_ns, status.st_ino, status.st_mode)
 
 
 def clean(root: Path) -> None:
@@ -52,7 +92,7 @@ def clean(root: Path) -> None:
     if not root.is_dir():
         return
     lock = root / _STATE / "lock"
-    with explained(root), _held(root):
+    with suppress(FileNotFoundError), explained(root), _held(root):
         for entry in (*root.iterdir(), *(root / _STATE).iterdir()):
             if entry not in (root / _STATE, lock):
                 remove(str(entry))
@@ -64,14 +104,15 @@ def clean(root: Path) -> None:
 
 @contextmanager
 def _held(root: Path) -> Iterator[None]:
-    with alone(root / _STATE / "lock"):
-        ignore = root / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n")
+    with alone(root / _STATE / "lock", root):
+        # A link would be followed, to a file that is not ours.
+        with suppress(FileExistsError), open(root / _IGNORE, "x") as ignore:
+            ignore.write("*\n")
         yield
 
 
-def _flatten(values: Mapping[str, Value]) -> dict[str, FileEntry]:
+def _flatten(values: Mapping[str, Value]) -> tuple[dict[str, FileEntry], list[str]]:
+    """All files by path, and the folders in which there is none."""
     files: dict[str, FileEntry] = {}
     for name, value in values.items():
         check_path(name)
@@ -79,7 +120,7 @@ def _flatten(values: Mapping[str, Value]) -> dict[str, FileEntry]:
             files[name] = value
         else:
             files.update({f"{name}/{path}": entry for path, entry in value.files})
-    return files
+    return files, [name for name, value in values.items() if not isinstance(value, FileEntry) and not value.files]
 
 
 def _lay(store: Store, root: Path, path: str, entry: FileEntry, folders: set[str]) -> None:
@@ -124,30 +165,39 @@ def _make_folders(root: Path, folder: str, made: set[str]) -> None:
 
 
 def _drop(root: Path, path: str) -> None:
-    """Remove a file that an earlier call laid out, and the folders that this leaves empty."""
-    parents = [root / parent for parent in Path(path).parents if parent.parts]
-    if any(parent.is_symlink() for parent in parents):
+    """Remove a file that an earlier call laid out, or, of a path with a slash behind it, an empty folder, and the
+    folders that this leaves empty."""
+    folders = [root / parent for parent in Path(f"{path}_").parents if parent.parts]
+    if any(folder.is_symlink() for folder in folders):
         return
-    with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        os.unlink(root / path)
+    if not path.endswith("/"):
+        with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            os.unlink(root / path)
     with suppress(OSError):
-        for parent in parents:
-            parent.rmdir()
+        for folder in folders:
+            folder.rmdir()
 
 
 def _read(manifest: Path) -> set[str]:
     """Paths laid out before. A list that is not there or not readable is empty."""
     try:
-        return {check_path(path) for path in json.loads(manifest.read_bytes())}
-    except (OSError, ValueError, TypeError):
+        with open_plain(str(manifest)) as file:
+            paths: list[str] = json.loads(file.readall())
+        return {path for path in paths if check_path(path.removesuffix("/"))}
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return set()
 
 
-def _write(manifest: Path, paths: set[str]) -> None:
+def _write(root: Path, manifest: Path, paths: set[str]) -> None:
     if not paths:
-        manifest.unlink(missing_ok=True)
+        remove(str(manifest))
         return
-    manifest.parent.mkdir(exist_ok=True)
+    make_folder(root, manifest.parent)
     temporary = manifest.with_suffix(".new")
+    remove(str(temporary))
     temporary.write_text(json.dumps(sorted(paths)))
-    os.replace(temporary, manifest)
+    try:
+        os.replace(temporary, manifest)
+    except IsADirectoryError:
+        remove(str(manifest))
+        os.replace(temporary, manifest)

@@ -13,7 +13,7 @@ from modelbuild.errors import EnvironmentProblem
 
 Warn: TypeAlias = Callable[[str], None]
 
-_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ELOOP, errno.ESTALE, errno.ENOTDIR)
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def warn_on_stderr(message: str) -> None:
@@ -26,12 +26,12 @@ def no_space(directory: Path) -> EnvironmentProblem:
 
 @contextmanager
 def explained(directory: Path) -> Iterator[None]:
-    """Raises EnvironmentProblem for an OSError that the machine is to blame for; any other passes."""
+    """Raises EnvironmentProblem for an OSError. That a file is there or is not passes: the caller may know better."""
     try:
         yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise no_space(directory) from error
-        if error.errno in _DENIED:
-            raise EnvironmentProblem(f"{error.filename or directory}: {error.strerror}") from error
+    except (FileExistsError, FileNotFoundError):
         raise
+    except OSError as error:
+        if error.errno in FULL:
+            raise no_space(directory) from error
+        raise EnvironmentProblem(f"{error.filename2 or error.filename or directory}: {error.strerror}") from error

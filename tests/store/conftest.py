@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import itertools
 import os
@@ -16,6 +15,7 @@ import pytest
 
 from modelbuild.actions import ActionResult, FileEntry
 from modelbuild.store.local import LocalStore, open_store
+from tests.powerless import give_up_power
 
 Child = Callable[[Callable[[], None]], int]
 
@@ -128,10 +128,7 @@ def as_user(child: Child) -> Child:
 
     def run(work: Callable[[], None]) -> int:
         def powerless() -> None:
-            if os.geteuid() == 0:
-                libc = ctypes.CDLL(None, use_errno=True)
-                header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-                assert libc.capset(header, (ctypes.c_uint32 * 6)()) == 0
+            give_up_power()
             work()
 
         return child(powerless)

@@ -240,8 +240,8 @@ def test_big_blobs_are_forced_to_the_disk_before_they_are_marked(
         real = getattr(os, name)
 
         def call(*args: object, name: str = name, real: Callable[..., None] = real, **kwargs: object) -> None:
-            calls.append(name)
             real(*args, **kwargs)
+            calls.append(name)
 
         monkeypatch.setattr(os, name, call)
     store.put_file(write("out", BIG))

@@ -15,6 +15,7 @@ import pytest
 from modelbuild.actions import ActionResult, FileEntry, Tree
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.store.digests import digest_bytes
+from modelbuild.store.files import remove
 from modelbuild.store.interface import MissingBlob, Store
 from modelbuild.store.local import LocalStore, open_store
 
@@ -120,6 +121,21 @@ def test_a_name_that_is_not_utf_8_is_refused(store: LocalStore, output: Path) ->
     Path(os.fsdecode(os.fsencode(output) + b"/\xff")).touch()
     with pytest.raises(ValueError, match=r"^'output/\\udcff': the name is not UTF-8$"):
         store.put_output(output)
+
+
+def test_a_folder_too_deep_for_others_is_refused_and_can_be_removed(
+    store: LocalStore, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(output)
+    for _ in range(1100):
+        os.mkdir("d")
+        os.chdir("d")
+    Path("file").touch()
+    monkeypatch.chdir(output)
+    with pytest.raises(ValueError, match=r"2049 bytes of path; expected at most 2048$"):
+        store.put_output(output)
+    remove(str(output))
+    assert not output.exists()
 
 
 def test_an_output_that_is_not_there(store: LocalStore, tmp_path: Path) -> None:

@@ -18,7 +18,11 @@ parts = st.text(min_size=1, max_size=5).filter(
     lambda part: part not in (".", "..") and not set(part) & {"/", "\0"} and part.isprintable()
 )
 paths = st.lists(parts, min_size=1, max_size=3).map("/".join)
-trees = st.dictionaries(paths, entries, max_size=3).map(lambda files: Tree(tuple(sorted(files.items()))))
+trees = (
+    st.dictionaries(paths, entries, max_size=3)
+    .filter(lambda files: not any(other.startswith(f"{path}/") for path in files for other in files))
+    .map(lambda files: Tree(tuple(sorted(files.items()))))
+)
 results = st.builds(
     ActionResult,
     outputs=st.dictionaries(st.text(max_size=5), entries | trees, max_size=3).map(lambda made: tuple(made.items())),
@@ -38,6 +42,10 @@ def test_what_is_written_is_read(result: ActionResult) -> None:
 
 H = "a" * 64
 FILE = ["file", H, 1, False]
+
+
+def tree(*paths: str) -> str:
+    return row(outputs=[["o", ["tree", [[path, H, 1, False] for path in paths]]]])
 
 
 def row(**changed: Any) -> str:
@@ -85,7 +93,12 @@ def test_the_row_that_the_broken_ones_start_from_is_right() -> None:
         row(outputs=[["o", ["tree", [["a", H, 1, False], ["a", H, 1, False]]]]]),
         row(outputs=[["o", ["tree", [["../a", H, 1, False]]]]]),
         row(outputs=[["o", ["tree", [["/a", H, 1, False]]]]]),
-        row(outputs=[["o", ["tree", [["a", H, 1, False], ["a-b", H, 1, False], ["a/b", H, 1, False]]]]]),
+        tree("a", "a/b"),
+        tree("a", "a-", "a/b/c"),
+        tree("a" * 256),
+        tree("a/" + "é" * 128),
+        tree("a/" * 1024 + "b"),
+        tree("\ud800"),
         row(stdout=[H]),
         row(stdout=H),
         row(stderr=[H, "1"]),

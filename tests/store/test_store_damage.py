@@ -1,0 +1,118 @@
+"""Whatever is found in a cache's folder, the store works: what is no part of it is removed, what is gone is made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from modelbuild.actions import ActionResult, FileEntry
+from modelbuild.execution.scratch import Scratch
+from modelbuild.explain.facts import Facts
+from modelbuild.history.measures import Measures
+from modelbuild.history.remember import remember as remember_build
+from modelbuild.store.digests import digest_bytes
+from modelbuild.store.local import open_store
+
+SMALL, LARGE = b"small", bytes(range(256)) * 100
+FACTS = Facts("//:a#b", "//:a", "b", "key", "ran", 1.0, {}, {}, ())
+HASH = digest_bytes(SMALL).hash
+
+
+def make_folder(path: Path) -> None:
+    (path / "with/some").mkdir(parents=True)
+    (path / "with/some/files").write_text("")
+    (path / "with/some").chmod(0o500)
+
+
+def make_socket(path: Path) -> None:
+    server = socket.socket(socket.AF_UNIX)
+    here = os.getcwd()
+    os.chdir(path.parent)  # since the path of a socket must be short
+    server.bind(path.name)
+    os.chdir(here)
+    server.close()
+
+
+def make_device(path: Path) -> None:
+    """One that can be read without end."""
+    try:
+        os.mknod(path, 0o020666, os.makedev(1, 5))
+    except PermissionError:
+        pytest.skip("not run: devices can be made by root alone")
+
+
+KINDS: dict[str, Callable[[Path], object]] = {
+    "nothing": lambda path: None,
+    "an empty file": lambda path: path.write_bytes(b""),
+    "a file of garbage": lambda path: path.write_bytes(b"garbage" * 1000),
+    "a file that may not be read": lambda path: path.touch(0o000),
+    "a folder": make_folder,
+    "an empty folder": lambda path: path.mkdir(),
+    "a folder that may not be entered": lambda path: path.mkdir(0o000),
+    "a link to nothing": lambda path: path.symlink_to("nothing"),
+    "a link to itself": lambda path: path.symlink_to(path.name),
+    "a link to a file": lambda path: path.symlink_to("/etc/hostname"),
+    "a link to what never ends": lambda path: path.symlink_to("/dev/zero"),
+    "a pipe": lambda path: os.mkfifo(path),
+    "a socket": make_socket,
+    "a device": make_device,
+}
+PLACES = [
+    *("cas", f"cas/{HASH[:2]}", f"cas/{HASH[:2]}/{HASH}", "tmp", "tmp/lock", "lock", "CACHEDIR.TAG"),
+    *("index.lock", "index-v2.0.db", "index-v2.0.db-wal", "index-v2.0.db-shm", "index-v2.0.db-journal"),
+    *("history-v3.db", "history-v3.db-wal", "tmp/build-1", "cas/stray", "stray"),
+]
+
+
+def fill(cache: Path, said: list[str]) -> None:
+    """What a build does with a cache."""
+    with open_store(cache, warn=said.append) as store:
+        scratch = Scratch(store.scratch)
+        output = scratch.path / "output"
+        output.mkdir()
+        (output / "large").write_bytes(LARGE)
+        tree = store.put_output(output)
+        small = store.put_bytes(SMALL)
+        result = ActionResult((("tree", tree), ("small", FileEntry(small))))
+        store.put_action("key", result, {"step": "s"})
+        assert store.read_bytes(small) == SMALL
+        place = cache.parent / "placed"
+        store.place(tree, place)
+        assert (place / "large").read_bytes() == LARGE
+        shutil.rmtree(place)
+        scratch.close()
+        assert not store.collect().busy
+    remember_build(cache, cache.parent, 1.0, True, {"//:a#b": FACTS}, {}, {("//:a", "bytes"): 1.0})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("place", PLACES)
+def test_whatever_is_found_in_the_cache_is_put_right(
+    cache: Path, place: str, kind: str, as_user: Callable[..., int]
+) -> None:
+    fill(cache, [])
+    path = cache / place
+    if os.path.lexists(path):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    KINDS[kind](path)
+
+    def work() -> None:
+        said: list[str] = []
+        fill(cache, said)
+        assert len(said) <= 1
+        # And nothing is left to be put right, nor to be said.
+        again: list[str] = []
+        fill(cache, again)
+        with open_store(cache, warn=again.append) as store:
+            assert store.get_action("key") is not None
+            assert store.verify().bad == ()
+        assert again == []
+        assert Measures(cache, cache.parent).last("//:a", "bytes") == 1.0
+
+    assert as_user(work) == 0
