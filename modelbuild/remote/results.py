@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from modelbuild.actions import ActionResult, Digest, FileEntry, Tree, Value
@@ -14,10 +15,13 @@ from modelbuild.store.digests import digest_bytes
 # Goes into each Action, so that no other client of the same cache makes one with our digest, nor we one with theirs.
 SALT = b"modelbuild/1"
 
-# A folder's description bigger than this, or with more files, is not one of ours.
+# A folder's description bigger than this, or of more files or more bytes of paths, is not one of ours: a small one can
+# stand for a huge folder, since it has a part that is there more than once only once.
 MAX_TREE = 64 << 20
-MAX_FILES = 1_000_000
+MAX_FILES = 200_000
+_MAX_PATHS = 32 << 20
 _MAX_DEPTH = 200
+_DEEP = "a folder that is too deep"
 
 Blobs = dict[Digest, bytes]
 
@@ -121,34 +125,60 @@ def tree_value(data: bytes) -> Tree:
     except DecodeError:
         raise ValueError("the description of a folder is not a Tree") from None
     known = {digest_bytes(child.SerializeToString(deterministic=True)): child for child in tree.children}
-    files: dict[str, FileEntry] = {}
-    left = iter(range(MAX_FILES))
-    for path, entry in _files(tree.root, known, "", left):
-        if path in files:
-            raise ValueError(f"a folder with {path!r} twice")
-        files[path] = entry
-    check_apart(files)
-    return Tree(tuple(sorted(files.items())))
+    files = sorted(_files(_folder(tree.root, known, {}, 0), ""))
+    check_apart(check_path(path) for path, _ in files)
+    return Tree(tuple(files))
 
 
-def _files(
-    folder: Any, known: Mapping[Digest, Any], prefix: str, left: Iterator[int]
-) -> Iterator[tuple[str, FileEntry]]:
-    """`left` has one item for each file and folder that may yet come: a small message can stand for a huge folder."""
-    if folder.symlinks:
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A directory of a Tree message: its files, the folders in it that hold any, how many files and bytes of their
+    paths it stands for, and how deep it is."""
+
+    files: Sequence[tuple[str, FileEntry]]
+    folders: Sequence[tuple[str, _Folder]]
+    count: int
+    size: int
+    height: int
+
+
+def _folder(found: Any, known: Mapping[Digest, Any], done: dict[Digest, _Folder], depth: int) -> _Folder:
+    """Reads each directory once, however often it is there. Raises ValueError, also for more than may be unfolded."""
+    if found.symlinks:
         raise ValueError("a folder with a symbolic link")
-    if prefix.count("/") == _MAX_DEPTH:
-        raise ValueError("a folder that is too deep")
-    for node in (*folder.files, *folder.directories):
-        if "/" in node.name or next(left, None) is None:
-            raise ValueError(f"too many files, or one called {node.name!r}")
-    for node in folder.files:
-        yield check_path(prefix + node.name), FileEntry(from_message(node.digest), node.is_executable)
-    for node in folder.directories:
-        child = known.get(from_message(node.digest))
-        if child is None:
-            raise ValueError(f"a folder without its part {node.name!r}")
-        yield from _files(child, known, check_path(prefix + node.name) + "/", left)
+    if depth == _MAX_DEPTH:
+        raise ValueError(_DEEP)
+    files = [(_name(n.name), FileEntry(from_message(n.digest), n.is_executable)) for n in found.files]
+    folders = []
+    for node in found.directories:
+        digest = from_message(node.digest)
+        if digest not in known:
+            raise ValueError(f"a folder without its part {node.name[:80]!r}")
+        if digest not in done:
+            done[digest] = _folder(known[digest], known, done, depth + 1)
+        folders.append((_name(node.name), done[digest]))
+    count = len(files) + sum(folder.count for _, folder in folders)
+    size = sum(len(name) for name, _ in files)
+    size += sum(folder.size + folder.count * (len(name) + 1) for name, folder in folders)
+    if count > MAX_FILES or size > _MAX_PATHS:
+        raise ValueError("a folder of too many files")
+    height = 1 + max((folder.height for _, folder in folders), default=0)
+    if height > _MAX_DEPTH:
+        raise ValueError(_DEEP)
+    return _Folder(files, [(name, folder) for name, folder in folders if folder.count], count, size, height)
+
+
+def _name(text: str) -> str:
+    if "/" in text:
+        raise ValueError(f"a file called {text[:80]!r}")
+    return check_path(text)
+
+
+def _files(folder: _Folder, prefix: str) -> Iterator[tuple[str, FileEntry]]:
+    for name, entry in folder.files:
+        yield prefix + name, entry
+    for name, below in folder.folders:
+        yield from _files(below, f"{prefix}{name}/")
 
 
 def keep(made: Any, blobs: Blobs) -> Digest:

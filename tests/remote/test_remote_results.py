@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelbuild.actions import ActionResult, Digest, FileEntry, Tree
+from modelbuild.remote import results
 from modelbuild.remote.messages import message
 from modelbuild.remote.problems import RemoteProblem
 from modelbuild.remote.results import Blobs, action_of, decode, encode, keep, to_message, tree_message, tree_value
+from modelbuild.store.codec import decode_result, encode_result
 
 
 def digest(text: str) -> Digest:
@@ -149,6 +151,14 @@ def deep() -> bytes:
     return whole(child, *children)
 
 
+def long() -> bytes:
+    child, children = folder(("x",)), []
+    for _ in range(20):
+        children.append(child)
+        child = folder(below={"a" * 200: child})
+    return whole(child, *children)
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -159,8 +169,13 @@ def deep() -> bytes:
         pytest.param(whole(folder(("",))), id="no name"),
         pytest.param(whole(folder(("a\0b",))), id="a zero"),
         pytest.param(whole(folder(("x", "x"))), id="twice"),
-        pytest.param(whole(folder(("a",), below={"a": folder(("x",))}), folder(("x",))), id="a file and a folder"),
-        pytest.param(whole(folder(("a" * 256,))), id="a long name"),
+        pytest.param(whole(folder(("x",), below={"x": folder(("y",))}), folder(("y",))), id="a file and a folder"),
+        pytest.param(
+            whole(folder(("x", "x-"), below={"x": folder(("y",))}), folder(("y",))), id="a file and a folder, apart"
+        ),
+        pytest.param(whole(folder(("x" * 256,))), id="a long name"),
+        pytest.param(whole(folder(("é" * 128,))), id="a name of many bytes"),
+        pytest.param(long(), id="a long path"),
         pytest.param(whole(folder(below={"..": folder(("x",))}), folder(("x",))), id="a folder up"),
         pytest.param(whole(folder(below={"a": folder(("x",))})), id="a part that is not there"),
         pytest.param(bomb(), id="a bomb"),
@@ -194,3 +209,61 @@ with ThreadPoolExecutor(8) as pool:
 def test_threads_that_come_at_once_share_the_messages() -> None:
     done = subprocess.run([sys.executable, "-P", "-c", FIRST], stdout=subprocess.PIPE, text=True, check=True)
     assert done.stdout == "1\n"
+
+
+def test_a_part_that_is_there_often_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it takes to refuse a folder is in proportion to its description, whatever that unfolds to."""
+    read: list[str] = []
+    check = results.check_path
+    monkeypatch.setattr(results, "check_path", lambda path: check(read.append(path) or path))
+    with pytest.raises(ValueError, match="too many files"):
+        tree_value(bomb())
+    assert len(read) <= 81
+
+
+def test_a_folder_made_of_parts_that_were_read_before_may_not_be_deeper() -> None:
+    """Each part is not too deep where it is first met."""
+    child, children, parts = folder(("x",)), [], {}
+    for number in range(1500):
+        children.append(child)
+        child = folder(below={"a": child})
+        if number % 150 == 149:
+            parts[f"{number:04}"] = child
+    children.append(child)
+    with pytest.raises(ValueError, match="too deep"):
+        tree_value(whole(folder(below=parts), *children))
+
+
+def test_a_folder_full_of_empty_ones_is_empty() -> None:
+    child, children = folder(), []
+    for _ in range(40):
+        children.append(child)
+        child = folder(below={"a": child, "b": child})
+    assert tree_value(whole(child, *children)) == Tree(())
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> bytes:
+    """Any folder, also one that no disk can hold: names that are there twice, or are too long."""
+    any_name = st.one_of(names, st.sampled_from(["a" * 255, "a" * 256, "é" * 128, "a", "a-", ".", "..", "a/b"]))
+    children: list[Any] = []
+    made = folder()
+    for _ in range(draw(st.integers(1, 12))):
+        below = {name: draw(st.sampled_from(children)) for name in draw(st.lists(any_name, max_size=2)) if children}
+        made = folder(tuple(draw(st.lists(any_name, max_size=3))), below=below)
+        children.append(made)
+    return whole(made, *children)
+
+
+@given(data=messages())
+def test_a_folder_that_is_taken_can_be_laid_out_and_read_again(data: bytes, tmp_path_factory: Any) -> None:
+    try:
+        tree = tree_value(data)
+    except ValueError:
+        return
+    result = ActionResult((("tree", tree),))
+    assert decode_result(encode_result(result)) == result
+    place = tmp_path_factory.mktemp("place")
+    for path, _ in tree.files:
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).touch(exist_ok=False)
