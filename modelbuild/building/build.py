@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,13 +26,15 @@ def build(
     reporter: Reporter,
     check: Callable[[Iterable[Foreseen]], None] = lambda targets: None,
 ) -> Result:
-    """Raises ModelbuildError for what is wrong before any action runs; failures of actions are in the result.
+    """Raises ModelbuildError for what is wrong before any action runs, such as an output tree that cannot be written
+    to; failures of actions are in the result.
 
     check  called before anything is done, with what is known of the targets by then; may raise
     """
     started = time.monotonic()
     # First, because Python may import from the root, whose time moves.
-    (workspace.root / OUTPUT_FOLDER).mkdir(exist_ok=True)
+    with suppress(OSError):  # Where nothing is to be done, the workspace may be read-only.
+        (workspace.root / OUTPUT_FOLDER).mkdir()
     seen = Seen()
     seen.python.update(importable(import_path()))
     snapshots = Snapshots.of(workspace)
@@ -43,6 +45,9 @@ def build(
         reporter.emit(BuildFinished(time.monotonic() - started, up_to_date=True, actions=rest.record.actions))
         return Result(rest.targets, actions=rest.record.actions, up_to_date=True)
 
+    from modelbuild.store.output_tree import make_root
+
+    make_root(workspace.root / OUTPUT_FOLDER)
     # Where only sources changed, there is an action to run, and little to do before it.
     with _spare(rest is not None and bool(rest.changed) and request.remote.executor is None) as spare:
         from modelbuild.building.again import again

@@ -36,7 +36,7 @@ def carry_out(
     """Build, and remember what was looked at if all went well. With `rest` only its stale targets are declared."""
     with open_engine(workspace, request, declared.packages, reporter, spare) as engine:
         scheduler = engine.scheduler(declared.graph)
-        result = _build(workspace, engine, declared, scheduler)
+        result = _build(workspace, engine, declared, scheduler, seen)
         seconds = time.monotonic() - started
         note(workspace, declared.graph, declared.attributes, scheduler, engine.code, result, seconds)
     for target in rest.targets if rest is not None else ():
@@ -53,7 +53,7 @@ def carry_out(
     return result
 
 
-def _build(workspace: Workspace, engine: Engine, declared: Declared, scheduler: Scheduler) -> Result:
+def _build(workspace: Workspace, engine: Engine, declared: Declared, scheduler: Scheduler, seen: Seen) -> Result:
     request, reporter = engine.request, engine.reporter
     wanted = [artifact for target in declared.targets for artifact in target.files]
     needed = scheduler.actions(declared.graph.needed_for(wanted))
@@ -72,7 +72,7 @@ def _build(workspace: Workspace, engine: Engine, declared: Declared, scheduler: 
         if request.remote.leaves_outputs:
             outputs = {}
         lay = partial(lay_out, engine.store, workspace.root / OUTPUT_FOLDER, folder, outputs)
-        scheduler.keeping(lay)
+        seen.outputs.update((f"{OUTPUT_FOLDER}/{path}", laid) for path, laid in scheduler.keeping(lay).items())
         made = BuiltTarget(label, config, tuple(f"{OUTPUT_FOLDER}/{folder}/{name}" for name in outputs))
         built.append(made)
         reporter.emit(TargetBuilt(label, config, made.outputs))

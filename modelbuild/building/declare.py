@@ -20,7 +20,11 @@ from modelbuild.explain.facts import attributes_of
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.loading.patterns import expand_patterns
+from modelbuild.store.output_tree import OWN_NAMES
 from modelbuild.workspace import Workspace
+
+# The configuration of targets that are built for no device.
+NO_DEVICE = "default"
 
 
 def declare(workspace: Workspace, request: Request, reporter: Reporter) -> Declared:
@@ -47,10 +51,12 @@ def analyze(analyzer: Analyzer, request: Request, reporter: Reporter) -> list[Co
 
 
 def config_name(device: Label | None) -> str:
-    """A configuration's folder in the output tree: its device's label with '~' for '/' and ':', which no label has."""
+    """Return a configuration's folder in the output tree: its device's label with '~' for '/' and ':', which no label
+    has, and with a '~' before it where the folder would be another's."""
     if device is None:
-        return "default"
-    return f"{device.package}/{device.name}".strip("/").replace("/", "~")
+        return NO_DEVICE
+    name = f"{device.package}/{device.name}".strip("/").replace("/", "~")
+    return f"~{name}" if name in (NO_DEVICE, *OWN_NAMES) else name
 
 
 def look_back(analyzer: Analyzer, seen: Seen) -> None:
@@ -61,8 +67,9 @@ def look_back(analyzer: Analyzer, seen: Seen) -> None:
         for path in folder.rglob("*.py"):
             seen.files[str(path)] = stamp(str(path))
         seen.python.update(importable(folders_of(folder)))
-    seen.folders.update({path: (s.mtime_ns, s.names) for path, s in loader.folders_listed().items()})
-    seen.absent.extend(sorted(loader.files_absent()))
+    seen.folders.update(loader.folders_listed())
+    seen.present.update(loader.files_present())
+    seen.absent.update(loader.files_absent())
 
 
 def _wanted(analyzer: Analyzer, target: ConfiguredTarget) -> Wanted:

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from importlib.machinery import all_suffixes
 from pathlib import Path
 
-# When a folder last changed (its ctime, which no program can set back), and a digest of the names that matter in it.
-Importable = tuple[int, str]
+# A folder's ctime, which no program can set back, its inode, and a digest of the names that matter in it.
+Importable = tuple[int, int, str]
 
 _MODULES = tuple(all_suffixes())
 
@@ -40,12 +40,12 @@ def importable(folders: Iterable[str]) -> dict[str, Importable]:
     found = {}
     for folder in folders:
         try:
-            changed = os.stat(folder).st_ctime_ns  # before the listing: what changes meanwhile is then seen as a change
+            status = os.stat(folder)  # before the listing: what changes meanwhile is then seen as a change
         except OSError:
             continue
         names = names_in(folder)
         if names is not None:
-            found[folder] = (changed, names)
+            found[folder] = (status.st_ctime_ns, status.st_ino, names)
     return found
 
 

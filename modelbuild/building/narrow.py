@@ -8,7 +8,8 @@ too few. Where all that the touched ones declared is written down, not even they
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import stat
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,14 +83,23 @@ def narrow(path: Path, root: str) -> Rest | None:
     if reads is None or not changed <= {source for sources in reads.sources.values() for source in sources}:
         return None
     touched = reads.readers(changed)
+    damaged = {place for path in damaged for place in above(path)}
     stale = {label for label, _, outputs in record.targets if label in touched or not damaged.isdisjoint(outputs)}
     if not stale:
         return None
     return Rest(record, reads, frozenset(stale), frozenset(changed))
 
 
+def above(path: str) -> Iterator[str]:
+    """A path and those of the folders that it is in: a target's output is one of them."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+
+
 def _changes(record: Record, root: str) -> tuple[set[str], set[str]] | None:
-    """The files and the outputs that are not as they were; None when something else is not, or a file is gone."""
+    """The files and the outputs that are not as they were; None when something else is not, or a file is no file any
+    more."""
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         if not record.surroundings_hold(root, folder):
@@ -99,15 +109,18 @@ def _changes(record: Record, root: str) -> tuple[set[str], set[str]] | None:
         for path, size, then, inode in zip(known.paths, known.sizes, known.times, known.inodes, strict=True):
             now = os.stat(path, dir_fd=folder)
             if (now.st_size, now.st_ctime_ns, now.st_ino) != (size, then, inode):
+                if not stat.S_ISREG(now.st_mode):
+                    return None
                 files.add(path)
         known = record.outputs
-        for path, size, then, inode in zip(known.paths, known.sizes, known.times, known.inodes, strict=True):
+        rows = zip(known.paths, known.sizes, known.times, known.inodes, known.modes, strict=True)
+        for path, *then_all in rows:
             try:
                 now = os.stat(path, dir_fd=folder)
-            except FileNotFoundError:
+            except OSError:
                 outputs.add(path)
                 continue
-            if (now.st_size, now.st_mtime_ns, now.st_ino) != (size, then, inode):
+            if [now.st_size, now.st_mtime_ns, now.st_ino, now.st_mode] != then_all:
                 outputs.add(path)
         return files, outputs
     except OSError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from modelbuild.action_graph import ActionGraph
@@ -52,14 +53,15 @@ def _measures(workspace: Workspace, scheduler: Scheduler, result: Result) -> Ite
 
 
 def output_bytes(workspace: Workspace, outputs: Iterable[str]) -> int:
-    """Of files and folders, relative to the workspace."""
+    """Of files and folders, relative to the workspace; nothing of what somebody removed meanwhile."""
     return sum(size for path in outputs for size in _sizes(str(workspace.root / path)))
 
 
 def _sizes(path: str) -> Iterator[int]:
     """Of a file, or of all files in a folder."""
-    if not os.path.isdir(path):
-        yield os.stat(path).st_size
-        return
-    for folder, _, files in os.walk(path):
-        yield from (os.stat(f"{folder}/{name}").st_size for name in files)
+    paths = [path]
+    if os.path.isdir(path):
+        paths = [f"{folder}/{name}" for folder, _, files in os.walk(path) for name in files]
+    for each in paths:
+        with suppress(OSError):
+            yield os.stat(each).st_size

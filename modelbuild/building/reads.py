@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
+from binascii import crc32
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,11 +14,13 @@ from typing import TYPE_CHECKING
 from modelbuild.action_graph import closure
 from modelbuild.actions import Action, Artifact, Expansion, SourceArtifact
 from modelbuild.building.declared import Wanted, encode
+from modelbuild.building.record import read_regular, write_whole
 
 if TYPE_CHECKING:
     from modelbuild.analysis.analyze import Analyzer
 
-FORMAT = 3
+FORMAT = 4
+_SUM = 9  # bytes of the checksum and of the end of its line
 
 
 @dataclass(slots=True)
@@ -104,23 +105,27 @@ def _union(old: dict[str, list[str]], new: dict[str, list[str]]) -> dict[str, li
 
 
 def write(path: Path, reads: Reads, token: int) -> None:
-    """Keep beside the record at `path` that has this token."""
-    temporary = f"{path}.reads.{os.getpid()}"
-    with open(temporary, "w") as file:
-        json.dump([FORMAT, token, reads.sources, reads.needs, reads.actions, reads.packages], file)
-        file.writelines(f"\n{label}\t{line}" for label, line in reads.declared.items())
-    os.replace(temporary, f"{path}.reads")
+    """Keep beside the record at `path` that has this token. Raises OSError."""
+    header = json.dumps([FORMAT, token, reads.sources, reads.needs, reads.actions, reads.packages])
+    data = "\n".join([header, *(f"{label}\t{line}" for label, line in reads.declared.items())]).encode()
+    write_whole(f"{path}.reads", _checksum(data) + data)
 
 
 def read(path: Path, token: int) -> Reads | None:
-    """None when there is none, or one of another build than the record with this token."""
-    with suppress(OSError, ValueError):
-        with open(f"{path}.reads") as file:
-            header, *lines = file.read().split("\n")
-        version, of, sources, needs, actions, packages = json.loads(header)
-        if (version, of) == (FORMAT, token):
-            return Reads(sources, needs, actions, dict(_pair(line) for line in lines), packages)
-    return None
+    """None when there is none, or one that is damaged or of another build than the record with this token."""
+    whole = read_regular(f"{path}.reads")
+    checksum, data = whole[:_SUM], whole[_SUM:]
+    if checksum != _checksum(data):
+        return None
+    header, *lines = data.decode().split("\n")
+    version, of, sources, needs, actions, packages = json.loads(header)
+    if (version, of) != (FORMAT, token):
+        return None
+    return Reads(sources, needs, actions, dict(_pair(line) for line in lines), packages)
+
+
+def _checksum(data: bytes) -> bytes:
+    return f"{crc32(data):08x}\n".encode()
 
 
 def _pair(line: str) -> tuple[str, str]:

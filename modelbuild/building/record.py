@@ -1,13 +1,15 @@
 """What a finished build looked at and left behind, so that the next one can tell that nothing is to be done.
 
-The null path: this imports nothing that Python has not imported at its start. A record is one file: integers as the
-machine has them, then texts, each ended by a NUL byte.
+The null path: this imports next to nothing that Python has not imported at its start. A record is one file: a checksum
+of all that follows, integers as the machine has them, then texts, each ended by a NUL byte.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import time
+from binascii import crc32
 from itertools import islice
 
 TYPE_CHECKING = False
@@ -17,10 +19,11 @@ if TYPE_CHECKING:
 
     _T = TypeVar("_T")
 
-_MAGIC = b"modelbuild record 3\n"
+_MAGIC = b"modelbuild record 4\n"
+_SUM = 4  # bytes of the checksum
 
-# A folder that was listed: its path, when it last changed, a digest of the names in it.
-Listed = tuple[str, int, str]
+# A folder that was listed: its path, its ctime, its inode, a digest of the names in it.
+Listed = tuple[str, int, int, str]
 
 # A target that was built: its label, its configuration's name and its outputs, relative to the workspace.
 BuiltOutputs = tuple[str, str, tuple[str, ...]]
@@ -28,29 +31,38 @@ BuiltOutputs = tuple[str, str, tuple[str, ...]]
 
 class Stamps:
     """Paths, absolute or relative to the workspace, and for each what tells that it is as it was. Columns, because that
-    is the quickest to read."""
+    is the quickest to read. Modes are those of outputs; a file's ctime shows another mode."""
 
-    __slots__ = ("inodes", "paths", "sizes", "times")
+    __slots__ = ("inodes", "modes", "paths", "sizes", "times")
 
-    def __init__(self, paths: Sequence[str], sizes: Sequence[int], times: Sequence[int], inodes: Sequence[int]) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str],
+        sizes: Sequence[int],
+        times: Sequence[int],
+        inodes: Sequence[int],
+        modes: Sequence[int] = (),
+    ) -> None:
         self.paths = paths
         self.sizes = sizes
         self.times = times
         self.inodes = inodes
+        self.modes = modes
 
 
 class Record:
     """One build. `moved` says that folders' times are no longer those that are written down.
 
     files    what was read: size, ctime (which a change of the executable bit moves as well), inode
-    outputs  what was laid out: size, mtime (a new hard link elsewhere moves the ctime), inode
-    imports  folders that Python imports from: path, ctime (0: compare the names), a digest of what is to import there
-    folders  what was listed: path, mtime (0: compare the names), a digest of the names
-    absent   files whose absence was relied on
+    outputs  each file that was laid out: size, mtime (a new hard link elsewhere moves the ctime), inode, mode
+    imports  folders that Python imports from: ctime (0: compare the names), inode, a digest of what is to import there
+    folders  what was listed: ctime (0: compare the names), inode, a digest of the names
+    present  where a regular file was relied on that was not read
+    absent   where it was relied on that there is no regular file
     token    what else is kept of this build has the same
     """
 
-    __slots__ = ("absent", "actions", "files", "folders", "imports", "moved", "outputs", "targets", "token")
+    __slots__ = ("absent", "actions", "files", "folders", "imports", "moved", "outputs", "present", "targets", "token")
 
     def __init__(
         self,
@@ -58,6 +70,7 @@ class Record:
         outputs: Stamps,
         imports: list[Listed],
         folders: list[Listed],
+        present: Sequence[str],
         absent: Sequence[str],
         targets: Sequence[BuiltOutputs],
         actions: int,
@@ -67,6 +80,7 @@ class Record:
         self.outputs = outputs
         self.imports = imports
         self.folders = folders
+        self.present = present
         self.absent = absent
         self.targets = targets
         self.actions = actions
@@ -94,29 +108,25 @@ class Record:
             if now.st_ctime_ns != then or now.st_size != size or now.st_ino != inode:
                 return False
         known = self.outputs
-        for path, size, then, inode in zip(known.paths, known.sizes, known.times, known.inodes, strict=True):
+        rows = zip(known.paths, known.sizes, known.times, known.inodes, known.modes, strict=True)
+        for path, size, then, inode, mode in rows:
             now = stat(path, dir_fd=folder)
-            if now.st_mtime_ns != then or now.st_size != size or now.st_ino != inode:
+            if now.st_mtime_ns != then or now.st_size != size or now.st_ino != inode or now.st_mode != mode:
                 return False
         return True
 
     def surroundings_hold(self, root: str, folder: int) -> bool:
         """Whether all but files and outputs is as it was. `folder` is the root, open. Raises OSError."""
-        for index, (path, then, names) in enumerate(self.imports):
-            changed = os.stat(path).st_ctime_ns
-            if changed != then:
-                if _importable(path) != names:
-                    return False
-                self.imports[index] = (path, _settled(changed), names)
-                self.moved = True
-        for index, (path, then, names) in enumerate(self.folders):
-            changed = os.stat(path or ".", dir_fd=folder).st_mtime_ns
-            if changed != then:
-                if _names(root, path) != names:
-                    return False
-                self.folders[index] = (path, _settled(changed), names)
-                self.moved = True
-        return not any(os.path.isfile(f"{root}/{path}") for path in self.absent)
+        for listed, names_in in ((self.imports, _importable), (self.folders, _names)):
+            for index, (path, then, inode, names) in enumerate(listed):
+                now = os.stat(path or ".", dir_fd=folder)
+                if now.st_ctime_ns != then or now.st_ino != inode:
+                    if names_in(root, path) != names:
+                        return False
+                    listed[index] = (path, _settled(now.st_ctime_ns), now.st_ino, names)
+                    self.moved = True
+        isfile = os.path.isfile
+        return all(isfile(f"{root}/{p}") for p in self.present) and not any(isfile(f"{root}/{p}") for p in self.absent)
 
 
 def _names(root: str, folder: str) -> str | None:
@@ -129,7 +139,7 @@ def _names(root: str, folder: str) -> str | None:
         return None
 
 
-def _importable(folder: str) -> str | None:
+def _importable(_: str, folder: str) -> str | None:
     from modelbuild.building.imports import names_in
 
     return names_in(folder)
@@ -161,83 +171,97 @@ def keep_times(path: str, record: Record) -> None:
 
 def read_record(path: str) -> Record | None:
     """None when there is none, or one that another version wrote."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError:
+    data = read_regular(path)
+    start = len(_MAGIC) + _SUM
+    content = data[start:]
+    if not data.startswith(_MAGIC) or data[len(_MAGIC) : start] != crc32(content).to_bytes(_SUM):
         return None
-    return _decode(data) if data.startswith(_MAGIC) and data.endswith(b"\0") else None
+    return _decode(content)
+
+
+def read_regular(path: str) -> bytes:
+    """What is in a regular file; nothing where there is none, or something else that might never end."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return b""
+    with open(descriptor, "rb") as file:
+        return file.read()
 
 
 def write_record(path: str, record: Record) -> None:
     """Raises OSError. The file appears whole or not at all."""
+    data = _encode(record)
+    write_whole(path, _MAGIC + crc32(data).to_bytes(_SUM) + data)
+
+
+def write_whole(path: str, data: bytes) -> None:
+    """Write a file that appears whole or not at all, in place of whatever is there. Raises OSError."""
     temporary = f"{path}.{os.getpid()}"
     with open(temporary, "wb") as file:
-        file.write(_encode(record))
-    os.replace(temporary, path)
+        file.write(data)
+    try:
+        os.replace(temporary, path)
+    except IsADirectoryError:
+        from modelbuild.store.files import remove
+
+        remove(path)
+        os.replace(temporary, path)
 
 
 def _encode(record: Record) -> bytes:
     from array import array
 
-    groups = (record.files, record.outputs)
+    files, outputs = record.files, record.outputs
     lists = (record.imports, record.folders)
     numbers = array("q")
-    for group in groups:
-        for column in (group.sizes, group.times, group.inodes):
-            numbers.extend(column)
+    for column in (files.sizes, files.times, files.inodes, outputs.sizes, outputs.times, outputs.inodes, outputs.modes):
+        numbers.extend(column)
     for listed in lists:
-        numbers.extend(time for _, time, _ in listed)
-    numbers.extend(len(outputs) for _, _, outputs in record.targets)
-    texts: list[str] = []
-    for group in groups:
-        texts.extend(group.paths)
+        numbers.extend(time for _, time, _, _ in listed)
+        numbers.extend(inode for _, _, inode, _ in listed)
+    numbers.extend(len(given) for _, _, given in record.targets)
+    texts: list[str] = [*files.paths, *outputs.paths]
     for listed in lists:
-        texts.extend(path for path, _, _ in listed)
-        texts.extend(names for _, _, names in listed)
+        texts.extend(path for path, _, _, _ in listed)
+        texts.extend(names for _, _, _, names in listed)
+    texts.extend(record.present)
     texts.extend(record.absent)
     texts.extend(label for label, _, _ in record.targets)
     texts.extend(config for _, config, _ in record.targets)
-    counts = array("q", [len(group.paths) for group in groups])
-    counts.extend(map(len, (*lists, record.absent, record.targets)))
+    texts.extend(path for _, _, given in record.targets for path in given)
+    counts = array("q", map(len, (files.paths, outputs.paths, *lists, record.present, record.absent, record.targets)))
     counts.extend((record.actions, record.token, len(numbers)))
-    return _MAGIC + counts.tobytes() + numbers.tobytes() + os.fsencode("".join(f"{text}\0" for text in texts))
+    return counts.tobytes() + numbers.tobytes() + os.fsencode("".join(f"{text}\0" for text in texts))
 
 
-def _decode(data: bytes) -> Record | None:
-    try:
-        counts = _integers(data, len(_MAGIC), 9)
-        files, outputs, imports, folders, absent, targets, actions, token, size = counts
-        start = len(_MAGIC) + 8 * len(counts)
-        numbers = iter(_integers(data, start, size))
-        texts = iter(os.fsdecode(data[start + 8 * size :]).split("\0")[:-1])
-        read, laid_out = (
-            Stamps(_take(texts, count), *(_take(numbers, count) for _ in range(3))) for count in (files, outputs)
-        )
-        imported, listed = (
-            list(zip(_take(texts, count), _take(numbers, count), _take(texts, count), strict=True))
-            for count in (imports, folders)
-        )
-        lengths = _take(numbers, targets)
-        missing, labels, configs = _take(texts, absent), _take(texts, targets), _take(texts, targets)
-        paths = iter(laid_out.paths)
-        built = [
-            (label, config, tuple(_take(paths, n))) for label, config, n in zip(labels, configs, lengths, strict=True)
-        ]
-        return Record(read, laid_out, imported, listed, missing, built, actions, token)
-    except (ValueError, TypeError):  # cut short
-        return None
+def _decode(data: bytes) -> Record:
+    counts = _integers(data, 0, 10)
+    files, outputs, imports, folders, present, absent, targets, actions, token, size = counts
+    start = 8 * len(counts)
+    numbers = iter(_integers(data, start, size))
+    texts = iter(os.fsdecode(data[start + 8 * size :]).split("\0"))
+    read = Stamps(_take(texts, files), *(_take(numbers, files) for _ in range(3)))
+    laid_out = Stamps(_take(texts, outputs), *(_take(numbers, outputs) for _ in range(4)))
+    imported, listed = (
+        list(zip(_take(texts, n), _take(numbers, n), _take(numbers, n), _take(texts, n), strict=True))
+        for n in (imports, folders)
+    )
+    there, missing, labels, configs = (_take(texts, count) for count in (present, absent, targets, targets))
+    built = [
+        (label, config, tuple(_take(texts, count)))
+        for label, config, count in zip(labels, configs, _take(numbers, targets), strict=True)
+    ]
+    return Record(read, laid_out, imported, listed, there, missing, built, actions, token)
 
 
 def _integers(data: bytes, start: int, count: int) -> list[int]:
     numbers: list[int] = memoryview(data)[start : start + 8 * count].cast("q").tolist()
-    if len(numbers) != count:
-        raise ValueError("cut short")
     return numbers
 
 
 def _take(values: Iterator[_T], count: int) -> list[_T]:
-    taken = list(islice(values, count))
-    if len(taken) != count:
-        raise ValueError("cut short")
-    return taken
+    return list(islice(values, count))

@@ -8,21 +8,24 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from modelbuild import __version__
 from modelbuild.building.imports import Importable
-from modelbuild.building.narrow import Rest
+from modelbuild.building.narrow import Rest, above
 from modelbuild.building.reads import Reads, merged, write
 from modelbuild.building.record import Listed, Record, Stamps, write_record
 from modelbuild.building.request import BuiltTarget, Request
+from modelbuild.store.files import make_folder
 from modelbuild.times import granularity, settled
 from modelbuild.workspace import OUTPUT_FOLDER, Workspace
 
-# size, ctime_ns, inode of a file.
+# size, ctime_ns, inode of a file; of an output, its mtime_ns and its mode besides (see output_tree.Laid).
 Stamp = tuple[int, int, int]
+OutputStamp = tuple[int, int, int, int]
 
 
 def stamp(path: str) -> Stamp | None:
@@ -39,16 +42,19 @@ class Seen:
     """What a build looked at: stamps and listings, taken before reading. Paths are absolute or relative to the root.
 
     files    what was read
-    folders  what was listed: the folder's time, and a digest of the names in it
-    absent   files whose absence was relied on
+    folders  what was listed
+    present  where a regular file was relied on, and `absent` where it was relied on that there is none
     python   folders that Python imports from (see imports.py)
+    outputs  the files that were laid out, as they were then
     began    when looking began, by time.time_ns()
     """
 
     files: dict[str, Stamp | None] = field(default_factory=dict)
-    folders: dict[str, tuple[int, str]] = field(default_factory=dict)
-    absent: list[str] = field(default_factory=list)
+    folders: dict[str, tuple[int, int, str]] = field(default_factory=dict)
+    present: set[str] = field(default_factory=set)
+    absent: set[str] = field(default_factory=set)
     python: dict[str, Importable] = field(default_factory=dict)
+    outputs: dict[str, OutputStamp] = field(default_factory=dict)
     began: int = field(default_factory=time.time_ns)
 
     def settled(self) -> bool:
@@ -58,11 +64,19 @@ class Seen:
     def over(self, rest: Rest) -> Seen:
         """What this build looked at and what the one before did that it left alone."""
         before = rest.record
+        left_alone = {path for target in rest.targets for path in target.outputs}
+        known, laid_out = before.files, before.outputs
+        stamps = zip(known.paths, zip(known.sizes, known.times, known.inodes, strict=True), strict=True)
+        files: dict[str, Stamp | None] = {path: stamp for path, stamp in stamps if path not in rest.changed}
+        columns = (laid_out.sizes, laid_out.times, laid_out.inodes, laid_out.modes)
+        outputs = zip(laid_out.paths, zip(*columns, strict=True), strict=True)
         return Seen(
-            {**{path: s for path, s in _rows(before.files) if path not in rest.changed}, **self.files},
-            {path: (mtime, names) for path, mtime, names in before.folders} | self.folders,
-            [*before.absent, *(path for path in self.absent if path not in before.absent)],
-            {path: (ctime, names) for path, ctime, names in before.imports} | self.python,
+            files | self.files,
+            {path: (ctime, inode, names) for path, ctime, inode, names in before.folders} | self.folders,
+            self.present.union(before.present),
+            self.absent.union(before.absent),
+            {path: (ctime, inode, names) for path, ctime, inode, names in before.imports} | self.python,
+            {path: stamp for path, stamp in outputs if not left_alone.isdisjoint(above(path))} | self.outputs,
             self.began,
         )
 
@@ -70,14 +84,14 @@ class Seen:
 class Snapshots:
     """Records of one workspace's builds, one for each different request, kept in its output tree."""
 
-    def __init__(self, root: Path, output: Path, cache: Path) -> None:
-        self._root = str(root)
+    def __init__(self, output: Path, cache: Path) -> None:
+        self._output = output
         self._folder = output / ".modelbuild" / "snapshots"
         self._cache = str(cache)
 
     @classmethod
     def of(cls, workspace: Workspace) -> Snapshots:
-        return cls(workspace.root, workspace.root / OUTPUT_FOLDER, workspace.config.cache_dir)
+        return cls(workspace.root / OUTPUT_FOLDER, workspace.config.cache_dir)
 
     def save(
         self,
@@ -88,36 +102,37 @@ class Snapshots:
         reads: Reads | None,
         rest: Rest | None = None,
     ) -> None:
-        """Remember a build; nothing, if a file changed so shortly before that it may yet change unseen. What a build
-        of a part left alone (`rest`) is as it was before; without `reads` so is all that was declared."""
+        """Remember a build. Not saved if a file changed within the clock's granularity, or if the output tree cannot
+        be written to or is being removed: an older record holds only where all is as it was then. What a build of a
+        part left alone (`rest`) is as it was before; without `reads` so is all that was declared."""
         if not seen.settled():
             self.forget(request)
             return
-        self._folder.mkdir(parents=True, exist_ok=True)
         path = self.path(request)
-        outputs: Mapping[str, Stamp] = {}
         if rest is not None:
             seen = seen.over(rest)
-            left_alone = {path for target in rest.targets for path in target.outputs}
-            outputs = {path: s for path, s in _rows(rest.record.outputs) if path in left_alone}
             reads = reads and merged(rest.reads, reads, rest.stale)
         record = Record(
-            files=_stamps(seen.files),
-            outputs=_output_stamps(self._root, (path for target in targets for path in target.outputs), outputs),
+            files=_stamps({path: stamp for path, stamp in seen.files.items() if stamp is not None}, 3),
+            outputs=_stamps(seen.outputs, 4),
             imports=_listed(seen.python, seen.began),
             folders=_listed(seen.folders, seen.began),
-            absent=seen.absent,
+            present=sorted(seen.present - seen.files.keys()),
+            absent=sorted(seen.absent),
             targets=[(t.label, t.config, t.outputs) for t in targets],
             actions=actions,
             token=rest.record.token if rest is not None and reads is None else _token(),
         )
-        if reads is not None:
-            write(path, reads, record.token)
-        write_record(str(path), record)
+        with suppress(OSError):
+            make_folder(self._output, self._folder)
+            if reads is not None:
+                write(path, reads, record.token)
+            write_record(str(path), record)
 
     def forget(self, request: Request) -> None:
         """Drop what is known of a request."""
-        self.path(request).unlink(missing_ok=True)
+        with suppress(OSError):
+            self.path(request).unlink()
 
     def path(self, request: Request) -> Path:
         """Where the record of a request is or would be."""
@@ -142,25 +157,10 @@ def _token() -> int:
     return int.from_bytes(os.urandom(8)) >> 1
 
 
-def _stamps(known: Mapping[str, Stamp | None]) -> Stamps:
-    there = [(path, *s) for path, s in known.items() if s is not None]
-    return Stamps(*([row[column] for row in there] for column in range(4)))  # type: ignore[arg-type]
+def _stamps(known: Mapping[str, tuple[int, ...]], columns: int) -> Stamps:
+    return Stamps(list(known), *([stamp[column] for stamp in known.values()] for column in range(columns)))
 
 
-def _listed(folders: Mapping[str, tuple[int, str]], began: int) -> list[Listed]:
+def _listed(folders: Mapping[str, tuple[int, int, str]], began: int) -> list[Listed]:
     """A folder that changed just before it was listed is compared by the names in it."""
-    return [(path, settled(changed, began), names) for path, (changed, names) in folders.items()]
-
-
-def _rows(stamps: Stamps) -> Iterator[tuple[str, Stamp]]:
-    for path, *stamp in zip(stamps.paths, stamps.sizes, stamps.times, stamps.inodes, strict=True):
-        yield path, (stamp[0], stamp[1], stamp[2])
-
-
-def _output_stamps(root: str, paths: Iterable[str], known: Mapping[str, Stamp]) -> Stamps:
-    return _stamps({path: known.get(path) or _output_stamp(f"{root}/{path}") for path in paths})
-
-
-def _output_stamp(path: str) -> Stamp:
-    status = os.stat(path)
-    return (status.st_size, status.st_mtime_ns, status.st_ino)
+    return [(path, settled(ctime, began), inode, names) for path, (ctime, inode, names) in folders.items()]

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _WORKSPACE_FILE = "MODELBUILD.toml"
-_FOLDER = "modelbuild-out/.modelbuild/commands"
+_OUTPUT = "modelbuild-out"
+_FOLDER = f"{_OUTPUT}/.modelbuild/commands"
 
 # What decides, besides files and arguments, what a build is: where its cache and its configuration are.
 _VARIABLES = ("MODELBUILD_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
+_SUM = 4  # bytes of a checksum
 
 
 def again(arguments: Sequence[str]) -> int | None:
@@ -74,17 +76,23 @@ def _quick(arguments: Sequence[str]) -> str | None:
 
 def remember(arguments: Sequence[str], record: Path, quiet: bool, said: str = "", asked: str = "") -> None:
     """Have the next command line of these arguments look at a record first, and say `said` in place of the record's
-    targets; or, when it does not hold, build what is `asked` for. Raises OSError."""
+    targets; or, when it does not hold, build what is `asked` for. Nothing is kept where the output tree cannot be
+    written to."""
+    from binascii import crc32
+    from contextlib import suppress
+
+    from modelbuild.building.record import write_whole
+    from modelbuild.store.files import make_folder
+
     where = _where(arguments)
     if where is None:
         return
     root, given = where
     file = _file(root, given)
-    os.makedirs(os.path.dirname(file), exist_ok=True)
-    temporary = f"{file}.{os.getpid()}"
-    with open(temporary, "wb") as written:
-        written.write(_line(given) + os.fsencode(f"{'quiet' if quiet else ''}\0{record}\0{said}\0{asked}"))
-    os.replace(temporary, file)
+    data = os.fsencode(f"{'quiet' if quiet else ''}\0{record}\0{said}\0{asked}")
+    with suppress(OSError):
+        make_folder(f"{root}/{_OUTPUT}", os.path.dirname(file))
+        write_whole(file, _line(given) + crc32(data).to_bytes(_SUM) + data)
 
 
 def _where(arguments: Sequence[str]) -> tuple[str, list[str]] | None:
@@ -122,13 +130,14 @@ def _line(given: Sequence[str]) -> bytes:
 def _read(file: str, given: Sequence[str]) -> tuple[bool, str, str, str] | None:
     """Whether nothing is to be said, the path of the record, what to say in place of its targets, and what is asked
     for. None when another command line is remembered there."""
-    try:
-        with open(file, "rb") as opened:
-            data = opened.read()
-    except OSError:
-        return None
+    from binascii import crc32
+
+    from modelbuild.building.record import read_regular
+
+    whole = read_regular(file)
     line = _line(given)
-    if not data.startswith(line):
+    data = whole[len(line) + _SUM :]
+    if not whole.startswith(line) or not data or whole[len(line) : -len(data)] != crc32(data).to_bytes(_SUM):
         return None
-    quiet, path, said, asked = (*os.fsdecode(data[len(line) :]).split("\0"), "", "")[:4]
+    quiet, path, said, asked = os.fsdecode(data).split("\0")
     return quiet == "quiet", path, said, asked

@@ -81,6 +81,10 @@ class Loader:
         """Every folder whose listing decided something, by path below the root, as it was when it was listed."""
         return self._tree.folders
 
+    def files_present(self) -> AbstractSet[str]:
+        """Every path below the root at which a file, read or not, decided something by being there."""
+        return self._tree.present
+
     def files_absent(self) -> AbstractSet[str]:
         """Every file, by path below the root, whose absence decided something."""
         return self._tree.absent

@@ -22,18 +22,23 @@ _BOUNDARIES = frozenset((PACKAGE_FILE, WORKSPACE_FILE, "pyvenv.cfg"))
 
 
 class FolderStamp(NamedTuple):
-    """What tells whether a folder still lists the same: its time at the listing, else what was listed."""
+    """Shows that a folder lists the same without listing it: its ctime, which no program can set, and its inode. Where
+    one of these differs, a digest of the names shows it."""
 
-    mtime_ns: int
+    ctime_ns: int
+    inode: int
     names: str
 
 
 class Listing(NamedTuple):
-    """The names in a folder, sorted: regular files (or links to some), and folders (no links)."""
+    """The names in a folder, sorted: regular files (or links to some), and folders (no links). `links` are the links
+    among them, and those that lead to no regular file: where a link leads can change without the folder's ctime."""
 
     files: tuple[str, ...]
     folders: tuple[str, ...]
-    mtime_ns: int
+    links: tuple[str, ...]
+    ctime_ns: int
+    inode: int
 
     def has(self, name: str) -> bool:
         return name in self.files
@@ -43,7 +48,7 @@ class Listing(NamedTuple):
 
     def stamp(self) -> FolderStamp:
         names = os.fsencode("\0".join((*self.files, "", *self.folders)))
-        return FolderStamp(self.mtime_ns, hashlib.sha256(names).hexdigest())
+        return FolderStamp(self.ctime_ns, self.inode, hashlib.sha256(names).hexdigest())
 
 
 def list_folder(root: str, folder: str) -> Listing:
@@ -51,18 +56,22 @@ def list_folder(root: str, folder: str) -> Listing:
     path = f"{root}/{folder}"
     files: list[str] = []
     folders: list[str] = []
+    links: list[str] = []
     try:
-        mtime_ns = os.stat(path).st_mtime_ns  # before the listing: what changes meanwhile is then seen as a change
+        status = os.stat(path)  # before the listing: what changes meanwhile is then seen as a change
         with os.scandir(path) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     if entry.name not in _SKIPPED:
                         folders.append(entry.name)
-                elif entry.is_file():
+                    continue
+                if entry.is_symlink():
+                    links.append(entry.name)
+                if entry.is_file():
                     files.append(entry.name)
     except OSError as error:
         raise EnvironmentProblem(f"folder {folder!r} can't be listed: {error.strerror}") from None
-    return Listing(tuple(sorted(files)), tuple(sorted(folders)), mtime_ns)
+    return Listing(tuple(sorted(files)), tuple(sorted(folders)), tuple(links), status.st_ctime_ns, status.st_ino)
 
 
 class SourceTree:
@@ -70,7 +79,8 @@ class SourceTree:
 
     files    what was read, by path
     folders  what was listed, by path
-    absent   files whose absence was relied on
+    present  where a regular file, or a link to one, was relied on
+    absent   where it was relied on that there is none
     """
 
     def __init__(self, root: Path) -> None:
@@ -78,6 +88,7 @@ class SourceTree:
         self._prefix = str(root)
         self.files: dict[str, Stamp] = {}
         self.folders: dict[str, FolderStamp] = {}
+        self.present: set[str] = set()
         self.absent: set[str] = set()
         self._marks: dict[str, frozenset[str]] = {}
 
@@ -91,16 +102,15 @@ class SourceTree:
         if folder not in self.folders:
             self.folders[folder] = listing.stamp()
             self._marks[folder] = _BOUNDARIES.intersection(listing.files)
+            for name in listing.links:
+                (self.present if listing.has(name) else self.absent).add(join(folder, name))
         return listing
 
     def is_file(self, path: str) -> bool:
         """Whether there is a regular file, or a link to one."""
-        if path in self.absent:
-            return False
-        if os.path.isfile(f"{self._prefix}/{path}"):
-            return True
-        self.absent.add(path)
-        return False
+        if path not in self.present and path not in self.absent:
+            (self.present if os.path.isfile(f"{self._prefix}/{path}") else self.absent).add(path)
+        return path in self.present
 
     def is_marked(self, folder: str, name: str) -> bool:
         """Whether a folder holds BUILD.toml or MODELBUILD.toml, told from its listing if it was listed."""

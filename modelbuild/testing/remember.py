@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modelbuild.analysis.analyze import Analyzer
@@ -14,6 +14,7 @@ from modelbuild.building.sources import Sources
 from modelbuild.events import TestFinished
 from modelbuild.execution.scheduler import Scheduler
 from modelbuild.report.text import test_lines, test_summary
+from modelbuild.store.output_tree import Laid
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,15 @@ class Memory:
         sources: Sources,
         scheduler: Scheduler,
         tests: Sequence[tuple[TestFinished, Sequence[str]]],
+        laid_out: Mapping[str, Laid],
     ) -> str:
-        """Write down what decided the results, if each is in the cache; tests come with the reports laid out for them.
-        Returns what there is to say when nothing has changed; '' when tests are to run again."""
+        """Write down what decided the results, if each is in the cache; tests come with the paths of their reports,
+        which are `laid_out`. Returns what there is to say when nothing has changed; '' when tests are to run again."""
         if not all(_is_cached(ended) for ended, _ in tests):
             self.snapshots.forget(self.request)
             return ""
         self.seen.files.update(sources.stamps)
+        self.seen.outputs.update(laid_out)
         look_back(analyzer, self.seen)
         reads = gather(analyzer, (), scheduler.report.keys, analyzer.loader.files_read())
         targets = [BuiltTarget(ended.label, ended.config, tuple(reports)) for ended, reports in tests]

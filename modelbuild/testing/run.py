@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from modelbuild.actions import DerivedArtifact, FileEntry
@@ -20,7 +20,7 @@ from modelbuild.events import BuildFinished, BuildStarted, Reporter, TestFinishe
 from modelbuild.execution.scheduler import Scheduler
 from modelbuild.explain.facts import attributes_of
 from modelbuild.query.opened import open_analyzer
-from modelbuild.store.output_tree import lay_out
+from modelbuild.store.output_tree import Laid, lay_out, make_root
 from modelbuild.testing.causes import find_causes, has_failed
 from modelbuild.testing.executor import Attempts, TestExecutor
 from modelbuild.testing.remember import Memory
@@ -64,6 +64,7 @@ class _Session:
     analyzer: Analyzer
     engine: Engine
     executor: TestExecutor
+    laid_out: dict[str, Laid] = field(default_factory=dict)
 
 
 def run_tests(
@@ -96,7 +97,7 @@ def _once(
     memory: Memory | None,
 ) -> Tested:
     began = time.monotonic()
-    (workspace.root / OUTPUT_FOLDER).mkdir(exist_ok=True)
+    make_root(workspace.root / OUTPUT_FOLDER)
     analyzer = open_analyzer(workspace)
     tests = select_tests(analyzer, analyze(analyzer, request, reporter), options.tags)
     if not tests:
@@ -158,7 +159,7 @@ def _run(
     if memory is not None and end == ExitCode.OK and not afresh:
         laid_out = [_laid_out(target, action) for target, action in tests]
         passed = list(zip((ended for ended, _ in ends), laid_out, strict=True))
-        said = memory.keep(session.analyzer, session.engine.sources, scheduler, passed)
+        said = memory.keep(session.analyzer, session.engine.sources, scheduler, passed, session.laid_out)
     return Tested(end, said)
 
 
@@ -174,7 +175,7 @@ def _finished(
     ran = [each for each in ended if each is not None]
     label = target.node.label
     if all(built for _, built in found):
-        _lay_out(session, scheduler, target, action)
+        session.laid_out.update(_lay_out(session, scheduler, target, action))
     finished = TestFinished(
         str(label),
         config_name(target.device),
@@ -205,15 +206,18 @@ def _report(session: _Session, scheduler: Scheduler, artifact: DerivedArtifact) 
     return read_report(session.engine.store.read_bytes(value.digest)), True
 
 
-def _lay_out(session: _Session, scheduler: Scheduler, target: ConfiguredTarget, action: TestAction) -> None:
-    """Put the reports where the outputs of targets are."""
+def _lay_out(
+    session: _Session, scheduler: Scheduler, target: ConfiguredTarget, action: TestAction
+) -> Mapping[str, Laid]:
+    """Put the reports where the outputs of targets are; returns them as they are then."""
     values = {
         name: scheduler.values.value(artifact)
         for name, artifact in _named(action)
         if scheduler.culprit([artifact]) is None
     }
     root = session.workspace.root / OUTPUT_FOLDER
-    scheduler.keeping(partial(lay_out, session.engine.store, root, _folder(target), values))
+    laid = scheduler.keeping(partial(lay_out, session.engine.store, root, _folder(target), values))
+    return {f"{OUTPUT_FOLDER}/{path}": each for path, each in laid.items()}
 
 
 def _laid_out(target: ConfiguredTarget, action: TestAction) -> list[str]:

@@ -30,7 +30,9 @@ def test_files_and_folders_are_listed_sorted(folder: Path) -> None:
     listing = list_folder(str(folder.parent), "f")
     assert listing.files == ("a", "b", "to_file")
     assert listing.folders == (".hidden", "sub")
-    assert listing.mtime_ns == os.stat(folder).st_mtime_ns
+    assert set(listing.links) == {"to_file", "to_folder", "to_nothing"}
+    status = os.stat(folder)
+    assert (listing.ctime_ns, listing.inode) == (status.st_ctime_ns, status.st_ino)
 
 
 def test_a_boundary_is_a_folder_that_is_not_the_packages(folder: Path) -> None:
@@ -76,6 +78,15 @@ def test_a_folder_that_is_gone(tmp_path: Path) -> None:
 
 def test_join() -> None:
     assert [join("", ""), join("a", ""), join("", "b"), join("a", "b/c")] == ["", "a", "b", "a/b/c"]
+
+
+def test_where_links_lead_is_noted_since_no_time_of_the_folder_shows_it(folder: Path) -> None:
+    for name, target in {"to_file": "a", "to_folder": "sub", "to_nothing": "nothing"}.items():
+        (folder / name).symlink_to(target)
+    tree = SourceTree(folder.parent)
+    tree.list("f")
+    assert tree.present == {"f/to_file"}
+    assert tree.absent == {"f/to_folder", "f/to_nothing"}
 
 
 def test_the_first_listing_of_a_folder_is_the_one_that_is_noted(folder: Path) -> None:

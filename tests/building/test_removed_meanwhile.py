@@ -1,0 +1,63 @@
+"""Folders that somebody removes while a build uses them: the build ends well, or says so in a line."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+TARGETS = 8
+
+
+@pytest.fixture
+def world(make_world: Callable[..., Any], rules: Mapping[str, str]) -> Any:
+    """Targets that are built one after the other, and that are all built again after a change of one file."""
+    text = "".join(
+        f'[[join]]\nname = "t{number}"\nsrcs = ["first", ":t{number - 1}"]\n' for number in range(1, TARGETS)
+    )
+    made = make_world({**rules, "a/BUILD.toml": f'[[join]]\nname = "t0"\nsrcs = ["first"]\n{text}', "a/first": "1"})
+    made.build("//a/...")
+    return made
+
+
+def remove_outputs(world: Any) -> None:
+    shutil.rmtree(world.root / "modelbuild-out", ignore_errors=True)
+
+
+def clean(world: Any) -> None:
+    assert world.run("clean").code == 0
+
+
+def remove_cache(world: Any) -> None:
+    shutil.rmtree(world.cache, ignore_errors=True)
+
+
+def remove_both(world: Any) -> None:
+    remove_outputs(world)
+    remove_cache(world)
+
+
+def expunge(world: Any) -> None:
+    """Which a cache that is used refuses."""
+    assert world.run("clean", "--expunge").code in (0, 36)
+
+
+@pytest.mark.parametrize("remove", [remove_outputs, clean, remove_cache, remove_both, expunge])
+def test_a_build_copes_with_what_is_removed_meanwhile(world: Any, remove: Callable[[Any], None]) -> None:
+    for round in range(2):
+        world.write({"a/first": f"{round}"})
+        build = world.start("build", "//a/...", "--jobs=2")
+        # At other moments each time, and of a build as long as this one is always some in its midst.
+        for _ in range(6):
+            time.sleep(0.02 + 0.04 * round)
+            remove(world)
+        ended = build.wait(look=False)
+        assert ended.code in (0, 36), ended.err
+        assert len(ended.errors) == (ended.code != 0)
+        assert "internal error" not in ended.err
+        assert "Traceback" not in ended.err
+        world.check("//a/...")
+    world.nothing_to_do("//a/...")
