@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from platform import machine
 from typing import Any
 
 import pytest
@@ -106,6 +107,17 @@ def test_a_device_that_it_builds_nothing_for(flavour: str, wanted: tuple[str, ..
     found = TENSORRT.problem(attributes(flavour=flavour), {**FACTS, "compute_capabilities": wanted})
     assert found.startswith(problem)
     assert bool(found) == bool(problem)
+
+
+@pytest.mark.parametrize(("flavour", "refused"), [("rtx", False), ("standard", True)])
+def test_the_standard_flavour_builds_for_the_machine_that_it_runs_on(flavour: str, refused: bool) -> None:
+    other = "aarch64" if machine() == "x86_64" else "x86_64"
+    found = TENSORRT.problem(attributes(flavour=flavour), {**FACTS, "compute_capabilities": ("8.6",), "arch": other})
+    expected = (
+        f"the standard flavour of TensorRT builds engines for the machine that it runs on, {machine()}; expected a"
+        f' device with arch {machine()}, or flavour = "rtx"'
+    )
+    assert found == (expected if refused else "")
 
 
 @pytest.mark.parametrize(

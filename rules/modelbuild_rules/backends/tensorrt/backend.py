@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from platform import machine
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -107,6 +108,12 @@ class TensorrtBackend(Backend):
             return (
                 f"TensorRT-RTX does not support compute capability {unknown[0]}; expected one of"
                 f' {", ".join(RTX_CAPABILITIES)}, or flavour = "standard"'
+            )
+        here = machine()
+        if attributes["flavour"] == "standard" and facts["arch"] != here:
+            return (
+                f"the standard flavour of TensorRT builds engines for the machine that it runs on, {here}; expected a"
+                f' device with arch {here}, or flavour = "rtx"'
             )
         if attributes["flavour"] == "standard" and len(wanted) > 1:
             return (

@@ -10,7 +10,7 @@ from modelbuild.step import StepError
 from modelbuild_rules.backends.cuda.steps.generate.missing import PROVIDED
 from modelbuild_rules.backends.cuda.steps.library.cpp import stub_library, zig
 from modelbuild_rules.backends.cuda.steps.library.link import check, cuda_home
-from modelbuild_rules.bundle.steps.runtime.elf import needs
+from modelbuild_rules.bundle.steps.runtime.elf import machine, needs
 
 TARGET = "x86_64-linux-gnu.2.28"
 
@@ -58,6 +58,14 @@ def test_what_the_runtime_has_is_none(name: str, stub: Path, tmp_path: Path) -> 
 def test_a_glibc_that_is_too_new_is_an_error() -> None:
     with pytest.raises(StepError, match=r"needs glibc 2\.\d+; expected no more than 2\.2$"):
         check(cuda_home() / "lib/libcudart.so.13", "x86_64-linux-gnu.2.2")
+
+
+def test_a_library_for_another_machine_is_an_error(tmp_path: Path) -> None:
+    """Compilers are told the machine; whether they did as told is read from what they made."""
+    made = stub_library("libstub.so.1", ["one"], "aarch64-linux-gnu.2.28", tmp_path)
+    assert machine(made) == "aarch64"
+    with pytest.raises(StepError, match="the library is for aarch64; expected x86_64"):
+        check(made, TARGET)
 
 
 def test_what_is_no_library_is_an_error(tmp_path: Path) -> None:
