@@ -18,6 +18,7 @@ ACTION = Action(
     unkeyed={"url": "https://example.org"},
     tools=("torch",),
     python=("srcs",),
+    plugins=("rules.steps.extra",),
     env=(("A", "1"),),
     preload=("torch", "numpy"),
     network=True,
