@@ -108,6 +108,31 @@ def test_equal_blocks_are_one_partition(lowered: Callable[[str], Any]) -> None:
     assert delegation["totals"]["xnnpack"] == {"nodes": 4, "partitions": 1, "bytes": size}
 
 
+class Again(nn.Module):
+    """A block that is called twice, in each of which one layer is used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def block(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(torch.relu(self.layer(x)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.block(torch.cumsum(self.block(x), -1))
+
+
+def test_a_block_that_is_called_twice_is_one_partition(
+    lower: Callable[..., Any], execute: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Executorch gives each use of a tensor that partitions share an input of its own, in an order of its own."""
+    module = Again().eval()
+    made = lower(export(module, INPUT), tmp_path / "made")
+    assert [each["id"] for each in made.plan] == ["p0"]
+    assert len(list((made.folder / "partitions/p0/weights").iterdir())) == 2
+    torch.testing.assert_close(execute(made.pte, [INPUT]), [module(INPUT)])
+
+
 SEEDED = """
 import sys
 from pathlib import Path

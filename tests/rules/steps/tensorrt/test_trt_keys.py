@@ -121,6 +121,28 @@ def test_another_head_is_another_engine_and_none_else(partition: Callable[..., A
     assert len({key(three, "p0"), key(three, "p1"), key(five, "p1")}) == 3
 
 
+def test_what_is_in_front_of_dynamic_sizes_is_not_in_it(
+    partition: Callable[..., Any], key: Key, tmp_path: Path
+) -> None:
+    """A size is asked of a tensor that the partition takes anyway, not of the one that the program got it from."""
+
+    class Behind(nn.Module):
+        def __init__(self, front: bool) -> None:
+            super().__init__()
+            self.front = front
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = torch.erf(torch.relu(x)) if self.front else x
+            return torch.relu(x.reshape(1, x.shape[0], 4) * 2).reshape(x.shape[0], 4)
+
+    batch = ({0: torch.export.Dim("batch", min=1, max=8)},)
+    alone, behind = (
+        partition(Behind(front), (X,), tmp_path / str(front), SPLIT, dynamic=batch) for front in (False, True)
+    )
+    assert [len(alone.plan), len(behind.plan)] == [1, 2]
+    assert key(alone, "p0") == key(behind, "p1")
+
+
 def test_dynamic_sizes_and_profiles_are_in_it(partition: Callable[..., Any], key: Key, tmp_path: Path) -> None:
     def made(name: str, high: int, **table: Any) -> str:
         batch = torch.export.Dim("batch", min=1, max=high)

@@ -1,0 +1,335 @@
+"""Every attribute of a model, a stack, a device, a program and a bundle: which actions' keys it is in.
+
+One row an attribute, taken from the schemas: an attribute without a row fails. What an action reads of others stands in
+for itself, so that a row holds the actions that depend on the attribute directly.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import modelbuild
+from modelbuild.actions import Action, Digest, Expansion, FileEntry, SourceArtifact
+from modelbuild.analysis.analyze import Analyzer
+from modelbuild.analysis.rules import Rules, load_rules
+from modelbuild.api import Expander
+from modelbuild.execution.interface import StagedInput
+from modelbuild.execution.keys import Keys, key_of
+from modelbuild.execution.step_code import StepCode
+from modelbuild.labels import Label
+from modelbuild.loading.loader import Loader
+from modelbuild.store.digests import digest_bytes
+from modelbuild.workspace import load_workspace
+
+FILES = ("net.py", "more.py", "data.txt", "weights.pt", "example.npy", "tuning.json", "runtime.tar", "other.tar")
+PLAN = b'[{"id": "p0", "entry": 0, "nodes": 3, "bytes": 100}]'
+
+
+def stack(**table: Any) -> dict[str, Any]:
+    return {"backends": [table, {"type": "portable"}]}
+
+
+def program(name: str, **more: Any) -> dict[str, Any]:
+    return {"model": ":model", "stack": f":{name}_stack", **more}
+
+
+MODEL = {
+    "entry": "net.py:Net",
+    "srcs": ["net.py"],
+    "inputs": [
+        {"name": "x", "shape": ["n", 4], "dtype": "float32"},
+        {"name": "y", "shape": [2], "dtype": "float32"},
+    ],
+    "dynamic": {"n": {"min": 1, "max": 8}},
+}
+PROFILE = {"min": [1, 4], "opt": [2, 4], "max": [4, 4]}
+TARGETS: Mapping[str, Mapping[str, Any]] = {
+    "torch_model": {"model": MODEL, "other_model": MODEL},
+    "backend_stack": {
+        "xnnpack_stack": stack(type="xnnpack"),
+        "other_stack": stack(type="xnnpack", per_op_mode=True),
+        "tensorrt_stack": stack(type="tensorrt"),
+        "cuda_stack": stack(type="cuda"),
+    },
+    "device_target": {
+        "device": {"arch": "x86_64", "compute_capability": ["8.6"]},
+        "other_device": {"arch": "x86_64", "compute_capability": ["8.9"]},
+    },
+    "pte_program": {
+        "xnnpack": program("xnnpack"),
+        "tensorrt": program("tensorrt", device=":device"),
+        "cuda": program("cuda", device=":device"),
+    },
+    "runtime_bundle": {
+        "bundle": {"program": ":xnnpack", "runtime": "runtime.tar"},
+        "cuda_bundle": {"program": ":cuda", "runtime": "runtime.tar"},
+    },
+}
+
+Edit = tuple[tuple[str | int, ...], Any]
+
+
+class Row(NamedTuple):
+    """The value that the attribute at a path gets, the actions whose keys change, and edits made before."""
+
+    path: tuple[str | int, ...]
+    value: Any
+    changed: set[str]
+    before: tuple[Edit, ...] = ()
+
+
+def model(*path: str | int, value: Any, before: tuple[Edit, ...] = ()) -> Row:
+    return Row(("torch_model", "model", *path), value, {"model#export"}, before)
+
+
+def backend(kind: str, name: str, value: Any, steps: str, **before: Any) -> Row:
+    """A row of the first table of a stack; `steps` are those of its program."""
+    path = ("backend_stack", f"{kind}_stack", "backends", 0)
+    changed = {f"{kind}#{step}" for step in steps.split()}
+    return Row((*path, name), value, changed, tuple(((*path, other), given) for other, given in before.items()))
+
+
+def device(name: str, value: Any, *changed: str, before: tuple[Edit, ...] = ()) -> Row:
+    return Row(("device_target", "device", name), value, set(changed), before)
+
+
+PROFILES = [{"x": PROFILE}]
+NO_BUNDLE: tuple[Edit, ...] = ((("runtime_bundle",), {}),)  # of other architectures there is none
+
+ROWS: Mapping[str, Row | None] = {
+    "device_target.arch": device(
+        "arch", "aarch64", "tensorrt#compile:p0", "cuda#compile:p0", "cuda#cpp_runtime", before=NO_BUNDLE
+    ),
+    "device_target.os": None,  # has one value
+    "device_target.compute_capability": device(
+        "compute_capability", ["8.9"], "tensorrt#compile:p0", "cuda#compile:p0", "cuda_bundle#bundle"
+    ),
+    "device_target.cuda_index": device("cuda_index", 1, "tensorrt#partition", "tensorrt#compile:p0", "cuda#partition"),
+    "device_target.memory": device("memory", "8GiB"),
+    "device_target.min_glibc": device("min_glibc", "2.31", "cuda#compile:p0", "cuda#cpp_runtime"),
+    "backend_stack.backends": Row(
+        ("backend_stack", "xnnpack_stack", "backends"), [{"type": "xnnpack"}], {"xnnpack#partition"}
+    ),
+    "backend_stack.backends[](portable).ops": Row(
+        ("backend_stack", "xnnpack_stack", "backends", 1, "ops"), ["aten.add.Tensor"], {"xnnpack#partition"}
+    ),
+    "backend_stack.backends[](xnnpack).precisions": backend("xnnpack", "precisions", ["fp32"], "partition"),
+    "backend_stack.backends[](xnnpack).per_op_mode": backend("xnnpack", "per_op_mode", True, "partition"),
+    "backend_stack.backends[](xnnpack).exclude_ops": backend(
+        "xnnpack", "exclude_ops", ["aten.add.Tensor"], "partition"
+    ),
+    "backend_stack.backends[](xnnpack).force_non_static_weights_for_f32_linear": backend(
+        "xnnpack", "force_non_static_weights_for_f32_linear", True, "partition"
+    ),
+    "backend_stack.backends[](tensorrt).flavour": backend("tensorrt", "flavour", "standard", "partition compile:p0"),
+    "backend_stack.backends[](tensorrt).precision": backend("tensorrt", "precision", "fp16", "partition compile:p0"),
+    "backend_stack.backends[](tensorrt).min_block_size": backend("tensorrt", "min_block_size", 2, "partition"),
+    "backend_stack.backends[](tensorrt).torch_executed_ops": backend(
+        "tensorrt", "torch_executed_ops", ["aten.add.Tensor"], "partition"
+    ),
+    "backend_stack.backends[](tensorrt).require_full_compilation": backend(
+        "tensorrt", "require_full_compilation", True, "partition", fallback_data_dependent_ops=False
+    ),
+    "backend_stack.backends[](tensorrt).fallback_data_dependent_ops": backend(
+        "tensorrt", "fallback_data_dependent_ops", False, "partition compile:p0"
+    ),
+    "backend_stack.backends[](tensorrt).optimization_profiles": backend(
+        "tensorrt", "optimization_profiles", PROFILES, "partition"
+    ),
+    **{
+        f"backend_stack.backends[](tensorrt).optimization_profiles[]{{}}.{name}": backend(
+            "tensorrt",
+            "optimization_profiles",
+            [{"x": {**PROFILE, name: [3, 4]}}],
+            "partition",
+            optimization_profiles=PROFILES,
+        )
+        for name in PROFILE
+    },
+    "backend_stack.backends[](tensorrt).workspace_size": backend("tensorrt", "workspace_size", "2GiB", "compile:p0"),
+    "backend_stack.backends[](tensorrt).on_failure": backend("tensorrt", "on_failure", "fallback", "partition"),
+    "backend_stack.backends[](tensorrt).gpu": backend("tensorrt", "gpu", 1, "partition compile:p0"),
+    "backend_stack.backends[](tensorrt).target_device": backend("tensorrt", "target_device", "cuda:1", "partition"),
+    "backend_stack.backends[](cuda).build_on": backend("cuda", "build_on", "gpu", "compile:p0 emit"),
+    "backend_stack.backends[](cuda).tuning": backend("cuda", "tuning", "tuning.json", "compile:p0"),
+    "backend_stack.backends[](cuda).gpu": backend("cuda", "gpu", "H100", "compile:p0", build_on="gpu"),
+    "backend_stack.backends[](cuda).precision": backend("cuda", "precision", "tf32", "compile:p0"),
+    "backend_stack.backends[](cuda).min_block_size": backend("cuda", "min_block_size", 2, "partition"),
+    "backend_stack.backends[](cuda).exclude_ops": backend("cuda", "exclude_ops", ["aten.add.Tensor"], "partition"),
+    "backend_stack.backends[](cuda).data_dependent": backend("cuda", "data_dependent", "error", "partition"),
+    "backend_stack.backends[](cuda).emulate_precision_casts": backend(
+        "cuda", "emulate_precision_casts", False, "partition"
+    ),
+    "backend_stack.backends[](cuda).triton_kernels": backend("cuda", "triton_kernels", False, "partition"),
+    "backend_stack.backends[](cuda).target_device": backend("cuda", "target_device", "cuda:1", "partition"),
+    # The bundle has the program's signature beside it, which is the model's.
+    "pte_program.model": Row(
+        ("pte_program", "xnnpack", "model"), ":other_model", {"xnnpack#partition", "bundle#bundle"}
+    ),
+    "pte_program.stack": Row(("pte_program", "xnnpack", "stack"), ":other_stack", {"xnnpack#partition"}),
+    "pte_program.device": Row(("pte_program", "tensorrt", "device"), ":other_device", {"tensorrt#compile:p0"}),
+    "pte_program.external_weights": Row(
+        ("pte_program", "xnnpack", "external_weights"), True, {"xnnpack#partition", "xnnpack#emit", "bundle#bundle"}
+    ),
+    "pte_program.device_io": Row(("pte_program", "cuda", "device_io"), True, {"cuda#partition"}),
+    "torch_model.entry": model("entry", value="net.py:Other"),
+    "torch_model.srcs": model("srcs", value=["net.py", "more.py"]),
+    "torch_model.kwargs": model("kwargs", value={"width": 2}),
+    "torch_model.weights": model("weights", value="weights.pt"),
+    "torch_model.allow_missing": model("allow_missing", value=True),
+    "torch_model.data": model("data", value=["data.txt"]),
+    "torch_model.inputs": model("inputs", value=MODEL["inputs"][:1]),
+    "torch_model.inputs[].name": model("inputs", 1, "name", value="z"),
+    "torch_model.inputs[].shape": model("inputs", 1, "shape", value=[3]),
+    "torch_model.inputs[].dtype": model("inputs", 1, "dtype", value="float16"),
+    "torch_model.inputs[].range": model("inputs", 1, "range", value=[0.0, 2.0]),
+    "torch_model.inputs[].file": model("inputs", 1, value={"name": "y", "shape": [2], "file": "example.npy"}),
+    "torch_model.dynamic": model(
+        "dynamic",
+        value={"n": {"min": 1, "max": 8}, "m": {"min": 1, "max": 8}},
+        before=(
+            (("torch_model", "model", "inputs", 1, "shape"), ["m"]),
+            (("torch_model", "model", "dynamic", "m"), {"min": 1, "max": 9}),
+        ),
+    ),
+    "torch_model.dynamic{}.min": model("dynamic", "n", "min", value=2),
+    "torch_model.dynamic{}.max": model("dynamic", "n", "max", value=9),
+    "torch_model.dynamic{}.example": model("dynamic", "n", "example", value=4),
+    "torch_model.outputs": model("outputs", value=["result"]),
+    "torch_model.seed": model("seed", value=1),
+    "torch_model.requires": model("requires", value=["click"]),
+    "runtime_bundle.program": Row(("runtime_bundle", "bundle", "program"), ":cuda", {"bundle#bundle"}),
+    "runtime_bundle.runtime": Row(("runtime_bundle", "bundle", "runtime"), "other.tar", {"bundle#bundle"}),
+    "runtime_bundle.device": Row(("runtime_bundle", "bundle", "device"), ":device", {"bundle#bundle"}),
+    "runtime_bundle.tar": Row(("runtime_bundle", "bundle", "tar"), True, {"bundle#bundle"}),
+}
+
+
+class Bench:
+    """Makes the keys of all actions of the targets, by `target#action`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.rules: Rules = load_rules(root, ())
+        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **self.rules.packages})
+        self._keys = Keys(code, lambda digest: b"")
+        (root / "MODELBUILD.toml").write_text("")
+        for name in FILES:
+            (root / name).write_text(name)
+
+    @cache  # noqa: B019 - lives as long as the tests
+    def before(self, edits: str) -> dict[str, str]:
+        """keys(), of edits as JSON: most rows begin with the same."""
+        return self.keys(*((tuple(path), value) for path, value in json.loads(edits)))
+
+    def keys(self, *edits: Edit) -> dict[str, str]:
+        targets: Any = json.loads(json.dumps(TARGETS))  # no part of it twice
+        for (*way, last), value in edits:
+            place = targets
+            for step in way:
+                place = place[step]
+            place[last] = value
+        (self.root / "BUILD.toml").write_text(toml(targets))
+        analyzer = Analyzer(Loader(load_workspace(self.root), self.rules.by_name), self.rules)
+        for name in (name for named in targets.values() for name in named):
+            analyzer.analyze(Label("", name))
+        for node in [n for n in analyzer.graph.nodes.values() if isinstance(n, Expansion)]:
+            node.then(Expander(analyzer.graph, node.owner, node.room), PLAN)
+        actions = [node for node in analyzer.graph.nodes.values() if isinstance(node, Action)]
+        return {name_of(action): key_of(self._keys.material(action, self._staged(action))) for action in actions}
+
+    def _staged(self, action: Action) -> list[StagedInput]:
+        return [
+            StagedInput(each.name, each.path, None, FileEntry(self._content(each.artifact))) for each in action.inputs
+        ]
+
+    def _content(self, artifact: Any) -> Digest:
+        if isinstance(artifact, SourceArtifact):
+            return digest_bytes((self.root / artifact.path).read_bytes())
+        return digest_bytes(f"{plain(artifact.action)} {artifact.output} {artifact.subpath}".encode())
+
+
+def name_of(action: Action) -> str:
+    return plain(action.id).removeprefix("//:")
+
+
+def plain(id: str) -> str:
+    """An id without the device that its target is configured for."""
+    owner, _, name = id.partition("#")
+    return f"{owner.partition(' ')[0]}#{name}"
+
+
+def toml(targets: Mapping[str, Mapping[str, Any]]) -> str:
+    lines = []
+    for rule, named in targets.items():
+        for name, attributes in named.items():
+            lines += [
+                f"[[{rule}]]",
+                f'name = "{name}"',
+                *(f"{key} = {inline(each)}" for key, each in attributes.items()),
+            ]
+    return "\n".join(lines) + "\n"
+
+
+def inline(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {inline(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(inline, value)) + "]"
+    return json.dumps(value)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with pytest.MonkeyPatch.context() as patch:  # not all of what backends use is installed everywhere
+        patch.setattr("modelbuild.execution.keys.version", lambda tool, owner: "1")
+        yield Bench(tmp_path_factory.mktemp("keys"))
+
+
+def attributes(schema: Mapping[str, Any], node: Mapping[str, Any], path: str) -> Iterator[str]:
+    """Every attribute of a JSON Schema: `inputs[].name`, `dynamic{}.min`, `backends[](cuda).gpu`."""
+    if "$ref" in node:
+        name = node["$ref"].rpartition("/")[2]
+        node = {} if name == "Glob" else schema["$defs"][name]
+    for choice in (*node.get("anyOf", ()), *node.get("oneOf", ())):
+        yield from attributes(schema, choice, path)
+    if "items" in node:
+        yield from attributes(schema, node["items"], f"{path}[]")
+    if isinstance(node.get("additionalProperties"), dict):
+        yield from attributes(schema, node["additionalProperties"], f"{path}{{}}")
+    properties = node.get("properties", {})
+    kind = properties.get("type", {}).get("const")
+    for name, inner in properties.items():
+        if name != "type" or kind is None:
+            whole = f"{path}({kind}).{name}" if kind else f"{path}.{name}"
+            yield whole
+            yield from attributes(schema, inner, whole)
+
+
+def test_every_attribute_has_a_row(bench: Bench) -> None:
+    found = set()
+    for rule in TARGETS:
+        schema = bench.rules.by_name[rule].attrs.model_json_schema()
+        found |= set(attributes(schema, schema, rule))
+    assert found == ROWS.keys()
+
+
+def test_an_attribute_whose_row_is_empty_has_one_value(bench: Bench) -> None:
+    schema = bench.rules.by_name["device_target"].attrs.model_json_schema()
+    assert schema["properties"]["os"]["const"] == "linux"
+    assert [name for name, row in ROWS.items() if row is None] == ["device_target.os"]
+
+
+@pytest.mark.parametrize("attribute", [name for name, row in ROWS.items() if row is not None])
+def test_an_attribute_is_in_the_keys_that_depend_on_it_and_in_no_other(bench: Bench, attribute: str) -> None:
+    row = ROWS[attribute]
+    assert row is not None
+    before, after = bench.before(json.dumps(row.before)), bench.keys(*row.before, (row.path, row.value))
+    assert before.keys() == after.keys()
+    assert {name for name in before if before[name] != after[name]} == row.changed
