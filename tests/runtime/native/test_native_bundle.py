@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 
 import modelbuild_runtime
-from modelbuild.step import Step
+from modelbuild.step import Step, StepError
 from modelbuild_rules.bundle.steps import runtime_bundle
+from modelbuild_rules.bundle.steps.runtime.archive import lay_out
 
 BUNDLES = """
 [[runtime_bundle]]
@@ -94,7 +95,7 @@ def needed_glibc(folder: Path, pte: Path, runtime: Path, *compiled: str) -> str:
     (folder / "delegation.json").write_text(json.dumps({"partitions": parts}))
     files = {"pte": pte, "signature": pte.with_name("signature.json"), "runtime": runtime}
     inputs = {name: (path,) for name, path in files.items()} | {"delegation": (folder / "delegation.json",)}
-    params = {"name": "bundle", "program": "program", "tar": False}
+    params = {"name": "bundle", "program": "program", "tar": False, "arch": "x86_64", "capabilities": None}
     runtime_bundle.run(Step(params, inputs, {"bundle": folder / "bundle"}, folder))
     return str(json.loads((folder / "bundle/manifest.json").read_text())["needs"]["glibc"])
 
@@ -142,6 +143,9 @@ def test_the_classifiers_bundles(repository: Path, native: Path, tmp_path: Path)
     ]
 
     pte, runtime = workspace.output("classifier_portable", "*.pte"), workspace.root / "models/runtime.tar"
+    (tmp_path / "foreign").mkdir()
+    with pytest.raises(StepError, match="bin/modelbuild-run of the runtime is for x86_64; expected aarch64"):
+        lay_out(runtime, pte, tmp_path / "foreign", "aarch64")
     assert needed_glibc(tmp_path / "newer", pte, runtime, "2.18", "2.99") == "2.99"
     assert needed_glibc(tmp_path / "older", pte, runtime, "2.2") == manifest["needs"]["glibc"]
 
