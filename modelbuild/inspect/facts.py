@@ -41,7 +41,8 @@ def gather(path: Path) -> dict[str, Any]:
             _partition(path, number, delegate, delegation) for number, delegate in enumerate(method.delegates)
         ]
     left = None if delegation is None else delegation.left()
-    return {"version": VERSION, **facts, "external": list(program.external), "left": left}
+    manifest = None if program.manifest is None else dict(program.manifest)
+    return {"version": VERSION, **facts, "external": list(program.external), "manifest": manifest, "left": left}
 
 
 def _data(path: Path) -> Sequence[Path]:

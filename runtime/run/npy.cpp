@@ -146,11 +146,10 @@ std::string read_header(const std::filesystem::path& path, std::ifstream* file) 
 
 Array read_npy(const std::filesystem::path& path, const Accept& accept) {
   std::error_code problem;
-  const std::uint64_t size = std::filesystem::file_size(path, problem);  // of a regular file
-  std::ifstream file(path, std::ios::binary);
-  if (problem || !file) {
-    throw Error(Error::Kind::kInput, path.string() + ": " + (problem ? problem.message() : std::strerror(errno)));
-  }
+  const std::uint64_t size = std::filesystem::file_size(path, problem);
+  if (problem) throw Error(Error::Kind::kInput, path.string() + ": " + problem.message());
+  std::ifstream file(path, std::ios::binary);  // a regular file, which can be opened without waiting
+  if (!file) throw Error(Error::Kind::kInput, path.string() + ": " + std::strerror(errno));
   const std::string text = read_header(path, &file);
   const Header header(path, text);
   Array array{dtype_of(path, header.descr), header.shape, {}};

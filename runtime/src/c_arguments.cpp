@@ -8,6 +8,8 @@ namespace {
 // No struct of the API is ever as long; a size that is was never set.
 constexpr std::size_t kMostStruct = 1024;
 
+constexpr std::size_t kMostItems = 1 << 16;
+
 // ExecuTorch has no tensors of more dimensions.
 constexpr std::int32_t kMostDimensions = 16;
 
@@ -31,6 +33,7 @@ Tensor tensor(const mb_tensor& given) {
 void refuse(const std::string& message) { throw Error(Error::Kind::kInput, message); }
 
 void check_array(const void* array, std::size_t count, const char* name) {
+  if (count > kMostItems) refuse(std::to_string(count) + " " + name + " are more than any program has");
   if (count != 0 && array == nullptr) refuse(std::to_string(count) + " " + name + " are announced, and none are given");
 }
 
@@ -42,8 +45,9 @@ void check_struct_size(std::size_t size, std::size_t own, std::size_t alignment,
 }
 
 std::vector<std::filesystem::path> paths(const char* const* given, std::size_t count, const char* name) {
-  check_array(given, count, name);
+  check_array(static_cast<const void*>(given), count, name);
   std::vector<std::filesystem::path> found;
+  found.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     if (given[i] == nullptr) refuse(std::string(name) + "[" + std::to_string(i) + "] is NULL; expected a path");
     found.emplace_back(given[i]);
@@ -54,6 +58,7 @@ std::vector<std::filesystem::path> paths(const char* const* given, std::size_t c
 std::vector<Tensor> tensors(const mb_tensor* given, std::size_t count, const char* name) {
   check_array(given, count, name);
   std::vector<Tensor> found;
+  found.reserve(count);
   for (std::size_t i = 0; i < count; ++i) found.push_back(tensor(given[i]));
   return found;
 }

@@ -35,6 +35,9 @@ std::string kind_name(Kind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
+// Texts of a file may be any bytes.
+std::string dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
 Json json(const Constant& constant) {
   return std::visit(
       [](const auto& value) -> Json {
@@ -109,7 +112,7 @@ std::string times(int number, const std::string& noun) {
 std::string to_string(const Port& port) {
   if (port.kind != Kind::kTensor) {
     const bool fixed = !std::holds_alternative<std::monostate>(port.constant);
-    return port.name + ": " + kind_name(port.kind) + (fixed ? " = " + json(port.constant).dump() : "");
+    return port.name + ": " + kind_name(port.kind) + (fixed ? " = " + dumped(json(port.constant)) : "");
   }
   std::string shape;
   for (const Dim& dim : port.shape) {
@@ -136,7 +139,7 @@ std::string Description::json() const {
   for (const auto& [file, size] : data) files.push_back({{"path", file}, {"bytes", size}});
   Json found = {{"path", path}, {"bytes", bytes}, {"data", files}, {"methods", Json::array()}};
   for (const MethodDescription& each : methods) found["methods"].push_back(modelbuild::json(each));
-  return found.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return dumped(found);
 }
 
 std::string Description::text() const {

@@ -14,11 +14,11 @@ namespace modelbuild {
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
   const auto fail = [&](int error) { throw Error(Error::Kind::kProgram, path.string() + ": " + std::strerror(error)); };
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe would wait for its writer
   if (file < 0) fail(errno);
   struct stat status{};
-  if (::fstat(file, &status) != 0 || S_ISDIR(status.st_mode)) {
-    const int error = S_ISDIR(status.st_mode) ? EISDIR : errno;
+  if (::fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
+    const int error = S_ISDIR(status.st_mode) ? EISDIR : ENODEV;
     ::close(file);
     fail(error);
   }

@@ -91,7 +91,7 @@ __attribute__((target("sha,sse4.1"))) void compress_by_instructions(State* state
       w[i] = _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(blocks) + i), order);
     }
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) {
+    for (std::size_t i = 0; i < 16; ++i) {
       const __m128i current = w[i % 4];
       const __m128i sum = _mm_add_epi32(current, _mm_load_si128(reinterpret_cast<const __m128i*>(&kRounds[4 * i])));
       cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sum);

@@ -1,8 +1,9 @@
 #include "blob.hpp"
 
-#include <algorithm>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 namespace modelbuild::tensorrt {
 namespace {
@@ -39,25 +40,32 @@ void check_object(const Json& value, const char* what) {
   if (!value.is_object()) throw BadBlob(std::string(what) + " is no object");
 }
 
-std::size_t index_of(const std::vector<std::string>& names, const std::string& name) {
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end()) throw BadBlob("an alias names '" + name + "', which is no such binding");
-  return static_cast<std::size_t>(found - names.begin());
-}
+// Places of names in a list.
+class Places {
+ public:
+  explicit Places(const std::vector<std::string>& names) {
+    for (const std::string& name : names) places_.emplace(name, places_.size());
+  }
+  std::size_t of(const std::string& name) const {
+    const auto found = places_.find(name);
+    if (found == places_.end()) throw BadBlob("an alias names '" + name + "', which is no such binding");
+    return found->second;
+  }
+
+ private:
+  std::map<std::string, std::size_t> places_;
+};
 
 void read_bindings(const Json& metadata, Blob* blob) {
   const Json& bindings = field(metadata, "io_bindings", "the metadata");
   if (!bindings.is_array()) throw BadBlob("\"io_bindings\" is no list");
+  std::set<std::string> names;
   for (const Json& each : bindings) {
     check_object(each, "a binding");
     const std::string name = text(each, "name", "a binding");
     const Json& is_input = field(each, "is_input", "a binding");
     if (!is_input.is_boolean()) throw BadBlob("a binding's \"is_input\" is neither true nor false");
-    for (const auto* known : {&blob->inputs, &blob->outputs}) {
-      if (std::find(known->begin(), known->end(), name) != known->end()) {
-        throw BadBlob("two bindings are called '" + name + "'");
-      }
-    }
+    if (!names.insert(name).second) throw BadBlob("two bindings are called '" + name + "'");
     (is_input.get<bool>() ? blob->inputs : blob->outputs).push_back(name);
   }
   if (blob->outputs.empty()) throw BadBlob("no binding is an output");
@@ -67,13 +75,14 @@ void read_aliases(const Json& metadata, Blob* blob) {
   const auto aliases = metadata.find("aliased_io");
   if (aliases == metadata.end()) return;
   if (!aliases->is_array()) throw BadBlob("\"aliased_io\" is no list");
+  const Places outputs(blob->outputs);
+  const Places inputs(blob->inputs);
+  std::set<std::size_t> aliased;
   for (const Json& each : *aliases) {
     check_object(each, "an alias");
-    const std::size_t output = index_of(blob->outputs, text(each, "output", "an alias"));
-    const std::size_t input = index_of(blob->inputs, text(each, "input", "an alias"));
-    for (const Alias& known : blob->aliases) {
-      if (known.output == output) throw BadBlob("two aliases of '" + blob->outputs[output] + "'");
-    }
+    const std::size_t output = outputs.of(text(each, "output", "an alias"));
+    const std::size_t input = inputs.of(text(each, "input", "an alias"));
+    if (!aliased.insert(output).second) throw BadBlob("two aliases of '" + blob->outputs[output] + "'");
     blob->aliases.push_back({output, input});
   }
 }

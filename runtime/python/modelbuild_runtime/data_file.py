@@ -23,6 +23,8 @@ _HEADER = 48
 @contextmanager
 def opened(path: Path, kind: str) -> Iterator[memoryview]:
     """The bytes of a file. What is found to be wrong with them is raised as ProgramError: the file is not `kind`."""
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would wait for its writer
+        raise ProgramError(f"{path}: not a regular file")
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
             view = memoryview(mapped)

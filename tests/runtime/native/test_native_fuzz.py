@@ -1,6 +1,6 @@
 """Damaged files by the thousand, with the address and undefined-behaviour sanitizers: no crash, no leak, no run of more
-than 20 seconds and no allocation of more than 256 MB. FUZZ_RUNS and FUZZ_SEED say how many and which; `make fuzz` does
-a million."""
+than 20 seconds and no allocation of more than 256 MB. FUZZ_RUNS and FUZZ_SEED say how many and which, FUZZ_PROGRAMS
+names more .pte files to damage; `make fuzz` does a million."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sanitizers"), pytest.ma
 
 RUNS = int(os.environ.get("FUZZ_RUNS", "20000"))
 SEED = os.environ.get("FUZZ_SEED", "1")
+GIVEN = [Path(name).resolve() for name in os.environ.get("FUZZ_PROGRAMS", "").split()]
 
 # How many of 100 runs each takes.
 SHARES = {"program": 20, "data": 10, "signature": 5, "npy": 15, "blob": 10, "load": 20}
@@ -89,7 +90,13 @@ def seeds(
     # Delegates that check their blobs: of CUDA, those that come to no library.
     checked = [*trt_programs.values(), *(cuda_programs[name] for name in ("broken", "newer", "keyless"))]
     return {
-        "program": [*plain, *trt_programs.values(), *cuda_programs.values(), *(p for p in every if p.suffix == ".pte")],
+        "program": [
+            *GIVEN,
+            *plain,
+            *trt_programs.values(),
+            *cuda_programs.values(),
+            *(p for p in every if p.suffix == ".pte"),
+        ],
         "data": data,
         "signature": [_signature(folder)],
         "npy": _arrays(folder),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -163,6 +164,8 @@ BAD_NPY = {
     ),
     "short": (header("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4), }", b"1234"), "promises 32 bytes"),
     "code": (header("{'descr': __import__('os')}"), "expected ' in its header"),
+    "dimensions": (header(f"{{'descr': '<f4', 'fortran_order': True, 'shape': ({'1, ' * 300}), }}", b"1234"), "64"),
+    "two shapes": (header("{'descr': '<f4', 'shape': (1,), 'shape': (2,), }", b"1234"), "promises 8 bytes"),
 }
 
 
@@ -175,6 +178,32 @@ def test_refuses_bad_arrays(samples: dict[str, Any], modelbuild_run: Run, tmp_pa
     assert done.stderr.startswith(f"error: {tmp_path}/x.npy is no .npy file that can be read: ")
     assert reason in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_reads_no_more_of_an_array_than_the_input_takes(
+    samples: dict[str, Any], modelbuild_run: Run, tmp_path: Path
+) -> None:
+    x = tmp_path / "x.npy"
+    x.write_bytes(header(f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({1 << 40},), }}"))
+    os.truncate(x, x.stat().st_size + (4 << 40))  # holes: the disk has none of it
+    done = modelbuild_run(samples["counter"].path, f"--input=input0={x}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: input input0: float32[1]: got shape [1099511627776]\n"
+
+
+@pytest.mark.parametrize("what", ["folder", "pipe", "device"])
+def test_what_is_no_file_is_no_array(samples: dict[str, Any], modelbuild_run: Run, tmp_path: Path, what: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    path = {"folder": tmp_path, "pipe": tmp_path / "pipe", "device": Path("/dev/zero")}[what]
+    done = modelbuild_run(samples["counter"].path, f"--input=input0={path}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {path}: ")
+    assert done.stderr.count("\n") == 1
+    done = modelbuild_run(path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"error: {path}: ")
+    with pytest.raises(modelbuild_runtime.ProgramError, match=f"^{path}: "):
+        modelbuild_runtime.load(path)
 
 
 def test_says_in_one_line_what_is_wrong(samples: dict[str, Any], modelbuild_run: Run, tmp_path: Path) -> None:
