@@ -158,34 +158,9 @@ def test_npy_of_the_wrong_type_or_with_objects(tmp_path: Path) -> None:
         read_input(port("float32", 1), path)
 
 
-HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': SHAPE, }"
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        *(
-            HEADER.replace("SHAPE", shape)
-            for shape in ("(10**12,)", "(1000000000000,)", "(-1,)", f"({2**70},)", "(1,)(2")
-        ),
-        HEADER.replace("SHAPE", "(1,)").replace("<f4", "|O"),
-        "{'descr': __import__('os')}",
-        "{" * 5000,
-        "(" * 20000,
-        "{'a",
-    ],
-)
-def test_npy_whose_header_lies(tmp_path: Path, header: str) -> None:
-    path = tmp_path / "x.npy"
-    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(4))
-    with pytest.raises(InputError, match=r"is no \.npy file: ") as caught:
-        read_input(port("float32", Dim(0, 2**60, "n")), path)
-    assert "\n" not in str(caught.value)
-
-
 def test_npy_of_more_than_the_input_takes_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
-    header = HEADER.replace("SHAPE", f"({1 << 40},)").encode()
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({1 << 40},), }}".encode()
     path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
     os.truncate(path, path.stat().st_size + (4 << 40))  # holes: the disk has none of it
     with pytest.raises(InputError, match=r"expected shape \[4\], got \[1099511627776\]"):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from modelbuild_runtime.dtypes import NAMES
 from modelbuild_runtime.errors import ProgramError
@@ -86,23 +83,6 @@ def test_no_file_and_a_folder(tmp_path: Path) -> None:
         read_program_file(tmp_path / "nope.pte")
     with pytest.raises(ProgramError, match="Is a directory"):
         read_program_file(tmp_path)
-
-
-@settings(max_examples=400)
-@given(data=st.data())
-def test_damage_is_an_error_or_goes_unnoticed_but_never_anything_else(
-    samples: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    good = samples["xnnpack"].path.read_bytes()
-    cut = data.draw(st.integers(0, len(good)))
-    bad = bytearray(good[: cut if data.draw(st.booleans()) else len(good)])
-    for _ in range(data.draw(st.integers(0, 4))):
-        if bad:
-            bad[data.draw(st.integers(0, len(bad) - 1))] = data.draw(st.integers(0, 255))
-    path = tmp_path_factory.getbasetemp() / "damaged.pte"
-    path.write_bytes(bad)
-    with contextlib.suppress(ProgramError):
-        read_program_file(path)
 
 
 def test_describing_needs_no_torch(samples: dict[str, Any]) -> None:
