@@ -140,7 +140,7 @@ def check_ending(code: int, err: str) -> None:
         assert end == ""
 
 
-@cases(80, 10_000)
+@cases(80, 5_000)
 def test_any_command_line_ends_with_a_documented_code(workspace: Path, examples: int) -> None:
     def holds(arguments: list[str]) -> None:
         os.chdir(workspace)
@@ -215,8 +215,8 @@ def copy(ctx):
 STEP = "def run(step):\n    step.outputs['file'].write_text(step.input('srcs').read_text())\n"
 
 
-@pytest.mark.parametrize("name", [b"\xff\n\x1b[31m", " a'\"$(x)%41?#\u2028é".encode()])
-def test_a_workspace_may_lie_anywhere(world: Any, name: bytes, tmp_path: Path) -> None:
+def test_a_workspace_may_lie_anywhere(world: Any, tmp_path: Path) -> None:
+    name = b"\xff\n\x1b[31m a'\"$(x)%41?#" + "\u2028é".encode()
     root = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
     for file, text in {
         **{"MODELBUILD.toml": "rules = ['//r']", "BUILD.toml": f"{BUILD}[[copy]]\nname = 'copy'\nsrcs = ['a.txt']\n"},

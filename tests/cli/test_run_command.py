@@ -103,10 +103,8 @@ def built(world: Any, program: Path) -> Any:
 
 
 DAMAGED = {
-    "cut.npy": b"\x93NUMPY\x01\x00F\x00{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4), }",
     "huge.npy": b"\x93NUMPY\x01\x00C\x00{'descr': '<f4', 'fortran_order': False, 'shape': (900000000000,)}\n",
     "archive.npy": b"PK\x05\x06" + bytes(18),
-    "deep.json": b"[" * 100_000,
     "cut.png": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xff\xff\xff",
 }
 
@@ -124,8 +122,6 @@ def test_a_damaged_input_file_ends_in_one_line(built: Any, name: str) -> None:
     ("runtime", "problem"),
     [
         ("/dev/null/x", "no libmodelbuild_runtime.so there"),
-        ("\udcff\n", "no libmodelbuild_runtime.so there"),
-        ("m/x.json", "cannot be loaded: "),
         (str(_ctypes.__file__), "is not the C++ runtime; expected libmodelbuild_runtime.so"),
     ],
 )

@@ -82,7 +82,7 @@ def test_every_rule_and_target_of_the_workspace_is_right(root: Path, rules: Rule
     assert analyzed(root, rules, document(PACKAGE).encode()) == names - {"program_{stack}"}
 
 
-@cases(150, 20_000)
+@cases(150, 10_000)
 def test_changed_and_damaged_build_files_are_analysed_or_refused(root: Path, rules: Rules, examples: int) -> None:
     texts = mutated(PACKAGE).map(lambda tables: document(tables).encode()) | damaged(document(PACKAGE).encode())
     run_property(examples, texts, lambda content: analyzed(root, rules, content))
@@ -134,7 +134,7 @@ def test_whole_numbers_have_64_bits(root: Path, rules: Rules, number: str, messa
     assert str(caught.value) == message
 
 
-@cases(200, 20_000)
+@cases(150, 10_000)
 def test_changed_and_damaged_workspace_files_are_read_or_refused(root: Path, examples: int) -> None:
     def holds(content: bytes) -> None:
         (root / "MODELBUILD.toml").write_bytes(content)
@@ -151,7 +151,7 @@ def test_changed_and_damaged_workspace_files_are_read_or_refused(root: Path, exa
         (root / "MODELBUILD.toml").write_text("")
 
 
-@cases(300, 10_000)
+@cases(200, 5_000)
 def test_any_text_is_a_label_and_a_pattern_or_a_usage_error(examples: int) -> None:
     def holds(text: str) -> None:
         for read in (Label.parse, parse_pattern):
@@ -161,7 +161,7 @@ def test_any_text_is_a_label_and_a_pattern_or_a_usage_error(examples: int) -> No
     run_property(examples, st.sampled_from(NASTY) | st.text(alphabet="ab/:.-*@=é\n\0 \udcff", max_size=12), holds)
 
 
-@cases(200, 5_000)
+@cases(200, 2_000)
 def test_any_text_is_a_size_or_none(examples: int) -> None:
     run_property(
         examples,

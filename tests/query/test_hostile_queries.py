@@ -53,7 +53,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
     return (TargetWorld(analyzer.loader, rules, ""), ConfiguredWorld(analyzer, "", []))
 
 
-@cases(150, 10_000)
+@cases(150, 5_000)
 def test_any_text_is_answered_or_refused(worlds: tuple[Any, ...], examples: int) -> None:
     def holds(text: str) -> None:
         for world in worlds:

@@ -75,7 +75,7 @@ def told(reporter: Any, told_of: list[Event]) -> None:
     reporter.close()
 
 
-@cases(150, 20_000)
+@cases(100, 5_000)
 def test_every_record_of_a_build_keeps_its_format(
     tmp_path: Path, ci_formats: Any, repository: Path, examples: int
 ) -> None:
@@ -114,7 +114,7 @@ def _written(stream: io.TextIOWrapper) -> list[str]:
     return text.splitlines()
 
 
-@cases(100, 5_000)
+@cases(100, 2_000)
 def test_each_case_of_a_test_is_one_line_of_the_output(examples: int) -> None:
     def holds(told_of: list[Event]) -> None:
         (test,) = (each for each in told_of if isinstance(each, events.TestFinished))
@@ -137,7 +137,7 @@ REPORT: dict[str, Any] = {
 }
 
 
-@cases(200, 10_000)
+@cases(200, 5_000)
 def test_whatever_a_test_writes_is_a_report(examples: int) -> None:
     def holds(tables: dict[str, Any]) -> None:
         report = read_report(json.dumps(tables, default=repr).encode())
@@ -156,7 +156,7 @@ def test_what_is_no_report_is_a_failed_one(text: bytes) -> None:
     assert is_line(report.reason)
 
 
-@cases(100, 5_000)
+@cases(100, 2_000)
 def test_reads_keep_whatever_is_written_down(tmp_path: Path, examples: int) -> None:
     """Of files and folders in an odd workspace, and of parameters; labels are labels."""
 

@@ -113,7 +113,7 @@ def test_files_that_are_something_else(tmp_path: Path, number: int) -> None:
     assert not check(into, tmp_path / name, content)
 
 
-@cases(300, 20_000)
+@cases(250, 10_000)
 def test_damaged_input_files_are_read_or_refused(tmp_path: Path, examples: int) -> None:
     def holds(case: tuple[Port, str, bytes]) -> None:
         into, name, content = case
@@ -160,7 +160,7 @@ SIGNATURE: dict[str, Any] = {
 }
 
 
-@cases(300, 20_000)
+@cases(250, 10_000)
 def test_damaged_signatures_are_read_or_refused(tmp_path: Path, examples: int) -> None:
     path = tmp_path / "signature.json"
 

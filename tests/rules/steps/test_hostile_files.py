@@ -187,7 +187,7 @@ def _spoiled(case: tuple[Callable[[Path], None], str, bytes]) -> st.SearchStrate
     return damaged(content) | mutated(RUNTIME).map(packed) if reads is runtime else damaged(content)
 
 
-@cases(250, 20_000)
+@cases(250, 10_000)
 def test_damaged_files_are_read_or_refused(tmp_path: Path, examples: int) -> None:
     def holds(case: tuple[Callable[[Path], None], str, bytes]) -> None:
         reads, name, content = case
