@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import PydanticUserError
 from pydantic.json_schema import models_json_schema
 
 from modelbuild.api.rule import Rule
+from modelbuild.errors import LoadingError
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
 _REFERENCE = "#/definitions/{model}"
@@ -57,9 +59,12 @@ _OTHER = {
 
 
 def build_file_schema(rules: Mapping[str, Rule]) -> dict[str, Any]:
-    """The schema of a BUILD.toml whose rules are these, by name."""
+    """The schema of a BUILD.toml whose rules are these, by name. Raises LoadingError for an attribute that has none."""
     models = [(rule.attrs, "validation") for rule in rules.values()]
-    by_model, shared = models_json_schema(models, ref_template=_REFERENCE)  # type: ignore[arg-type]
+    try:
+        by_model, shared = models_json_schema(models, ref_template=_REFERENCE)  # type: ignore[arg-type]
+    except PydanticUserError as error:  # of a type that a workspace's own rule has
+        raise LoadingError(f"an attribute has no JSON Schema: {error.message}") from error
     definitions = shared.get("$defs", {})
     tables = {}
     for name, rule in sorted(rules.items()):

@@ -7,6 +7,7 @@ import importlib.util
 import pkgutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -37,6 +38,10 @@ class Rules:
     by_name: Mapping[str, Rule]
     packages: Mapping[str, Path]
     extensions: Mapping[str, Mapping[str, Extension]] = field(default_factory=dict)
+
+
+# Names that a workspace's rule package would take away from whatever else is imported.
+_TAKEN = sys.stdlib_module_names | {"modelbuild", BUILT_IN, LIBRARY}
 
 
 def import_name(reference: str) -> str:
@@ -81,7 +86,12 @@ def _add(known: dict[str, T], found: T, kind: str, reference: str, where: Locati
 def _import(root: Path, reference: str, where: Location | None) -> ModuleType:
     name = import_name(reference)
     if not reference.startswith("//"):
-        return _guarded(root, name, reference, where)
+        module = _guarded(root, name, reference, where)
+        if not hasattr(module, "__path__") or getattr(module, "__file__", None) is None:
+            raise LoadingError(f"no rule package '{reference}'; expected a package, got a module", where)
+        return module
+    if name in _TAKEN:
+        raise LoadingError(f"rule package '{reference}' would be imported as Python's own '{name}'; rename it", where)
     init = root / reference.removeprefix("//") / "__init__.py"
     if not init.is_file():
         raise LoadingError(f"no rule package '{reference}': expected {init.relative_to(root)}", where)
@@ -129,6 +139,7 @@ def _broken(root: Path, name: str, reference: str, error: BaseException, where: 
         return LoadingError(f"no rule package '{reference}'; expected {expected}", where)
     folder = root / reference.removeprefix("//")
     if not reference.startswith("//"):
-        package = importlib.util.find_spec(name)
-        folder = Path(package.origin).parent if package is not None and package.origin else folder
+        with suppress(ValueError):  # of a module without a spec
+            package = importlib.util.find_spec(name)
+            folder = Path(package.origin).parent if package is not None and package.origin else folder
     return LoadingError(f"rule package '{reference}' does not load: {told(error, folder, root)}", where)

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from modelbuild.api.attrs import Attrs, Path
 from modelbuild.errors import LoadingError, Location, did_you_mean
+from modelbuild.workspace import BUILT_IN
 
 
 def validate(
@@ -29,6 +30,19 @@ def validate(
     except ValidationError as error:
         details, path = _telling([(each, _path(raw, each)) for each in error.errors(include_url=False)], locate)
         raise LoadingError(_line(rule, name, schema, raw, details, path), locate(path)) from None
+    except Exception as error:  # a validator's own mistake
+        if _raised_in(error) == BUILT_IN:
+            raise
+        problem = f"{type(error).__name__}: {error}"
+        raise LoadingError(f"the attributes of {rule} '{name}' cannot be checked: {problem}", locate(())) from error
+
+
+def _raised_in(error: BaseException) -> str:
+    """The package whose code raised an exception."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def _telling(found: list[tuple[ErrorDetails, Path]], locate: Callable[[Path], Location]) -> tuple[ErrorDetails, Path]:

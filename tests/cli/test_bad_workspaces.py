@@ -170,6 +170,58 @@ TABLE = {
         {"MODELBUILD.toml": 'rules = ["//r"]\n', "r/__init__.py": "", "r/x.py": "a = 1\nb = (\n"},
         "MODELBUILD.toml:1:10: rule package '//r' does not load: SyntaxError: '(' was never closed (r/x.py:2)",
     ),
+    "a rule package that ends Python": Bad(
+        {"MODELBUILD.toml": 'rules = ["//r"]\n', "r/__init__.py": "", "r/x.py": "raise SystemExit(7)\n"},
+        "MODELBUILD.toml:1:10: rule package '//r' does not load: SystemExit: 7 (r/x.py:1)",
+    ),
+    "a rule package that is a module": Bad(
+        {"MODELBUILD.toml": 'rules = ["zipfile"]\n'},
+        "MODELBUILD.toml:1:10: no rule package 'zipfile'; expected a package, got a module",
+    ),
+    "a rule package that is a part of Python": Bad(
+        {"MODELBUILD.toml": 'rules = ["sys"]\n'},
+        "MODELBUILD.toml:1:10: no rule package 'sys'; expected a package, got a module",
+    ),
+    "a rule package called as one of Python's": Bad(
+        {"MODELBUILD.toml": 'rules = ["//turtle"]\n', "turtle/__init__.py": ""},
+        "MODELBUILD.toml:1:10: rule package '//turtle' would be imported as Python's own 'turtle'; rename it",
+    ),
+    "a validator that fails": Bad(
+        {
+            **own_rule("    return ()"),
+            "r/x.py": "from typing import Annotated\nfrom pydantic import AfterValidator\n"
+            "from modelbuild.api import Attrs, rule\ndef bad(value): return {}[value]\n"
+            "class A(Attrs):\n    a: Annotated[str, AfterValidator(bad)] = 'x'\n"
+            "@rule(attrs=A)\ndef own(ctx):\n    return ()\n",
+            "BUILD.toml": '\n[[own]]\nname = "o"\na = "k"\n',
+        },
+        "BUILD.toml:2:1: the attributes of own 'o' cannot be checked: KeyError: 'k'",
+    ),
+    "an attribute without a JSON Schema": Bad(
+        {
+            **own_rule("    return ()"),
+            "r/x.py": "from collections.abc import Callable\nfrom modelbuild.api import Attrs, rule\n"
+            "class A(Attrs):\n    a: Callable[[], int] | None = None\n@rule(attrs=A)\ndef own(ctx):\n    return ()\n",
+        },
+        "an attribute has no JSON Schema: Cannot generate a JsonSchema for core_schema.CallableSchema",
+        ("schema",),
+    ),
+    "a step with a NUL byte": Bad(
+        own_rule('    ctx.action("own", step="write", outputs=[])', step="a = 1\n\0"),
+        "r/steps/write.py:2:1: not Python: source code cannot contain null bytes",
+    ),
+    "a step that is nested too deep": Bad(
+        own_rule('    ctx.action("own", step="write", outputs=[])', step="a = " + "-" * 100_000 + "1\n"),
+        "r/steps/write.py:1:1: not Python: nested too deep",
+    ),
+    "an action whose name is not one line": Bad(
+        own_rule('    ctx.action("own", name="a\\nb", step="write", outputs=[])'),
+        "BUILD.toml:2:1: rule 'own' fails: ValueError: 'a\\nb' names an action; expected UTF-8 without control "
+        "characters and line breaks (r/x.py:6)",
+    ),
+    "a rule that ends Python": Bad(
+        own_rule("    raise SystemExit"), "BUILD.toml:2:1: rule 'own' fails: SystemExit:  (r/x.py:6)"
+    ),
     "a rule package that Python cannot import": Bad(
         {"MODELBUILD.toml": 'rules = ["tools.rules"]\n', "tools/rules/__init__.py": ""},
         "MODELBUILD.toml:1:10: no rule package 'tools.rules'; expected a package that Python can import, or //folder "
