@@ -7,7 +7,14 @@ from collections.abc import Iterable, Iterator
 from modelbuild.lines import is_line
 
 # Names at the top of an action's folder that are the engine's; workspace files lie beside them, at their own paths.
-HOME, INPUTS, OUTPUTS, STDERR, STDOUT = RESERVED = (".home", ".inputs", ".outputs", ".stderr", ".stdout")
+RESERVED = HOME, INPUTS, LOCAL, OUTPUTS, STDERR, STDOUT = (
+    ".home",
+    ".inputs",
+    ".local",
+    ".outputs",
+    ".stderr",
+    ".stdout",
+)
 
 # Bytes that Linux's file systems allow in a name.
 MAX_NAME = 255

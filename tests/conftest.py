@@ -66,8 +66,8 @@ def know_runtime(cpp_runtime: Path) -> Callable[[Path, Path, str], None]:
     from modelbuild.actions import Action, ActionResult
     from modelbuild.analysis.analyze import Analyzer
     from modelbuild.analysis.rules import load_rules
+    from modelbuild.building.sources import Sources
     from modelbuild.execution.keys import Keys, key_of
-    from modelbuild.execution.step_code import StepCode
     from modelbuild.labels import Label
     from modelbuild.loading.loader import Loader
     from modelbuild.store.local import open_store
@@ -79,9 +79,10 @@ def know_runtime(cpp_runtime: Path) -> Callable[[Path, Path, str], None]:
         analysis.analyze(Label.parse(target, ""))
         nodes = [node for node in analysis.graph.nodes.values() if isinstance(node, Action)]
         (action,) = (node for node in nodes if node.mnemonic == "cpp_runtime")
-        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **rules.packages})
+        roots = {"modelbuild": Path(modelbuild.__file__).parent, **rules.packages}
         with open_store(cache) as store:
-            material = Keys(code, store.read_bytes).material(action, ())
+            keys = Keys.of(root, roots, store.read_bytes, Sources(root, store))
+            material = keys.material(keys.request(action, ()))
             copy = shutil.copytree(cpp_runtime, cache / "copy")
             store.put_action(key_of(material), ActionResult((("runtime", store.put_output(copy)),)), material)
 

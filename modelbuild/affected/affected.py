@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from modelbuild.affected.git import find_change
 from modelbuild.affected.known import Known
-from modelbuild.affected.unchanged import only_contents
+from modelbuild.affected.unchanged import changes_local, only_contents
 
 if TYPE_CHECKING:
     from modelbuild.labels import Label
@@ -49,7 +49,7 @@ def affected(
     targets count as touched.
     """
     change = find_change(workspace.root, since, exact)
-    if only_contents(change):
+    if only_contents(change) and not changes_local(workspace, change):
         known = Known(workspace, change, devices)
         touched = known.touched(patterns, current)
         if touched is None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from modelbuild.affected.child import in_child
 from modelbuild.affected.git import Change, lay_out, show
-from modelbuild.affected.signatures import signatures
+from modelbuild.affected.signatures import Revision, signatures
 from modelbuild.affected.unchanged import LOCKS, changed_engine
-from modelbuild.affected.versions import Versions, compare_locks
+from modelbuild.affected.versions import compare_locks
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.errors import ModelbuildError
 from modelbuild.labels import Label
@@ -29,11 +29,13 @@ def compare(
     old_versions, new_versions = compare_locks(*_locks(change))
     with tempfile.TemporaryDirectory(prefix="modelbuild-") as folder:
         root = lay_out(change, Path(folder))
-        before = in_child(lambda: _base(root, devices, change.same_at(root), old_versions))
+        old = Revision(workspace.root, change.same_at(root), old_versions, change, "before")
+        before = in_child(lambda: _base(root, devices, old))
     analyzer = open_analyzer(workspace)
     targets = expand_patterns(analyzer.loader, patterns, current)
     configured = [analyzer.analyze(target.label, device) for device in devices or (None,) for target in targets]
-    after = signatures(analyzer, configured, change.same_at(workspace.root), new_versions)
+    new = Revision(workspace.root, change.same_at(workspace.root), new_versions, change, "after")
+    after = signatures(analyzer, configured, new)
     everything = changed_engine(workspace, change)
     touched: dict[str, tuple[str, str, bool]] = {}
     for each in configured:
@@ -44,7 +46,7 @@ def compare(
     return list(touched.values()), _deleted(before["labels"], analyzer), everything
 
 
-def _base(root: Path, devices: Sequence[Label], same: Callable[[str], bool], versions: Versions) -> dict[str, Any]:
+def _base(root: Path, devices: Sequence[Label], revision: Revision) -> dict[str, Any]:
     """Signatures by node and all labels of the base revision, as far as it can be loaded."""
     labels: list[str] = []
     configured: list[ConfiguredTarget] = []
@@ -61,7 +63,7 @@ def _base(root: Path, devices: Sequence[Label], same: Callable[[str], bool], ver
                     configured.append(analyzer.analyze(target.label, device))
                 except (ModelbuildError, ValueError):  # ValueError: analysed before, and failed half way
                     continue
-    signed = signatures(analyzer, configured, same, versions)
+    signed = signatures(analyzer, configured, revision)
     return {"labels": labels, "signatures": {node: signature.text for node, signature in signed.items()}}
 
 

@@ -17,9 +17,8 @@ from modelbuild.affected.child import in_child
 from modelbuild.affected.git import Change
 from modelbuild.affected.known import Known
 from modelbuild.affected.readers import keep
-from modelbuild.affected.signatures import signatures
+from modelbuild.affected.signatures import Revision, signatures
 from modelbuild.affected.unchanged import changed_engine
-from modelbuild.affected.versions import Versions
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.errors import ModelbuildError
 from modelbuild.labels import Label
@@ -86,8 +85,8 @@ def touched_by_contents(
     if not all(same(path) for path in _of_the_graph(analyzer, root)):
         return None
     made = [each for several in configured.values() for each in several]
-    now = signatures(analyzer, made, same, Versions())
-    before = signatures(analyzer, made, lambda path: True, Versions())
+    now = signatures(analyzer, made, Revision(root, same))
+    before = signatures(analyzer, made, Revision(root, lambda path: True))
     return [
         target
         for target in chosen

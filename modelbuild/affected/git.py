@@ -43,6 +43,10 @@ class Change:
             inside = path.startswith(self.prefix)
             yield path[len(self.prefix) :] if inside else os.path.relpath(f"/{path}", f"/{self.prefix}")
 
+    def changed_files(self) -> Iterator[str]:
+        """The changed files' absolute paths."""
+        return (f"{self.top}/{path}" for path in self.changed)
+
     def same(self, path: str) -> bool:
         """Whether a file, by its path relative to the workspace, is what it was."""
         return self.named(path) in self.files and self.named(path) not in self.changed
@@ -55,6 +59,12 @@ class Change:
             return real[len(root) + 1 :]
         outside = os.path.relpath(real, root)
         return "" if self.named(outside).startswith("../") else outside
+
+    def touches(self, path: str) -> bool:
+        """Whether a file, by its absolute path, or one in a folder, was changed, added or removed. What git does not
+        know, or ignores, it takes for the same."""
+        inside = os.path.relpath(os.path.realpath(path), os.path.realpath(self.top))
+        return any(changed == inside or changed.startswith(f"{inside}/") for changed in self.changed)
 
     def same_at(self, root: Path) -> Callable[[str], bool]:
         """Whether a file of the workspace, which is at `root`, is what it was; of a link, the file that it leads to, or

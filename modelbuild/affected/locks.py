@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import tomli
 
-from modelbuild.execution.tools import canonical
+from modelbuild.execution.distributions import canonical
 
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?\s*==\s*([^\s;\\#]+)", re.MULTILINE)
 

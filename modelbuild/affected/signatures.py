@@ -6,20 +6,50 @@ import hashlib
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import modelbuild
 from modelbuild.actions import Action, Artifact, Digest, Expansion, FileEntry, SourceArtifact
+from modelbuild.affected.git import Change
+from modelbuild.affected.needed_tools import NeededTools
 from modelbuild.affected.versions import Versions
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
+from modelbuild.errors import EnvironmentProblem
+from modelbuild.execution.interface import Request
 from modelbuild.execution.keys import Keys, key_of
-from modelbuild.execution.step_code import StepCode
+from modelbuild.execution.tools import Tools
 from modelbuild.query.actions import owner_of
 from modelbuild.query.package_world import Packages, file_location
 from modelbuild.store.digests import digest_file
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """What is known of a revision besides the files of its workspace.
+
+    root      of the workspace in the working tree, which is what Python imports from
+    same      whether a file of the workspace, by its path, is known to be the same at the other revision
+    versions  of tools
+    change    what lies between the two; None where that is no local module's, whose content differs with the `side`
+    """
+
+    root: Path
+    same: Callable[[str], bool]
+    versions: Versions = field(default_factory=Versions)
+    change: Change | None = None
+    side: str = ""
+
+    def local(self, path: str) -> str:
+        """What tells the content of a local module, by its path, from that at the other revision."""
+        return self.side if self.change is not None and self.change.touches(path) else ""
+
+    def any_local(self, tools: Tools) -> str:
+        """As local(), of all that are not known."""
+        changed = self.change.changed_files() if self.change is not None else ()
+        return self.side if any(map(tools.may_be_local, changed)) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +63,16 @@ class Signature:
 class Signatures:
     """Signatures of one revision, all of whose targets have been analysed.
 
-    same  whether a file of the workspace is known to be the same at the other revision: then it is not read
+    revision  what the revision has that cannot be seen in its workspace
     """
 
-    def __init__(self, analyzer: Analyzer, same: Callable[[str], bool], versions: Versions) -> None:
+    def __init__(self, analyzer: Analyzer, revision: Revision) -> None:
         self._analyzer = analyzer
         self._root = Path(os.path.realpath(analyzer.loader.workspace.root))
-        self._same = same
-        self._versions = versions
-        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages})
-        self._keys = Keys(code, _not_there)
+        self._revision = revision
+        roots = {"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages}
+        self._tools = NeededTools(Tools(revision.root, roots), self._root)
+        self._keys = Keys.of(revision.root, roots, _not_there, _NoFiles())
         self._sources = Packages(analyzer.loader, analyzer.rules, "")
         self._owners = {owner_of(target): target for target in analyzer.targets.values()}
         self._own: dict[str, list[str]] = defaultdict(list)
@@ -74,7 +104,7 @@ class Signatures:
         inside = real.is_relative_to(self._root)
         if real != self._root / path and inside:
             return self._content(real.relative_to(self._root).as_posix())
-        if self._same(path):
+        if self._revision.same(path):
             return f"same {path}"
         if not inside:
             raise OSError(f"{path} leads to {real}")
@@ -95,16 +125,15 @@ class Signatures:
         return self._nodes[name]
 
     def _action(self, action: Action) -> str:
-        material = self._keys.material(replace(action, inputs=(), tools=(), python=()), ())
-        python = [i for i in action.inputs if i.name in action.python and i.path.endswith(".py")]
-        written = [(i.path, i.artifact.path) for i in python if isinstance(i.artifact, SourceArtifact)]
-        sources = {path: (self._root / file).read_bytes() for path, file in written}
-        made = len(written) < len(python)
+        material = self._keys.material(Request(action, ()))
+        needed, unknown = self._tools.of(action)
         return key_of(
             {
                 **material,
                 "inputs": [[i.name, i.path, self._artifact(i.artifact)] for i in action.inputs],
-                "tools": self._versions.of(action.tools, sources, unknown=made),
+                "tools": self._revision.versions.of(needed.distributions, needed.absent, unknown),
+                "local": [[local.name, self._revision.local(local.path)] for local in needed.local],
+                **({"any local": self._revision.any_local(self._tools.tools)} if unknown else {}),
             }
         )
 
@@ -145,21 +174,30 @@ class Signatures:
         return self._packages[name]
 
 
+class _NoFiles:
+    """Contents of tools are not read: what lock files and git say of them has to do."""
+
+    def entry(self, path: str) -> tuple[Path, FileEntry]:
+        raise FileNotFoundError(path)
+
+    def listing(self, folder: str) -> tuple[Sequence[str], Sequence[str]]:
+        raise FileNotFoundError(folder)
+
+
 def _not_there(digest: Digest) -> bytes:
     """What actions make: nothing is made here."""
     raise FileNotFoundError(digest)
 
 
-def signatures(
-    analyzer: Analyzer, targets: Iterable[ConfiguredTarget], same: Callable[[str], bool], versions: Versions
-) -> dict[str, Signature]:
-    """Signatures by node, of those targets that have one: a target whose step or file is not there has none."""
-    maker = Signatures(analyzer, same, versions)
+def signatures(analyzer: Analyzer, targets: Iterable[ConfiguredTarget], revision: Revision) -> dict[str, Signature]:
+    """Signatures by node, of those targets that have one: a target whose step or file is not there has none, nor one
+    whose tools cannot be told."""
+    maker = Signatures(analyzer, revision)
     found = {}
     for target in targets:
         try:
             found[str(target.node)] = maker.target(target)
-        except (KeyError, OSError):
+        except (KeyError, OSError, EnvironmentProblem):
             continue
     return found
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import modelbuild
 from modelbuild.affected.git import Change
+from modelbuild.execution.tools import Tools
 from modelbuild.workspace import BUILT_IN, LIBRARY, WORKSPACE_FILE, Workspace
 
 REGULAR = ("100644", "100755")
@@ -29,6 +30,12 @@ def only_contents(change: Change) -> bool:
         and (change.top / path).is_file()
         for path in change.changed
     )
+
+
+def changes_local(workspace: Workspace, change: Change) -> bool:
+    """Whether a changed file can be of a local module: which targets that touches depends on what all code imports."""
+    tools = Tools(workspace.root, ())
+    return any(map(tools.may_be_local, change.changed_files()))
 
 
 def engine_folders(workspace: Workspace) -> Mapping[str, Path]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from modelbuild.affected.locks import pins
-from modelbuild.errors import LoadingError
-from modelbuild.execution.step_code import imported_names
-from modelbuild.execution.tools import canonical, imported_distributions
+from modelbuild.execution.distributions import canonical
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +18,13 @@ class Versions:
     moved: Mapping[str, str] = field(default_factory=dict)
     lock: str = ""
 
-    def of(self, tools: Sequence[str], sources: Mapping[str, bytes], unknown: bool) -> dict[str, str]:
-        """What an action's key will say of tools. `unknown`: it has Python inputs that are not built yet."""
-        named = {canonical(tool) for tool in (*tools, *_imported(sources, tools))}
+    def of(self, named: Iterable[str], absent: Collection[str], unknown: bool) -> dict[str, str]:
+        """What an action's key will say of tools, by canonical names. `absent` are names of those that are not
+        installed, or of modules; `unknown`: it has Python inputs that are not built yet."""
         if not self.lock:
             return dict.fromkeys(sorted(named), "")
-        elsewhere = {top for top in _tops(sources) if importlib.util.find_spec(top) is None}
-        found = {name: self.moved.get(name, "") for name in sorted(named | {canonical(top) for top in elsewhere})}
-        if unknown or elsewhere or not self.moved:
+        found = {name: self.moved.get(name, "") for name in sorted({*named, *map(canonical, absent)})}
+        if unknown or absent or not self.moved:
             found["(lock)"] = self.lock  # what these require in turn cannot be told
         return found
 
@@ -49,21 +45,3 @@ def compare_locks(old: Mapping[str, str | None], new: Mapping[str, str | None]) 
         for side, texts in ((before, old), (after, new))
     )
     return one, other
-
-
-def _imported(sources: Mapping[str, bytes], known: Sequence[str]) -> Sequence[str]:
-    try:
-        return imported_distributions(sources, known)
-    except LoadingError:  # not Python: the build will say so
-        return ()
-
-
-def _tops(sources: Mapping[str, bytes]) -> set[str]:
-    """First parts of the names that sources import, but for those of the sources themselves."""
-    found: set[str] = set()
-    for source in sources.values():
-        try:
-            found |= {name.partition(".")[0] for name, level in imported_names(source) if level == 0 and name}
-        except SyntaxError:
-            continue
-    return found - {part for path in sources for part in path.removesuffix(".py").split("/")}

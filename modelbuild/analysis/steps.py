@@ -8,12 +8,9 @@ from pathlib import Path
 
 from modelbuild.actions import Action
 from modelbuild.errors import LoadingError, Location, did_you_mean
-from modelbuild.execution.step_code import StepCode, parse, source_file
-from modelbuild.execution.tools import imported_distributions
+from modelbuild.execution.step_code import StepCode, imports, parse, source_file
+from modelbuild.execution.tools import Tools
 from modelbuild.workspace import BUILT_IN
-
-# The distribution that we are: what a step imports of it is in its key by content.
-_OURS = "modelbuild"
 
 
 class Steps:
@@ -23,6 +20,7 @@ class Steps:
         self._packages = packages
         self._root = root
         self._code = StepCode(packages)
+        self._tools = Tools(root, ("modelbuild", *packages))
         self._imported: dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[str, ...]] = {}
 
     def complete(self, action: Action) -> Action:
@@ -51,8 +49,7 @@ class Steps:
             closure = self._code.closure(*own)
         except SyntaxError:
             raise self._not_python(self._packages[own[0].partition(".")[0]]) from None
-        sources = {name: file.read_bytes() for name, file in closure}
-        return imported_distributions(sources, (*action.tools, _OURS))
+        return self._tools.imported(name for module, file in closure for name in imports(file, module))
 
     def _missing(self, step: str) -> str:
         package, *rooms, name = step.split(".")

@@ -43,6 +43,7 @@ def carry_out(
         reporter.emit(TargetBuilt(target.label, target.config, target.outputs))
     if result.code == ExitCode.OK:
         seen.files.update(engine.sources.stamps)
+        seen.folders.update(engine.sources.folders)
         reads = declared.reads(scheduler.report.keys, seen) if declared.reads is not None else None
         if rest is not None:
             result = Result(rest.merge(result.targets), actions=rest.actions(reads))

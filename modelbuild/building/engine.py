@@ -39,6 +39,7 @@ class Engine:
     store: Store
     sources: Sources
     code: StepCode
+    keys: Keys
     executor: Executor
     estimates: Estimates
 
@@ -50,8 +51,7 @@ class Engine:
             graph,
             self.store,
             Running(executor or self.executor, pool, self.reporter, request.jobs, request.keep_going),
-            Keys(self.code, self.store.read_bytes),
-            self.code.modules,
+            self.keys,
             Values(self.sources.entry),
             self.reporter,
             afresh,
@@ -71,11 +71,13 @@ def open_engine(
     """
     config = workspace.config
     with open_store(config.cache_dir, config.cache_size) as local, shared(local, request.remote, reporter) as store:
-        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **packages})
+        roots = {"modelbuild": Path(modelbuild.__file__).parent, **packages}
+        code, sources = StepCode(roots), Sources(workspace.root, local)
+        keys = Keys.of(workspace.root, roots, store.read_bytes, sources)
         here = LocalExecutor(workspace.root, store, local.scratch, packages, request.sandbox_debug, spare)
         executor = executing(here, request.remote, store, local, code, reporter)
         try:
             estimates = partial(expected_seconds, config.cache_dir)
-            yield Engine(request, reporter, store, Sources(workspace.root, local), code, executor, estimates)
+            yield Engine(request, reporter, store, sources, code, keys, executor, estimates)
         finally:
             executor.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.machinery import all_suffixes
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def importable(folders: Iterable[str]) -> dict[str, Importable]:
             status = os.stat(folder)  # before the listing: what changes meanwhile is then seen as a change
         except OSError:
             continue
-        names = names_in(folder)
+        names = stamps_in(folder)
         if names is not None:
             found[folder] = (status.st_ctime_ns, status.st_ino, names)
     return found
@@ -53,12 +53,29 @@ def names_in(folder: str) -> str | None:
     """A digest of the names in a folder that can change what is imported: those of modules, packages and installed
     distributions. A checkout that Python imports from has other files too, and folders that builds put there. None when
     it cannot be listed."""
+    return _digest(folder, lambda entry: entry.name)
+
+
+def stamps_in(folder: str) -> str | None:
+    """As names_in(), and when each distribution was installed: to install another of its version changes no name."""
+    return _digest(folder, lambda entry: f"{entry.name} {_installed_at(entry)}")
+
+
+def _digest(folder: str, text: Callable[[os.DirEntry[str]], str]) -> str | None:
     try:
         with os.scandir(folder) as entries:
-            names = [entry.name for entry in entries if _is_chosen(entry.name) and _matters(entry)]
+            texts = [text(entry) for entry in entries if _is_chosen(entry.name) and _matters(entry)]
     except OSError:
         return None
-    return hashlib.sha256(os.fsencode("\0".join(sorted(names)))).hexdigest()
+    return hashlib.sha256(os.fsencode("\0".join(sorted(texts)))).hexdigest()
+
+
+def _installed_at(entry: os.DirEntry[str]) -> str:
+    """Of what says where modules are, as an editable install's finder does, too."""
+    if not entry.name.endswith(_INSTALLED) and not entry.name.startswith("__editable__"):
+        return ""
+    status = entry.stat()
+    return f"{status.st_mtime_ns} {status.st_ino}"
 
 
 def _chosen(names: Iterable[str]) -> list[str]:

@@ -140,9 +140,9 @@ def _names(root: str, folder: str) -> str | None:
 
 
 def _importable(_: str, folder: str) -> str | None:
-    from modelbuild.building.imports import names_in
+    from modelbuild.building.imports import stamps_in
 
-    return names_in(folder)
+    return stamps_in(folder)
 
 
 def _settled(time_ns: int) -> int:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from modelbuild.actions import FileEntry
 from modelbuild.errors import BuildError
+from modelbuild.loading.tree import FolderStamp, list_folder
 from modelbuild.store.local import LocalStore
 
 
 class Sources:
-    """The workspace's files by content, and the stamp each had when its content was looked at."""
+    """The workspace's files by content, and others by absolute path; the stamp each had when its content was looked at,
+    and that of each folder that was listed."""
 
     def __init__(self, root: Path, store: LocalStore) -> None:
         self._root = root
         self._store = store
         self._known: dict[str, tuple[Path, FileEntry]] = {}
         self.stamps: dict[str, tuple[int, int, int]] = {}
+        self.folders: dict[str, FolderStamp] = {}
 
     def entry(self, path: str) -> tuple[Path, FileEntry]:
         """A file's absolute path and content, looked at once a build: all actions see the same. Raises BuildError for
@@ -31,6 +35,12 @@ class Sources:
             self.stamps[path] = (state.stamp.size, state.stamp.ctime_ns, state.stamp.inode)
             known = self._known[path] = (absolute, state.entry)
         return known
+
+    def listing(self, folder: str) -> tuple[Sequence[str], Sequence[str]]:
+        """The names of a folder's files, and of its folders, by its absolute path."""
+        found = list_folder("", folder)
+        self.folders[folder] = found.stamp()
+        return found.files, found.folders
 
     def keep(self, path: str) -> FileEntry:
         """Have the store keep a file that is itself an output. Raises BuildError when it changed meanwhile."""

@@ -20,7 +20,8 @@ _NOT_IN_PACKAGE = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 
 
 def end(error: BaseException, guard: Guard) -> dict[str, Any]:
-    """What goes into the worker's report: "end" is undeclared, network, failed (a StepError), user or internal."""
+    """What goes into the worker's report: "end" is undeclared, network, failed (a StepError), user or internal; for
+    user, "missing" is a module that was not found, or ''."""
     chain = list(_chain(error))
     reader = next(filter(None, (_reader(link, guard) for link in chain)), "")
     for link in chain:
@@ -33,7 +34,8 @@ def end(error: BaseException, guard: Guard) -> dict[str, Any]:
         return {"end": "failed", "text": str(error).replace(guard.root, "")}
     text = _user_traceback(error, chain, guard)
     if text is not None:
-        return {"end": "user", "text": text.replace(guard.root, "")}
+        missing = next((link.name for link in chain if isinstance(link, ModuleNotFoundError)), None)
+        return {"end": "user", "text": text.replace(guard.root, ""), "missing": missing or ""}
     traceback.print_exception(error)
     return {"end": "internal", "text": _last_line(error).replace(guard.root, "")}
 

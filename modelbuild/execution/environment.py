@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -70,9 +71,24 @@ def set_variables(variables: Mapping[str, str]) -> None:
             os.environ[name] = value
 
 
+def search_path() -> list[str]:
+    """Return where this process imports from, but for the folder that Python puts first for the program that it runs:
+    what that is called, or where, decides no result."""
+    entries = sys.path
+    if not sys.flags.safe_path and entries and entries[0] in ("", os.getcwd(), os.path.dirname(_program())):
+        entries = entries[1:]
+    # What is no path is a name by which some finder knows itself.
+    return list(dict.fromkeys(os.path.abspath(entry) if os.path.exists(entry) else entry for entry in entries))
+
+
+def _program() -> str:
+    return os.path.realpath(sys.argv[0]) if sys.argv and sys.argv[0] else ""
+
+
 def import_path(workspace: Path) -> list[str]:
-    """Folders that steps import third-party packages from: this process's, but for those that hold the workspace or
-    lie in it (a virtual environment in the workspace counts as outside)."""
+    """Return the folders that steps import from: those of Python's own modules and of installed distributions, but for
+    such as hold the workspace or lie in it (a virtual environment in the workspace counts as outside). Modules of other
+    folders are laid out for the actions whose keys they are in."""
     root = os.path.realpath(workspace)
     inside = [prefix for prefix in map(os.path.realpath, (sys.prefix, sys.base_prefix)) if under(prefix, root)]
 
@@ -80,7 +96,18 @@ def import_path(workspace: Path) -> list[str]:
         real = os.path.realpath(entry)
         return any(under(real, prefix) for prefix in inside) or not (under(real, root) or under(root, real))
 
-    return [entry for entry in dict.fromkeys(os.path.abspath(entry) for entry in sys.path if entry) if foreign(entry)]
+    return [entry for entry in search_path() if foreign(entry) and (_is_pythons(entry) or _has_installed(entry))]
+
+
+def _is_pythons(entry: str) -> bool:
+    """Return whether modules that come with Python are there, or what is installed beside them."""
+    own = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
+    archive = f"python{sys.version_info.major}{sys.version_info.minor}.zip"
+    return entry in own or os.path.dirname(entry) in own or os.path.basename(entry) in (archive, "dist-packages")
+
+
+def _has_installed(entry: str) -> bool:
+    return any(name.endswith(".dist-info") for name in os.listdir(entry)) if os.path.isdir(entry) else False
 
 
 def readable(workspace: Path, packages: Mapping[str, Path], imports: Iterable[str]) -> list[str]:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
+from modelbuild.paths import LOCAL
+
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 # System folders that libraries look into on their own account. Reading there is refused, but whoever copes with that
@@ -216,7 +218,7 @@ class Guard:
     def user_file(self, filename: str) -> str:
         """The path in the workspace of a file of code, if it is an input of the action; else ''."""
         if filename.startswith(self.root):
-            return filename.removeprefix(self.root)
+            return filename.removeprefix(self.root).removeprefix(f"{LOCAL}/")
         relative = filename and filename[0] not in "</" and os.path.isfile(self.root + filename)
         return filename if relative else ""
 

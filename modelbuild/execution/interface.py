@@ -30,14 +30,18 @@ class StagedInput:
 class Request:
     """An action with its inputs known by content.
 
-    tools    distributions that the step and its Python inputs may import (those whose versions are in the key)
+    tools    distributions that the step and its Python inputs may import, and what the key says of each
+    local    files of the local modules that they may import, below LOCAL; each has its module's name
+    preload  modules that a warm worker imports before it forks
     modules  the step's own source closure, SHA-256 by import name: what it may load of modelbuild and of rule packages
     """
 
     action: Action
     inputs: tuple[StagedInput, ...]
-    tools: tuple[str, ...] = ()
+    tools: Mapping[str, str] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
+    local: tuple[StagedInput, ...] = ()
+    preload: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

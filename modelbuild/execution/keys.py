@@ -5,44 +5,82 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from modelbuild.actions import Action, Digest, FileEntry
 from modelbuild.errors import BuildError
-from modelbuild.execution.interface import StagedInput
+from modelbuild.execution.installed_contents import InstalledContents
+from modelbuild.execution.interface import Request, StagedInput
+from modelbuild.execution.local_contents import Files, LocalContents
 from modelbuild.execution.processor import machine
 from modelbuild.execution.step_code import StepCode
-from modelbuild.execution.tools import imported_distributions, version
+from modelbuild.execution.tools import Needed, Tools, foreign, imported_modules, not_installed
+from modelbuild.paths import LOCAL
 from modelbuild.store.digests import digest_bytes, value_digest
 
 # What surrounds a step and could change its output: the worker's environment, the form of this very record.
-FORMAT = 1
+FORMAT = 2
 
 
 class Keys:
     """Makes keys. `material` is kept beside a result, so that two keys can be compared in words.
 
-    blob   reads an input that another action made, where what it imports is part of a key
+    blob       reads an input that another action made, where what it imports is part of a key
+    installed  the distributions that `tools` finds, by content
+    local      the local modules that `tools` finds, by content
     """
 
-    def __init__(self, code: StepCode, blob: Callable[[Digest], bytes]) -> None:
+    def __init__(
+        self,
+        code: StepCode,
+        blob: Callable[[Digest], bytes],
+        tools: Tools,
+        installed: InstalledContents,
+        local: LocalContents,
+    ) -> None:
         self._code = code
         self._blob = blob
+        self._tools = tools
+        self._installed = installed
+        self._local = local
+        self._imported: dict[Digest, frozenset[str]] = {}
 
-    def material(self, action: Action, inputs: Sequence[StagedInput]) -> dict[str, Any]:
+    @classmethod
+    def of(cls, workspace: Path, packages: Mapping[str, Path], blob: Callable[[Digest], bytes], files: Files) -> Keys:
+        """Return what makes keys of a workspace's actions. `packages`: folders of modelbuild and of rule packages."""
+        tools = Tools(workspace, packages)
+        installed = InstalledContents(tools.distributions, lambda path: files.entry(path)[1])
+        return cls(StepCode(packages), blob, tools, installed, LocalContents(files))
+
+    def request(self, action: Action, inputs: Sequence[StagedInput]) -> Request:
+        """What an executor has to know of an action. Raises as material() does."""
+        needed = self._needed(action, inputs)
+        return Request(
+            action,
+            tuple(inputs),
+            self._installed.states(needed.distributions),
+            self._code.modules(*action.modules),
+            self._local.staged(needed.local),
+            self._ahead(action, needed),
+        )
+
+    def material(self, request: Request) -> dict[str, Any]:
         """What the key is made of, as JSON values. No absolute path, time, host or undeclared environment is in it.
 
         Raises EnvironmentProblem when a tool is not installed, BuildError when a Python input is not what it was.
         """
+        action = request.action
         return {
             "format": FORMAT,
             "step": action.step,
             "code": self._code.digest(*action.modules),
             "params": dict(action.params),
-            "inputs": [[i.name, i.path, value_digest(i.value)] for i in inputs],
+            "inputs": [[i.name, i.path, value_digest(i.value)] for i in request.inputs],
             "outputs": [[o.name, o.path, o.kind] for o in action.outputs],
-            "tools": {tool: version(tool, action.owner) for tool in self.tools(action, inputs)},
+            "tools": dict(request.tools),
+            **({"local": _local(request.local)} if request.local else {}),
             "env": dict(action.env),
             "cpu": action.resources.cpu,
             **({"gpu": True} if action.resources.gpu else {}),  # whether the step sees any
@@ -50,19 +88,49 @@ class Keys:
             "machine": machine(),
         }
 
-    def tools(self, action: Action, inputs: Sequence[StagedInput]) -> tuple[str, ...]:
-        """The distributions that the action may use: those it names and those its Python inputs import."""
-        sources = {i.path: self._read(i) for i in inputs if i.name in action.python and i.path.endswith(".py")}
-        return tuple(sorted({*action.tools, *imported_distributions(sources, action.tools)}))
+    def outdated(self, request: Request) -> str:
+        """Why what ran meanwhile may not be what its key says; '' where it is. Modules and inputs are compared by who
+        reads them."""
+        tool = self._installed.replaced(request.tools)
+        return f"{tool} was installed anew during the build; build again" if tool else ""
 
-    def _read(self, item: StagedInput) -> bytes:
+    def _ahead(self, action: Action, needed: Needed) -> tuple[str, ...]:
+        """What may be imported before the action's local modules are there: nothing that would import one of them, or
+        what one of them is to take the place of."""
+        mixed = needed.local and (self._tools.needed((), action.preload).local or self._tools.shadow(needed.local))
+        return () if mixed else action.preload
+
+    def _needed(self, action: Action, inputs: Sequence[StagedInput]) -> Needed:
+        sources = [i for i in inputs if i.name in action.python and i.path.endswith(".py")]
+        names = {name for item in sources for name in self._names(item)}
+        needed = self._tools.needed(action.tools, foreign(names, (item.path for item in sources)))
+        if needed.missing:
+            raise not_installed(needed.missing[0], action.owner)
+        return needed
+
+    def _names(self, item: StagedInput) -> frozenset[str]:
+        """What a Python input may import."""
         assert isinstance(item.value, FileEntry)
+        digest = item.value.digest
+        if digest not in self._imported:
+            self._imported[digest] = imported_modules({item.path: self._read(item, digest)})
+        return self._imported[digest]
+
+    def _read(self, item: StagedInput, digest: Digest) -> bytes:
         if item.source is None:
-            return self._blob(item.value.digest)
+            return self._blob(digest)
         data = item.source.read_bytes()
-        if digest_bytes(data) != item.value.digest:
+        if digest_bytes(data) != digest:
             raise BuildError(f"{item.path} changed during the build; build again")
         return data
+
+
+def _local(staged: Sequence[StagedInput]) -> Mapping[str, Mapping[str, str]]:
+    """Digests of local modules' files, by module and path."""
+    found: dict[str, dict[str, str]] = {}
+    for item in staged:
+        found.setdefault(item.name, {})[item.path.removeprefix(f"{LOCAL}/")] = value_digest(item.value)
+    return found
 
 
 def key_of(material: dict[str, Any]) -> str:

@@ -103,7 +103,7 @@ class LocalExecutor:
     def _run_in(self, sandbox: Sandbox, request: Request) -> Outcome:
         action = request.action
         try:
-            sandbox.lay_out(action, request.inputs, self._store)
+            sandbox.lay_out(action, (*request.inputs, *request.local), self._store)
         except OSError as error:
             raise EnvironmentProblem(f"cannot lay out the inputs of {action.owner}: {error}") from error
         try:
@@ -118,14 +118,14 @@ class LocalExecutor:
         action = request.action
         self._compile(request)
         # A child cannot use a GPU that its parent has looked at, as some modules do when they are imported.
-        warm = self._warm_for(() if action.resources.gpu else action.preload)
+        warm = self._warm_for(() if action.resources.gpu else request.preload)
         if warm is None:
             return Outcome(None, "interrupted")
         ended = warm.run(_order(sandbox, request, self._workspace))
         if self._closed:
             return Outcome(None, "interrupted")
         stdout, stderr = sandbox.printed(self._store)
-        problem = verdict(action, request.tools, ended, ended.report)
+        problem = verdict(request, ended, ended.report)
         if not problem:
             try:
                 outputs = sandbox.collect(action, self._store)
@@ -188,6 +188,7 @@ def _order(sandbox: Sandbox, request: Request, workspace: Path) -> dict[str, Any
         "network": action.network,
         "fetches": _fetches(action, workspace) if action.network else [],
         "modules": dict(request.modules),
+        "local": bool(request.local),
         "env": environment.variables(sandbox.home, cpus, action.network, gpu) | dict(action.env),
         "ahead": {} if alone else environment.variables(scratch, cpus) | dict(action.env),
         "root": str(sandbox.folder),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from modelbuild.actions import Action, Digest, FileEntry, Output, Tree, Value
 from modelbuild.execution.interface import StagedInput
-from modelbuild.paths import HOME, OUTPUTS, STDERR, STDOUT, PathError, check_path, parents
+from modelbuild.paths import HOME, LOCAL, OUTPUTS, STDERR, STDOUT, PathError, check_path, parents
 from modelbuild.store import files
 from modelbuild.store.interface import Store
 
@@ -65,7 +65,8 @@ class Sandbox:
                 continue
             _make_folders(os.path.dirname(target), made)
             if not self._bring(item, Path(target), store):
-                raise SandboxProblem(f"{item.path} changed during the build; build again")
+                shown = item.path.removeprefix(f"{LOCAL}/")
+                raise SandboxProblem(f"{shown} changed during the build; build again")
             below = [f"/{path}" for path, _ in item.value.files] if isinstance(item.value, Tree) else [""]
             self._laid_out.update((path, _stamp(path)) for path in (f"{target}{name}" for name in below))
         for output in action.outputs:

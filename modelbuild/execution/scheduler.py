@@ -10,9 +10,9 @@ from __future__ import annotations
 import heapq
 import queue
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -79,7 +79,6 @@ class Scheduler:
         store: Store,
         running: Running,
         keys: Keys,
-        modules: Callable[..., Mapping[str, str]],
         values: Values,
         reporter: Reporter,
         afresh: Collection[str] = (),
@@ -90,7 +89,6 @@ class Scheduler:
         self._store = store
         self._running = running
         self._keys = keys
-        self._modules = modules
         self._reporter = reporter
         self._afresh = afresh  # ids of actions that run although their results are in the cache
         self._remaker = Remaker(store, running.run_again)
@@ -266,12 +264,11 @@ class Scheduler:
 
     def _prepare(self, action: Action) -> _Prepared | BuildError:
         try:
-            inputs = tuple(self._stage(action))
+            request = self._keys.request(action, tuple(self._stage(action)))
+            material = self._keys.material(request)
         except BuildError as error:
             return error
-        material = self._keys.material(action, inputs)
         key = key_of(material)
-        request = Request(action, inputs, tuple(material["tools"]), self._modules(*action.modules))
         began = time.monotonic()
         result = None if action.id in self._afresh else self._store.get_action(key, material)
         self._reporter.emit(CacheUsed(action.id, "lookup", time.monotonic() - began))
@@ -328,6 +325,8 @@ class Scheduler:
 
     def _run(self, found: _Prepared) -> tuple[Outcome, int] | None:
         ended = self._running.run(found.request)
+        if ended is not None and ended[0].place is None and (problem := self._keys.outdated(found.request)):
+            ended = (replace(ended[0], result=None, problem=problem), ended[1])
         if ended is not None and ended[0].result is not None and ended[0].keep:
             began = time.monotonic()
             self._store.put_action(found.key, ended[0].result, found.material)

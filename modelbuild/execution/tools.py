@@ -1,113 +1,197 @@
-"""The distributions whose versions decide a step's output: those it names, and those that its Python inputs import."""
+"""What decides a step's output besides its own source: the distributions and local modules that it names and imports,
+with what these require and import in turn."""
 
 from __future__ import annotations
 
-import importlib.util
-import re
-import sys
-from collections.abc import Iterable, Mapping
-from functools import cache
+import os
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 from modelbuild.errors import EnvironmentProblem, LoadingError
-from modelbuild.execution.step_code import imported_names
+from modelbuild.execution.distributions import Distributions, Wanted, canonical, parse
+from modelbuild.execution.environment import search_path
+from modelbuild.execution.local_modules import LocalModule, Modules
+from modelbuild.execution.step_code import imported_names, imports
 
 # Packages that an extra of ours brings, for the error's hint.
-_EXTRAS = dict.fromkeys(("tensorrt", "torch_tensorrt"), "tensorrt")
+_EXTRAS = dict.fromkeys(("tensorrt", "torch-tensorrt"), "tensorrt")
 _EXTRAS |= dict.fromkeys(
-    ("tensorrt_rtx", "tensorrt_rtx_cu13_bindings", "tensorrt_rtx_cu13_libs", "torch_tensorrt_rtx"), "tensorrt-rtx"
+    ("tensorrt-rtx", "tensorrt-rtx-cu13-bindings", "tensorrt-rtx-cu13-libs", "torch-tensorrt-rtx"), "tensorrt-rtx"
 )
 _EXTRAS |= dict.fromkeys(
-    ("nvidia_cuda_cccl", "nvidia_cuda_crt", "nvidia_cuda_nvcc", "nvidia_cuda_runtime", "triton", "ziglang"), "cuda"
+    ("nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-cuda-nvcc", "nvidia-cuda-runtime", "triton", "ziglang"), "cuda"
 )
 
 
-def version(distribution: str, needed_by: str) -> str:
-    """The installed version. Raises EnvironmentProblem that says what to install."""
-    found = _version(distribution)
-    if found is None:
-        extra = _EXTRAS.get(canonical(distribution).replace("-", "_"), "models")
-        raise EnvironmentProblem(
-            f"{needed_by} needs the package '{distribution}', which is not installed; install modelbuild[{extra}]"
-        )
-    return found
+def not_installed(tool: str, needed_by: str) -> EnvironmentProblem:
+    """Return the error for a tool that is not there, which says what to install."""
+    extra = _EXTRAS.get(canonical(tool), "models")
+    return EnvironmentProblem(
+        f"{needed_by} needs the package '{tool}', which is not installed; install modelbuild[{extra}]"
+    )
 
 
-def installed(distribution: str) -> str | None:
-    """The installed version, if it is installed."""
-    return _version(distribution)
-
-
-@cache
-def _version(distribution: str) -> str | None:
-    from importlib import metadata
-
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def canonical(name: str) -> str:
-    """A distribution's name as PyPA normalizes it (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def imported_distributions(sources: Mapping[str, bytes], known: Iterable[str]) -> tuple[str, ...]:
-    """The distributions that Python sources (path -> bytes) import, with what these require in turn, but for what
-    `known` names already. The standard library's modules and ones not installed are left out (the step itself fails
-    on the latter). Raises LoadingError for a source that is not Python."""
-    tops: set[str] = set()
+def imported_modules(sources: Mapping[str, bytes]) -> frozenset[str]:
+    """Return the names of all that Python sources (path -> bytes) may import but by relative names. Raises LoadingError
+    for a source that is not Python."""
+    found: set[str] = set()
     for path, source in sources.items():
         try:
             names = imported_names(source)
         except SyntaxError as error:
-            raise LoadingError(f"{path}:{error.lineno}:{error.offset}: not Python: {error.msg}") from None
-        tops |= {name.partition(".")[0] for name, level in names if level == 0}
-    tops -= sys.stdlib_module_names
-    found: set[str] = set()
-    skipped = {canonical(name) for name in known}
-    pending = [owner for top in tops if canonical(top) not in skipped for owner in _owners(top)]
-    while pending:
-        name = pending.pop()
-        if name in found or name in skipped or _version(name) is None:
-            continue
-        found.add(name)
-        pending += _requirements(name)
-    return tuple(sorted(found))
+            raise _not_python(path, error) from None
+        found.update(name for name, level in names if level == 0)
+    return frozenset(found)
 
 
-@cache
-def _owners(top: str) -> tuple[str, ...]:
-    """The distributions that a top-level module comes from; none for one that is not installed."""
+def foreign(imported: Iterable[str], paths: Iterable[str]) -> frozenset[str]:
+    """Return those of the imported modules that are not found, by their path in the workspace, among the sources that
+    import them."""
+    own = {path.partition("/")[0].removesuffix(".py") for path in paths}
+    return frozenset(name for name in imported if name.partition(".")[0] not in own)
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """Canonical names of distributions, and local modules; those tools that were named and are not there, and top-level
+    modules that are imported and are not there."""
+
+    distributions: tuple[str, ...] = ()
+    local: tuple[LocalModule, ...] = ()
+    missing: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+
+
+class Tools:
+    """Those of one workspace. Safe for many threads; what is installed meanwhile is not seen.
+
+    keyed  names of top-level modules whose content is in keys anyway: modelbuild's, and those of rule packages
+    """
+
+    def __init__(self, workspace: Path, keyed: Collection[str]) -> None:
+        self.distributions = Distributions(search_path())
+        self._modules = Modules(self.distributions, str(workspace), keyed)
+        self._known: dict[tuple[frozenset[str], frozenset[str]], Needed] = {}
+        self._lock = threading.Lock()
+
+    def needed(self, names: Iterable[str], imported: Iterable[str]) -> Needed:
+        """Return what tools, by name, and imported modules come to. Raises LoadingError for a local module that is not
+        Python, EnvironmentProblem for a module in an archive, and for a distribution whose modules are not known."""
+        asked = (frozenset(names), frozenset(imported))
+        with self._lock:
+            if asked not in self._known:
+                self._known[asked] = _Search(self.distributions, self._modules).run(*asked)
+            return self._known[asked]
+
+    def shadow(self, local: Iterable[LocalModule]) -> bool:
+        """Return whether one of these is imported in place of a module that is installed."""
+        return any(self._modules.shadows(each.name) for each in local)
+
+    def may_be_local(self, path: str) -> bool:
+        """Return whether a file, by its absolute path, can be part of a local module."""
+        return self._modules.may_hold(path)
+
+    def imported(self, imported: Iterable[str]) -> tuple[str, ...]:
+        """Return names for what imported modules come to, but for what that requires: what needed() makes of them is
+        the same."""
+        with self._lock:
+            search = _Search(self.distributions, self._modules)
+            search.follow(imported)
+        return tuple(sorted({*search.owners, *(local.name for local in search.local)}))
+
+
+class _Search:
+    """One walk from tools and imports to all that they need."""
+
+    def __init__(self, distributions: Distributions, modules: Modules) -> None:
+        self._distributions = distributions
+        self._modules = modules
+        self._required: dict[str, set[str]] = {}
+        self._followed: set[str] = set()
+        self._absent: set[str] = set()
+        self.owners: set[str] = set()
+        self.local: dict[LocalModule, tuple[str, ...]] = {}
+
+    def run(self, names: Iterable[str], imported: Iterable[str]) -> Needed:
+        missing = []
+        for name in sorted(names):
+            text = name.partition("[")[0].strip()
+            module = text if "." in text else text.replace("-", "_")
+            self._require(parse(name))
+            there = self._distributions.find(canonical(text)) is not None
+            if self._modules.is_local(module):
+                self.follow([module])
+            elif not there:
+                missing.append(name)
+        self.follow(imported)
+        done: set[str] = set()
+        while self.owners - done:
+            for name in sorted(self.owners - done):
+                done.add(name)
+                self._require((name, frozenset()))
+        self._check_projects()
+        distributions, local = tuple(sorted(self._required)), tuple(sorted(self.local))
+        return Needed(distributions, local, tuple(missing), tuple(sorted(self._absent)))
+
+    def follow(self, imported: Iterable[str]) -> None:
+        """Note what modules belong to, and follow the imports of local ones."""
+        pending = list(imported)
+        while pending:
+            name = pending.pop()
+            if not name or name in self._followed:
+                continue
+            self._followed.add(name)
+            found = self._modules.find(name)
+            if found is None:
+                if not self._modules.passes(name):
+                    self._absent.add(name.partition(".")[0])
+                continue
+            self.owners.update(found.owners)
+            if found.local is not None:
+                self.local[found.local] = found.owners
+                pending += _imports(found.local, name)
+
+    def _require(self, wanted: Wanted) -> None:
+        """Note a distribution and what it requires, as far as it is installed."""
+        pending = [wanted]
+        while pending:
+            name, extras = pending.pop()
+            found = self._distributions.find(name)
+            asked = extras | {""}
+            if found is None or asked <= self._required.get(name, set()):
+                continue
+            self._required.setdefault(name, set()).update(asked)
+            pending += found.requires(extras)
+            if not found.vouches:
+                self.follow(found.modules)
+
+    def _check_projects(self) -> None:
+        """Raises EnvironmentProblem for an editable distribution of which no module was found."""
+        known = {owner for owners in self.local.values() for owner in owners}
+        for name in self._required.keys() - known:
+            found = self._distributions.find(name)
+            if found is not None and found.project and not any(map(self._modules.is_there, found.modules)):
+                raise EnvironmentProblem(
+                    f"{name} is installed in editable mode, from {found.project}, and does not tell its modules; "
+                    f"expected 'requires' to name the module that is used"
+                )
+
+
+def _imports(local: LocalModule, name: str) -> list[str]:
+    """What a module imports that is a local one or lies in a local package, and the packages that it lies in."""
+    below = name.removeprefix(local.name).replace(".", "/")
+    candidates = [f"{local.path}{below}/__init__.py", f"{local.path}{below}.py", *([local.path] if not below else [])]
+    file = next((path for path in candidates if path.endswith(".py") and os.path.isfile(path)), None)
+    parents = [name.rpartition(".")[0]] if below else []
+    if file is None:
+        return parents
     try:
-        if importlib.util.find_spec(top) is None:
-            return ()
-    except (ImportError, ValueError):
-        return ()
-    if _version(top) is not None and not _is_namespace(top):
-        return (canonical(top),)
-    return tuple(canonical(owner) for owner in _all_owners().get(top, ()))
+        return parents + imports(Path(file), name)
+    except SyntaxError as error:
+        raise _not_python(file, error) from None
 
 
-def _is_namespace(top: str) -> bool:
-    """Whether several distributions may share the module."""
-    spec = importlib.util.find_spec(top)
-    return spec is None or spec.origin is None
-
-
-@cache
-def _all_owners() -> Mapping[str, list[str]]:
-    # Reads the file list of everything installed: seconds, so only for modules that are not called as their owner is.
-    from importlib import metadata
-
-    return metadata.packages_distributions()
-
-
-@cache
-def _requirements(distribution: str) -> tuple[str, ...]:
-    """Names of what a distribution requires, optional extras left out."""
-    from importlib import metadata
-
-    lines = [line for line in metadata.requires(distribution) or [] if "extra ==" not in line]
-    names = [re.match(r"[A-Za-z0-9._-]+", line) for line in lines]
-    return tuple(canonical(match[0]) for match in names if match)
+def _not_python(path: str, error: SyntaxError) -> LoadingError:
+    return LoadingError(f"{path}:{error.lineno}:{error.offset}: not Python: {error.msg}")

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from modelbuild.actions import Action
+from modelbuild.execution.distributions import canonical
+from modelbuild.execution.interface import Request
 from modelbuild.execution.step_code import changed
-from modelbuild.execution.tools import canonical
 from modelbuild.execution.warm import Ended
 
 
-def verdict(action: Action, tools: Sequence[str], ended: Ended, report: str) -> str:
+def verdict(request: Request, ended: Ended, report: str) -> str:
     """Why the action failed; '' when its step ran to its end and read nothing but what was declared.
 
-    tools    distributions that the user's code may import
     report   what the worker wrote (see worker.py)
     """
+    action = request.action
     if ended.problem:
         return ended.problem
     facts = _read(report)
@@ -34,13 +36,26 @@ def verdict(action: Action, tools: Sequence[str], ended: Ended, report: str) -> 
     if end is None:
         return f"the process ended with exit status {ended.status} before step {action.step} returned"
     if end["end"] == "done":
-        return _loaded(action, tools, end)
+        return _loaded(request, end)
     if end["end"] == "internal":
         return f"internal error in step {action.step}: {end['text']}"
     if end["end"] == "network":
         reader = end["reader"] or f"step {action.step}"
         return f"{reader} uses the network ({end['text']}); declare the file with an http_file target and read that"
-    return str(end["text"])
+    return f"{end['text']}{_unseen(action, end.get('missing', ''))}"
+
+
+def _unseen(action: Action, missing: str) -> str:
+    """What to do about a module that a worker did not find and Python finds here; '' where it does not either."""
+    try:
+        there = bool(missing) and importlib.util.find_spec(missing.partition(".")[0]) is not None
+    except (ImportError, ValueError):
+        there = False
+    return (
+        f"\nnothing imports {missing} in a way that can be seen; add it to 'requires' of {action.owner}"
+        if there
+        else ""
+    )
 
 
 def _read(report: str) -> list[dict[str, Any]]:
@@ -80,20 +95,21 @@ def _killed(ended: Ended) -> str:
     return f"killed by {name}"
 
 
-def _loaded(action: Action, tools: Sequence[str], end: Mapping[str, Any]) -> str:
+def _loaded(request: Request, end: Mapping[str, Any]) -> str:
+    action = request.action
     if end["strays"]:
         return (
             f"internal error in step {action.step}: it loads {end['strays'][0]}, which its source does not import in a "
             "way that can be seen, so that its key does not cover it"
         )
-    known = {canonical(tool) for tool in tools}
-    for module, importer in end["third_party"].items() if action.python else ():
-        if canonical(module) in known or any(module in _top_levels(tool) for tool in known):
+    known, keyed = request.tools.keys(), {module.partition(".")[0] for module in request.modules}
+    for module, importer in end["third_party"].items() if action.python or request.local else ():
+        if module in keyed or canonical(module) in known or any(module in _top_levels(tool) for tool in known):
             continue
         owners = [canonical(owner) for owner in _owners().get(module, ())]
         if not owners:
             return f"{importer} imports {module}, which is neither a declared input nor part of an installed package"
-        if not known.intersection(owners):
+        if known.isdisjoint(owners):
             return f"{importer} imports {module}; add '{owners[0]}' to 'requires' of {action.owner}"
     return ""
 

@@ -20,6 +20,7 @@ from modelbuild.execution import blame, landlock
 from modelbuild.execution.environment import WRITABLE, set_variables
 from modelbuild.execution.guard import Guard
 from modelbuild.execution.orphans import adopt
+from modelbuild.paths import LOCAL
 from modelbuild.step import Step
 
 
@@ -131,6 +132,10 @@ def _set_up(order: Mapping[str, Any], streams: Streams) -> None:
         os.close(descriptor)
     os.chdir(order["root"])
     set_variables(order["env"])
+    if order["local"]:
+        # For the programs that it starts as well.
+        os.environ["PYTHONPATH"] = f"{order['root']}/{LOCAL}"
+        sys.path.insert(0, os.environ["PYTHONPATH"])
     # The parent may, for what it imports; there is nowhere to write it to from here.
     sys.dont_write_bytecode = True
     loaded: Mapping[str, Any] = sys.modules

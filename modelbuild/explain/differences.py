@@ -13,6 +13,7 @@ Kind: TypeAlias = Literal[
     "parameter",
     "step",
     "module",
+    "local",
     "tool",
     "output",
     "environment",
@@ -29,7 +30,7 @@ class Difference:
     """One part of a key: what it was and what it is; None where it was, or is, not there.
 
     name    an input's path (its name, where an action made it), a parameter such as `inputs[0].shape[2]`, a module,
-            a distribution
+            a local module or a file of one, a distribution
     maker   the action that makes the input
     """
 
@@ -69,6 +70,7 @@ def materials(
         yield Difference("step", "step", old["step"], new["step"])
     elif old["code"] != new["code"]:
         yield Difference("module", "code", old["code"], new["code"])
+    yield from _local(old.get("local", {}), new.get("local", {}))
     for kind, part in _TABLES.items():
         yield from _values(kind, "", old[part], new[part])
     for kind, part in _SCALARS.items():
@@ -95,6 +97,16 @@ def _inputs(material: Mapping[str, Any], makers: tuple[str, ...]) -> dict[str, t
         place = f"{name} {path.removeprefix(f'.inputs/{name}.').partition('/')[0]}" if derived else path
         found[place.removesuffix(" 0") if derived else place] = (digest, maker)
     return found
+
+
+def _local(old: Mapping[str, Mapping[str, str]], new: Mapping[str, Mapping[str, str]]) -> Iterator[Difference]:
+    """What differs between local modules: files by path, and a whole module that was not, or is not, there."""
+    for module in sorted(old.keys() | new.keys()):
+        before, after = old.get(module), new.get(module)
+        if before is None or after is None:
+            yield Difference("local", module, before and len(before), after and len(after))
+        else:
+            yield from _values("local", "", before, after)
 
 
 def _values(kind: Kind, name: str, old: Any, new: Any) -> Iterator[Difference]:

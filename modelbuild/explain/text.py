@@ -18,15 +18,17 @@ from modelbuild.report.text import count, duration
 
 _LONGEST = 60
 _SHOWN_HOPS = 10
-_DIGESTS = frozenset(("input", "module"))
+_DIGESTS = frozenset(("input", "local", "module"))
 
 
 def difference_line(each: Difference) -> str:
     """`models/nets.py changed (3f2a1b -> 99ab01)`, `torch: 2.13.0 -> 2.14.0`."""
     if each.kind == "input" and each.name == "order":
         return "the order of the inputs changed"
-    bare = each.kind == "tool" or (each.kind == "input" and not each.maker)
-    what = "" if bare else f"{each.kind} "
+    if each.kind == "tool":
+        return _tool_line(each)
+    bare = each.kind == "input" and not each.maker
+    what = "" if bare else "local module " if each.kind == "local" else f"{each.kind} "
     if each.kind in _DIGESTS:
         if each.old is None:
             return f"{what}{each.name} is new"
@@ -35,6 +37,14 @@ def difference_line(each: Difference) -> str:
         return f"{what}{each.name} changed ({_short(each.old)} -> {_short(each.new)})"
     what = "" if what.strip() == each.name else what
     return f"{what}{each.name}: {_shown(each.old)} -> {_shown(each.new)}"
+
+
+def _tool_line(each: Difference) -> str:
+    """Of a distribution, whose version is followed by a digest of its files."""
+    (was, _, files), (now, _, others) = (str(value or "nothing").partition(" ") for value in (each.old, each.new))
+    if was != now:
+        return f"{each.name}: {was} -> {now}"
+    return f"{each.name} {now} has other files ({_short(files or 'editable')} -> {_short(others or 'editable')})"
 
 
 def cause_line(cause: Cause) -> str:

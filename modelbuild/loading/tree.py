@@ -52,8 +52,8 @@ class Listing(NamedTuple):
 
 
 def list_folder(root: str, folder: str) -> Listing:
-    """List a folder by its path below the root. Raises EnvironmentProblem when that can't be done."""
-    path = f"{root}/{folder}"
+    """List a folder by its path below the root, or an absolute one. Raises EnvironmentProblem."""
+    path = os.path.join(root, folder)
     files: list[str] = []
     folders: list[str] = []
     links: list[str] = []

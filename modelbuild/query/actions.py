@@ -8,7 +8,6 @@ from typing import Any
 from modelbuild.action_graph import reads
 from modelbuild.actions import Action, Artifact, DerivedArtifact
 from modelbuild.analysis.analyze import ConfiguredTarget
-from modelbuild.execution.tools import installed
 from modelbuild.query.configured_world import ConfiguredWorld
 from modelbuild.query.dry_run import DryRun, dry_run
 
@@ -70,7 +69,7 @@ class Actions:
                 for item in action.inputs
             ],
             "outputs": [{"name": o.name, "path": o.path, "kind": o.kind} for o in action.outputs],
-            "tools": material.get("tools") or {tool: installed(tool) for tool in action.tools},
+            "tools": material.get("tools") or dict.fromkeys(action.tools),
             "env": dict(action.env),
             "cpu": action.resources.cpu,
         }
@@ -102,7 +101,7 @@ def as_lines(described: Mapping[str, Any]) -> Iterator[str]:
         ("params", [f"{name} = {value!r}" for name, value in described["params"].items()]),
         ("inputs", [f"{each['name']}: {each['from']} {(each['digest'] or '')[:12]}" for each in described["inputs"]]),
         ("outputs", [f"{each['name']}: {each['path']} ({each['kind']})" for each in described["outputs"]]),
-        ("tools", [f"{name} {version}" for name, version in described["tools"].items()]),
+        ("tools", [f"{name} {version or ''}" for name, version in described["tools"].items()]),
         ("env", [f"{name}={value}" for name, value in described["env"].items()]),
     ):
         for index, value in enumerate(values):

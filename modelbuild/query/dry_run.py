@@ -16,7 +16,6 @@ from modelbuild.execution.keys import Keys
 from modelbuild.execution.resources import ResourcePool, machine
 from modelbuild.execution.running import Running
 from modelbuild.execution.scheduler import Report, Scheduler
-from modelbuild.execution.step_code import StepCode
 from modelbuild.execution.values import Values
 from modelbuild.store.local import open_store
 
@@ -55,14 +54,13 @@ def dry_run(analyzer: Analyzer, wanted: Iterable[Artifact]) -> DryRun:
     roots = {"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages}
     artifacts = list(wanted)
     with open_store(workspace.config.cache_dir) as store:
-        code = StepCode(roots)
+        sources = Sources(workspace.root, store)
         scheduler = Scheduler(
             analyzer.graph,
             store,
             Running(_Refuses(), ResourcePool(machine(1)), _Silent(), jobs=1, keep_going=True),
-            Keys(code, store.read_bytes),
-            code.modules,
-            Values(Sources(workspace.root, store).entry),
+            Keys.of(workspace.root, roots, store.read_bytes, sources),
+            Values(sources.entry),
             _Silent(),
         )
         report = scheduler.build(artifacts)

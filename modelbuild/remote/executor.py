@@ -143,7 +143,7 @@ class RemoteExecutor:
             raise RemoteProblem("wrong", f"{worker} sent no report") from None
         stdout, stderr = (self._kept(texts.get(name, b"")) for name in ("stdout", "stderr"))
         report = texts.get("report", b"").decode(errors="replace")
-        problem = verdict(request.action, request.tools, ended, report)
+        problem = verdict(request, ended, report)
         lacking = [output for output in request.action.outputs if output.name not in dict(outputs)]
         if lacking and not problem:
             problem = f"the step did not write its output '{lacking[0].name}' ({lacking[0].path})"

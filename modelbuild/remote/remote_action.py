@@ -13,7 +13,6 @@ from modelbuild.actions import Digest, FileEntry, Tree, Value
 from modelbuild.execution.interface import Request
 from modelbuild.execution.processor import machine
 from modelbuild.execution.step_code import StepCode, changed
-from modelbuild.execution.tools import version
 from modelbuild.paths import HOME, OUTPUTS
 from modelbuild.remote.messages import message
 from modelbuild.remote.properties import properties
@@ -54,7 +53,7 @@ def describe(request: Request, code: StepCode, python: str, wanted: Mapping[str,
     blobs: Blobs = {}
     inputs: dict[Digest, Path | None] = {}
     files: dict[str, FileEntry] = {}
-    for item in request.inputs:
+    for item in (*request.inputs, *request.local):
         for path, entry in _entries(item.path, item.value):
             files[f"root/{path}"] = entry
             inputs[entry.digest] = item.source or inputs.get(entry.digest)
@@ -128,13 +127,14 @@ def _order(request: Request) -> dict[str, Any]:
         "gpu": bool(action.resources.gpu),
         "network": action.network,
         "modules": dict(request.modules),
+        "local": bool(request.local),
         "env": dict(action.env),
-        "preload": list(action.preload),
+        "preload": list(request.preload),
         "packages": sorted({"modelbuild", *(name.partition(".")[0] for name in request.modules)}),
         "toolchain": {
             "python": platform.python_version(),
             "machine": machine(),
-            "tools": {tool: version(tool, action.owner) for tool in request.tools},
+            "tools": dict(request.tools),
         },
     }
 

@@ -15,7 +15,6 @@ import os
 import platform
 import sys
 import time
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -38,19 +37,23 @@ def main() -> int:
 
 def differences(wanted: dict[str, Any]) -> list[str]:
     """What of a toolchain is not as it should be here, in words."""
+    from modelbuild.execution.distributions import Distributions
+    from modelbuild.execution.installed_contents import InstalledContents
     from modelbuild.execution.processor import machine
 
+    installed = Distributions(sys.path)
+    there = [name for name in wanted["tools"] if installed.find(name) is not None]
     here = {"Python": platform.python_version(), "machine": machine()}
-    here |= {name: _version(name) for name in wanted["tools"]}
+    here |= dict.fromkeys(wanted["tools"], "") | InstalledContents(installed, _entry).states(there)
     expected = {"Python": wanted["python"], "machine": wanted["machine"], **wanted["tools"]}
     return [f"{n} {here[n] or 'is missing'}, expected {expected[n]}" for n in expected if here[n] != expected[n]]
 
 
-def _version(distribution: str) -> str:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return ""
+def _entry(path: str) -> Any:
+    from modelbuild.actions import FileEntry
+    from modelbuild.store.digests import digest_file
+
+    return FileEntry(digest_file(Path(path)))
 
 
 def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,7 @@ class Memory:
             return ""
         self.seen.files.update(sources.stamps)
         self.seen.outputs.update(laid_out)
+        self.seen.folders.update(sources.folders)
         look_back(analyzer, self.seen)
         reads = gather(analyzer, (), scheduler.report.keys, analyzer.loader.files_read())
         targets = [BuiltTarget(ended.label, ended.config, tuple(reports)) for ended, reports in tests]

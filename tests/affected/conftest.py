@@ -20,7 +20,7 @@ from modelbuild.execution.keys import Keys
 from modelbuild.execution.resources import ResourcePool, machine
 from modelbuild.execution.running import Running
 from modelbuild.execution.scheduler import Scheduler
-from modelbuild.execution.step_code import StepCode, source
+from modelbuild.execution.step_code import source
 from modelbuild.execution.values import Values
 from modelbuild.loading.patterns import expand_patterns
 from modelbuild.query.dry_run import _Silent
@@ -181,14 +181,13 @@ class Repository:
 
     def _scheduler(self, analyzer: Analyzer, store: LocalStore, workspace: Workspace) -> Scheduler:
         roots = {"modelbuild": Path(sys.modules["modelbuild"].__file__ or "").parent, **analyzer.rules.packages}
-        code = StepCode(roots)
+        sources = Sources(workspace.root, store)
         return Scheduler(
             analyzer.graph,
             store,
             Running(InProcess(store), ResourcePool(machine(1)), _Silent(), 1),
-            Keys(code, store.read_bytes),
-            lambda step: {},
-            Values(Sources(workspace.root, store).entry),
+            Keys.of(workspace.root, roots, store.read_bytes, sources),
+            Values(sources.entry),
             _Silent(),
         )
 

@@ -75,6 +75,7 @@ class Bench:
         cpu: int = 1,
         gpu: int = 0,
         tools: tuple[str, ...] = (),
+        local: tuple[StagedInput, ...] = (),
         modules: tuple[str, ...] = (),
         **action: Any,
     ) -> Request:
@@ -82,7 +83,7 @@ class Bench:
         resources = Resources(cpu=cpu, gpu=gpu)
         declared = tuple(Input(item.name, item.path, SourceArtifact(item.path)) for item in staged)
         what = Action("id", OWNER, "Tiny", f"tiny_rules.{step}", declared, outputs, resources=resources, **action)
-        return Request(what, staged, tools, self.digests(*modules))
+        return Request(what, staged, dict.fromkeys(tools, "1"), self.digests(*modules), local, what.preload)
 
     def digests(self, *modules: str) -> dict[str, str]:
         """What a key says of modules: the SHA-256 of each as it is now."""

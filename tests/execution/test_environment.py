@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -25,18 +26,31 @@ def test_a_folder_that_holds_the_workspace_is_opened_around_it(tmp_path: Path, m
 
 
 def test_import_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where distributions are installed, outside the workspace; and Python's own modules."""
     workspace = tmp_path / "repository/workspace"
     inside = workspace / "venv/lib/site-packages"
     elsewhere = tmp_path / "packages"
-    for folder in (inside, elsewhere):
-        folder.mkdir(parents=True)
+    for folder in (inside, elsewhere, workspace / "lib"):
+        (folder / "x-1.dist-info").mkdir(parents=True)
+    (tmp_path / "code").mkdir()
     monkeypatch.setattr(sys, "prefix", str(workspace / "venv"))
-    monkeypatch.setattr(
-        sys,
-        "path",
-        ["", str(workspace), str(workspace / "lib"), str(tmp_path), str(inside), str(elsewhere), str(elsewhere)],
-    )
-    assert environment.import_path(workspace) == [str(inside), str(elsewhere)]
+    own = [sysconfig.get_path("stdlib"), f"{sysconfig.get_path('stdlib')}/lib-dynload"]
+    found = [str(workspace), str(workspace / "lib"), str(tmp_path), str(inside), str(elsewhere), str(elsewhere)]
+    monkeypatch.setattr(sys, "path", ["", str(tmp_path / "code"), *own, *found])
+    assert environment.import_path(workspace) == [*own, str(inside), str(elsewhere)]
+
+
+@pytest.mark.parametrize("first", ["", "current", "program"])
+def test_what_python_imports_from_for_its_program_is_no_search_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "bin/modelbuild")])
+    entry = {"": "", "current": str(tmp_path), "program": str(tmp_path / "bin")}[first]
+    (tmp_path / "code").mkdir()
+    monkeypatch.setattr(sys, "path", [entry, "code", str(tmp_path), "__editable__.x.finder", "code"])
+    expected = [str(tmp_path / "code"), str(tmp_path), "__editable__.x.finder"]
+    assert environment.search_path() == expected
 
 
 def test_packages_of_rules_may_be_read_in_the_workspace_too(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_branches_end_with_the_engine(bench: Any) -> None:
         """,
     )
     source = ENGINE.replace(
-        "executor.run(Request(action, ()))",
+        "executor.run(Request(action, (), preload=action.preload))",
         "from dataclasses import replace\n"
         "for stay in (0, 0, 1):\n    executor.run(Request(replace(action, params={'stay': stay}), ()))",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,6 @@ from modelbuild.execution.longest_paths import Estimates
 from modelbuild.execution.resources import ResourcePool
 from modelbuild.execution.running import Running
 from modelbuild.execution.scheduler import Report, Scheduler
-from modelbuild.execution.step_code import StepCode
 from modelbuild.execution.values import Values
 
 STEPS = ("copy", "join", "plan", "constant", "fail", "slow", "split")
@@ -118,15 +117,24 @@ class Recorder:
         return [e.id for e in self.events if isinstance(e, ActionFinished) and e.status == status]
 
 
+class NoFiles:
+    """What keys read of tools, where actions have none."""
+
+    def entry(self, path: str) -> tuple[Path, FileEntry]:
+        raise AssertionError(path)
+
+    def listing(self, folder: str) -> tuple[Sequence[str], Sequence[str]]:
+        raise AssertionError(folder)
+
+
 class World:
     """A workspace in memory that can be built again after its files change."""
 
     def __init__(self, tmp_path: Path) -> None:
-        pack = tmp_path / "pack"
-        (pack / "steps").mkdir(parents=True)
+        self.root, self.pack = tmp_path, tmp_path / "pack"
+        (self.pack / "steps").mkdir(parents=True)
         for name in ("__init__", "steps/__init__", *(f"steps/{s}" for s in STEPS)):
-            (pack / f"{name}.py").write_text("")
-        self.code = StepCode({"pack": pack})
+            (self.pack / f"{name}.py").write_text("")
         self.store = Memory()
         self.files: dict[str, bytes] = {}
 
@@ -151,8 +159,7 @@ class World:
             graph,
             self.store,
             Running(fake, ResourcePool(Resources(cpu=jobs, memory=1 << 40)), recorder, jobs, keep_going),
-            Keys(self.code, self.store.read_bytes),
-            lambda step: (),
+            Keys.of(self.root, {"pack": self.pack}, self.store.read_bytes, NoFiles()),
             Values(self.source),
             recorder,
             estimates=estimates,

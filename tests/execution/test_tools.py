@@ -1,71 +1,105 @@
-"""Which distributions decide an output: named ones, and those that Python inputs import, with what these require."""
+"""Which distributions and local modules tools and imports come to, with what these require."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from modelbuild.errors import EnvironmentProblem, LoadingError
-from modelbuild.execution import tools
+from modelbuild.errors import LoadingError
+from modelbuild.execution.distributions import Distribution, Distributions
+from modelbuild.execution.tools import Tools, foreign, imported_modules, not_installed
+from tests.script_rule import install, write
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder on sys.path with three installed distributions; `alpha` requires `beta`."""
-    for name, top, requires in [
-        ("Alpha.Vision", "alpha", ["beta>=1; python_version > '3'", "gamma; extra == 'x'"]),
-        ("beta", "beta_module", []),
-        ("gamma", "gamma", []),
-    ]:
-        info = tmp_path / f"{name.replace('.', '_')}-1.5.dist-info"
-        info.mkdir()
-        lines = "".join(f"Requires-Dist: {r}\n" for r in requires)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n{lines}")
-        (info / "top_level.txt").write_text(top + "\n")
-        (tmp_path / top).mkdir()
-        (tmp_path / top / "__init__.py").write_text("")
-        (info / "RECORD").write_text(f"{top}/__init__.py,,\n")
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    for cached in (tools._version, tools._owners, tools._all_owners, tools._requirements):
-        cached.cache_clear()
-    yield tmp_path
-    for cached in (tools._version, tools._owners, tools._all_owners, tools._requirements):
-        cached.cache_clear()
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder on sys.path with three installed distributions; `alpha` requires `beta`, and with an extra `gamma`."""
+    site = tmp_path / "site"
+    requires = ("beta>=1; python_version > '3'", "gamma; extra == 'x'", "nothing; python_version < '3'")
+    install(site, "Alpha.Vision", "1.5", {"alpha/__init__.py": "", "alpha/nets.py": ""}, requires)
+    install(site, "beta", "1.5", {"beta_module/__init__.py": ""})
+    install(site, "gamma", "1.5", {"gamma.py": ""})
+    monkeypatch.setattr(sys, "path", [*sys.path[:1], str(site), *sys.path[1:]])
+    return site
 
 
-def test_an_import_brings_its_distribution_and_what_it_requires_but_no_extras(site: Path) -> None:
-    found = tools.imported_distributions({"m.py": b"def f():\n    import alpha.nets\n"}, known=[])
-    assert found == ("alpha-vision", "beta")
+@pytest.fixture
+def tools(site: Path, tmp_path: Path) -> Tools:
+    return Tools(tmp_path / "workspace", ("modelbuild",))
 
 
-def test_a_tool_that_is_named_anyway_is_not_followed(site: Path) -> None:
-    assert tools.imported_distributions({"m.py": b"import alpha, gamma"}, known=["alpha_vision"]) == ("gamma",)
+def test_an_import_brings_its_distribution_and_what_it_requires_but_no_extras(tools: Tools) -> None:
+    found = tools.needed((), imported_modules({"m.py": b"def f():\n    import alpha.nets\n"}))
+    assert found.distributions == ("alpha-vision", "beta")
 
 
-def test_standard_library_relative_and_missing_modules_are_no_tools(site: Path) -> None:
-    source = b"import json, os.path\nfrom . import alpha\nimport not_installed_anywhere\n"
-    assert tools.imported_distributions({"m.py": source}, known=[]) == ()
+@pytest.mark.parametrize("name", ["alpha_vision", "Alpha.Vision", "alpha-vision"])
+def test_a_tool_that_is_named_brings_what_it_requires(tools: Tools, name: str) -> None:
+    assert tools.needed([name], ()).distributions == ("alpha-vision", "beta")
+    assert tools.needed([f"{name}[x]"], ()).distributions == ("alpha-vision", "beta", "gamma")
+    assert tools.needed([name], ["gamma"]).distributions == ("alpha-vision", "beta", "gamma")
 
 
-def test_source_that_is_not_python_is_a_located_error() -> None:
+def test_standard_library_relative_and_missing_modules_are_no_tools(tools: Tools) -> None:
+    source = b"import json, os.path\nfrom . import alpha\nimport not_installed_anywhere\nimport modelbuild.step\n"
+    found = tools.needed((), imported_modules({"m.py": source}))
+    assert (found.distributions, found.local) == ((), ())
+    assert found.absent == ("not_installed_anywhere",)
+
+
+def test_names_for_imports_come_to_the_same(tools: Tools, site: Path) -> None:
+    write(site, {"loose.py": "import gamma\n", "mere/folder/package/__init__.py": ""})
+    imported = ("alpha.nets", "loose", "mere.folder.package.x")
+    names = tools.imported(imported)
+    assert names == ("alpha-vision", "gamma", "loose", "mere.folder.package")
+    assert tools.needed(names, ()) == tools.needed((), imported)
+
+
+def test_what_a_source_imports_of_its_own_kind_is_no_tool() -> None:
+    assert foreign(["models.net", "alpha", "net"], ["models/a.py", "net.py"]) == {"alpha"}
+
+
+def test_source_that_is_not_python_is_a_located_error(tools: Tools, site: Path) -> None:
     with pytest.raises(LoadingError, match=r"^models/m\.py:2:5: not Python: "):
-        tools.imported_distributions({"models/m.py": b"x = 1\ny = ="}, known=[])
-
-
-def test_a_tool_that_is_not_installed_names_the_extra() -> None:
-    with pytest.raises(EnvironmentProblem, match=r"//m:net needs the package 'no-such-tool'.*modelbuild\[models\]"):
-        tools.version("no-such-tool", "//m:net")
+        imported_modules({"models/m.py": b"x = 1\ny = ="})
+    write(site, {"loose.py": "x = 1\ny = =\n"})
+    with pytest.raises(LoadingError, match=rf"^{site}/loose\.py:2:5: not Python: "):
+        tools.needed((), ["loose"])
 
 
 @pytest.mark.parametrize(
     ("package", "extra"),
-    [("tensorrt", "tensorrt"), ("torch-tensorrt", "tensorrt"), ("torch-tensorrt-rtx", "tensorrt-rtx")]
+    [("no-such-tool", "models"), ("tensorrt", "tensorrt"), ("torch-tensorrt", "tensorrt")]
+    + [("torch_tensorrt_rtx", "tensorrt-rtx"), ("triton", "cuda")]
     + [(f"tensorrt_rtx{rest}", "tensorrt-rtx") for rest in ("", "_cu13_bindings", "_cu13_libs")],
 )
-def test_a_tool_of_an_extra_of_its_own(monkeypatch: pytest.MonkeyPatch, package: str, extra: str) -> None:
-    monkeypatch.setattr(tools, "_version", lambda _: None)
-    with pytest.raises(EnvironmentProblem, match=rf"the package '{package}'.*; install modelbuild\[{extra}\]$"):
-        tools.version(package, "//m:net")
+def test_a_tool_that_is_not_installed_names_the_extra(package: str, extra: str) -> None:
+    said = f"//m:net needs the package '{package}', which is not installed; install modelbuild[{extra}]"
+    assert str(not_installed(package, "//m:net")) == said
+
+
+def test_a_tool_that_is_not_installed_is_told(tools: Tools) -> None:
+    assert tools.needed(["alpha.vision", "no-such-tool"], ()).missing == ("no-such-tool",)
+
+
+def found_in(site: Path, name: str) -> Distribution:
+    found = Distributions([str(site)]).find(name)
+    assert found is not None
+    return found
+
+
+def test_what_record_says_of_files(site: Path) -> None:
+    install(site, "delta", "1", {"delta/a.py": "", "delta/lib.so.13": "x", "delta/data.txt": "y", "delta_one.py": "zz"})
+    record = site / "delta-1.dist-info/RECORD"
+    record.write_text(record.read_text().replace("\n", "\r\n") + "../../bin/delta,sha256=x,5\r\ndelta/a.pyc,,\r\n")
+    delta = found_in(site, "delta")
+    assert delta.code == {"delta": {"a.py": 0, "lib.so.13": 1}, "": {"delta_one.py": 2}}
+    paths = [line.partition(",")[0] for line in delta.contents]
+    assert paths == ["delta/a.py", "delta/data.txt", "delta/lib.so.13", "delta_one.py"]
+    assert delta.vouches_for("delta/a.py")
+    assert delta.vouches_for("delta/")
+    assert not delta.vouches_for("delta/a.pyc")
+    assert not delta.vouches_for("lta/a.py")
+    assert delta.project is None

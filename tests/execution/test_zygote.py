@@ -179,7 +179,7 @@ workspace, cache, rules = map(Path, sys.argv[1:4])
 executor = LocalExecutor(workspace, open_store(cache), cache / "tmp", {"tiny_rules": rules})
 outputs = (Output("out", "out"),)
 action = Action("id", "//:x", "Tiny", "tiny_rules.tiny", outputs=outputs, preload=tuple(sys.argv[4:]))
-executor.run(Request(action, ()))
+executor.run(Request(action, (), preload=action.preload))
 """
 
 

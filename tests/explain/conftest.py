@@ -157,8 +157,6 @@ class Models:
 
     def tool(self, version: str) -> None:
         """Install a distribution."""
-        from modelbuild.execution import tools
-
         folder = self.root.parent / "site"
         for old in folder.glob("fakedist-*"):
             (old / "METADATA").unlink()
@@ -166,7 +164,6 @@ class Models:
         (folder / f"fakedist-{version}.dist-info").mkdir(parents=True)
         text = f"Metadata-Version: 2.1\nName: fakedist\nVersion: {version}\n"
         (folder / f"fakedist-{version}.dist-info" / "METADATA").write_text(text)
-        tools._version.cache_clear()
 
 
 @pytest.fixture

@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 
 import modelbuild.step
-from modelbuild.actions import Action, Digest, Output, Place, Resources
+from modelbuild.actions import Action, Digest, FileEntry, Output, Place, Resources
 from modelbuild.errors import UsageError
+from modelbuild.execution.distributions import Distributions
+from modelbuild.execution.installed_contents import InstalledContents
 from modelbuild.execution.interface import Outcome, Request
 from modelbuild.execution.processor import machine
 from modelbuild.execution.step_code import StepCode
@@ -29,6 +31,7 @@ from modelbuild.remote.remote_action import SourceChanged, describe, outputs_of
 from modelbuild.remote.strategy import parse_strategy
 from modelbuild.remote.strategy_executor import StrategyExecutor
 from modelbuild.remote.worker_entry import TOOLCHAIN
+from modelbuild.store.digests import digest_file
 
 
 @pytest.fixture(params=["casd", "BuildGrid"])
@@ -240,7 +243,9 @@ def request(**changes: Any) -> Request:
     outputs = (Output("file", "x/f.bin"), Output("tree", "t", "tree"))
     action = Action("//a:b#c", "//a:b", "c", STEP, outputs=outputs, **changes)
     digest = hashlib.sha256(Path(modelbuild.step.__file__).read_bytes()).hexdigest()
-    return Request(action, (), ("click",), {STEP: digest})
+    installed = Distributions(sys.path)
+    contents = InstalledContents(installed, lambda path: FileEntry(digest_file(Path(path))))
+    return Request(action, (), contents.states(["click"]), {STEP: digest})
 
 
 def staged(described: Any, digest: Digest, folder: Path) -> None:

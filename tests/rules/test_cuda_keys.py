@@ -11,9 +11,9 @@ import modelbuild
 from modelbuild.actions import Action, Expansion, FileEntry, SourceArtifact
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.api import Expander
+from modelbuild.building.sources import Sources
 from modelbuild.execution.interface import StagedInput
 from modelbuild.execution.keys import Keys, key_of
-from modelbuild.execution.step_code import StepCode
 from modelbuild.store.digests import digest_file
 from modelbuild.store.local import open_store
 
@@ -41,12 +41,12 @@ def keys(tmp_path: Path, analysed: Callable[..., Analyzer]) -> Made:
                 for each in action.inputs
             ]
 
-        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **analysis.rules.packages})
+        roots = {"modelbuild": Path(modelbuild.__file__).parent, **analysis.rules.packages}
         with open_store(tmp_path / "store") as store:
-            making = Keys(code, store.read_bytes)
+            making = Keys.of(tmp_path, roots, store.read_bytes, Sources(tmp_path, store))
             actions = [node for node in analysis.graph.nodes.values() if isinstance(node, Action)]
             return {
-                action.mnemonic: key_of(making.material(action, staged(action)))
+                action.mnemonic: key_of(making.material(making.request(action, staged(action))))
                 for action in actions
                 if action.owner == "//:program"
             }

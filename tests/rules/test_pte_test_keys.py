@@ -12,10 +12,10 @@ import modelbuild
 from modelbuild.actions import Action, FileEntry, SourceArtifact
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.rules import load_rules
+from modelbuild.building.sources import Sources
 from modelbuild.errors import LoadingError
 from modelbuild.execution.interface import StagedInput
 from modelbuild.execution.keys import Keys, key_of
-from modelbuild.execution.step_code import StepCode
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.store.digests import digest_file
@@ -75,11 +75,13 @@ def keys(tmp_path: Path, actions: Actions) -> Callable[..., dict[str, str]]:
                 for each in action.inputs
             ]
 
-        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **load_rules(tmp_path, ()).packages})
+        roots = {"modelbuild": Path(modelbuild.__file__).parent, **load_rules(tmp_path, ()).packages}
         with open_store(tmp_path / "store") as store:
-            making = Keys(code, store.read_bytes)
+            making = Keys.of(tmp_path, roots, store.read_bytes, Sources(tmp_path, store))
             declared = actions(more, device)
-            return {name: key_of(making.material(each, staged(each))) for name, each in declared.items()}
+            return {
+                name: key_of(making.material(making.request(each, staged(each)))) for name, each in declared.items()
+            }
 
     return keyed
 

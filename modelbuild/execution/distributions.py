@@ -1,0 +1,168 @@
+"""Installed distributions: versions, what each requires, and the files that each vouches for in its RECORD."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from email.message import Message
+    from importlib import metadata
+
+# A distribution's name and the extras of it that are wanted.
+Wanted = tuple[str, frozenset[str]]
+
+# In RECORD: folder, name and size of a module or a native library.
+_CODE = re.compile(r'\n(?:([^\n,"]*)/)?([^\n,"/]+\.(?:py|so|so\.[^\n,"/]*)),sha[^\n,]*,(\d+)')
+
+# A requirement that only an extra has.
+_ONLY_EXTRA = re.compile(r";\s*extra\s*==\s*['\"]([^'\"]*)['\"]\s*$")
+
+
+def canonical(name: str) -> str:
+    """A distribution's name as PyPA normalizes it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def parse(requirement: str) -> Wanted:
+    """Return what a text such as `name[extra]` names."""
+    name, _, extras = requirement.partition("[")
+    return canonical(name.strip()), frozenset(canonical(e.strip()) for e in extras.rstrip("] ").split(",") if e.strip())
+
+
+class Distribution:
+    """One installed distribution. `folder` is what paths of its files are relative to."""
+
+    def __init__(self, found: metadata.Distribution) -> None:
+        self._found = found
+        self.folder = str(found.locate_file(""))
+
+    @cached_property
+    def _metadata(self) -> Message:
+        from email import message_from_string
+
+        text = self._found.read_text("METADATA") or self._found.read_text("PKG-INFO") or self._found.read_text("") or ""
+        return message_from_string(text.partition("\n\n")[0])  # without the description, most of it
+
+    @property
+    def name(self) -> str:
+        return canonical(self._metadata["Name"])
+
+    @property
+    def version(self) -> str:
+        return str(self._metadata["Version"])
+
+    @cached_property
+    def record(self) -> str:
+        """The text of RECORD; '' where there is none. It begins with a line break, so that each line follows one."""
+        return "\n" + (self._found.read_text("RECORD") or "").replace("\r\n", "\n")
+
+    @cached_property
+    def record_file(self) -> str | None:
+        """Where RECORD is; None where there is none, and so no file is vouched for."""
+        match = re.search(r"\n([^\n,]+\.dist-info/RECORD),", self.record)
+        return os.path.join(self.folder, match[1]) if match else None
+
+    @cached_property
+    def project(self) -> str | None:
+        """The folder of the source that an editable install stands for; None for any other."""
+        url = json.loads(self._found.read_text("direct_url.json") or "{}")
+        if url.get("dir_info", {}).get("editable"):
+            from urllib.parse import unquote, urlsplit
+
+            return unquote(urlsplit(url["url"]).path)
+        return None
+
+    @property
+    def vouches(self) -> bool:
+        """Return whether RECORD tells the content of its modules: not where these are elsewhere, nor where there is
+        none, as `setup.py develop` and Linux distributions leave it."""
+        return self.project is None and self.record_file is not None
+
+    @property
+    def modules(self) -> Sequence[str]:
+        """The top-level modules that an editable distribution says it has; one of its name where it says nothing."""
+        said = (self._found.read_text("top_level.txt") or "").split()
+        return said or [self.name.replace("-", "_")]
+
+    def vouches_for(self, path: str, digest: str = "sha") -> bool:
+        """Return whether RECORD has a digest of a file (this one, `sha256=...`, where it is given); or, for a path that
+        ends in '/', any file below it."""
+        return f"\n{path}" in self.record if path.endswith("/") else f"\n{path},{digest}" in self.record
+
+    @property
+    def contents(self) -> list[str]:
+        """What RECORD says of the files beside the distribution's metadata, sorted: path, digest, size. None is outside
+        of the folder, as scripts are, whose first lines say where Python is."""
+        own = os.path.basename(os.path.dirname(self.record_file or "")) + "/"
+        lines = (line for line in self.record.split("\n") if ",sha" in line)
+        return sorted(line for line in lines if not line.startswith(("..", "/", own)))
+
+    @property
+    def code(self) -> Mapping[str, Mapping[str, int]]:
+        """Sizes of the modules and native libraries that are vouched for, by folder ('' is the distribution's own) and
+        name."""
+        found: dict[str, dict[str, int]] = {}
+        for folder, name, size in _CODE.findall(self.record):
+            if not folder.startswith(".."):
+                found.setdefault(folder, {})[name] = int(size)
+        return found
+
+    def requires(self, extras: frozenset[str]) -> Iterator[Wanted]:
+        """Yield what it requires on this machine, with the extras of it that are wanted."""
+        from packaging.requirements import Requirement
+
+        lines = self._metadata.get_all("Requires-Dist") if self.record_file is not None else self._found.requires
+        for line in lines or ():
+            extra = _ONLY_EXTRA.search(line)
+            if extra is not None and canonical(extra[1]) not in extras:  # most lines; parsing takes longer
+                continue
+            requirement = Requirement(line)
+            marker = requirement.marker
+            if marker is None or any(marker.evaluate({"extra": extra}) for extra in extras or ("",)):
+                yield canonical(requirement.name), frozenset(map(canonical, requirement.extras))
+
+
+class Distributions:
+    """Those that are found in some folders; of several of one name, the first."""
+
+    def __init__(self, path: Sequence[str]) -> None:
+        self.path = tuple(path)
+        self._by_name: dict[str, Distribution | None] = {}
+        self._by_folder: Mapping[str, list[Distribution]] = {}
+        self._projects: list[Distribution] | None = None
+
+    def find(self, name: str) -> Distribution | None:
+        """Return the distribution of a canonical name."""
+        if name not in self._by_name:
+            self._by_name[name] = next(self._discover(name=name), None)
+        return self._by_name[name]
+
+    def all(self) -> Iterator[Distribution]:
+        """Yield each once."""
+        for folder in dict.fromkeys(self.path):
+            yield from self.in_folder(folder)
+
+    def projects(self) -> list[Distribution]:
+        """Return those that are installed in editable mode."""
+        if self._projects is None:
+            self._projects = [each for each in self.all() if each.project is not None]
+        return self._projects
+
+    def in_folder(self, folder: str) -> list[Distribution]:
+        """Return those whose files lie in a folder."""
+        if not self._by_folder:
+            found: dict[str, list[Distribution]] = {}
+            for each in self._discover():
+                found.setdefault(each.folder, []).append(each)
+            self._by_folder = found
+        return self._by_folder.get(folder, [])
+
+    def _discover(self, name: str | None = None) -> Iterator[Distribution]:
+        from importlib import metadata  # most builds are of actions that need no distribution
+
+        return map(Distribution, metadata.Distribution.discover(name=name, path=list(self.path)))

@@ -1,0 +1,331 @@
+"""Code that no installed distribution vouches for: its content is in keys, wherever Python imports it from."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.script_rule import FILES, OUTPUT, SCRIPT, install, write
+
+NET = "from lib import _sizes\nWIDTH = 3 * _sizes.ONE\n"
+LIB = {"lib/__init__.py": "", "lib/net.py": NET, "lib/_sizes.py": "ONE = 1\n", "lib/train.py": "import no_such_thing\n"}
+USES = "from lib.net import WIDTH\nresult = WIDTH\n"
+
+# How a user's Python comes to import a package `lib` whose parent folder is {folder}: files of a folder on PYTHONPATH.
+FINDER = """
+import importlib.util, sys
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "lib":
+            file = {folder!r} + "/lib/__init__.py"
+            return importlib.util.spec_from_file_location(name, file, submodule_search_locations=[{folder!r} + "/lib"])
+sys.meta_path.append(Finder)
+"""
+
+
+class Scripts:
+    """A workspace with one script, and a folder `site` that Python imports from."""
+
+    def __init__(self, world: Any, folder: Path) -> None:
+        self.world = world
+        self.site = folder / "site"
+        self.site.mkdir()
+        self.path = [str(self.site)]
+        world.write({**FILES, "a/s.py": USES})
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"PYTHONPATH": os.pathsep.join([*self.path, *filter(None, [os.environ.get("PYTHONPATH")])])}
+
+    def editable(self, project: Path) -> None:
+        install(self.site, "my_lib", "1.0", {})
+        url = {"url": project.as_uri(), "dir_info": {"editable": True}}
+        write(self.site / "my_lib-1.0.dist-info", {"direct_url.json": json.dumps(url), "top_level.txt": "lib\n"})
+
+    def build(self, *arguments: str) -> str:
+        """How the script's action ended, '' where there was nothing to do, and what it wrote."""
+        ended = self.world.run("build", SCRIPT, *arguments, "--json", **self.environment)
+        assert ended.code == 0, ended.err + ended.out
+        statuses = [action["status"] for action in ended.json["actions"]]
+        return f"{' '.join(statuses)} {(self.world.root / OUTPUT).read_text()}".strip()
+
+    def fail(self) -> str:
+        ended = self.world.run("build", SCRIPT, "--quiet", **self.environment)
+        assert ended.code == 1, ended.err + ended.out
+        return str(ended.err)
+
+
+@pytest.fixture
+def scripts(world: Any, tmp_path: Path) -> Scripts:
+    return Scripts(world, tmp_path)
+
+
+WAYS = ["PYTHONPATH", "PYTHONPATH in the workspace", "editable by path", "editable by a finder"]
+every_way = pytest.mark.parametrize("lib", WAYS, indirect=True)
+
+
+@pytest.fixture
+def lib(request: pytest.FixtureRequest, scripts: Scripts, tmp_path: Path) -> Path:
+    """The folder that holds LIB."""
+    way = getattr(request, "param", WAYS[0])
+    folder = scripts.world.root / "src" if "workspace" in way else tmp_path / "project/src"
+    write(folder, LIB)
+    if "finder" in way:
+        write(scripts.site, {"sitecustomize.py": FINDER.format(folder=str(folder))})
+    else:
+        scripts.path.append(str(folder))
+    if "editable" in way:
+        scripts.editable(tmp_path / "project")
+    return folder
+
+
+@every_way
+def test_an_edit_is_seen_and_gives_a_result_of_its_own(scripts: Scripts, lib: Path) -> None:
+    assert scripts.build() == "ran 3"
+    assert scripts.build() == "3"
+    write(lib, {"lib/_sizes.py": "ONE = 5\n"})
+    assert scripts.build() == "ran 15"
+    assert scripts.build() == "15"
+    write(lib, {"lib/_sizes.py": "ONE = 1\n"})
+    assert scripts.build() == "cached 3"
+
+
+def test_any_file_of_the_package_counts_and_nothing_else_does(scripts: Scripts, lib: Path) -> None:
+    assert scripts.build() == "ran 3"
+    write(lib, {"lib/data/sizes.json": "[1]"})
+    assert scripts.build() == "ran 3"
+    (lib / "lib/data/sizes.json").unlink()
+    (lib / "lib/data").rmdir()
+    assert scripts.build() == "cached 3"
+    write(lib, {"other.py": "", "lib/.hidden": "", "lib/__pycache__/x.pyc": ""})
+    assert scripts.build() in ("cached 3", "3")
+
+
+@pytest.mark.parametrize("lib", ["PYTHONPATH in the workspace", "editable by path"], indirect=True)
+def test_the_same_content_elsewhere_has_the_same_key(scripts: Scripts, lib: Path, tmp_path: Path) -> None:
+    assert scripts.build() == "ran 3"
+    there = tmp_path / "elsewhere"
+    there.mkdir()
+    other = Scripts(type(scripts.world)(there / "workspace", scripts.world.cache), there)
+    write(there / "lib", LIB)
+    other.path.append(str(there / "lib"))
+    if scripts.path[0] != str(lib) and list(scripts.site.glob("*.dist-info")):
+        other.editable(there)
+    assert other.build() == "cached 3"
+
+
+@every_way
+def test_it_reads_its_own_files_and_no_others(scripts: Scripts, lib: Path) -> None:
+    net = "from pathlib import Path\nWIDTH = Path(__file__).with_name('{}').read_text()\n"
+    write(lib, {"lib/net.py": net.format("text.txt"), "lib/text.txt": "mine", "beside.txt": "not mine"})
+    assert scripts.build() == "ran mine"
+    write(lib, {"lib/net.py": net.format("../../beside.txt")})
+    assert "beside.txt" in scripts.fail()
+
+
+@pytest.mark.parametrize("layout", ["src", "flat"])
+def test_what_pip_installs_in_editable_mode(scripts: Scripts, tmp_path: Path, layout: str) -> None:
+    """By a .pth file with a path, and by a finder, which setuptools takes for a flat layout."""
+    import subprocess
+    import sysconfig
+    import venv
+
+    project = tmp_path / "project"
+    folder = project / "src" if layout == "src" else project
+    write(folder, {**LIB, "lib/train.py": ""})
+    where = 'where = ["src"]' if layout == "src" else 'include = ["lib*"]'
+    text = f'[project]\nname = "my-lib"\nversion = "1.0"\n[tool.setuptools.packages.find]\n{where}\n'
+    write(project, {"pyproject.toml": text, "setup.cfg": ""})
+    venv.create(tmp_path / "venv", with_pip=False, symlinks=True)
+    python = tmp_path / "venv/bin/python"
+    (site,) = (tmp_path / "venv/lib").glob("python*/site-packages")
+    write(site, {"outer.pth": f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"})
+    command = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "-e", "."]
+    subprocess.run([*map(str, command)], cwd=project, check=True)
+
+    def build() -> tuple[str, str]:
+        ended = subprocess.run(
+            [str(python), "-m", "modelbuild", "build", SCRIPT],
+            cwd=scripts.world.root,
+            env=scripts.world.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout.splitlines()[-1].partition(":")[0], (scripts.world.root / OUTPUT).read_text()
+
+    assert build()[1] == "3"
+    assert build() == ("Nothing to do", "3")
+    write(folder, {"lib/_sizes.py": "ONE = 2\n"})
+    assert build()[1] == "6"
+    assert build() == ("Nothing to do", "6")
+
+
+def test_a_module_that_is_one_file_and_imports_another(scripts: Scripts, tmp_path: Path) -> None:
+    write(tmp_path / "code", {"one.py": "import two\nX = two.X\n", "two.py": "X = 1\n", "three.py": ""})
+    scripts.path.append(str(tmp_path / "code"))
+    scripts.world.write({"a/s.py": "import one\nresult = one.X\n"})
+    assert scripts.build() == "ran 1"
+    write(tmp_path / "code", {"three.py": "edited = True\n"})
+    assert scripts.build() == "1"
+    write(tmp_path / "code", {"two.py": "X = 2\n"})
+    assert scripts.build() == "ran 2"
+
+
+def test_packages_in_mere_folders_are_apart(scripts: Scripts, tmp_path: Path) -> None:
+    for place, name in (("one", "models"), ("two", "data")):
+        write(tmp_path / place, {f"company/{name}/__init__.py": f"X = {name!r}\n"})
+        scripts.path.append(str(tmp_path / place))
+    scripts.world.write({"a/s.py": "import company.models\nresult = company.models.X\n"})
+    assert scripts.build() == "ran models"
+    write(tmp_path / "two", {"company/data/__init__.py": ""})
+    assert scripts.build() == "models"
+    write(tmp_path / "one", {"company/models/__init__.py": "X = 'new'\n"})
+    assert scripts.build() == "ran new"
+
+
+def test_what_shadows_an_installed_package_is_keyed_by_its_own_content(scripts: Scripts, tmp_path: Path) -> None:
+    install(scripts.site, "lib", "1.0", {"lib/__init__.py": "", "lib/net.py": "WIDTH = 'installed'\n"})
+    assert scripts.build() == "ran installed"
+    write(tmp_path / "code", {"lib/__init__.py": "", "lib/net.py": "WIDTH = 'mine'\n"})
+    scripts.path.insert(0, str(tmp_path / "code"))
+    assert scripts.build() == "ran mine"
+    write(tmp_path / "code", {"lib/net.py": "WIDTH = 'edited'\n"})
+    assert scripts.build() == "ran edited"
+    scripts.path.pop(0)
+    assert scripts.build() == "cached installed"
+
+
+def test_nothing_is_imported_ahead_that_a_local_module_takes_the_place_of(scripts: Scripts, tmp_path: Path) -> None:
+    """What a parent of workers has imported, its children find imported."""
+    install(scripts.site, "alpha", "1.0", {"alpha.py": "import lib.net\n"})
+    install(scripts.site, "lib", "1.0", {"lib/__init__.py": "", "lib/net.py": "WIDTH = 'installed'\n"})
+    scripts.world.edit("tools/rules/script.py", "python=", 'preload=("alpha",),\n        python=')
+    write(tmp_path / "code", {"lib/__init__.py": "", "lib/net.py": "WIDTH = 'mine'\n"})
+    scripts.path.insert(0, str(tmp_path / "code"))
+    assert scripts.build() == "ran mine"
+
+
+@pytest.mark.parametrize("lib", ["editable by path", "editable by a finder"], indirect=True)
+def test_nothing_is_imported_ahead_that_imports_a_local_module(scripts: Scripts, lib: Path) -> None:
+    install(scripts.site, "alpha", "1.0", {"alpha.py": "from lib.net import WIDTH\n"}, requires=("my-lib",))
+    scripts.world.edit("tools/rules/script.py", "python=", 'preload=("alpha",),\n        python=')
+    scripts.world.write({"a/s.py": "import alpha\nresult = alpha.WIDTH\n"})
+    assert scripts.build() == "ran 3"
+    write(lib, {"lib/_sizes.py": "ONE = 5\n"})
+    assert scripts.build() == "ran 15"
+
+
+def test_what_a_step_of_a_users_own_rule_imports_counts(scripts: Scripts, lib: Path) -> None:
+    scripts.world.edit(
+        "tools/rules/steps/script.py", "import runpy, sys", "import runpy, sys\nfrom lib.net import WIDTH"
+    )
+    scripts.world.edit("tools/rules/steps/script.py", "step.outputs", "globals()['W'] = WIDTH\n    step.outputs")
+    scripts.world.write({"a/s.py": "result = 0\n"})
+    assert scripts.build() == "ran 0"
+    write(lib, {"lib/_sizes.py": "ONE = 5\n"})
+    assert scripts.build() == "ran 0"
+    scripts.world.write({"a/s.py": "result = 1\n"})
+    assert scripts.build() == "ran 1"
+
+
+def test_an_import_that_cannot_be_seen_is_to_be_named(scripts: Scripts, lib: Path) -> None:
+    scripts.world.write({"a/s.py": "import importlib\nresult = importlib.import_module('li' + 'b.net').WIDTH\n"})
+    assert "nothing imports lib in a way that can be seen; add it to 'requires' of //a:s" in scripts.fail()
+    scripts.world.edit("a/BUILD.toml", "srcs", 'requires = ["lib"]\nsrcs')
+    assert scripts.build() == "ran 3"
+    write(lib, {"lib/_sizes.py": "ONE = 5\n"})
+    assert scripts.build() == "ran 15"
+
+
+def test_what_it_imports_of_installed_packages_counts(scripts: Scripts, lib: Path) -> None:
+    install(scripts.site, "alpha", "1.0", {"alpha.py": "X = 1\n"})
+    write(lib, {"lib/net.py": "def width():\n    import alpha\n    return alpha.X\nWIDTH = width()\n"})
+    assert scripts.build() == "ran 1"
+    install(scripts.site, "alpha", "2.0", {"alpha.py": "X = 2\n"})
+    assert scripts.build() == "ran 2"
+    write(lib, {"lib/net.py": "WIDTH = __import__('al' + 'pha').X\n"})
+    assert "lib/net.py imports alpha; add 'alpha' to 'requires' of //a:s" in scripts.fail()
+
+
+def test_a_module_at_the_workspaces_root_is_a_source_to_declare(scripts: Scripts) -> None:
+    write(scripts.world.root, LIB)
+    scripts.path.append(str(scripts.world.root))
+    assert "imports lib/__init__.py, which is not a declared input; add it to 'srcs' of //a:s" in scripts.fail()
+    scripts.world.edit("a/BUILD.toml", '["s.py"]', '["s.py", "//:lib"]')
+    own = '[[filegroup]]\nname = "lib"\nsrcs = ["lib/__init__.py", "lib/net.py", "lib/_sizes.py"]\n'
+    scripts.world.write({"BUILD.toml": f'[package]\ndefault_visibility = ["//visibility:public"]\n{own}'})
+    assert scripts.build() == "ran 3"
+
+
+def test_where_a_build_is_started_decides_nothing(scripts: Scripts) -> None:
+    """Although `python -m modelbuild` imports from the current folder as well."""
+    write(scripts.world.root / "a", LIB)
+    ended = scripts.world.run("build", SCRIPT, cwd=scripts.world.root / "a", **scripts.environment)
+    assert ended.code == 1
+    assert "No module named 'lib'" in ended.err
+
+
+def test_an_archive_is_refused(scripts: Scripts, tmp_path: Path) -> None:
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "code.zip", "w") as archive:
+        archive.writestr("lib/__init__.py", "")
+    scripts.path.append(str(tmp_path / "code.zip"))
+    ended = scripts.world.run("build", SCRIPT, **scripts.environment)
+    assert ended.code != 0
+    assert "module lib is in" in ended.err
+    assert "code.zip/lib/__init__.py, an archive; expected it unpacked, or installed" in ended.err
+
+
+def test_an_editable_distribution_that_tells_no_modules_is_to_be_named_by_them(scripts: Scripts, lib: Path) -> None:
+    scripts.editable(lib)
+    write(scripts.site / "my_lib-1.0.dist-info", {"top_level.txt": ""})
+    assert scripts.build() == "ran 3"  # imported, so its module is known
+    scripts.world.write({"a/s.py": "result = 1\n"})
+    scripts.world.edit("a/BUILD.toml", "srcs", 'requires = ["my-lib"]\nsrcs')
+    ended = scripts.world.run("build", SCRIPT, **scripts.environment)
+    assert ended.code != 0
+    assert f"my-lib is installed in editable mode, from {lib}, and does not tell its modules" in ended.err
+
+
+def test_the_change_is_explained(scripts: Scripts, lib: Path) -> None:
+    scripts.build()
+    write(lib, {"lib/_sizes.py": "ONE = 5\n"})
+    explained = scripts.world.run("explain", SCRIPT, **scripts.environment)
+    assert "local module lib/_sizes.py changed (" in explained.out
+    scripts.build()
+    write(lib, {"lib/new.py": ""})
+    scripts.build()
+    explained = scripts.world.run("explain", SCRIPT, **scripts.environment)
+    assert "local module lib/new.py is new" in explained.out
+
+
+def test_an_edit_during_the_build_gives_no_result(scripts: Scripts, lib: Path) -> None:
+    """The script's file holds the build up until the package has been edited."""
+    import subprocess
+    import time
+
+    scripts.world.write({"a/BUILD.toml": "".join(f'[[script]]\nname = "{n}"\nsrcs = ["{n}.py"]\n' for n in "st")})
+    gate = scripts.world.root.parent / "gate"
+    waits = "import os, time\nfrom lib.net import WIDTH\nopen('.outputs/out.txt', 'w').close()\nresult = WIDTH\n"
+    waits += f"while not os.path.exists({str(gate)!r}):\n    time.sleep(0.01)\n"
+    scripts.world.write({"a/s.py": waits, "a/t.py": waits + "# another\n"})
+    command = [sys.executable, "-m", "modelbuild", "build", "//a/...", "-j1", "--quiet", "--keep-going"]
+    environment = scripts.world.environment(**scripts.environment)
+    build = subprocess.Popen(command, cwd=scripts.world.root, env=environment, stderr=subprocess.PIPE, text=True)
+    while build.poll() is None and not list((scripts.world.cache / "tmp").glob("build-*/*/.outputs/*")):
+        time.sleep(0.01)
+    write(lib, {"lib/_sizes.py": "ONE = 5\n"})
+    gate.touch()
+    _, said = build.communicate(timeout=60)
+    assert build.returncode == 1
+    assert "lib/_sizes.py changed during the build; build again" in said
+    assert len(list((scripts.world.root / "modelbuild-out").glob("default/a/*/out.txt"))) == 1
