@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from modelbuild_rules.program.steps.linking.manifest import seal
+
 from .conftest import World
 
 PROGRAM = "//models:detector_rtx"
@@ -69,6 +71,7 @@ def test_the_detector_is_two_engines_and_what_depends_on_values(world: World, re
 
     # What inspect says of engines that do not tell their GPU.
     (world.root / "told.pte").write_bytes(program.replace(b'"device_id":0', b'"device__d":0'))
+    seal(world.root / "told.pte")
     (method,) = world.run("inspect", "told.pte", "--json").json["methods"]
     told = [part["engine"] for part in method["partitions"] if part["engine"]]
     warning = "it names no GPU to run on; cuda:0 is assumed"
