@@ -19,7 +19,7 @@ from modelbuild.actions import Action, Digest, Expansion, FileEntry, SourceArtif
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.rules import Rules, load_rules
 from modelbuild.api import Expander
-from modelbuild.execution.interface import StagedInput
+from modelbuild.execution.interface import Request, StagedInput
 from modelbuild.execution.keys import Keys, key_of
 from modelbuild.execution.step_code import StepCode
 from modelbuild.labels import Label
@@ -217,8 +217,10 @@ class Bench:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.rules: Rules = load_rules(root, ())
-        code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **self.rules.packages})
-        self._keys = Keys(code, lambda digest: b"")
+        roots = {"modelbuild": Path(modelbuild.__file__).parent, **self.rules.packages}
+        self._code = StepCode(roots)
+        nothing: Any = None  # no file is read for these keys
+        self._keys = Keys.of(root, roots, lambda digest: b"", nothing)
         (root / "MODELBUILD.toml").write_text("")
         for name in FILES:
             (root / name).write_text(name)
@@ -242,7 +244,12 @@ class Bench:
         for node in [n for n in analyzer.graph.nodes.values() if isinstance(n, Expansion)]:
             node.then(Expander(analyzer.graph, node.owner, node.room), PLAN)
         actions = [node for node in analyzer.graph.nodes.values() if isinstance(node, Action)]
-        return {name_of(action): key_of(self._keys.material(action, self._staged(action))) for action in actions}
+        return {name_of(action): key_of(self._keys.material(self._request(action))) for action in actions}
+
+    def _request(self, action: Action) -> Request:
+        # Not all of what backends use is installed everywhere.
+        tools = dict.fromkeys(action.tools, "1")
+        return Request(action, tuple(self._staged(action)), tools, self._code.modules(*action.modules))
 
     def _staged(self, action: Action) -> list[StagedInput]:
         return [
@@ -286,10 +293,8 @@ def inline(value: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    with pytest.MonkeyPatch.context() as patch:  # not all of what backends use is installed everywhere
-        patch.setattr("modelbuild.execution.keys.version", lambda tool, owner: "1")
-        yield Bench(tmp_path_factory.mktemp("keys"))
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench(tmp_path_factory.mktemp("keys"))
 
 
 def attributes(schema: Mapping[str, Any], node: Mapping[str, Any], path: str) -> Iterator[str]:
