@@ -56,7 +56,7 @@ const char* mb_version(void) { return MODELBUILD_VERSION; }
 
 const char* mb_last_error(void) { return last_error_lost ? "out of memory" : last_error.c_str(); }
 
-mb_status mb_set_log(mb_log_level least, mb_log_sink sink, void* user) {
+mb_status mb_set_log(int32_t least, mb_log_sink sink, void* user) {
   return guarded([&] {
     const int level = least;  // C lets any number be one
     if (level < MB_LOG_DEBUG || level > MB_LOG_OFF) c::refuse("there is no log level " + std::to_string(level));

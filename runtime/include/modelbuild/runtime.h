@@ -90,8 +90,9 @@ typedef void (*mb_log_sink)(mb_log_level level, const char* message, size_t leng
 const char* mb_version(void);
 
 const char* mb_last_error(void);
-/* sink NULL: stderr. The sink may be called from any thread, one call at a time; it must not call this function. */
-mb_status mb_set_log(mb_log_level least, mb_log_sink sink, void* user);
+/* least: an mb_log_level. sink NULL: stderr. The sink may be called from any thread, one call at a time; it must not
+   call this function. */
+mb_status mb_set_log(int32_t least, mb_log_sink sink, void* user);
 
 /* What a program is, as one JSON object; loads nothing. The text is freed with mb_free. */
 mb_status mb_describe(const char* path, char** json);
