@@ -2,9 +2,12 @@
 
 The archive is what the rule `runtime_bundle` takes: bin/, lib/, and runtime.json, which says what each file needs:
 
-{"version": 1, "versions": {"executorch": "1.5.1", ...}, "driver": "580",
- "backends": {"XnnpackBackend": "lib/..."}, "kernels": "lib/...", "quantized_kernels": "lib/...",
- "files": {"lib/...": {"needs": ["lib/..."], "glibc": "2.34"}}}
+{"version": 2, "versions": {"executorch": "1.5.1", ...}, "driver": "580", "cudart": "lib/...",
+ "backends": {"XnnpackBackend": {"files": ["lib/..."]}}, "kernels": "lib/...",
+ "quantized_kernels": "lib/...", "files": {"lib/...": {"needs": ["lib/..."], "glibc": "2.34"}}}
+
+The backends are those of the files <backend>.delegate.json that the build leaves in lib/. One that names `flavours` has
+a library of its own for each of them: the entry lists those that there are, and what to say where there are none.
 """
 
 from __future__ import annotations
@@ -19,19 +22,17 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
 
 from build import BuildError, folder_of
 
 PROGRAM = "bin/modelbuild-run"
-BACKENDS = {
-    "CudaBackend": "lib/libmodelbuild_aoti.so",
-    "TensorRTBackend": "lib/libmodelbuild_tensorrt.so",
-    "XnnpackBackend": "lib/libexecutorch_backend_xnnpack.so",
-}
+DELEGATE = ".delegate.json"
 KERNELS = "lib/libexecutorch_kernels_optimized.so"
 QUANTIZED_KERNELS = "lib/libexecutorch_kernels_quantized.so"
+CUDART = "lib/libcudart.so.13"
 
 # The oldest driver for Linux that a CUDA 13 runtime works with.
 DRIVER = "580"
@@ -49,28 +50,28 @@ def pack(build: Path, out: Path) -> None:
         for folder in ("bin", "lib"):
             (root / folder).mkdir()
         shutil.copy(build / PROGRAM, root / PROGRAM)
-        for library in (build / "lib").glob("*.so*"):
+        for library in (*(build / "lib").glob("*.so*"), *(build / "lib").glob(f"*{DELEGATE}")):
             shutil.copy(library, root / "lib")
-        shutil.copy(folder_of("nvidia-cuda-runtime", "lib/libcudart.so.13") / "lib/libcudart.so.13", root / "lib")
+        shutil.copy(folder_of("nvidia-cuda-runtime", CUDART) / CUDART, root / "lib")
         for name in ("libstdc++.so.6", "libgcc_s.so.1"):
             found = subprocess.run(["c++", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
             shutil.copy(Path(found.stdout.strip()).resolve(), root / "lib" / name)
         files = {path.relative_to(root).as_posix(): path for path in sorted(root.glob("*/*"))}
-        for path in files.values():
+        for path in filter(_is_native, files.values()):
             subprocess.run(["strip", "--strip-unneeded", path], check=True)
         described = json.dumps(describe(files), indent=1, sort_keys=True).encode() + b"\n"
         out.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(out, "w", format=tarfile.USTAR_FORMAT) as archive:
             _add(archive, "runtime.json", described, 0o644)
             for name, path in files.items():
-                _add(archive, name, path.read_bytes(), 0o755)
+                _add(archive, name, path.read_bytes(), 0o755 if _is_native(path) else 0o644)
 
 
 def describe(files: Mapping[str, Path]) -> dict[str, object]:
     """runtime.json. Raises BuildError when a file needs a library that is in neither the archive nor the system."""
     told = {}
     for name, path in files.items():
-        libraries, glibc = _needs(path)
+        libraries, glibc = _needs(path) if _is_native(path) else ([], "2.0")
         unknown = [each for each in libraries if each not in SYSTEM and f"lib/{each}" not in files]
         if unknown:
             raise BuildError(f"{name} needs {', '.join(unknown)}, which the archive does not have")
@@ -78,14 +79,32 @@ def describe(files: Mapping[str, Path]) -> dict[str, object]:
     packages = ("modelbuild", "nvidia-cuda-runtime")
     locked = re.findall(r"^([a-z-]+)==(\S+)", (Path(__file__).parent / "sdk.lock").read_text(), re.MULTILINE)
     return {
-        "version": 1,
+        "version": 2,
         "versions": {**dict(locked), **{name: metadata.version(name) for name in packages}},
         "driver": DRIVER,
-        "backends": BACKENDS,
+        "cudart": CUDART,
+        "backends": dict(_backend(path, files) for name, path in files.items() if name.endswith(DELEGATE)),
         "kernels": KERNELS,
         "quantized_kernels": QUANTIZED_KERNELS,
         "files": told,
     }
+
+
+def _backend(path: Path, files: Mapping[str, Path]) -> tuple[str, dict[str, object]]:
+    """A delegate by the name of its backend. Raises BuildError when the archive has none of its libraries."""
+    name, described = path.name.removesuffix(DELEGATE), json.loads(path.read_text())
+    libraries = [f"lib/{each}" for each in described["libraries"] if f"lib/{each}" in files]
+    if not libraries:
+        raise BuildError(f"the backend {name} needs {described['libraries'][-1]}, which the archive does not have")
+    found: dict[str, object] = {"files": [f"lib/{path.name}", libraries[0]]}
+    if "flavours" in described:
+        flavours = [each for each in files if fnmatch(each, f"lib/{described['flavours']}")]
+        found |= {"flavours": flavours, "no_flavour": described["no_flavour"]}
+    return name, found
+
+
+def _is_native(path: Path) -> bool:
+    return not path.name.endswith(DELEGATE)
 
 
 def _needs(path: Path) -> tuple[list[str], str]:

@@ -160,7 +160,8 @@ int main_of(int count, char** arguments) {
     }
     set_log(options.log);
     if (options.describe) {
-      const Description description = describe(options.program, options.load.data, options.load.verify);
+      const LoadOptions& load = options.load;
+      const Description description = describe(options.program, load.data, load.verify, load.plugin_dirs);
       std::puts((options.json ? description.json() : description.text()).c_str());
       return 0;
     }

@@ -2,8 +2,10 @@
 #include "describe.hpp"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "delegate_files.hpp"
 #include "manifest.hpp"
 #include "mapped_file.hpp"
 #include "ptd.hpp"
@@ -182,13 +184,18 @@ void read_file(const fs::path& path, const char* kind, Do act) {
   }
 }
 
-Description read_program(const fs::path& path, bool verify) {
+Description read_program(const fs::path& path, bool verify, const PluginFolders& folders) {
+  const auto on_gpu = [&, known = std::map<std::string, bool>()](const std::string& backend) mutable {
+    const auto [found, added] = known.try_emplace(backend);
+    if (const auto file = added ? read_delegate_file(folders, backend) : std::nullopt) found->second = file->gpu;
+    return found->second;
+  };
   Description found;
   read_file(path, "an ExecuTorch program", [&](flatbuffer::Bytes bytes) {
     check_manifest(bytes, verify);
     const PteFile file(bytes);
     check_pte(file);
-    found = read_pte(file);
+    found = read_pte(file, on_gpu);
   });
   found.path = path.string();
   return found;
@@ -203,8 +210,8 @@ void check_data(const fs::path& path, bool verify) {
 
 }  // namespace
 
-Description describe(const fs::path& path, std::vector<fs::path> data, bool verify) {
-  Description found = read_program(path, verify);
+Description describe(const fs::path& path, std::vector<fs::path> data, bool verify, std::vector<fs::path> plugin_dirs) {
+  Description found = read_program(path, verify, PluginFolders(std::move(plugin_dirs)));
   if (data.empty()) data = beside(path, found);
   for (const fs::path& each : data) {
     if (!fs::is_regular_file(each)) throw Error(Error::Kind::kProgram, each.string() + ": no such file");

@@ -5,10 +5,11 @@
 #include <executorch/runtime/kernel/operator_registry.h>
 
 #include <algorithm>
-#include <array>
+#include <map>
 #include <mutex>
 #include <set>
 
+#include "delegate_files.hpp"
 #include "device_services.hpp"
 
 namespace modelbuild {
@@ -17,27 +18,10 @@ namespace {
 namespace er = executorch::runtime;
 namespace fs = std::filesystem;
 
-struct Provider {
-  std::string_view backend;
-  std::array<const char*, 2> libraries;  // the first that is there
-};
-
-// ExecuTorch's own CUDA delegate comes before ours, and before anything that would register another device allocator.
-constexpr std::array<Provider, 3> kBackends = {{
-    {"CudaBackend", {"libexecutorch_backend_cuda.so", "libmodelbuild_aoti.so"}},
-    {"TensorRTBackend", {"libmodelbuild_tensorrt.so", nullptr}},
-    {"XnnpackBackend", {"libexecutorch_backend_xnnpack.so", nullptr}},
-}};
 constexpr const char* kKernels = "libexecutorch_kernels_optimized.so";
 constexpr const char* kQuantizedKernels = "libexecutorch_kernels_quantized.so";
 
 [[noreturn]] void fail(const std::string& message) { throw Error(Error::Kind::kProgram, message); }
-
-fs::path own_folder() {
-  Dl_info info{};
-  ::dladdr(reinterpret_cast<const void*>(&load_plugins), &info);
-  return fs::absolute(info.dli_fname).parent_path();
-}
 
 // Loaded once and never unloaded: what registered itself cannot be taken back.
 void open(const fs::path& path) {
@@ -50,39 +34,24 @@ void open(const fs::path& path) {
   opened.insert(file);
 }
 
-class Folders {
- public:
-  explicit Folders(const LoadOptions& options) : folders_(options.plugin_dirs) { folders_.push_back(own_folder()); }
+void open_or_fail(const PluginFolders& folders, const std::string& what, const std::string& library) {
+  const auto found = folders.find(library);
+  if (!found) fail(what + " needs " + library + ", which is in none of: " + folders.text());
+  open(*found);
+}
 
-  std::optional<fs::path> find(const char* library) const {
-    for (const fs::path& folder : folders_) {
-      if (fs::exists(folder / library)) return folder / library;
-    }
-    return {};
+bool registered(const std::string& backend) { return er::get_backend_class(backend.c_str()) != nullptr; }
+
+void open_backend(const std::string& path, const std::string& backend, const DelegateFile* file,
+                  const PluginFolders& folders) {
+  if (registered(backend)) return;
+  if (file != nullptr) {
+    const auto there = [&](const std::string& library) { return folders.find(library).has_value(); };
+    const auto found = std::find_if(file->libraries.begin(), file->libraries.end(), there);
+    open_or_fail(folders, path + ": the backend " + backend,
+                 found == file->libraries.end() ? file->libraries.back() : *found);
   }
-
-  void open_or_fail(const std::string& what, const char* library) const {
-    const auto found = find(library);
-    if (!found) {
-      std::string searched;
-      for (const fs::path& folder : folders_) searched += (searched.empty() ? "" : ", ") + folder.string();
-      fail(what + " needs " + library + ", which is in none of: " + searched);
-    }
-    open(*found);
-  }
-
- private:
-  std::vector<fs::path> folders_;
-};
-
-void open_backend(const std::string& path, const std::string& backend, const Folders& folders) {
-  if (er::get_backend_class(backend.c_str()) != nullptr) return;
-  for (const Provider& each : kBackends) {
-    if (each.backend != backend) continue;
-    const bool first = each.libraries[1] == nullptr || folders.find(each.libraries[0]);
-    folders.open_or_fail(path + ": the backend " + backend, first ? each.libraries[0] : each.libraries[1]);
-  }
-  if (er::get_backend_class(backend.c_str()) != nullptr) return;
+  if (registered(backend)) return;
   std::string have;
   for (std::size_t i = 0; i < er::get_num_registered_backends(); ++i) {
     have += (have.empty() ? "" : ", ") + std::string(er::get_backend_name(i).get());
@@ -103,22 +72,27 @@ void load_plugins(const Description& program, const LoadOptions& options) {
   const std::lock_guard<std::mutex> lock(mutex);
   for (const fs::path& plugin : options.plugins) open(plugin);
 
-  const Folders folders(options);
-  std::set<std::string> backends;
+  const PluginFolders folders(options.plugin_dirs);
+  std::map<std::string, std::optional<DelegateFile>> backends;
   std::set<std::string> kernels;
   for (const MethodDescription& method : program.methods) {
-    for (const DelegateInfo& delegate : method.delegates) backends.insert(delegate.backend);
+    for (const DelegateInfo& delegate : method.delegates) {
+      backends.try_emplace(delegate.backend, read_delegate_file(folders, delegate.backend));
+    }
     for (const auto& [name, calls] : method.operators) kernels.insert(name);
   }
-  const bool cuda = backends.count("CudaBackend") + backends.count("TensorRTBackend") != 0;
-  if (const auto upstream = folders.find(kBackends[0].libraries[0]); cuda && upstream) open(*upstream);
-  for (const std::string& backend : backends) open_backend(program.path, backend, folders);
+  for (const auto& [backend, file] : backends) {
+    for (const std::string& library : file ? file->first : std::vector<std::string>{}) {
+      if (const auto found = folders.find(library)) open(*found);
+    }
+  }
+  for (const auto& [backend, file] : backends) open_backend(program.path, backend, file ? &*file : nullptr, folders);
 
   std::string absent;
   for (const std::string& name : kernels) {
     if (has_kernel(name)) continue;
     const bool quantized = name.rfind("quantized_decomposed::", 0) == 0;
-    folders.open_or_fail(program.path + ": the kernel " + name, quantized ? kQuantizedKernels : kKernels);
+    open_or_fail(folders, program.path + ": the kernel " + name, quantized ? kQuantizedKernels : kKernels);
     if (!has_kernel(name)) absent += (absent.empty() ? "" : ", ") + name;
   }
   if (!absent.empty()) fail(program.path + ": this runtime has no kernel for " + absent);

@@ -72,7 +72,7 @@ GraphCounts Program::graph_counts() const {
 std::unique_ptr<Program> Program::load(const std::filesystem::path& path, const LoadOptions& options) {
   start_log();
   auto state = std::make_unique<State>();
-  state->description = modelbuild::describe(path, options.data, options.verify);
+  state->description = modelbuild::describe(path, options.data, options.verify, options.plugin_dirs);
   load_plugins(state->description, options);
   std::vector<std::string> data;
   for (const auto& [file, size] : state->description.data) data.push_back(file);

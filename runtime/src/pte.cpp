@@ -88,7 +88,8 @@ std::uint64_t most_bytes(const Port& port) {
 // memory that delegates on a GPU are called with.
 class Moves {
  public:
-  Moves(const std::vector<Table>& values, const std::vector<std::int32_t>& inputs) : values_(values) {
+  Moves(const std::vector<Table>& values, const std::vector<std::int32_t>& inputs, const OnGpu& on_gpu)
+      : values_(values), on_gpu_(on_gpu) {
     known_.insert(inputs.begin(), inputs.end());
   }
 
@@ -98,14 +99,14 @@ class Moves {
     known_.insert(arguments.begin(), arguments.end());
   }
 
-  void delegate(std::string_view backend, const std::vector<std::int32_t>& arguments) {
+  void delegate(const std::string& backend, const std::vector<std::int32_t>& arguments) {
     for (const std::int32_t argument : arguments) {
       const Table& table = item(values_, argument);
       if (table.scalar<std::uint8_t>(0) != 5 || !table.has(1)) continue;
       // What no instruction had before, and is no input or constant, is made by this one.
       const bool constant = table.table(1).scalar<std::uint32_t>(5) != 0;
       const bool made = known_.insert(argument).second && !constant;
-      if (on_gpu(backend) && !tensor(table.table(1)).device.cuda) {
+      if (on_gpu_(backend) && !tensor(table.table(1)).device.cuda) {
         (made ? most.staged_out : most.staged_in) += bytes(argument);
       }
     }
@@ -114,18 +115,18 @@ class Moves {
   Transfers most;
 
  private:
-  static bool on_gpu(std::string_view backend) { return backend == "CudaBackend" || backend == "TensorRTBackend"; }
   std::uint64_t bytes(std::int32_t index) const {
     const Table& table = item(values_, index);
     return table.scalar<std::uint8_t>(0) == 5 && table.has(1) ? most_bytes(tensor(table.table(1))) : 0;
   }
 
   const std::vector<Table>& values_;
+  const OnGpu& on_gpu_;
   std::set<std::int32_t> known_;
 };
 
 MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& segments,
-                         const std::vector<std::uint64_t>& inline_blobs) {
+                         const std::vector<std::uint64_t>& inline_blobs, const OnGpu& on_gpu) {
   MethodDescription found;
   found.name = plan.name(0);
   const std::vector<Table> values = plan.tables(2);
@@ -153,7 +154,7 @@ MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& se
     names.push_back(std::move(name));
   }
   std::map<std::int32_t, const std::string*> users;  // kernels on the CPU, by a tensor that they read or write
-  Moves moves(values, plan.scalars<std::int32_t>(3));
+  Moves moves(values, plan.scalars<std::int32_t>(3), on_gpu);
   const std::vector<Table> backends = plan.tables(7);
   for (const Table& chain : plan.tables(5)) {
     for (const Table& instruction : chain.tables(2)) {
@@ -161,7 +162,7 @@ MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& se
       if (!instruction.has(1)) continue;
       const Table call = instruction.table(1);
       if (kind == kDelegateCall) {
-        moves.delegate(item(backends, call.scalar<std::int32_t>(0)).string(0), call.scalars<std::int32_t>(1));
+        moves.delegate(item(backends, call.scalar<std::int32_t>(0)).name(0), call.scalars<std::int32_t>(1));
       }
       found.branches = found.branches || kind == kJumpFalseCall;
       if (kind != kKernelCall) continue;
@@ -207,7 +208,7 @@ PteFile::PteFile(flatbuffer::Bytes file) : size_(file.size()) {
   buffer_.emplace(file.first(size));
 }
 
-Description read_pte(const PteFile& file) {
+Description read_pte(const PteFile& file, const OnGpu& on_gpu) {
   const Table program = file.program();
   const std::vector<std::uint64_t> segments = segment_sizes(program.tables(4), file.base(), file.size());
   std::vector<std::uint64_t> inline_blobs;
@@ -217,7 +218,7 @@ Description read_pte(const PteFile& file) {
   found.bytes = file.size();
   std::set<std::string> external;
   for (const Table& plan : program.tables(1)) {
-    found.methods.push_back(method(plan, segments, inline_blobs));
+    found.methods.push_back(method(plan, segments, inline_blobs, on_gpu));
     for (const Table& each : plan.tables(2)) {
       if (each.scalar<std::uint8_t>(0) != 5 || !each.has(1) || !each.table(1).has(9)) continue;
       const Table extra = each.table(1).table(9);

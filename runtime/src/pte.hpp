@@ -1,6 +1,7 @@
 // What a .pte says of itself: methods, their inputs and outputs, delegates and sizes.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "flatbuffer.hpp"
@@ -22,9 +23,12 @@ class PteFile {
   std::uint64_t size_;
 };
 
+// Returns whether the delegate of a backend computes on a GPU: no .pte says it.
+using OnGpu = std::function<bool(const std::string& backend)>;
+
 // Returns the descriptions of a .pte's methods; path, data files and the signature's names are not filled in. Throws
 // flatbuffer::Malformed.
-Description read_pte(const PteFile& file);
+Description read_pte(const PteFile& file, const OnGpu& on_gpu);
 
 // Throws flatbuffer::Malformed for a program that ExecuTorch would read outside of its bytes for, though it is a
 // flatbuffer: missing fields, numbers of things that are not there, tensors that do not lie in their memory.

@@ -122,9 +122,10 @@ struct Description {
 };
 
 // Describe a program without loading it: no delegate, kernel or GPU is needed. Throws Error. With `verify` the SHA-256
-// of files that have a manifest is checked.
+// of files that have a manifest is checked. The files <backend>.delegate.json in `plugin_dirs` and this library's folder
+// tell which delegates are on a GPU.
 Description describe(const std::filesystem::path& path, std::vector<std::filesystem::path> data = {},
-                     bool verify = true);
+                     bool verify = true, std::vector<std::filesystem::path> plugin_dirs = {});
 
 // Elements in row-major order. The memory is the caller's.
 struct Tensor {

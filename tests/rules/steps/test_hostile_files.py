@@ -114,7 +114,8 @@ CHOICE = {
 }
 TUNING = written([CHOICE, {**CHOICE, "op": "bmm"}], "2.14.0", "3.8.0", 90).encode()
 RUNTIME: dict[str, Any] = {
-    **{"version": 1, "versions": {}, "driver": "580", "backends": {"CudaBackend": "lib/cuda.so"}},
+    **{"version": 2, "versions": {}, "driver": "580", "cudart": "lib/cudart.so"},
+    **{"backends": {"CudaBackend": {"files": ["lib/cuda.so"], "flavours": [], "no_flavour": "none"}}},
     **{"kernels": "lib/kernels.so", "quantized_kernels": "lib/kernels.so"},
     "files": {
         "bin/modelbuild-run": {"needs": ["lib/core.so"], "glibc": "2.28"},

@@ -14,8 +14,13 @@ from modelbuild.step import StepError
 from modelbuild_rules.bundle.steps.runtime.archive import LackingBackend, lay_out
 
 RUNTIME: dict[str, Any] = {
-    "version": 1,
-    "backends": {"CudaBackend": "lib/cuda.so", "TensorRTBackend": "lib/trt.so"},
+    "version": 2,
+    "cudart": "lib/cudart.so",
+    "backends": {
+        "CudaBackend": {"files": ["lib/CudaBackend.delegate.json", "lib/cuda.so"]},
+        "OwnBackend": {"files": ["lib/own.so"], "flavours": ["lib/own_10.so", "lib/own_11.so"], "no_flavour": "none"},
+        "BareBackend": {"files": ["lib/own.so"], "flavours": [], "no_flavour": "needs a flavour"},
+    },
     "kernels": "lib/kernels.so",
     "quantized_kernels": "lib/quantized.so",
     "files": {
@@ -25,8 +30,10 @@ RUNTIME: dict[str, Any] = {
         "lib/cudart.so": {"needs": []},
         "lib/kernels.so": {"needs": ["lib/core.so"]},
         "lib/quantized.so": {"needs": []},
-        "lib/trt.so": {"needs": ["lib/cudart.so"]},
-        "lib/libmodelbuild_tensorrt_10.so": {"needs": []},
+        "lib/own.so": {"needs": ["lib/cudart.so"]},
+        "lib/own_10.so": {"needs": []},
+        "lib/own_11.so": {"needs": []},
+        "lib/CudaBackend.delegate.json": {"needs": []},
     },
 }
 
@@ -64,8 +71,8 @@ def packed(
     [
         ((), ("aten::add.out",), {"core", "kernels"}),
         ((), ("quantized_decomposed::add.out",), {"core", "quantized"}),
-        (("CudaBackend",), (), {"core", "cuda", "cudart"}),
-        (("TensorRTBackend",), ("aten::add.out",), {"core", "kernels", "trt", "cudart", "libmodelbuild_tensorrt_10"}),
+        (("CudaBackend",), (), {"core", "cuda", "cudart", "CudaBackend.delegate"}),
+        (("OwnBackend",), ("aten::add.out",), {"core", "kernels", "own", "own_10", "own_11", "cudart"}),
     ],
 )
 def test_what_the_program_needs_is_laid_out(
@@ -76,11 +83,20 @@ def test_what_the_program_needs_is_laid_out(
     assert {path.stem for path in (tmp_path / "out/lib").iterdir()} == libraries
     assert [Path(name).stem for name in made.needed] == ["modelbuild-run", *sorted(libraries)]
     assert made.backends == set(backends)
+    assert made.lacking_flavour() == ""
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "out/lib").iterdir()}
+    assert all(mode == (0o644 if name.endswith(".json") else 0o755) for name, mode in modes.items())
+
+
+def test_a_delegate_without_a_flavour_is_said_in_the_runtime_s_words(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    made = lay_out(packed(tmp_path, backends=("BareBackend", "OwnBackend")), Path("p.pte"), tmp_path / "out")
+    assert made.lacking_flavour() == "needs a flavour"
 
 
 @pytest.mark.parametrize("content", [b"", b"nothing", None])
 def test_what_is_no_runtime_is_said_to_be_none(tmp_path: Path, content: bytes | None) -> None:
-    archive = packed(tmp_path, {"version": 2})
+    archive = packed(tmp_path, {**RUNTIME, "version": 1})
     if content is not None:
         archive.write_bytes(content)
     with pytest.raises(StepError, match="the runtime is not what this version's `make runtime` packs"):
@@ -90,9 +106,8 @@ def test_what_is_no_runtime_is_said_to_be_none(tmp_path: Path, content: bytes | 
 def test_a_backend_that_the_runtime_was_built_without(tmp_path: Path) -> None:
     with pytest.raises(LackingBackend) as raised:
         lay_out(packed(tmp_path, backends=("QnnBackend",)), Path("p.pte"), tmp_path)
-    assert (
-        str(raised.value) == "the program needs the backend QnnBackend; the runtime has: CudaBackend, TensorRTBackend"
-    )
+    had = "BareBackend, CudaBackend, OwnBackend"
+    assert str(raised.value) == f"the program needs the backend QnnBackend; the runtime has: {had}"
 
 
 def test_a_program_that_the_runner_cannot_read(tmp_path: Path) -> None:

@@ -243,6 +243,20 @@ def trt_programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
+def doubled_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program of one part, of a delegate that does not come with the runtime (fakes/own_delegate.cpp)."""
+    from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
+
+    class DoublerBackend(BackendDetails):  # found by the name of its class
+        @staticmethod
+        def preprocess(program: Any, specs: Any) -> Any:
+            return PreprocessResult(processed_bytes=b"twice")
+
+    path = tmp_path_factory.mktemp("doubled") / "doubled.pte"
+    return lower(path, 1, gelu_partitioner(DoublerBackend.__name__, {}))
+
+
+@pytest.fixture(scope="session")
 def cuda_programs(native: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Programs with a CUDA delegate that gives x * 3 + 1 where the model says gelu(x), in executorch 1.4.1's layout.
 

@@ -130,6 +130,8 @@ def pack_fakes(real: Path, out: Path, libraries: list[Path]) -> None:
     for library in libraries:
         shutil.copy(library, folder / "lib")
         described["files"].setdefault(f"lib/{library.name}", {"needs": [], "glibc": "2.0"})
+        if library.name.startswith("libmodelbuild_tensorrt_"):
+            described["backends"]["TensorRTBackend"]["flavours"].append(f"lib/{library.name}")
     (folder / "runtime.json").write_text(json.dumps(described))
     with tarfile.open(out, "w") as archive:
         archive.add(folder, "")

@@ -84,7 +84,7 @@ def _manifest(folder: Path, laid_out: LaidOut, compiled: Iterable[str]) -> dict[
         "needs": {
             "machine": laid_out.arch,
             "glibc": ".".join(map(str, glibc)),
-            "nvidia_driver": runtime.get("driver") if "lib/libcudart.so.13" in needed else None,
+            "nvidia_driver": runtime.get("driver") if runtime["cudart"] in needed else None,
         },
         "versions": runtime.get("versions", {}),
         "files": {path.relative_to(folder).as_posix(): _facts(path) for path in files},

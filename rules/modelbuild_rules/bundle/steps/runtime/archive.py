@@ -16,8 +16,6 @@ from modelbuild.step import StepError
 from modelbuild_rules.bundle.steps.runtime.elf import machine
 
 RUNNER = "bin/modelbuild-run"
-FLAVOURS = "lib/libmodelbuild_tensorrt_"
-"""How names of files begin that tie the TensorRT delegate to one of NVIDIA's libraries."""
 
 
 class LackingBackend(StepError):
@@ -34,6 +32,11 @@ class LaidOut:
     needed: tuple[str, ...]
     arch: str | None
 
+    def lacking_flavour(self) -> str:
+        """Return a line about a backend whose delegate needs one of several flavours and has none; else ''."""
+        found = (self.runtime["backends"][name] for name in sorted(self.backends))
+        return next((str(each["no_flavour"]) for each in found if each.get("flavours") == []), "")
+
 
 def lay_out(packed: Path, program: Path, folder: Path, arch: str | None = None) -> LaidOut:
     """Write modelbuild-run and the libraries that a .pte needs into a folder; `arch` is the architecture that they have
@@ -44,13 +47,12 @@ def lay_out(packed: Path, program: Path, folder: Path, arch: str | None = None) 
             _extract(archive, _closure(runtime, [RUNNER]), folder)
             arch = arch or machine(folder / RUNNER)
             _check_machine(folder, arch)
-            described = _describe(folder / RUNNER, program)
-            needed = _closure(runtime, [RUNNER, *_plugins(runtime, described)])
+            backends, operators = _describe(folder / RUNNER, program)
+            needed = _closure(runtime, [RUNNER, *_plugins(runtime, sorted(backends), operators)])
             _extract(archive, needed, folder)
             _check_machine(folder, arch)
     except (tarfile.TarError, EOFError) as error:
         raise StepError(f"{_NOT_OURS} ({error})") from error
-    backends = frozenset(d["backend"] for method in described["methods"] for d in method["delegates"])
     return LaidOut(runtime, backends, tuple(needed), arch)
 
 
@@ -64,7 +66,7 @@ def _check_machine(folder: Path, arch: str | None) -> None:
 _MOST_JSON = 1 << 24
 _PLACE = re.compile(r"(bin|lib)/[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z")
 _VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4})*\Z")
-_NOT_OURS = "the runtime is not what this version's `make runtime` packs: it has no runtime.json of version 1"
+_NOT_OURS = "the runtime is not what this version's `make runtime` packs: it has no runtime.json of version 2"
 
 
 def _read_runtime(archive: tarfile.TarFile) -> dict[str, Any]:
@@ -81,16 +83,20 @@ def _read_runtime(archive: tarfile.TarFile) -> dict[str, Any]:
 
 def _is_ours(runtime: Mapping[str, Any]) -> bool:
     """Return whether all that is read is there and no file lies outside the folder. May raise for anything else."""
-    named = [*runtime["backends"].values(), runtime["kernels"], runtime["quantized_kernels"]]
+    named = [runtime["kernels"], runtime["quantized_kernels"], runtime["cudart"]]
+    for backend in runtime["backends"].values():
+        named += [*backend["files"], *backend.get("flavours", ())]
+        if not isinstance(backend.get("no_flavour", ""), str):
+            return False
     for name, file in runtime["files"].items():
         named += [name, *file["needs"]]
         if not _VERSION.match(file.get("glibc", "2.0")):
             return False
-    return runtime["version"] == 1 and all(map(_PLACE.match, named))
+    return runtime["version"] == 2 and all(map(_PLACE.match, named))
 
 
-def _describe(runner: Path, program: Path) -> dict[str, Any]:
-    """What the program's methods call, as the runner itself tells it."""
+def _describe(runner: Path, program: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the backends and the kernels that the program's methods call, as the runner itself tells it."""
     command = [str(runner), str(program), "--describe", "--json"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
@@ -99,32 +105,26 @@ def _describe(runner: Path, program: Path) -> dict[str, Any]:
     if done.returncode:
         raise StepError(f"the program cannot be read by the runtime: {done.stderr.strip().removeprefix('error: ')}")
     try:
-        return dict(json.loads(done.stdout))
-    except ValueError:
+        methods = json.loads(done.stdout)["methods"]
+        backends = frozenset(str(delegate["backend"]) for method in methods for delegate in method["delegates"])
+        return backends, frozenset(str(name) for method in methods for name in method["operators"])
+    except (KeyError, TypeError, ValueError):
         raise StepError(
             f"the runtime's {RUNNER} does not describe the program; expected that of `make runtime`"
         ) from None
 
 
-def _plugins(runtime: Mapping[str, Any], described: Mapping[str, Any]) -> list[str]:
-    """The libraries that the runner loads for a program."""
-    found = []
-    for method in described["methods"]:
-        for delegate in method["delegates"]:
-            library = runtime["backends"].get(delegate["backend"])
-            if library is None:
-                known = ", ".join(sorted(runtime["backends"]))
-                raise LackingBackend(f"the program needs the backend {delegate['backend']}; the runtime has: {known}")
-            found.append(library)
-        quantized = [name.startswith("quantized_decomposed::") for name in method["operators"]]
-        if not all(quantized):
-            found.append(runtime["kernels"])
-        if any(quantized):
-            found.append(runtime["quantized_kernels"])
-    # Flavours of TensorRT are found by their names.
-    if runtime["backends"].get("TensorRTBackend") in found:
-        found += [name for name in runtime["files"] if name.startswith(FLAVOURS)]
-    return found
+def _plugins(runtime: Mapping[str, Any], backends: Iterable[str], operators: Iterable[str]) -> list[str]:
+    """Return the files by which the runner gets at a program's backends and kernels."""
+    found: list[str] = []
+    for name in backends:
+        if name not in runtime["backends"]:
+            known = ", ".join(sorted(runtime["backends"]))
+            raise LackingBackend(f"the program needs the backend {name}; the runtime has: {known}")
+        backend = runtime["backends"][name]
+        found += [*backend["files"], *backend.get("flavours", ())]
+    quantized = {name.startswith("quantized_decomposed::") for name in operators}
+    return found + [runtime["quantized_kernels" if each else "kernels"] for each in quantized]
 
 
 def _closure(runtime: Mapping[str, Any], wanted: Iterable[str]) -> list[str]:
@@ -152,4 +152,4 @@ def _extract(archive: tarfile.TarFile, names: Iterable[str], folder: Path) -> No
         target.parent.mkdir(exist_ok=True)
         with target.open("wb") as file:
             shutil.copyfileobj(source, file)
-        target.chmod(0o755)
+        target.chmod(0o644 if name.endswith(".json") else 0o755)

@@ -12,13 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from modelbuild.step import Step
-from modelbuild_rules.bundle.steps.runtime.archive import FLAVOURS, RUNNER, LackingBackend, LaidOut, lay_out
+from modelbuild_rules.bundle.steps.runtime.archive import RUNNER, LackingBackend, LaidOut, lay_out
 from modelbuild_rules.testing.steps.parity.gpus import lacking_gpu
 from modelbuild_rules.testing.steps.parity.programs import Arrays, open_program, program_file
 from modelbuild_runtime.bindings import lacking_backends
 from modelbuild_runtime.errors import ProgramError
-
-_CUDART = "lib/libcudart.so.13"
 
 
 class Runner(Protocol):
@@ -74,7 +72,7 @@ class CppRunner:
             laid_out = lay_out(self._runtime, self._program, self._folder)
         except LackingBackend as lacking:
             return str(lacking)
-        return self._lacking_gpu(laid_out) or _lacking_flavour(laid_out)
+        return self._lacking_gpu(laid_out) or laid_out.lacking_flavour()
 
     def run(self, inputs: Arrays) -> Arrays:
         report = self._report(inputs)
@@ -84,7 +82,8 @@ class CppRunner:
         return float(self._report(inputs, "--repeat=10", "--warmup=3")["latency"]["median_ms"])
 
     def _lacking_gpu(self, laid_out: LaidOut) -> str:
-        return lacking_gpu(self._folder / _CUDART, self._gpu) if _CUDART in laid_out.needed else ""
+        cudart = laid_out.runtime["cudart"]
+        return lacking_gpu(self._folder / cudart, self._gpu) if cudart in laid_out.needed else ""
 
     def _report(self, inputs: Arrays, *flags: str) -> dict[str, Any]:
         folder = Path(tempfile.mkdtemp(prefix="run"))
@@ -98,13 +97,6 @@ class CppRunner:
         if done.returncode:
             raise ProgramError(f"modelbuild-run {_how(done)}")
         return dict(json.loads(done.stdout))
-
-
-def _lacking_flavour(laid_out: LaidOut) -> str:
-    flavours = [name for name in laid_out.needed if name.startswith(FLAVOURS)]
-    if "TensorRTBackend" not in laid_out.backends or flavours:
-        return ""
-    return "needs TensorRT, of which the runtime has no flavour; `runtime/build.py --tensorrt FOLDER` builds one"
 
 
 def _how(done: subprocess.CompletedProcess[str]) -> str:
