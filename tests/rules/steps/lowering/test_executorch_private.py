@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import importlib
 from importlib.metadata import version
 
 import pytest
 
 from modelbuild_rules.program.steps.linking.flatbuffer import installed
 from modelbuild_rules.program.steps.lowering import executorch_private
+from tests.private_names import is_there
 
 
 def test_the_version_is_the_one_checked() -> None:
@@ -18,13 +17,11 @@ def test_the_version_is_the_one_checked() -> None:
 
 @pytest.mark.parametrize("name", executorch_private.PRIVATE)
 def test_a_name_is_there(name: str) -> None:
-    module, _, path = name.partition(":")
-    found = importlib.import_module(module)
-    for part in path.split("."):
-        if dataclasses.is_dataclass(found) and part in {field.name for field in dataclasses.fields(found)}:
-            return
-        assert hasattr(found, part), name
-        found = getattr(found, part)
+    assert is_there(name)
+
+
+def test_a_name_that_is_gone_is_noticed() -> None:
+    assert not is_there("executorch.exir.backend.backend_details:BackendDetails.nothing")
 
 
 @pytest.mark.parametrize("name", executorch_private.FILES)

@@ -18,6 +18,7 @@ from modelbuild_rules.backends.tensorrt.steps.engine.settings import (
     compilation_settings,
     known_capabilities,
 )
+from tests.private_names import is_there
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -27,11 +28,7 @@ def torch_tensorrt() -> Any:
 
 @pytest.mark.parametrize("name", torch_tensorrt_private.PRIVATE)
 def test_a_name_is_there(name: str) -> None:
-    module, _, path = name.partition(":")
-    found = importlib.import_module(module)
-    for part in path.split("."):
-        assert hasattr(found, part), name
-        found = getattr(found, part)
+    assert is_there(name)
 
 
 def test_attributes_of_objects() -> None:

@@ -11,10 +11,10 @@ from modelbuild.step import StepError
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import PROFILES, build
 from modelbuild_rules.backends.tensorrt.steps.engine.lowering import lowered
 from modelbuild_rules.backends.tensorrt.steps.engine.partitioner import BACKEND, TensorrtPartitioner
+from modelbuild_rules.backends.tensorrt.steps.engine.pooling import round_down
 from modelbuild_rules.backends.tensorrt.steps.engine.settings import compilation_settings
 from modelbuild_rules.backends.tensorrt.steps.engine.torch_tensorrt_private import import_torch_tensorrt
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
-from modelbuild_rules.program.steps.lowering.pooling import round_down
 from modelbuild_rules.program.steps.lowering.sizes import own_sizes
 
 TOLERANCES = {"fp16": 2e-2, "bf16": 1e-1}

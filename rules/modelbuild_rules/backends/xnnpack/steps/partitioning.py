@@ -1,4 +1,7 @@
-"""XNNPACK: floating-point and quantized operators on the CPU."""
+"""XNNPACK: floating-point and quantized operators on the CPU.
+
+Private names of executorch are used; executorch_xnnpack_private.py lists them.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Keeps XNNPACK's compiler from building patterns that a partition can't hold: 12 s of CPU for each process that does.
 
-Private names patched, checked on executorch 1.4.1, undone after use:
-executorch.backends.xnnpack.partition.graphs.bilinear_2d.get_graphs_dict
-executorch.backends.xnnpack.partition.graphs.sdpa.get_graphs
+Private names of executorch are replaced, and put back after use; executorch_xnnpack_private.py lists them.
 """
 
 from __future__ import annotations

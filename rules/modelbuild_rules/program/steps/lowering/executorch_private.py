@@ -1,4 +1,5 @@
-"""What of executorch the steps use that it does not promise to keep, and the version that all of it was checked on."""
+"""What of executorch the steps use that it does not promise to keep, and the version that all of it was checked on.
+What a single backend uses is listed in that backend's folder."""
 
 from __future__ import annotations
 
@@ -9,15 +10,13 @@ from modelbuild.step import StepError
 CHECKED = "1.4.1"
 
 PRIVATE = (
-    # Replaced while a program is lowered, and put back (capture.py, arrange.py, backends/xnnpack).
+    # Replaced while a program is lowered, and put back (capture.py, arrange.py).
     "executorch.exir.backend.backend_api:create_exported_program_from_submodule",
     "executorch.exir.backend.backend_details:BackendDetails.preprocess",
     "executorch.exir.backend.backend_details:BackendDetails.preprocess_multimethod",
-    "executorch.exir.backend.utils:WhyNoPartition.__call__",
     # Called.
     "executorch.exir._serialize._named_data_store:NamedDataStoreOutput",
     "executorch.exir._serialize.data_serializer:DataEntry",
-    "executorch.exir.backend.canonical_partitioners.config_partitioner:format_target_name",
     "executorch.exir.capture._config:EdgeCompileConfig._check_ir_validity",
     "executorch.exir.dialects.edge._ops:FunctionDtypeConstraint.validate",
     "executorch.exir.dialects.edge._ops:EdgeOpOverload.to_out_variant",
@@ -26,10 +25,6 @@ PRIVATE = (
     "executorch.exir.lowered_backend_module:LoweredBackendModule.buffer",
     "executorch.extension.flat_tensor.serialize.serialize:FlatTensorSerializer.deserialize",
     "executorch.extension.pybindings._portable_lib:_get_operator_names",
-    "executorch.backends.xnnpack.partition.config:ALL_PARTITIONER_CONFIGS",
-    "executorch.backends.xnnpack.partition.config.gemm_configs:GEMMConfig._detect_precision",
-    "executorch.backends.xnnpack.partition.xnnpack_partitioner:XnnpackPartitioner.get_matched_nodes_from_configs",
-    "executorch.backends.xnnpack.xnnpack_preprocess:XnnpackBackend.preprocess",
     # Imported without the packages around it (program/steps/linking/flatbuffer.py).
     "executorch.exir._serialize.generated.executorch_flatbuffer.Program:ProgramT.InitFromPackedBuf",
     "executorch.exir._serialize.generated.executorch_flatbuffer.Program:ProgramT.Pack",

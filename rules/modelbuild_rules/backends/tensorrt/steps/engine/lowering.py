@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
+from modelbuild_rules.backends.tensorrt.steps.engine.aten_program import aten_program
 from modelbuild_rules.backends.tensorrt.steps.engine.torch_tensorrt_private import PENDING
-from modelbuild_rules.program.steps.lowering.aten import aten_program
 
 aten = torch.ops.aten
 

@@ -19,9 +19,9 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils import _pytree as pytree
 
+from modelbuild_rules.backends.tensorrt.steps.engine.aten_program import aten_program
 from modelbuild_rules.backends.tensorrt.steps.engine.lowering import decompositions, forget_pending_sizes
-from modelbuild_rules.program.steps.lowering.aten import aten_program
-from modelbuild_rules.program.steps.lowering.pooling import WITH_INDICES
+from modelbuild_rules.backends.tensorrt.steps.engine.pooling import WITH_INDICES
 from modelbuild_rules.program.steps.lowering.sizes import on_sizes, values_of
 
 NO_CONVERTER = "no converter"

@@ -1,0 +1,46 @@
+"""A program of executorch's edge dialect as the ATen program that torch_tensorrt's lowering and converters know.
+
+Node for node, under the same names. TensorRT tensors have neither strides nor aliases, so nothing changes but names.
+Private names of torch are used; torch_tensorrt_private.py lists them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._export.verifier import load_verifier
+from torch.export import ExportedProgram
+from torch.fx.passes.shape_prop import _extract_tensor_metadata
+
+from modelbuild_rules.backends.tensorrt.steps.engine.pooling import WITH_INDICES, plain_arguments
+from modelbuild_rules.program.steps.lowering.aten import aten_operator
+
+
+def aten_program(program: ExportedProgram) -> ExportedProgram:
+    """The program on ATen operators. Tensors are shared with `program`, its graph is not touched."""
+    graph = torch.fx.Graph()
+    mapping: dict[Any, Any] = {}
+    graph.output(graph.graph_copy(program.graph, mapping))
+    output = next(iter(reversed(program.graph.nodes)))
+    list(graph.nodes)[-1].meta = dict(output.meta)
+    for node, copy in mapping.items():
+        copy.name = node.name
+        if isinstance(node.meta.get("val"), torch.Tensor):
+            copy.meta["tensor_meta"] = _extract_tensor_metadata(node.meta["val"])  # what some validators look at
+        if node.op == "call_function":
+            copy.target = aten_operator(node.target)
+            if copy.target in WITH_INDICES:
+                copy.args = plain_arguments(copy)
+            if getattr(getattr(node.target, "_op", None), "namespace", "") == "dim_order_ops":
+                copy.kwargs = {key: value for key, value in node.kwargs.items() if key != "dim_order"}
+    return ExportedProgram(
+        root=program.graph_module,
+        graph=graph,
+        graph_signature=program.graph_signature,
+        state_dict=program.state_dict,
+        range_constraints=program.range_constraints,
+        module_call_graph=program.module_call_graph,
+        constants=program.constants,
+        verifiers=[load_verifier("ATEN")],
+    )

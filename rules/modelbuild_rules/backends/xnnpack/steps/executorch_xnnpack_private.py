@@ -1,0 +1,22 @@
+"""What of executorch the steps for XNNPACK use that it does not promise to keep.
+
+All of it was checked on the version that program/steps/lowering/executorch_private.py requires, 1.4.1.
+"""
+
+from __future__ import annotations
+
+PRIVATE = (
+    # Replaced while a program is partitioned or compiled, and put back (partitioning.py, patterns.py).
+    "executorch.backends.xnnpack.partition.graphs.bilinear_2d:get_graphs_dict",
+    "executorch.backends.xnnpack.partition.graphs.sdpa:get_graphs",
+    "executorch.exir.backend.utils:WhyNoPartition.__call__",
+    # Called or overridden (partitioning.py, compile.py).
+    "executorch.backends.xnnpack.partition.config:ALL_PARTITIONER_CONFIGS",
+    "executorch.backends.xnnpack.partition.config.gemm_configs:GEMMConfig._detect_precision",
+    "executorch.backends.xnnpack.partition.xnnpack_partitioner:XnnpackPartitioner.get_matched_nodes_from_configs",
+    "executorch.backends.xnnpack.utils.quant_utils:IS_IMPLICIT_Q_DQ_TAG",
+    "executorch.backends.xnnpack.utils.quant_utils:is_dequant",
+    "executorch.backends.xnnpack.utils.quant_utils:is_quant",
+    "executorch.backends.xnnpack.xnnpack_preprocess:XnnpackBackend.preprocess",
+    "executorch.exir.backend.canonical_partitioners.config_partitioner:format_target_name",
+)
