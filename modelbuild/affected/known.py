@@ -1,8 +1,8 @@
 """What a change of contents touches, told from what an earlier question found out: which files each target stands on.
 
-That is kept in the cache's folder, one SQLite file for each state of all that decided it, and looked at only after all
-of that was found to be the same: by content, so that another checkout of the same files can use it. Of files that git
-knows, the base revision's object ids tell the content.
+That is kept in the cache's folder, a checksum and an SQLite database for each state of all that decided it, and looked
+at only after all of that was found to be the same: by content, so that another checkout of the same files can use it.
+Of files that git knows, the base revision's object ids tell the content.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import sys
+from binascii import crc32
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,17 +24,20 @@ from modelbuild import __version__
 from modelbuild.affected.git import Change
 from modelbuild.affected.unchanged import REGULAR, changed_engine, engine_folders
 from modelbuild.building.imports import import_path, names_in
+from modelbuild.building.record import read_regular, write_whole
 from modelbuild.errors import ModelbuildError
 from modelbuild.labels import Label
 from modelbuild.loading.package import PACKAGE_FILE
 from modelbuild.loading.patterns import MANUAL, expand_patterns
 from modelbuild.loading.tree import list_folder
+from modelbuild.store.files import make_folder
 from modelbuild.workspace import WORKSPACE_FILE, Workspace
 
 if TYPE_CHECKING:
     import sqlite3
 
-FORMAT = 1
+FORMAT = 2
+_SUM = 4  # bytes of the checksum that a file begins with
 
 # What comes of rows that are not as they were written.
 _DAMAGED = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -118,11 +122,16 @@ class Known:
         """The label and rule of each target touched; None where that is not known."""
         import sqlite3
 
-        if changed_engine(self._workspace, self._change) or not self.path.exists():
+        if changed_engine(self._workspace, self._change):
+            return None
+        whole = read_regular(str(self.path))
+        data = whole[_SUM:]
+        if whole[:_SUM] != crc32(data).to_bytes(_SUM) or not data:
             return None
         try:
-            connection = sqlite3.connect(f"{self.path.as_uri()}?immutable=1", uri=True)
+            connection = sqlite3.connect(":memory:")
             try:
+                connection.deserialize(data)
                 return self._touched(connection, patterns, current)
             finally:
                 connection.close()
@@ -191,10 +200,8 @@ class Known:
         nothing."""
         import sqlite3
 
-        temporary = self.path.with_suffix(f".{os.getpid()}")
         with suppress(OSError, sqlite3.Error):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(temporary)
+            connection = sqlite3.connect(":memory:")
             with connection:
                 for table in TABLES:
                     connection.execute(table)
@@ -202,13 +209,13 @@ class Known:
                 connection.executemany("INSERT INTO files VALUES (?, ?)", files.items())
                 connection.executemany("INSERT INTO edges VALUES (?, ?)", sorted(edges))
                 connection.executemany("INSERT INTO targets VALUES (?, ?, ?, ?, ?)", targets)
+            data = connection.serialize()
             connection.close()
-            os.replace(temporary, self.path)
+            make_folder(self._workspace.config.cache_dir, self.path.parent)
+            write_whole(str(self.path), crc32(data).to_bytes(_SUM) + data)
             kept = sorted(self.path.parent.glob("*.db"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
             for path in kept[_MOST:]:
                 path.unlink(missing_ok=True)
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def _as_dict(facts: Facts) -> dict[str, Any]:

@@ -200,14 +200,15 @@ def write_record(path: str, record: Record) -> None:
 
 def write_whole(path: str, data: bytes) -> None:
     """Write a file that appears whole or not at all, in place of whatever is there. Raises OSError."""
+    from modelbuild.store.files import remove
+
     temporary = f"{path}.{os.getpid()}"
-    with open(temporary, "wb") as file:
+    remove(temporary)
+    with open(temporary, "xb") as file:
         file.write(data)
     try:
         os.replace(temporary, path)
     except IsADirectoryError:
-        from modelbuild.store.files import remove
-
         remove(path)
         os.replace(temporary, path)
 

@@ -22,6 +22,7 @@ from modelbuild.execution.verdict import verdict
 from modelbuild.execution.warm import Warm
 from modelbuild.paths import OUTPUTS
 from modelbuild.store.interface import Store
+from modelbuild.store.problems import NO_SPACE, no_space
 
 
 class LocalExecutor:
@@ -59,7 +60,7 @@ class LocalExecutor:
 
     def run(self, request: Request) -> Outcome:
         """Run an action to its end. Raises MissingBlob when the store lost an input, EnvironmentProblem when the folder
-        cannot be made (disk full, no permission) or is removed while the action runs."""
+        cannot be made, or is removed while the action runs, and when the disk is full."""
         with self._lock:
             if self._closed:
                 return Outcome(None, "interrupted")
@@ -131,6 +132,8 @@ class LocalExecutor:
                 outputs = sandbox.collect(action, self._store)
             except SandboxProblem as error:
                 problem = str(error)
+        if NO_SPACE in problem:  # whoever says it: the step, what it runs, or whoever keeps what that printed
+            raise no_space(sandbox.folder.parent)
         if problem:
             where = f"\n(its folder is kept: {sandbox.folder})" if self._keep else ""
             return Outcome(None, problem + where, stdout, stderr)

@@ -263,16 +263,6 @@ def _strays(folder: int, prefix: str, declared: dict[str, Output]) -> Iterator[s
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder, also one in which folders were made read-only."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if folder.exists():
-        _open_up(folder)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _open_up(folder: Path) -> None:
+    """Remove a folder, also one in which folders were made read-only, as far as that can be."""
     with suppress(OSError):
-        folder.chmod(0o700)
-        for entry in folder.iterdir():
-            if entry.is_dir() and not entry.is_symlink():
-                _open_up(entry)
+        files.remove(str(folder))

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from modelbuild.execution.sandbox import Sandbox, remove
+from modelbuild.store.files import open_folder
 from modelbuild.store.lock import alone
 
 
@@ -66,10 +67,11 @@ class Scratch:
 
 
 def _try_lock(folder: Path) -> int | None:
-    """A locked descriptor for a build's folder, or None while that build lives."""
+    """A locked descriptor for a build's folder, or None while that build lives, and for what is no build's folder."""
     try:
-        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError:  # gone, or none of ours
+        with open_folder(str(folder)) as top:
+            descriptor = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600, dir_fd=top)
+    except OSError:
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

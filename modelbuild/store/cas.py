@@ -66,6 +66,9 @@ class Cas:
         self._lock = threading.Lock()
         self._added = 0
         self._ever_added = False
+        for entry in _entries(self._folder):
+            if entry.is_symlink():  # which would lead to files that are not ours
+                _remove(entry.path)
 
     def find(self, digest: Digest, executable: bool | None = None) -> str:
         """Path of a sound blob with that executable bit (None: with either). Raises MissingBlob."""

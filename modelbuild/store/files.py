@@ -94,7 +94,8 @@ def link_or_copy(source: str, target: str, mode: int) -> None:
 
 def make_folder(top: str | Path, path: str | Path) -> None:
     """Make a folder that is `top` or below it, and those between. Whatever else is in the place of one below `top`,
-    which is ours, is removed; one of our own folders that we may not use is made usable. Raises OSError."""
+    which is ours, is removed, such as a link to somebody else's; a folder of ours that we may not use is made usable.
+    Raises OSError."""
     top, path = str(top), str(path)
     if path == top:
         try:
@@ -107,7 +108,7 @@ def make_folder(top: str | Path, path: str | Path) -> None:
             os.mkdir(path)
             return
         except FileExistsError:
-            if os.path.isdir(path):
+            if os.path.isdir(path) and not os.path.islink(path):
                 open_up(path, stat.S_IRWXU)
                 return
             remove(path)

@@ -65,10 +65,10 @@ class LocalStore:
         self._lock.share()
         self._own = directory if writable else _temporary_folder()
         self._pid = os.getpid()
-        if not (self._own / "cas").is_dir():
-            make_folder(self._own, self._own / "cas")
-            with suppress(OSError):
-                (self._own / "CACHEDIR.TAG").write_text(_TAG)
+        make_folder(self._own, self._own / "cas")
+        # A link would be followed, to a file that is not ours.
+        with suppress(OSError), open(self._own / "CACHEDIR.TAG", "x") as tag:
+            tag.write(_TAG)
         self._cas = Cas(self._own / "cas", self.scratch, None if writable else directory / "cas")
         self._warn = warn
         self._database = Database(directory, writable, warn)
@@ -185,13 +185,14 @@ class LocalStore:
             return None
         collected = None
         try:
-            self._actions.flush()
             if self.read_only:
                 remove(str(self._own))
-            elif self._over_cap():
+                return None
+            self._actions.flush()
+            if self._over_cap():
                 collected = self._collect()
         except (OSError, EnvironmentProblem) as error:  # what was built is there all the same
-            self._warn(f"cannot throw out what was used least recently: {error}")
+            self._warn(f"the cache is not tidied up: {error}")
         finally:
             self._database.close()
             self._lock.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from modelbuild.errors import EnvironmentProblem
 Warn: TypeAlias = Callable[[str], None]
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
+NO_SPACE = os.strerror(errno.ENOSPC)  # as programs print it
 
 
 def warn_on_stderr(message: str) -> None:

@@ -189,6 +189,25 @@ def test_a_link_that_git_ignores_may_lead_elsewhere(asked: Asked) -> None:
         assert asked.known
 
 
+def test_a_listed_folder_has_another_file_though_its_time_is_set_back(asked: Asked) -> None:
+    """One that git ignores, and one that a link to nothing leads to from then on."""
+    root = asked.repository.root
+    (root.parent / ".git/info/exclude").write_text("*free.txt\n")
+    (root / "a/free.txt").symlink_to("../target-free.txt")
+    glob = "[[cat]]\nname = 'found'\nsrcs = { glob = ['*.txt'] }\n"
+    asked.repository.write({"a/BUILD.toml": BUILD["a/BUILD.toml"] + glob})
+    asked.repository.commit()
+    asked.repository.write({"b/three.txt": "3"})
+    assert asked.ask() == asked.anew()
+    for name in ("target-free.txt", "a/more-free.txt"):
+        before = os.stat((root / name).parent)
+        (root / name).write_text("there")
+        os.utime((root / name).parent, ns=(before.st_atime_ns, before.st_mtime_ns))
+        found = asked.ask()
+        assert not asked.known
+        assert found == asked.anew()
+
+
 def test_what_a_link_out_of_the_workspace_leads_to_is_known(asked: Asked) -> None:
     top = asked.repository.top
     (top / "up.txt").write_text("up")

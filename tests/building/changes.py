@@ -175,7 +175,9 @@ def unpack_a_copy(world: World, dice: random.Random) -> str:
     with _times_kept(folder.parent):
         copy, old = world.root / "copy", world.root / "old"
         shutil.copytree(folder, copy, symlinks=True)
-        (copy / f"{dice.choice('nop')}.txt").write_text(_text(dice))
+        new = copy / f"{dice.choice('nop')}.txt"
+        if not os.path.lexists(new):
+            new.write_text(_text(dice))
         shutil.copystat(folder, copy)
         folder.rename(old)
         copy.rename(folder)

@@ -9,6 +9,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
+# A folder beside the workspace and the cache that nobody may touch.
+ELSEWHERE = "elsewhere"
+DECOYS = {
+    "file": "mine\n",
+    "lock": "mine\n",
+    "build-1/lock": "mine\n",
+    "build-1/folder/file": "mine\n",
+    "00/file": "mine\n",
+    f"{'a' * 2}/{'a' * 64}": "mine\n",
+    "index-v2.0.db": "mine\n",
+    "1.db": "mine\n",
+    "outputs/list.json": "[]",
+}
+
 Damage: TypeAlias = Callable[[Path, random.Random], None]
 
 
@@ -61,8 +75,12 @@ def put_a_folder(path: Path, dice: random.Random) -> None:
 
 
 def put_a_link(path: Path, dice: random.Random) -> None:
+    """Also to somebody else's files and folders, which have names such as those of a cache."""
     remove(path, dice)
-    path.symlink_to(dice.choice(["nothing", path.name, "/etc/hostname", "/dev/zero", "/tmp", "."]))
+    elsewhere = [ELSEWHERE, *(f"{ELSEWHERE}/{name}" for name in DECOYS)]
+    target = dice.choice(["nothing", path.name, ".", "/dev/zero", *elsewhere])
+    top = next(parent for parent in path.parents if (parent / ELSEWHERE).is_dir())
+    path.symlink_to(target if not target.startswith(ELSEWHERE) else os.path.relpath(top / target, path.parent))
 
 
 def put_a_pipe(path: Path, dice: random.Random) -> None:
@@ -82,6 +100,22 @@ IN_PLACE = [spoil_some_bytes, cut_short, zero_a_block, put_another_file]
 DAMAGES: list[Damage] = [*IN_PLACE, remove, take_permissions, put_garbage, put_a_folder, put_a_link, put_a_pipe]
 
 
+def make_decoys(folder: Path) -> None:
+    for name, text in DECOYS.items():
+        path = folder / ELSEWHERE / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (folder / ELSEWHERE / "build-1/folder").chmod(0o750)
+
+
+def assert_untouched(folder: Path) -> None:
+    top = folder / ELSEWHERE
+    found = {path.relative_to(top).as_posix(): path.read_text() for path in top.rglob("*") if path.is_file()}
+    assert found == DECOYS
+    assert (top / "build-1/folder").stat().st_mode & 0o777 == 0o750
+    assert all(path.stat().st_mode & 0o777 in (0o644, 0o640) for path in top.rglob("*") if path.is_file())
+
+
 def damage_something(folder: Path, dice: random.Random, in_place: bool = True) -> str:
     """Damage anything in a folder; folders at its top as often as all that is below them. Returns what was done."""
     found = sorted(Path(top, name) for top, below, files in os.walk(folder) for name in (*below, *files))
@@ -89,6 +123,7 @@ def damage_something(folder: Path, dice: random.Random, in_place: bool = True) -
     if not found:
         return "nothing"
     path = dice.choice(dice.choice([found, tops]))
+    in_place = in_place and not path.is_symlink()  # through which the damage would be done elsewhere
     damage = dice.choice(DAMAGES if in_place else [each for each in DAMAGES if each not in IN_PLACE])
     try:
         damage(path, dice)

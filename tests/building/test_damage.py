@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.building.changes import begin, edit_a_source
-from tests.building.damages import damage_something
+from tests.building.damages import assert_untouched, damage_something, make_decoys
 from tests.building.world import Ended, World, assert_same
 
 REQUEST = ("//...", "--keep-going", "--jobs=2")
@@ -28,6 +28,7 @@ class Damaged:
         self.world = World(folder)
         self.done: list[str] = []
         begin(self.world, self.dice)
+        make_decoys(folder)
         self.places = [self.world.cache, self.world.root / "modelbuild-out/.modelbuild"]
 
     def step(self) -> None:
@@ -44,6 +45,7 @@ class Damaged:
         if first.code == 36:  # it says so, and the next one is right
             first = self._build()
         assert_same(first, self.world.afresh(*REQUEST))
+        assert_untouched(self.world.folder)
 
     def _meanwhile(self) -> None:
         build = self.world.start("build", *REQUEST)

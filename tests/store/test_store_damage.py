@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from modelbuild.actions import ActionResult, FileEntry
+from modelbuild.errors import EnvironmentProblem
 from modelbuild.execution.scratch import Scratch
 from modelbuild.explain.facts import Facts
 from modelbuild.history.measures import Measures
@@ -27,6 +28,19 @@ def make_folder(path: Path) -> None:
     (path / "with/some").mkdir(parents=True)
     (path / "with/some/files").write_text("")
     (path / "with/some").chmod(0o500)
+
+
+def decoy(path: Path) -> Path:
+    """Somebody else's folder, with names such as those of a cache, beside the cache."""
+    cache = next(parent for parent in path.parents if parent.name == "cache")
+    folder = cache.with_name("elsewhere")
+    for name in DECOYS:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("mine")
+    return folder
+
+
+DECOYS = ("file", "lock", "build-1/lock", "build-1/file", f"{HASH[:2]}/{HASH}", f"{HASH[:2]}/file")
 
 
 def make_socket(path: Path) -> None:
@@ -56,7 +70,8 @@ KINDS: dict[str, Callable[[Path], object]] = {
     "a folder that may not be entered": lambda path: path.mkdir(0o000),
     "a link to nothing": lambda path: path.symlink_to("nothing"),
     "a link to itself": lambda path: path.symlink_to(path.name),
-    "a link to a file": lambda path: path.symlink_to("/etc/hostname"),
+    "a link to a file": lambda path: path.symlink_to(decoy(path) / "file"),
+    "a link to a folder": lambda path: path.symlink_to(decoy(path)),
     "a link to what never ends": lambda path: path.symlink_to("/dev/zero"),
     "a pipe": lambda path: os.mkfifo(path),
     "a socket": make_socket,
@@ -69,8 +84,8 @@ PLACES = [
 ]
 
 
-def fill(cache: Path, said: list[str]) -> None:
-    """What a build does with a cache."""
+def fill(cache: Path, said: list[str], alone: bool = True) -> None:
+    """What a build does with a cache. `alone`: that there is no other can be seen."""
     with open_store(cache, warn=said.append) as store:
         scratch = Scratch(store.scratch)
         output = scratch.path / "output"
@@ -86,8 +101,17 @@ def fill(cache: Path, said: list[str]) -> None:
         assert (place / "large").read_bytes() == LARGE
         shutil.rmtree(place)
         scratch.close()
-        assert not store.collect().busy
+        assert not (store.collect().busy and alone)
     remember_build(cache, cache.parent, 1.0, True, {"//:a#b": FACTS}, {}, {("//:a", "bytes"): 1.0})
+
+
+def put_in_place(cache: Path, place: str, make: Callable[[Path], object]) -> Path:
+    path = cache / place
+    if os.path.lexists(path):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    make(path)
+    return path
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -96,11 +120,7 @@ def test_whatever_is_found_in_the_cache_is_put_right(
     cache: Path, place: str, kind: str, as_user: Callable[..., int]
 ) -> None:
     fill(cache, [])
-    path = cache / place
-    if os.path.lexists(path):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    KINDS[kind](path)
+    put_in_place(cache, place, KINDS[kind])
 
     def work() -> None:
         said: list[str] = []
@@ -116,3 +136,41 @@ def test_whatever_is_found_in_the_cache_is_put_right(
         assert Measures(cache, cache.parent).last("//:a", "bytes") == 1.0
 
     assert as_user(work) == 0
+    elsewhere = cache.with_name("elsewhere")
+    assert all((elsewhere / name).read_text() == "mine" for name in DECOYS if elsewhere.exists())
+    assert len([path for path in elsewhere.rglob("*") if path.is_file()]) in (0, len(DECOYS))
+
+
+def somebody_elses_file(path: Path) -> None:
+    path.write_bytes(b"mine")
+    path.chmod(0o600)
+    os.chown(path, 65534, 65534)
+
+
+def somebody_elses_folder(path: Path) -> None:
+    path.mkdir()
+    somebody_elses_file(path / "file")
+    path.chmod(0o700)
+    os.chown(path, 65534, 65534)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not run: files of others can be made by root alone")
+@pytest.mark.parametrize("make", [somebody_elses_file, somebody_elses_folder])
+@pytest.mark.parametrize("place", PLACES)
+def test_what_is_somebody_elses_is_done_without_or_named_in_one_line(
+    cache: Path, place: str, make: Callable[[Path], None], as_user: Callable[..., int]
+) -> None:
+    fill(cache, [])
+    path = put_in_place(cache, place, make)
+
+    def work() -> None:
+        problem = ""
+        try:
+            fill(cache, [], alone=False)
+        except (EnvironmentProblem, OSError) as error:  # of which the executor makes one
+            problem = str(error)
+        assert not problem or str(cache) in problem
+        assert "\n" not in problem
+
+    assert as_user(work) == 0
+    assert not path.exists() or path.stat().st_uid in (65534, os.geteuid())
