@@ -1,4 +1,4 @@
-"""A workspace with targets of every built-in rule that write most attributes: what hostile ones are made of."""
+"""A workspace with targets of every built-in rule that write every attribute: what hostile ones are made of."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ _TENSORRT = {
 }
 _CUDA = {"type": "cuda", "build_on": "cpu", "tuning": "t.json", "min_block_size": 5, "precision": "tf32"}
 
+FILES = [{"name": "files", "files": {"x": "y.npy", "y": "y.npy"}}]
 PACKAGE: dict[str, Any] = {
     "package": {"default_visibility": ["//visibility:public"]},
     "filegroup": [
@@ -108,7 +109,7 @@ PACKAGE: dict[str, Any] = {
         {"name": "small", "backends": [{"type": "xnnpack"}, {"type": "portable"}]},
     ],
     "device_target": [
-        {"name": "cpu", "arch": "x86_64", "memory": "8GiB", "min_glibc": "2.31"},
+        {"name": "cpu", "os": "linux", "arch": "x86_64", "memory": "8GiB", "min_glibc": "2.31"},
         {"name": "gpu", "arch": "x86_64", "compute_capability": ["8.6", "8.9"], "cuda_index": 1, "memory": 1024},
     ],
     "pte_program": [
@@ -128,7 +129,9 @@ PACKAGE: dict[str, Any] = {
             "device": ":cpu",
         },
     ],
-    "runtime_bundle": [{"name": "bundle", "program": ":program", "runtime": "runtime.tar", "tar": True}],
+    "runtime_bundle": [
+        {"name": "bundle", "program": ":program", "runtime": "runtime.tar", "tar": True, "device": ":cpu"}
+    ],
     "pte_test": [
         {
             "name": "pte_test",
@@ -136,7 +139,7 @@ PACKAGE: dict[str, Any] = {
             "model": ":model",
             "device": ":cpu",
             "inputs": [
-                {"name": "files", "files": {"x": "y.npy", "y": "y.npy"}},
+                *FILES,
                 {
                     "name": "drawn",
                     "generator": {
@@ -164,7 +167,15 @@ PACKAGE: dict[str, Any] = {
             "size": "small",
             "timeout": 5,
             "flaky": True,
-        }
+        },
+        {
+            "name": "gpu_test",
+            "program": ":program",
+            "model": ":model",
+            "inputs": FILES,
+            "gpus": 1,
+            "runtime": "runtime.tar",
+        },
     ],
     "py_test": [
         {
@@ -176,6 +187,9 @@ PACKAGE: dict[str, Any] = {
             "args": ["-q"],
             "shard_count": 2,
             "gpus": 1,
+            "size": "large",
+            "timeout": 7,
+            "flaky": False,
         }
     ],
     "test_suite": [{"name": "suite", "tests": [":py_test", ":pte_test"]}],

@@ -28,4 +28,5 @@ def _packages(text: str) -> list[tuple[str, str]]:
     tables = data.get("package", data.get("packages"))
     if not isinstance(tables, list):
         return []
-    return [(str(t["name"]), str(t.get("version", ""))) for t in tables if isinstance(t, dict) and "name" in t]
+    packages = [(table.get("name"), table.get("version", "")) for table in tables if isinstance(table, dict)]
+    return [(name, version) for name, version in packages if isinstance(name, str) and isinstance(version, str)]

@@ -88,10 +88,10 @@ def _import(root: Path, reference: str, where: Location | None) -> ModuleType:
     if not reference.startswith("//"):
         module = _guarded(root, name, reference, where)
         if not hasattr(module, "__path__") or getattr(module, "__file__", None) is None:
-            raise LoadingError(f"no rule package '{reference}'; expected a package, got a module", where)
+            raise LoadingError(f"no rule package '{reference}'; expected a package with an __init__.py", where)
         return module
     if name in _TAKEN:
-        raise LoadingError(f"rule package '{reference}' would be imported as Python's own '{name}'; rename it", where)
+        raise LoadingError(f"rule package '{reference}' would hide another module called '{name}'; rename it", where)
     init = root / reference.removeprefix("//") / "__init__.py"
     if not init.is_file():
         raise LoadingError(f"no rule package '{reference}': expected {init.relative_to(root)}", where)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -131,7 +132,8 @@ def parse(source: bytes) -> ast.Module:
         line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
         raise SyntaxError("source code cannot contain null bytes", ("", line, column, None))
     try:
-        with _parsing:
+        with _parsing, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # as of "\d": they do not name the file
             return ast.parse(source)
     except (MemoryError, RecursionError, ValueError) as error:
         problem = str(error) if isinstance(error, ValueError) else "nested too deep"

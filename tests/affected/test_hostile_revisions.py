@@ -62,6 +62,13 @@ def test_a_repository_whose_path_has_a_line_break(repo: Any, tmp_path: Path) -> 
 LOCK = {"version": 1, "package": [{"name": "torch", "version": "1"}, {"name": "numpy", "version": "2"}]}
 
 
+@pytest.mark.parametrize("key", ["name", "version"])
+def test_what_is_no_text_is_no_pin(key: str) -> None:
+    table = {"name": '"torch"', "version": '"1"'} | {key: "0x" + "f" * 5000}
+    lines = (f"{name} = {value}" for name, value in table.items())
+    assert pins("\n".join(("[[package]]", *lines))) == {}
+
+
 @cases(150, 5_000)
 def test_any_lock_file_has_pins_or_none(examples: int) -> None:
     def holds(text: str) -> None:

@@ -176,15 +176,15 @@ TABLE = {
     ),
     "a rule package that is a module": Bad(
         {"MODELBUILD.toml": 'rules = ["zipfile"]\n'},
-        "MODELBUILD.toml:1:10: no rule package 'zipfile'; expected a package, got a module",
+        "MODELBUILD.toml:1:10: no rule package 'zipfile'; expected a package with an __init__.py",
     ),
     "a rule package that is a part of Python": Bad(
         {"MODELBUILD.toml": 'rules = ["sys"]\n'},
-        "MODELBUILD.toml:1:10: no rule package 'sys'; expected a package, got a module",
+        "MODELBUILD.toml:1:10: no rule package 'sys'; expected a package with an __init__.py",
     ),
-    "a rule package called as one of Python's": Bad(
+    "a rule package that hides one of Python's": Bad(
         {"MODELBUILD.toml": 'rules = ["//turtle"]\n', "turtle/__init__.py": ""},
-        "MODELBUILD.toml:1:10: rule package '//turtle' would be imported as Python's own 'turtle'; rename it",
+        "MODELBUILD.toml:1:10: rule package '//turtle' would hide another module called 'turtle'; rename it",
     ),
     "a validator that fails": Bad(
         {

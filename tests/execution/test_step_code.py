@@ -92,6 +92,11 @@ def test_imported_names_gives_modules_and_what_may_be_modules() -> None:
     assert sorted(imported_names(source)) == [("a.b", 0), ("d", 0), ("d.e", 0), ("f", 1), ("g", 0)]
 
 
+def test_what_python_warns_of_in_a_source_is_not_printed(recwarn: pytest.WarningsRecorder) -> None:
+    assert imported_names(b"import a\nb = '\\d' is 1\n") == [("a", 0)]
+    assert not recwarn.list
+
+
 def test_threads_may_read_sources_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python 3.11 fails when another thread parses while the collector, which may run Python code, interrupts it."""
     source = b"import a.b\nfrom . import c\n" + b"x = [f(i) for i in range(10)]\n" * 200

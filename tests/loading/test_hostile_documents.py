@@ -76,6 +76,8 @@ class located:
 
 def test_every_rule_and_target_of_the_workspace_is_right(root: Path, rules: Rules) -> None:
     assert set(rules.by_name) == PACKAGE.keys() - {"package"}
+    for name, rule in rules.by_name.items():
+        assert rule.attrs.model_fields.keys() <= {attribute for table in PACKAGE[name] for attribute in table}
     names = {"program_stack", "program_small"} | {
         table["name"] for name, tables in PACKAGE.items() if name != "package" for table in tables
     }
