@@ -2,6 +2,7 @@
 
 from modelbuild.actions import Artifact, DerivedArtifact, Output, Resources, SourceArtifact, Telling
 from modelbuild.api.attrs import Attrs, Dep, Glob, Source, Sources
+from modelbuild.api.blob import Blob
 from modelbuild.api.context import Context, Expander
 from modelbuild.api.extension import Extensible, Extension
 from modelbuild.api.providers import Files, Platform, Provider, Runnable, TestAction
@@ -13,6 +14,7 @@ from modelbuild.lines import is_line
 __all__ = [
     "Artifact",
     "Attrs",
+    "Blob",
     "Context",
     "Dep",
     "DerivedArtifact",

@@ -19,12 +19,19 @@ class Extension:
     name    the value of `type` in the table
     attrs   the schema of the table; its attribute `type` is a Literal of the name
     tools   names of distributions that it uses, whose versions `modelbuild info` prints
+
+    Of a backend whose blobs `modelbuild inspect` is to describe:
+
+    delegate    the id by which ExecuTorch knows it
+    describing  import name of a module whose `describe(path, offset, size)` returns a Blob; ValueError for other bytes
     """
 
     point: str
     name: str
     attrs: type[Attrs]
     tools: tuple[str, ...] = ()
+    delegate: str = ""
+    describing: str = ""
 
     @property
     def package(self) -> str:

@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modelbuild.errors import UsageError
+from modelbuild.inspect.blobs import Blobs
 from modelbuild.inspect.delegation import Delegation, Partition, read_delegation
 
 if TYPE_CHECKING:
     from modelbuild_runtime.pte import Delegate, Value
 
-VERSION = 1
+VERSION = 2
 
 
-def gather(path: Path) -> dict[str, Any]:
-    """Every fact of a program. Raises UsageError for a file that is no program, and for a damaged one beside it."""
+def gather(path: Path, blobs: Blobs | None = None) -> dict[str, Any]:
+    """Return every fact of a program; those of delegates' blobs are by `blobs`. Raises UsageError for a file that is no
+    program, and for a damaged one beside it, LoadingError for a backend that fails to describe a blob."""
+    blobs = blobs or Blobs()
     try:
         from modelbuild_runtime.describe import describe
         from modelbuild_runtime.errors import ProgramError
@@ -38,7 +41,7 @@ def gather(path: Path) -> dict[str, Any]:
     for told, method in zip(facts["methods"], program.methods, strict=True):
         del told["delegates"]
         told["partitions"] = [
-            _partition(path, number, delegate, delegation) for number, delegate in enumerate(method.delegates)
+            _partition(path, number, delegate, delegation, blobs) for number, delegate in enumerate(method.delegates)
         ]
     left = None if delegation is None else delegation.left()
     manifest = None if program.manifest is None else dict(program.manifest)
@@ -50,7 +53,9 @@ def _data(path: Path) -> Sequence[Path]:
     return (beside,) if beside.exists() else ()
 
 
-def _partition(path: Path, number: int, delegate: Delegate, delegation: Delegation | None) -> dict[str, Any]:
+def _partition(
+    path: Path, number: int, delegate: Delegate, delegation: Delegation | None, blobs: Blobs
+) -> dict[str, Any]:
     known = _known(path, delegate, delegation.partitions if delegation is not None else ())
     specs = {key: _text(value) for key, value in delegate.specs}
     return {
@@ -64,7 +69,7 @@ def _partition(path: Path, number: int, delegate: Delegate, delegation: Delegati
         "target_device": specs.get("target_device"),
         "specs": specs,
         "arguments": [_value(value) for value in delegate.arguments],
-        "engine": _engine(path, delegate),
+        "blob": blobs.describe(path, delegate),
         "about": known and known.about,
     }
 
@@ -82,29 +87,6 @@ def _digest(path: Path, delegate: Delegate) -> str:
     with path.open("rb") as file:
         file.seek(delegate.offset)
         return hashlib.sha256(file.read(delegate.size)).hexdigest()
-
-
-def _engine(path: Path, delegate: Delegate) -> dict[str, Any] | None:
-    """What a TensorRT delegate's blob says of itself; None for another one."""
-    if delegate.backend != "TensorRTBackend":
-        return None
-    from modelbuild_runtime.tensorrt_blob import read_engine
-
-    try:
-        engine = read_engine(path, delegate.offset, delegate.size)
-    except ValueError as error:
-        return {"problem": str(error)}
-    return {
-        "bytes": engine.size,
-        "offset": engine.offset,
-        "device_id": engine.device,
-        "warning": engine.warning or None,
-        "platform": engine.platform,
-        "compute_capabilities": list(engine.compute_capabilities) or None,
-        "inputs": list(engine.inputs),
-        "outputs": list(engine.outputs),
-        "metadata": engine.metadata,
-    }
 
 
 def _value(value: Value) -> dict[str, Any]:

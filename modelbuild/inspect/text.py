@@ -41,25 +41,15 @@ def _partitions(partitions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _row(partition: Mapping[str, Any]) -> tuple[str, ...]:
     id = f" {partition['id']}" if partition["id"] else ""
+    blob = partition["blob"] or {"summary": _about(partition["about"])}
     return (
         f"{partition['index']}{id}",
         partition["backend"],
         "" if partition["nodes"] is None else str(partition["nodes"]),
         f"{partition['bytes']:,}" + (f" + {partition['named_bytes']:,}" if partition["named_bytes"] else ""),
         partition["target_device"] or "",
-        _engine(partition["engine"]) if partition["engine"] else _about(partition["about"]),
+        blob.get("problem") or blob["summary"],
     )
-
-
-def _engine(engine: Mapping[str, Any]) -> str:
-    if "problem" in engine:
-        return str(engine["problem"])
-    built_for = engine["compute_capabilities"]
-    capabilities = (
-        f"compute capability {', '.join(built_for)}" if built_for else "a compute capability it does not tell"
-    )
-    warning = f" (warning: {engine['warning']})" if engine["warning"] else ""
-    return f"TensorRT engine of {engine['bytes']:,} bytes for {capabilities} on GPU {engine['device_id']}{warning}"
 
 
 def _about(about: Mapping[str, Any] | None) -> str:
@@ -74,9 +64,9 @@ def _told(value: Any) -> str:
 
 
 def _arguments(partition: Mapping[str, Any]) -> Iterator[str]:
-    """The arguments of a delegate that names them: an engine's bindings."""
-    engine = partition["engine"] or {}
-    names = [("in ", name) for name in engine.get("inputs", ())] + [("out", name) for name in engine.get("outputs", ())]
+    """Yield the arguments of a delegate whose blob names them."""
+    blob = partition["blob"] or {}
+    names = [("in ", name) for name in blob.get("inputs", ())] + [("out", name) for name in blob.get("outputs", ())]
     if len(names) == len(partition["arguments"]):
         for (way, name), value in zip(names, partition["arguments"], strict=True):
             yield f"       {way} {name}: {_port(value)}"

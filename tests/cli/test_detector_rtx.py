@@ -44,10 +44,10 @@ def test_the_detector_is_two_engines_and_what_depends_on_values(world: World, re
     assert [part["id"] for part in engines] == ["p0", "p1"]
     assert [part["nodes"] > 200 for part in engines] == [True, True]
     for part in engines:
-        engine = part["engine"]
+        blob, engine = part["blob"], part["blob"]["facts"]
         assert (part["target_device"], engine["device_id"], engine["warning"]) == ("cuda:0", 0, None)
         assert engine["compute_capabilities"] == ["8.6", "8.9"]
-        assert len(engine["inputs"]) + len(engine["outputs"]) == len(part["arguments"])
+        assert len(blob["inputs"]) + len(blob["outputs"]) == len(part["arguments"])
         assert {value["device"] for value in part["arguments"]} == {"cuda:0"}
     # Five levels of the pyramid, and the faces at the end.
     nonzero = "aten.nonzero.default"
@@ -73,7 +73,7 @@ def test_the_detector_is_two_engines_and_what_depends_on_values(world: World, re
     (world.root / "told.pte").write_bytes(program.replace(b'"device_id":0', b'"device__d":0'))
     seal(world.root / "told.pte")
     (method,) = world.run("inspect", "told.pte", "--json").json["methods"]
-    told = [part["engine"] for part in method["partitions"] if part["engine"]]
+    told = [part["blob"]["facts"] for part in method["partitions"] if part["blob"]]
     warning = "it names no GPU to run on; cuda:0 is assumed"
     assert [(engine["device_id"], engine["warning"]) for engine in told] == [(0, warning)] * 2
     assert f"on GPU 0 (warning: {warning})" in world.run("inspect", "told.pte").out

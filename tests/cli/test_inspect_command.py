@@ -17,7 +17,7 @@ def test_a_program_that_is_not_ours(world: Any, foreign_program: Path) -> None:
     assert ended.code == 0, ended.err
     (method,) = ended.json["methods"]
     (partition,) = method["partitions"]
-    assert (partition["backend"], partition["engine"], partition["id"]) == ("XnnpackBackend", None, None)
+    assert (partition["backend"], partition["blob"], partition["id"]) == ("XnnpackBackend", None, None)
     blob = foreign_program.read_bytes()[partition["offset"] : partition["offset"] + partition["bytes"]]
     assert blob[4:8] == b"XH00"
     assert [value["shape"] for value in partition["arguments"]] == [[2, 8], [8]]
@@ -69,6 +69,129 @@ def test_blobs_of_one_size_are_told_apart(world: Any, foreign_program: Path) -> 
     text = world.run("inspect", "theirs.pte").out
     assert f"0 p1  XnnpackBackend  4      {found['bytes']:,} + 1,234" in text
     assert "kernels 2; capabilities 86, 89" in text
+
+
+@pytest.fixture(scope="module")
+def engine_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A .pte whose one delegate is TensorRT's; the engine is none, but says its architectures as one does."""
+    import torch
+    from executorch.exir import to_edge_transform_and_lower
+    from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
+    from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+
+    from modelbuild_rules.backends.tensorrt.steps.engine.blob import Metadata, write_blob
+
+    folder = tmp_path_factory.mktemp("engine")
+    write_blob(folder / "blob", Metadata(("left",), ("right",), 1), b"accelerators={sm86 sm89}" * 4)
+
+    class TensorRTBackend(BackendDetails):  # found by the name of its class
+        @staticmethod
+        def preprocess(program: Any, specs: Any) -> Any:
+            return PreprocessResult((folder / "blob").read_bytes())
+
+    class Everything(Partitioner):
+        def partition(self, program: Any) -> Any:
+            for node in program.graph.nodes:
+                if node.op == "call_function":
+                    node.meta["delegation_tag"] = "all"
+            return PartitionResult(program, {"all": DelegationSpec(TensorRTBackend.__name__, [])})
+
+    exported = torch.export.export(torch.nn.ReLU(), (torch.ones(2, 8),))
+    lowered = to_edge_transform_and_lower(exported, partitioner=[Everything()]).to_executorch()
+    (folder / "engine.pte").write_bytes(lowered.buffer)
+    return folder / "engine.pte"
+
+
+SUMMARY = "for compute capability 8.6, 8.9 on GPU 1"
+
+
+@pytest.mark.parametrize("files", [{}, {"MODELBUILD.toml": ""}], ids=["outside a workspace", "in a workspace"])
+def test_a_backend_that_comes_with_modelbuild_describes_its_blobs(
+    new_world: Any, engine_program: Path, files: dict[str, str]
+) -> None:
+    world = new_world()
+    world.write(files)
+    ended = world.run("inspect", str(engine_program), "--json")
+    assert ended.code == 0, ended.err
+    blob = ended.json["methods"][0]["partitions"][0]["blob"]
+    assert (blob["inputs"], blob["outputs"]) == (["left"], ["right"])
+    assert (blob["facts"]["device_id"], blob["facts"]["compute_capabilities"]) == (1, ["8.6", "8.9"])
+    text = world.run("inspect", str(engine_program)).out
+    assert SUMMARY in text
+    assert "in  left: float32[2, 8]" in text
+
+
+def test_a_blob_that_its_backend_cannot_read_is_said(world: Any, engine_program: Path) -> None:
+    (world.root / "other.pte").write_bytes(engine_program.read_bytes().replace(b"TR01", b"TR99"))
+    ended = world.run("inspect", "other.pte", "--json")
+    problem = "no TensorRT delegate's blob; expected it to begin with TR01"
+    assert (ended.code, ended.json["methods"][0]["partitions"][0]["blob"]) == (0, {"problem": problem})
+    assert problem in world.run("inspect", "other.pte").out
+
+
+OWN = """
+from typing import Literal
+from modelbuild.api import Attrs, Extension
+
+class Own(Attrs):
+    type: Literal["own"]
+
+OWN = Extension("backend", "own", Own, delegate="XnnpackBackend", describing="tools_rules.steps.reading")
+"""
+READING = """
+from modelbuild.api import Blob
+
+def describe(path, offset, size):
+    with path.open("rb") as file:
+        file.seek(offset)
+        magic = file.read(8)[4:].decode()
+    return Blob(f"{magic} of {size} bytes", ("a",), ("b",), {"magic": magic})
+"""
+
+
+def own_backend(world: Any, reading: str) -> Any:
+    files = {"__init__.py": "", "own.py": OWN, "steps/__init__.py": "", "steps/reading.py": reading}
+    world.write({"MODELBUILD.toml": 'rules = ["//tools/rules"]\n'})
+    world.write({f"tools/rules/{name}": text for name, text in files.items()})
+    return world
+
+
+def test_a_backend_of_the_workspace_describes_its_blobs(new_world: Any, foreign_program: Path) -> None:
+    world = own_backend(new_world(), READING)
+    (method,) = world.run("inspect", str(foreign_program), "--json").json["methods"]
+    (partition,) = method["partitions"]
+    summary = f"XH00 of {partition['bytes']} bytes"
+    assert partition["blob"] == {"summary": summary, "inputs": ["a"], "outputs": ["b"], "facts": {"magic": "XH00"}}
+    text = world.run("inspect", str(foreign_program)).out
+    assert summary in text
+    assert "in  a: float32[2, 8]" in text
+
+
+@pytest.mark.parametrize(
+    ("reading", "problem"),
+    [
+        ("def describe(path, offset, size):\n    return 3 / 0\n", "ZeroDivisionError: division by zero"),
+        ("def describe(path, offset, size):\n    return {}\n", "describe returned dict; expected Blob"),
+        (READING.replace('"magic": magic', '"magic": path'), "Object of type PosixPath is not JSON serializable"),
+        ("import nothing_of_the_kind\n", "No module named 'nothing_of_the_kind'"),
+    ],
+)
+def test_a_backend_that_fails_to_describe_a_blob_is_named(
+    new_world: Any, foreign_program: Path, reading: str, problem: str
+) -> None:
+    ended = own_backend(new_world(), reading).run("inspect", str(foreign_program))
+    assert (ended.code, ended.out, len(ended.err.splitlines())) == (3, "", 1), ended.err
+    assert ended.err.startswith("error: backend 'own' does not describe its blob: ")
+    assert problem in ended.err
+
+
+def test_rules_that_do_not_load_keep_no_program_from_being_inspected(new_world: Any, engine_program: Path) -> None:
+    world = own_backend(new_world(), READING)
+    world.write({"tools/rules/own.py": "import nothing_of_the_kind\n"})
+    ended = world.run("inspect", str(engine_program))
+    assert (ended.code, len(ended.err.splitlines())) == (0, 1)
+    assert ended.err.startswith("warning: ")
+    assert SUMMARY in ended.out
 
 
 def test_a_target_is_built_first(world: Any, foreign_program: Path) -> None:

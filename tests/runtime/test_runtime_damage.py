@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from modelbuild.errors import UsageError
 from modelbuild.inspect.facts import gather
 from modelbuild.inspect.text import lines
+from modelbuild_rules.backends.tensorrt.blob_reader import read_engine
 from modelbuild_rules.backends.tensorrt.steps.engine.blob import Metadata, write_blob
 from modelbuild_runtime import ProgramError
 from modelbuild_runtime.data_file import check_data_file
 from modelbuild_runtime.pte import read_program_file
-from modelbuild_runtime.tensorrt_blob import read_engine
 from tests.hostile import cases, damaged, run_property
 
 

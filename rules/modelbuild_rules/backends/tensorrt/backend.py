@@ -154,6 +154,8 @@ TENSORRT = TensorrtBackend(
     "tensorrt",
     Tensorrt,
     tools=tuple(sorted({*_TORCH, *_TOOLS["rtx"], *_TOOLS["standard"]})),
+    delegate="TensorRTBackend",
+    describing="modelbuild_rules.backends.tensorrt.blob_reader",
     partitioning="modelbuild_rules.backends.tensorrt.steps.partitioning",
     compiling="modelbuild_rules.backends.tensorrt.steps.compile",
     partition=(

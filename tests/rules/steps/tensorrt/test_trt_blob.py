@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from modelbuild_rules.backends.tensorrt.blob_reader import read_engine
 from modelbuild_rules.backends.tensorrt.steps.engine.blob import Metadata, write_blob
 from modelbuild_rules.backends.tensorrt.steps.engine.torch_tensorrt_private import import_torch_tensorrt
-from modelbuild_runtime.tensorrt_blob import read_engine
 
 ENGINE = b"ftrt" + bytes(100) + b"accelerators={sm86 sm120 }" + bytes(range(256))
 

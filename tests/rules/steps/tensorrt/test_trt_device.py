@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from modelbuild_rules.backends.tensorrt.backend import TENSORRT, Tensorrt
+from modelbuild_rules.backends.tensorrt.blob_reader import read_engine
 from modelbuild_runtime.pte import read_program_file
-from modelbuild_runtime.tensorrt_blob import read_engine
 
 
 class Two(nn.Module):

@@ -1,7 +1,7 @@
 """The blob of a TensorRT delegate: the engine behind what the run time must know of it. Torch-free.
 
 The format is torch_tensorrt's (torch_tensorrt/executorch/serialization.py), so that programs of either are run by the
-other's runtime; modelbuild_runtime/tensorrt_blob.py reads it. All numbers are little-endian: magic (TR01, or TR02 where
+other's runtime; backends/tensorrt/blob_reader.py reads it. All numbers are little-endian: magic (TR01, or TR02 where
 results share memory with inputs), offset and size of the metadata (u32, u32), offset of the engine (u32, a multiple of
 16), size of the engine (u64), a byte 1, seven of zero; then JSON, padding, the engine. The field serialized_metadata of
 the JSON, a pickle of Python objects that no run time needs, is left empty.

@@ -1,9 +1,9 @@
-"""What the blob of a TensorRT delegate says of itself. Needs neither torch nor TensorRT.
+"""Reads the blob of a TensorRT delegate, without torch or TensorRT.
 
-The format is torch_tensorrt's (torch_tensorrt/executorch/serialization.py, magic TR01; TR02 where an engine's outputs
-may share memory with inputs). All numbers are little-endian:
-magic, offset and size of the metadata (u32, u32), offset of the engine (u32, a multiple of 16), size of the engine
-(u64), eight bytes; then JSON, padding, the engine.
+The format, which steps/engine/blob.py writes, is torch_tensorrt's (torch_tensorrt/executorch/serialization.py): magic
+TR01, or TR02 where an engine's outputs may share memory with inputs. All numbers are little-endian: magic, offset and
+size of the metadata (u32, u32), offset of the engine (u32, a multiple of 16), size of the engine (u64), eight bytes;
+then JSON, padding, the engine.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from modelbuild.api import Blob
 
 MAGICS = (b"TR01", b"TR02")
 _HEADER = struct.Struct("<4sIIIQ8s")
@@ -81,6 +83,28 @@ def read_engine(path: Path, start: int = 0, length: int | None = None) -> Engine
         size=engine,
         metadata=metadata,
         warning=warning,
+    )
+
+
+def describe(path: Path, offset: int, size: int) -> Blob:
+    """Return what `modelbuild inspect` reports of an engine. Raises ValueError when it is another thing."""
+    engine = read_engine(path, offset, size)
+    built_for = ", ".join(engine.compute_capabilities)
+    capabilities = f"compute capability {built_for}" if built_for else "a compute capability it does not tell"
+    warning = f" (warning: {engine.warning})" if engine.warning else ""
+    return Blob(
+        f"TensorRT engine of {engine.size:,} bytes for {capabilities} on GPU {engine.device}{warning}",
+        engine.inputs,
+        engine.outputs,
+        {
+            "bytes": engine.size,
+            "offset": engine.offset,
+            "device_id": engine.device,
+            "warning": engine.warning or None,
+            "platform": engine.platform,
+            "compute_capabilities": list(engine.compute_capabilities) or None,
+            "metadata": engine.metadata,
+        },
     )
 
 
