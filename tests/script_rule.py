@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import re
 from pathlib import Path
 
 FILES = {
@@ -57,7 +58,9 @@ def install(site: Path, name: str, version: str, files: dict[str, str], requires
             file.unlink()
         old.rmdir()
     info = f"{name}-{version}.dist-info"
-    lines = "".join(f"Requires-Dist: {each}\n" for each in requires)
+    extras = sorted({extra for each in requires for extra in re.findall(r"extra == '(\w+)'", each)})
+    lines = "".join(f"Provides-Extra: {extra}\n" for extra in extras)
+    lines += "".join(f"Requires-Dist: {each}\n" for each in requires)
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{lines}"
     write(site, {**files, f"{info}/METADATA": metadata})
     record = [f"{path},{_hash(site / path)},{(site / path).stat().st_size}" for path in (*files, f"{info}/METADATA")]

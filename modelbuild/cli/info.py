@@ -10,10 +10,8 @@ from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 
 if TYPE_CHECKING:
+    from modelbuild.analysis.rules import Rules
     from modelbuild.workspace import Workspace
-
-# Distributions that steps of the built-in rules use.
-TOOLS = ("torch", "executorch", "torch-tensorrt-rtx", "tensorrt_rtx", "torch-tensorrt", "tensorrt", "triton")
 
 
 @click.command("info", short_help=COMMANDS["info"])
@@ -55,6 +53,7 @@ def gather(workspace: Workspace) -> dict[str, Any]:
     config = workspace.config
     jobs = config.jobs or len(os.sched_getaffinity(0))
     resources = machine(jobs)
+    rules = _rules(workspace)
     return {
         "version": __version__,
         "python": platform.python_version(),
@@ -64,28 +63,39 @@ def gather(workspace: Workspace) -> dict[str, Any]:
         "cache_size": config.cache_size,
         "rules": ["modelbuild_rules", *config.rules],
         "profiles": sorted(config.profiles),
-        "devices": _devices(workspace),
+        "devices": _devices(workspace, rules),
         "default_device": None if config.default_device is None else str(config.default_device),
         "jobs": jobs,
         "machine": platform.machine(),
         "memory": resources.memory,
         "gpus": resources.gpu,
         "sandbox": describe(),
-        "tools": _tools(),
+        "tools": _tools(rules),
     }
 
 
-def _devices(workspace: Workspace) -> list[str] | None:
-    """Labels that --device takes; None while a BUILD file is too broken to tell."""
-    from modelbuild.analysis.analyze import Analyzer
+def _rules(workspace: Workspace) -> Rules | None:
+    """Return the workspace's rules; None while one of its rule packages does not load."""
     from modelbuild.analysis.rules import load_rules
+    from modelbuild.errors import ModelbuildError
+
+    try:
+        return load_rules(workspace.root, workspace.config.rules, workspace.rule_locations())
+    except ModelbuildError:
+        return None
+
+
+def _devices(workspace: Workspace, rules: Rules | None) -> list[str] | None:
+    """Labels that --device takes; None while a rule package or a BUILD file is too broken to tell."""
+    from modelbuild.analysis.analyze import Analyzer
     from modelbuild.api.providers import Platform
     from modelbuild.errors import ModelbuildError
     from modelbuild.loading.loader import Loader
     from modelbuild.loading.patterns import expand_patterns
 
+    if rules is None:
+        return None
     try:
-        rules = load_rules(workspace.root, workspace.config.rules, workspace.rule_locations())
         loader = Loader(workspace, rules.by_name)
         analyzer = Analyzer(loader, rules, workspace.config.default_device)
         targets = [analyzer.analyze(target.label) for target in expand_patterns(loader, ["//..."])]
@@ -94,11 +104,17 @@ def _devices(workspace: Workspace) -> list[str] | None:
     return [str(t.node.label) for t in targets if any(isinstance(p, Platform) for p in t.providers)]
 
 
-def _tools() -> dict[str, str]:
+def _tools(rules: Rules | None) -> dict[str, str]:
+    """Return the versions of those distributions that are installed and that a backend or another extension names; the
+    built-in ones' while a rule package does not load."""
     from importlib.metadata import PackageNotFoundError, version
+    from pathlib import Path
 
+    from modelbuild.analysis.rules import load_rules
+
+    extensions = (rules or load_rules(Path(), ())).extensions.values()
     found = {}
-    for name in TOOLS:
+    for name in sorted({tool for each in extensions for extension in each.values() for tool in extension.tools}):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -53,6 +53,10 @@ class Distribution:
         return canonical(self._metadata["Name"])
 
     @property
+    def extras(self) -> list[str]:
+        return [canonical(name) for name in self._metadata.get_all("Provides-Extra") or ()]
+
+    @property
     def version(self) -> str:
         return str(self._metadata["Version"])
 

@@ -16,7 +16,7 @@ from modelbuild.execution.interface import Request, StagedInput
 from modelbuild.execution.local_contents import Files, LocalContents
 from modelbuild.execution.processor import machine
 from modelbuild.execution.step_code import StepCode
-from modelbuild.execution.tools import Needed, Tools, foreign, imported_modules, not_installed
+from modelbuild.execution.tools import Needed, Tools, foreign, imported_modules
 from modelbuild.paths import LOCAL
 from modelbuild.store.digests import digest_bytes, value_digest
 
@@ -105,7 +105,7 @@ class Keys:
         names = {name for item in sources for name in self._names(item)}
         needed = self._tools.needed(action.tools, foreign(names, (item.path for item in sources)))
         if needed.missing:
-            raise not_installed(needed.missing[0], action.owner)
+            raise self._tools.not_installed(needed.missing, action.tools, action.owner)
         return needed
 
     def _names(self, item: StagedInput) -> frozenset[str]:

@@ -5,32 +5,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from modelbuild.errors import EnvironmentProblem, LoadingError
 from modelbuild.execution.distributions import Distributions, Wanted, canonical, parse
 from modelbuild.execution.environment import search_path
+from modelbuild.execution.extras import extra_with
 from modelbuild.execution.local_modules import LocalModule, Modules
 from modelbuild.execution.step_code import imported_names, imports
-
-# Packages that an extra of ours brings, for the error's hint.
-_EXTRAS = dict.fromkeys(("tensorrt", "torch-tensorrt"), "tensorrt")
-_EXTRAS |= dict.fromkeys(
-    ("tensorrt-rtx", "tensorrt-rtx-cu13-bindings", "tensorrt-rtx-cu13-libs", "torch-tensorrt-rtx"), "tensorrt-rtx"
-)
-_EXTRAS |= dict.fromkeys(
-    ("nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-cuda-nvcc", "nvidia-cuda-runtime", "triton", "ziglang"), "cuda"
-)
-
-
-def not_installed(tool: str, needed_by: str) -> EnvironmentProblem:
-    """Return the error for a tool that is not there, which says what to install."""
-    extra = _EXTRAS.get(canonical(tool), "models")
-    return EnvironmentProblem(
-        f"{needed_by} needs the package '{tool}', which is not installed; install modelbuild[{extra}]"
-    )
 
 
 def imported_modules(sources: Mapping[str, bytes]) -> frozenset[str]:
@@ -72,6 +56,7 @@ class Tools:
 
     def __init__(self, workspace: Path, keyed: Collection[str]) -> None:
         self.distributions = Distributions(search_path())
+        self._packages = keyed
         self._modules = Modules(self.distributions, str(workspace), keyed)
         self._known: dict[tuple[frozenset[str], frozenset[str]], Needed] = {}
         self._lock = threading.Lock()
@@ -84,6 +69,13 @@ class Tools:
             if asked not in self._known:
                 self._known[asked] = _Search(self.distributions, self._modules).run(*asked)
             return self._known[asked]
+
+    def not_installed(self, missing: Sequence[str], tools: Iterable[str], needed_by: str) -> EnvironmentProblem:
+        """Return the error for tools that are not there, with what to install if a rule package's distribution has an
+        extra that brings them."""
+        install = extra_with(missing, tools, self._packages, self.distributions)
+        hint = f"install {install}" if install else "install it"
+        return EnvironmentProblem(f"{needed_by} needs the package '{missing[0]}', which is not installed; {hint}")
 
     def shadow(self, local: Iterable[LocalModule]) -> bool:
         """Return whether one of these is imported in place of a module that is installed."""

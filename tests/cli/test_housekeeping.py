@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -116,6 +117,26 @@ def test_info_works_while_a_build_file_is_broken(built: Any) -> None:
     built.write({"a/BUILD.toml": "[[checksums"})
     ended = built.run("info", "--json")
     assert (ended.code, ended.json["devices"]) == (0, None)
+
+
+def test_info_prints_the_versions_of_what_the_workspace_s_own_backends_name(built: Any) -> None:
+    own = """
+from typing import Literal
+from modelbuild.api import Attrs, Extension
+
+class Npu(Attrs):
+    type: Literal["npu"]
+
+NPU = Extension("backend", "npu", Npu, tools=("click", "not-installed-anywhere"))
+"""
+    built.write({"tools/rules/npu.py": own})
+    tools = built.run("info", "--json").json["tools"]
+    assert tools["click"] == version("click")
+    assert "not-installed-anywhere" not in tools
+    built.write({"tools/rules/npu.py": "import nothing_of_the_kind"})
+    ended = built.run("info", "--json")
+    assert (ended.code, ended.json["devices"], ended.json["tools"]["executorch"]) == (0, None, "1.4.1")
+    assert "click" not in ended.json["tools"]
 
 
 def test_schema_holds_the_workspaces_own_rules(built: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from modelbuild.errors import LoadingError
 from modelbuild.execution.distributions import Distribution, Distributions
-from modelbuild.execution.tools import Tools, foreign, imported_modules, not_installed
+from modelbuild.execution.tools import Tools, foreign, imported_modules
 from tests.script_rule import install, write
 
 
@@ -69,15 +69,39 @@ def test_source_that_is_not_python_is_a_located_error(tools: Tools, site: Path) 
         tools.needed((), ["loose"])
 
 
+@pytest.fixture
+def extras(site: Path, tools: Tools) -> Tools:
+    """Tools of a workspace with the rule package acme_rules, whose distribution has an extra for each of two chips."""
+    required = {
+        "chip": ("chip-compiler", "Acme.Rules[base]"),
+        "base": ("numbers",),
+        "big": ("installed-sdk", "Acme.Rules[base]"),
+        "dev": ("chip-compiler", "linter", "formatter"),
+    }
+    requires = [f"{name}; extra == '{extra}'" for extra, names in required.items() for name in names]
+    install(site, "Acme.Rules", "1", {"acme_rules/__init__.py": ""}, ("alpha.vision", *requires))
+    install(site, "installed_sdk", "1", {"sdk.py": ""}, ("sdk-libs",))
+    install(site, "stranger", "1", {"stranger.py": ""}, ("chip-tool; extra == 'x'",))
+    return Tools(site, ("modelbuild", "acme_rules"))
+
+
 @pytest.mark.parametrize(
-    ("package", "extra"),
-    [("no-such-tool", "models"), ("tensorrt", "tensorrt"), ("torch-tensorrt", "tensorrt")]
-    + [("torch_tensorrt_rtx", "tensorrt-rtx"), ("triton", "cuda")]
-    + [(f"tensorrt_rtx{rest}", "tensorrt-rtx") for rest in ("", "_cu13_bindings", "_cu13_libs")],
+    ("missing", "asked", "hint"),
+    [
+        (("chip_compiler",), ("chip_compiler", "numbers"), "install acme-rules[chip]"),
+        (("chip-compiler", "numbers"), (), "install acme-rules[chip]"),
+        (("numbers",), (), "install acme-rules[base]"),
+        (("sdk-libs",), (), "install acme-rules[big]"),
+        (("chip-tool",), (), "install it"),
+        (("no-such-tool",), (), "install it"),
+    ],
+    ids=str,
 )
-def test_a_tool_that_is_not_installed_names_the_extra(package: str, extra: str) -> None:
-    said = f"//m:net needs the package '{package}', which is not installed; install modelbuild[{extra}]"
-    assert str(not_installed(package, "//m:net")) == said
+def test_a_tool_that_is_not_installed_names_the_extra_of_its_rule_package(
+    extras: Tools, missing: tuple[str, ...], asked: tuple[str, ...], hint: str
+) -> None:
+    problem = extras.not_installed(missing, asked, "//m:net")
+    assert str(problem) == f"//m:net needs the package '{missing[0]}', which is not installed; {hint}"
 
 
 def test_a_tool_that_is_not_installed_is_told(tools: Tools) -> None:

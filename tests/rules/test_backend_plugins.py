@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -13,10 +14,14 @@ import pytest
 
 import modelbuild
 from modelbuild.analysis.rules import load_rules
+from modelbuild.execution.distributions import Distributions
 from modelbuild.execution.step_code import StepCode
+from modelbuild.execution.tools import Tools
+from modelbuild_rules.backends.backend import Backend
 
 PARTITION, EMIT = "modelbuild_rules.program.steps.partition", "modelbuild_rules.program.steps.emit"
 EXPORT = "modelbuild_rules.model.steps.export"
+SOURCES = (".py", ".cpp", ".hpp", ".h")
 
 MODEL = """
 import torch
@@ -142,6 +147,74 @@ def test_nothing_outside_a_backend_s_folder_imports_it(repository: Path, folder:
     outside = [file for file in (repository / folder).rglob("*.py") if not file.is_relative_to(own)]
     assert outside
     assert [str(file) for file in outside if naming.search(file.read_text())] == []
+
+
+@pytest.mark.parametrize("bare", [True, False], ids=["nothing else is installed", "all else is installed"])
+@pytest.mark.parametrize(
+    ("name", "attributes", "missing", "extra"),
+    [
+        ("xnnpack", {}, "torch", "models"),
+        ("tensorrt", {"flavour": "rtx"}, "tensorrt_rtx_cu13_libs", "tensorrt-rtx"),
+        ("tensorrt", {"flavour": "rtx"}, "torch-tensorrt-rtx", "tensorrt-rtx"),
+        ("tensorrt", {"flavour": "standard"}, "torch-tensorrt", "tensorrt"),
+        ("cuda", {}, "triton", "cuda"),
+        ("cuda", {}, "nvidia-cuda-crt", "cuda"),
+    ],
+)
+def test_each_backend_s_tools_come_with_an_extra_of_modelbuild(
+    monkeypatch: pytest.MonkeyPatch, name: str, attributes: Mapping[str, str], missing: str, extra: str, bare: bool
+) -> None:
+    backend = load_rules(Path(), ()).extensions["backend"][name]
+    assert isinstance(backend, Backend)
+    tools = backend.compile_tools(attributes)
+    assert missing in tools
+    find = Distributions.find
+    if bare:
+        monkeypatch.setattr(Distributions, "find", lambda self, n: find(self, n) if n == "modelbuild" else None)
+    lacking = Tools(Path(), ("modelbuild_rules",)).not_installed(tools if bare else (missing,), tools, "//m:net")
+    assert str(lacking).endswith(f", which is not installed; install modelbuild[{extra}]")
+
+
+# Words that stand for something else as well, and so may be anywhere.
+GENERIC = {
+    "cuda": "the device and its run time, which programs, bundles and tests know without the backend",
+    "portable": "ExecuTorch's own kernels, which need no delegate",
+}
+# Files outside that say a backend's name in code, and why.
+EXCEPTIONS = {
+    "runtime/python/modelbuild_runtime/pte.py": "a .pte does not say that a delegate that gets host memory is on a GPU;"
+    " actions run this, and could not read the runtime's files about delegates",
+}
+
+
+def words(file: Path) -> list[str]:
+    """The identifiers and strings of a source file's code, without comments and docstrings."""
+    text = file.read_text()
+    if file.suffix != ".py":
+        return [re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)]
+    tree = ast.parse(text)
+    bodies = [node.body for node in ast.walk(tree) if hasattr(node, "body") and isinstance(node.body, list)]
+    prose = {id(each.value) for body in bodies for each in body if isinstance(each, ast.Expr)}
+    found = []
+    for node in ast.walk(tree):
+        if id(node) not in prose:
+            found += [value for _, value in ast.iter_fields(node) if isinstance(value, str)]
+    return found
+
+
+def test_no_code_outside_a_backend_s_folder_says_its_name(repository: Path) -> None:
+    own, backends = repository / "rules/modelbuild_rules/backends", load_rules(Path(), ()).extensions["backend"]
+    delegates = {file.name.removesuffix(".delegate.json") for file in (repository / "runtime").rglob("*.delegate.json")}
+    assert delegates == {"CudaBackend", "TensorRTBackend", "XnnpackBackend"}
+    assert {each.delegate for each in backends.values() if each.delegate} <= delegates
+    names = re.compile("|".join(sorted({*backends, *delegates} - set(GENERIC))), re.IGNORECASE)
+    folders = ("modelbuild", "rules", "runtime/src", "runtime/run", "runtime/include", "runtime/python")
+    files = [file for each in folders for file in (repository / each).rglob("*") if file.suffix in SOURCES]
+    inside = [file for file in files if file.is_relative_to(own) and file.parent != own]
+    saying = {file for file in files if any(map(names.search, words(file)))}
+    assert {file.relative_to(own).parts[0] for file in saying & set(inside)} == {"cuda", "tensorrt", "xnnpack"}
+    outside = {file.relative_to(repository).as_posix() for file in saying - set(inside)}
+    assert outside == set(EXCEPTIONS)
 
 
 def test_a_backend_whose_modules_are_missing_is_an_error_at_the_target(workspace: Path, tmp_path: Path) -> None:
