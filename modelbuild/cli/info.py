@@ -33,11 +33,12 @@ def command(settings: Settings, key: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(facts))
     elif key is not None:
-        click.echo(_text(facts[key]))
+        click.echo(_text(facts[key], "\n" if key == "sandbox" else ", "))
     else:
         width = max(map(len, facts))
         for name, fact in facts.items():
-            click.echo(f"{name:<{width}}  {_text(fact)}".rstrip())
+            between = "\n" + " " * (width + 2) if name == "sandbox" else ", "
+            click.echo(f"{name:<{width}}  {_text(fact, between)}".rstrip())
 
 
 def gather(workspace: Workspace) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def gather(workspace: Workspace) -> dict[str, Any]:
     import platform
 
     from modelbuild import __version__
-    from modelbuild.execution.landlock import describe
+    from modelbuild.execution.guarantees import guarantees
     from modelbuild.execution.resources import machine
     from modelbuild.workspace import OUTPUT_FOLDER
 
@@ -69,7 +70,7 @@ def gather(workspace: Workspace) -> dict[str, Any]:
         "machine": platform.machine(),
         "memory": resources.memory,
         "gpus": resources.gpu,
-        "sandbox": describe(),
+        "sandbox": guarantees(config.cache_dir),
         "tools": _tools(rules),
     }
 
@@ -122,9 +123,9 @@ def _tools(rules: Rules | None) -> dict[str, str]:
     return found
 
 
-def _text(fact: Any) -> str:
+def _text(fact: Any, between: str = ", ") -> str:
     if isinstance(fact, dict):
         return ", ".join(f"{name} {value}" for name, value in fact.items())
     if isinstance(fact, list):
-        return ", ".join(fact)
+        return between.join(fact)
     return "" if fact is None else str(fact)

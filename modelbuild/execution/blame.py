@@ -16,28 +16,41 @@ _UNREADABLE = re.compile(
     r"no such file|permission denied|not found|cannot (open|read)|can't (open|read)|failed to", re.I
 )
 _PATHS = re.compile(r"[^\s'\"`<>|:,;()\[\]{}]+")
+_NOT_APART = " (this machine gives actions neither Unix sockets nor shared memory: see modelbuild info sandbox)"
 _NOT_IN_PACKAGE = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 
 
 def end(error: BaseException, guard: Guard) -> dict[str, Any]:
     """What goes into the worker's report: "end" is undeclared, network, failed (a StepError), user or internal; for
-    user, "missing" is a module that was not found, or ''."""
+    user, "missing" is a module that was not found, or ''. "perhaps" are facts (see Guard.fact) about files that may have
+    been missed, if there are such files."""
     chain = list(_chain(error))
     reader = next(filter(None, (_reader(link, guard) for link in chain)), "")
-    for link in chain:
-        if (fact := _undeclared(link, guard)) is not None:
-            return {"end": "undeclared"} | fact | {"reader": fact["reader"] or reader}
+    facts = [fact | {"reader": fact["reader"] or reader} for link in chain for fact in _undeclared(link, guard)]
+    for fact in facts:
+        if not fact["unseen"]:
+            return {"end": "undeclared"} | fact
+    return {"perhaps": facts} | _other_end(error, chain, reader, guard)
+
+
+def _other_end(error: BaseException, chain: list[BaseException], reader: str, guard: Guard) -> dict[str, Any]:
     for link in chain:
         if isinstance(link, NoNetwork):
             return {"end": "network", "text": str(link.strerror), "reader": reader}
     if isinstance(error, StepError):
         return {"end": "failed", "text": str(error).replace(guard.root, "")}
     text = _user_traceback(error, chain, guard)
+    hint = _NOT_APART if guard.sockets == frozenset() and any(map(_is_of_processes, chain)) else ""
     if text is not None:
         missing = next((link.name for link in chain if isinstance(link, ModuleNotFoundError)), None)
-        return {"end": "user", "text": text.replace(guard.root, ""), "missing": missing or ""}
+        return {"end": "user", "text": text.replace(guard.root, "") + hint, "missing": missing or ""}
     traceback.print_exception(error)
-    return {"end": "internal", "text": _last_line(error).replace(guard.root, "")}
+    return {"end": "internal", "text": _last_line(error).replace(guard.root, "") + hint}
+
+
+def _is_of_processes(error: BaseException) -> bool:
+    """Return whether an error may be due to what processes share, which has no path that can be seen."""
+    return isinstance(error, PermissionError) and not (error.filename and os.path.lexists(error.filename))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -49,39 +62,36 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _undeclared(error: BaseException, guard: Guard) -> dict[str, Any] | None:
+def _undeclared(error: BaseException, guard: Guard) -> list[dict[str, Any]]:
+    """Facts about files that the error may be due to."""
     if isinstance(error, UndeclaredRead):
-        return error.fact
+        return [error.fact]
+    reader = _reader(error, guard)
     if isinstance(error, ImportError):
-        path = _missing_module(error, guard)
-        return guard.fact(path, "imports", _reader(error, guard)) if path else None
+        return [guard.fact(path, "imports", reader) for path in _missing_modules(error, guard)]
     if isinstance(error, StepError) or not _UNREADABLE.search(str(error)):
-        return None
+        return []
     # Native code has read, or tried to: what it says of it is all there is to know.
     named = [error.filename] if isinstance(error, OSError) and isinstance(error.filename, str) else []
-    for name in [*named, *_PATHS.findall(str(error)[:10_000])]:
-        if (path := guard.undeclared(name)) is not None:
-            return guard.fact(path, "reads", _reader(error, guard))
-    return None
+    paths = dict.fromkeys(guard.undeclared(name) for name in [*named, *_PATHS.findall(str(error)[:10_000])])
+    return [guard.fact(path, "reads", reader) for path in paths if path is not None]
 
 
-def _missing_module(error: ImportError, guard: Guard) -> str | None:
-    """The file of the workspace that an import would have found, had it been declared."""
+def _missing_modules(error: ImportError, guard: Guard) -> list[str]:
+    """The files of the workspace that an import would have looked for, had they been declared."""
     name = error.name or ""
     if match := _NOT_IN_PACKAGE.match(str(error)):
         name = f"{match[2]}.{match[1]}"
     elif not isinstance(error, ModuleNotFoundError):
-        return None
+        return []
     parent, _, last = name.rpartition(".")
-    folders = list(getattr(sys.modules.get(parent), "__path__", ())) if parent else sys.path
-    for folder in folders:
+    found = []
+    for folder in list(getattr(sys.modules.get(parent), "__path__", ())) if parent else sys.path:
         relative = os.path.relpath(os.path.join(os.getcwd(), folder), guard.root)
         if not relative.startswith(".."):
             base = os.path.normpath(os.path.join(guard.workspace, relative, last))
-            for file in (base + ".py", base + "/__init__.py"):
-                if os.path.isfile(file):
-                    return file
-    return None
+            found += [base + ".py", base + "/__init__.py"]
+    return found
 
 
 def _reader(error: BaseException, guard: Guard) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from modelbuild.execution.processor import kernels
@@ -27,10 +27,29 @@ NETWORK = (
 GPUS = "CUDA_VISIBLE_DEVICES"
 
 # What every action may read: the system, but no folder in which users keep data.
-SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/dev", "/nix/store")
+SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/nix/store")
 
-# What every action may write besides its own folder: devices, and /proc, where threads are named.
-WRITABLE = ("/dev", "/proc")
+# What of /dev every action may read and write, the names by which a process finds its own descriptors there, and where
+# processes share memory.
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+DESCRIPTORS = {
+    "/dev/fd": "/proc/self/fd",
+    "/dev/stdin": "/proc/self/fd/0",
+    "/dev/stdout": "/proc/self/fd/1",
+    "/dev/stderr": "/proc/self/fd/2",
+}
+SHARED_MEMORY = "/dev/shm"
+
+# Processes that have nothing to do with each other meet there.
+_SHARED = (SHARED_MEMORY, "/dev/mqueue")
+
+
+def devices(gpu: bool) -> list[str]:
+    """Return what an action may read and write that is no file: with GPUs, whatever a driver may need."""
+    if not gpu:
+        return list(DEVICES)
+    with os.scandir("/dev") as entries:
+        return ["/proc", *sorted(entry.path for entry in entries if entry.path not in (*_SHARED, *DESCRIPTORS))]
 
 
 def variables(home: Path, cpus: int, network: bool = False, gpu: bool = False) -> dict[str, str]:
@@ -110,29 +129,26 @@ def _has_installed(entry: str) -> bool:
     return any(name.endswith(".dist-info") for name in os.listdir(entry)) if os.path.isdir(entry) else False
 
 
-def readable(workspace: Path, packages: Mapping[str, Path], imports: Iterable[str]) -> list[str]:
-    """Real paths of the folders that every action may read: the system's, Python's, `imports`, and the packages of
-    rules. Where one of them holds the workspace, what lies beside the workspace takes its place."""
+def readable(workspace: Path, imports: Iterable[str]) -> list[str]:
+    """Return real paths of the folders that every action may read: the system's, Python's and `imports`. Where one of
+    them holds the workspace, what lies beside the workspace takes its place."""
     root = os.path.realpath(workspace)
     libraries = [path for name in LIBRARIES for path in os.environ.get(name, "").split(":")]
-    wanted = [*SYSTEM, sys.prefix, sys.base_prefix, *imports, *libraries, *(str(p) for p in packages.values())]
-    found: dict[str, None] = {}
-    for path in wanted:
-        real = os.path.realpath(path)
-        if path and os.path.exists(real):
-            found.update(dict.fromkeys(without(real, root)))
-    return list(found)
+    wanted = [*SYSTEM, sys.prefix, sys.base_prefix, *imports, *libraries]
+    real = [os.path.realpath(path) for path in wanted if path and os.path.exists(path)]
+    return list(dict.fromkeys(part for path in real for part in without(path, [root])))
 
 
-def without(folder: str, hole: str) -> Iterator[str]:
-    """Yield the folder; or, if the hole is in it, all in it that does not hold the hole."""
-    if not under(hole, folder):
+def without(folder: str, holes: Sequence[str]) -> Iterator[str]:
+    """Yield the folder; or, if some of the holes are in it, all in it that holds none."""
+    inside = [hole for hole in holes if under(hole, folder)]
+    if not inside:
         yield folder
-    elif folder != hole:
+    elif folder not in inside:
         with os.scandir(folder) as entries:
             for entry in sorted(entries, key=lambda e: e.name):
                 if not entry.is_symlink():
-                    yield from without(entry.path, hole)
+                    yield from without(entry.path, inside)
 
 
 def under(path: str, folder: str) -> bool:

@@ -36,7 +36,7 @@ def readable(workspace: Path, *params: Any) -> list[str]:
     mirrors = [path for path in _addresses(params) if not under(os.path.realpath(path), root)]
     named = [*_configuration(), *_certificates(), *_resolver(), *_indexes(), *mirrors]
     found = dict.fromkeys(os.path.realpath(path) for path in named if os.path.exists(path))
-    return [part for path in found for part in without(path, root)]
+    return [part for path in found for part in without(path, [root])]
 
 
 def _configuration() -> Iterator[str]:

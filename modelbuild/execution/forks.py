@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import json
 import os
@@ -10,6 +9,7 @@ import selectors
 import signal
 import socket
 import time
+from collections import deque
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,10 +17,16 @@ from functools import partial
 from typing import Any
 
 from modelbuild.execution.branch import CHUNK, Branch
+from modelbuild.execution.confine import Code, is_hidden
 from modelbuild.execution.import_ahead import import_ahead
+from modelbuild.execution.namespaces import View, Views
 from modelbuild.execution.orphans import adopt, end_orphans
+from modelbuild.execution.streams import Streams
 from modelbuild.execution.system_calls import PR_SET_PDEATHSIG, prctl
-from modelbuild.execution.worker import Loaded, Streams, work
+from modelbuild.execution.worker import Loaded, work
+
+# A branch takes at most so many views at once.
+_VIEWS = 64
 
 
 def die_with_parent(kind: int) -> None:
@@ -42,17 +48,26 @@ class Forks:
     A step that is ordered a second time gets a branch: a process forked from this one that imports the step and forks
     the step's children from then on, which find it imported. What is done once is not worth that.
 
-    settings   what all actions have in common (see LocalExecutor)
+    settings   what all actions have in common (see LocalExecutor and confine.completed)
     ours       modules that were loaded before any was asked for
+    views      makes views of the machine, where the kernel allows it; a branch gets one with each order
     branching  False in a branch
     """
 
     def __init__(
-        self, line: socket.socket, settings: Mapping[str, Any], ours: frozenset[str], branching: bool = True
+        self,
+        line: socket.socket,
+        settings: Mapping[str, Any],
+        ours: frozenset[str],
+        views: Views | None = None,
+        branching: bool = True,
     ) -> None:
         self._line = line
         self._settings = settings
         self._ours = ours
+        self._views = views
+        self._given: deque[View] = deque()
+        self._code: dict[str, Code] = {}
         self._branching = branching
         self._selector = selectors.DefaultSelector()
         self._received = b""
@@ -80,7 +95,8 @@ class Forks:
             self._kill_all()
 
     def _listen(self) -> None:
-        data = self._line.recv(CHUNK)
+        data, views, _, _ = socket.recv_fds(self._line, CHUNK, _VIEWS)
+        self._given += map(View, views)
         self._served = bool(data)
         *orders, self._received = (self._received + data).split(b"\n")
         for text in orders:
@@ -89,7 +105,18 @@ class Forks:
             if branch is None:
                 self._fork(order)
             else:
-                branch.give(order["id"], text)
+                branch.give(order["id"], text, self._view(order))
+
+    def _view(self, order: Mapping[str, Any]) -> View:
+        if self._views is not None:
+            return self._views.hidden(order["root"]) if is_hidden(order) else self._views.whole()
+        return self._given.popleft() if self._given else View()
+
+    def _code_of(self, order: Mapping[str, Any]) -> Code:
+        step: str = order["step"]
+        if step not in self._code:
+            self._code[step] = Code.of([*order["modules"], *self._ours], self._settings["packages"])
+        return self._code[step]
 
     def _answer(self, answer: dict[str, Any]) -> None:
         self._line.sendall(json.dumps(answer).encode() + b"\n")
@@ -98,9 +125,12 @@ class Forks:
 
     def _fork(self, order: Mapping[str, Any]) -> None:
         started = time.monotonic()
+        code = self._code_of(order)
         with ExitStack() as made:
             try:
-                streams = _in_memory()
+                view = self._view(order)
+                made.callback(view.close)
+                streams = Streams.in_memory()
                 made.callback(streams.close)
                 pid = _forked()
             except OSError as error:
@@ -110,15 +140,20 @@ class Forks:
         if pid == 0:
             try:
                 self._forget()
-                work(order, self._settings, self._loaded, streams)
+                work(order, self._settings, self._loaded, code, streams, view, not self._branching)
             finally:
                 os._exit(70)
+        view.close()
         descriptor = os.pidfd_open(pid)
         self._children[descriptor] = _Child(order, pid, started, streams)
         self._selector.register(descriptor, selectors.EVENT_READ, partial(self._reap, descriptor))
 
     def _forget(self) -> None:
         """In a child: drop what belongs to the parent."""
+        if self._views is not None:
+            self._views.close()
+        for view in self._given:
+            view.close()
         self._selector.close()
         self._line.close()
         for descriptor, child in self._children.items():
@@ -137,13 +172,12 @@ class Forks:
         answer = {
             "id": child.order["id"],
             "status": os.waitstatus_to_exitcode(status),
-            "report": _content(child.streams.report).decode(errors="replace"),
+            "report": child.streams.reported(),
             "seconds": seconds,
             "max_rss": usage.ru_maxrss * 1024,
         }
         try:
-            _save(child.streams.stdout, child.order["stdout"])
-            _save(child.streams.stderr, child.order["stderr"])
+            child.streams.save(child.order["stdout"], child.order["stderr"])
         except OSError as error:
             answer["problem"] = f"cannot keep what the step printed: {error}"
         child.streams.close()
@@ -178,8 +212,10 @@ class Forks:
         return self._branches.get(name)
 
     def _grow(self, name: str, order: Mapping[str, Any]) -> Branch | None:
+        code = self._code_of(order)
         ours, theirs = socket.socketpair()
         try:
+            view = View() if self._views is None else self._views.hidden()
             pid = _forked()
         except OSError:
             return None
@@ -187,13 +223,14 @@ class Forks:
             try:
                 self._forget()
                 ours.close()
-                if import_ahead(order["step"], order["ahead"], self._settings):
+                if import_ahead(order["step"], order["ahead"], self._settings, code, view):
                     # As in a parent of branches: its closing socket leaves time to kill whole process groups.
                     die_with_parent(0)
                     Forks(theirs, self._settings, self._ours, branching=False).serve()
             finally:
                 os._exit(0)
         theirs.close()
+        view.close()
         branch = Branch(order["step"], pid, ours)
         self._selector.register(ours, selectors.EVENT_READ, partial(self._hear, name, branch))
         return branch
@@ -204,7 +241,7 @@ class Forks:
             self._line.sendall(answer)
         if answers is None:
             self._selector.unregister(branch.line)
-            branch.line.close()
+            branch.close()
             os.waitpid(branch.pid, 0)
             self._branches[name] = None
             self._end_orphans()
@@ -224,30 +261,3 @@ def _forked() -> int:
         if os.getppid() != parent:
             os._exit(70)
     return pid
-
-
-def _in_memory() -> Streams:
-    """Making files on a disk would take longer than most of what is done for an action."""
-    made = []
-    try:
-        for name in ("report", "stdout", "stderr"):
-            made.append(os.memfd_create(name))
-            fcntl.fcntl(made[-1], fcntl.F_SETFL, os.O_APPEND)
-    except OSError:
-        for descriptor in made:
-            os.close(descriptor)
-        raise
-    return Streams(*made)
-
-
-def _content(descriptor: int) -> bytes:
-    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-
-
-def _save(descriptor: int, path: str) -> None:
-    """Write what is in memory to a new file, if anything."""
-    if os.fstat(descriptor).st_size:
-        done = 0
-        with open(path, "xb") as target:  # never to one that a link leads to
-            while sent := os.sendfile(target.fileno(), descriptor, done, 1 << 30):
-                done += sent

@@ -9,27 +9,34 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import socket
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
+from modelbuild.execution.confine import Code
+from modelbuild.execution.environment import DESCRIPTORS
 from modelbuild.paths import LOCAL
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 # System folders that libraries look into on their own account. Reading there is refused, but whoever copes with that
 # has not failed: what is never readable can't matter.
-_QUIET = ("/opt/", "/run/", "/var/", "/boot/", "/snap/")
+_QUIET = ("/opt/", "/run/", "/var/", "/boot/", "/snap/", "/dev/")
 
 # Audit events whose first argument is a path of which something changes; in the second set, the last is a descriptor
 # of the folder that the path is relative to, or -1.
 _CHANGES = ("os.setxattr", "os.truncate")
 _CHANGES_AT = ("os.chmod", "os.chown", "os.mkdir", "os.remove", "os.rmdir", "os.utime")
 
+# Names of what a process has open already.
+_DESCRIPTORS = (*DESCRIPTORS, "/proc/self/fd")
+
 _IMPORT_SYSTEM = ("<frozen importlib", importlib.__file__)
 
 _LOOPBACK = (None, "", "localhost", "127.0.0.1", "::1", b"", b"localhost", b"127.0.0.1", b"::1")
+_NO_PORT = (None, 0, "", "0", b"", b"0")
 
 
 class UndeclaredRead(PermissionError):
@@ -48,7 +55,8 @@ class Guard:
     root       the action's own folder, where inputs lie under their path in the workspace
     readable   real paths of other folders that may be read
     writable   folders that may be written
-    code       real paths of rule packages, where only modules may be read: they are in a key, other files are not
+    code       what of rule packages may be read
+    sockets    families of sockets that may be made; None for any
     note       is given a fact about each undeclared read
     """
 
@@ -58,19 +66,22 @@ class Guard:
         workspace: str,
         readable: Iterable[str],
         writable: Iterable[str],
-        code: Iterable[str],
+        code: Code,
+        sockets: Collection[int] | None,
         note: Callable[[dict[str, Any]], None],
     ) -> None:
         self.root = root + "/"
         self.workspace = workspace.rstrip("/") + "/"
-        self._readable = tuple(path.rstrip("/") + "/" for path in readable)
-        self._writable = tuple(path.rstrip("/") + "/" for path in writable)
-        self._code = tuple(path.rstrip("/") + "/" for path in code)
+        self._readable = tuple(path.rstrip("/") + "/" for path in (*readable, *_DESCRIPTORS))
+        self._writable = tuple(path.rstrip("/") + "/" for path in (*writable, *_DESCRIPTORS))
+        self._code = code
+        self._packages = tuple(path.rstrip("/") + "/" for path in code.folders)
+        self.sockets = sockets
         self._note = note
         self._imports: dict[str, str] = {}
         self._checks: dict[str, Callable[..., None]] = {}
 
-    def install(self, network: bool) -> None:
+    def install(self) -> None:
         """Watch until release()."""
         checks = self._checks
         checks |= dict.fromkeys(_CHANGES, self._change)
@@ -82,12 +93,8 @@ class Guard:
             "os.scandir": self._list,
             "ctypes.dlopen": self._load,
         }
-        if not network:
-            checks |= {
-                "socket.connect": self._connect,
-                "socket.sendto": self._connect,
-                "socket.getaddrinfo": self._resolve,
-            }
+        if self.sockets is not None:
+            checks |= {"socket.__new__": self._make_socket, "socket.getaddrinfo": self._resolve}
         sys.meta_path.insert(0, self)
 
         def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -103,19 +110,23 @@ class Guard:
 
     def fact(self, path: str, verb: str, reader: str) -> dict[str, Any]:
         """What the engine needs to say it well: the path read, relative to the workspace if `inside` it; whether it is
-        `declared` there (and only the way of reading it is wrong); the reader, a file of the user's or ''."""
+        `declared` there (and only the way of reading it is wrong); the reader, a file of the user's or ''; the module
+        of a rule package that it is. `unseen`: only the engine can tell if there is such a file at all."""
         inside = path.startswith(self.workspace)
         shown = path.removeprefix(self.workspace) if inside else path
         declared = inside and os.path.lexists(self.root + shown)
-        return {"read": shown, "inside": inside, "declared": declared, "verb": verb, "reader": reader}
+        fact = {"read": shown, "inside": inside, "declared": declared, "verb": verb, "reader": reader}
+        return fact | {"module": self._module(path), "unseen": not os.path.exists(path)}
 
     def undeclared(self, name: str) -> str | None:
-        """The real path of an existing file that may not be read, for what a program says it could not read."""
+        """The path of a file that may not be read, for what a program says it could not read. There may be no such
+        file."""
         path = self._absolute(name)
         if path.startswith(self.root):
-            path = "" if os.path.lexists(path) else self._twin(path) or ""
-        path = os.path.realpath(path) if path else ""
-        return path if path and os.path.isfile(path) and not self._may_read(path) else None
+            path = "" if os.path.lexists(path) else self._twin(path)
+        elif not path.startswith(self.workspace):
+            path = os.path.realpath(path)
+        return path if path and not os.path.isdir(path) and not self._may_read(os.path.realpath(path)) else None
 
     def third_party(self) -> dict[str, str]:
         """Top-level modules that files of the user's imported from elsewhere, and which file did so first. Only those
@@ -147,15 +158,15 @@ class Guard:
         if flags & _WRITES:
             self._check_write(name)
         elif not flags & os.O_PATH:
-            self._check_read(name, missing=mode is not None and not name.endswith(".pyc"))
+            self._check_read(name, "reads", missing=mode is not None and not name.endswith(".pyc"))
 
     def _list(self, path: Any) -> None:
         if not isinstance(path, int):
-            self._check_read(os.fsdecode("." if path is None else path), missing=True)
+            self._check_read(os.fsdecode("." if path is None else path), "lists", missing=True)
 
     def _load(self, name: Any) -> None:
         if name is not None and "/" in (name := os.fsdecode(name)):
-            self._check_read(name, missing=True)
+            self._check_read(name, "reads", missing=True)
 
     def _change(self, path: Any, *_: Any) -> None:
         if not isinstance(path, int):
@@ -170,30 +181,30 @@ class Guard:
         self._change_at(old, old_folder)
         self._change_at(new, new_folder)
 
-    def _connect(self, _: Any, address: Any) -> None:
-        if isinstance(address, tuple) and isinstance(address[0], str):
-            raise NoNetwork(errno.EACCES, f"no network here: {address[0]}:{address[1]}")
+    def _make_socket(self, _: Any, family: int, *rest: Any) -> None:
+        # Of Unix sockets and of -1 it is not known whether they are there already.
+        if self.sockets is not None and family not in (-1, socket.AF_UNIX, *self.sockets):
+            raise NoNetwork(errno.EACCES, "no network here")
 
     def _resolve(self, host: Any, port: Any, *_: Any) -> None:
-        if host not in _LOOPBACK:
-            raise NoNetwork(errno.EACCES, f"no network here: {os.fsdecode(host)}:{port}")
+        if host not in _LOOPBACK or port not in _NO_PORT:
+            raise NoNetwork(errno.EACCES, f"no network here: {os.fsdecode(host or 'localhost')}:{port}")
 
     # -- may it? -----------------------------------------------------------------------------------------------------
 
-    def _check_read(self, name: str, missing: bool) -> None:
+    def _check_read(self, name: str, verb: str, missing: bool) -> None:
         path = self._absolute(name)
         if path.startswith(self.root):
-            twin = self._twin(path) if missing and not os.path.lexists(path) else None
-            if twin is not None:
-                self._refuse(twin)
+            if missing and not os.path.lexists(path) and (twin := self._twin(path)):
+                self._refuse(twin, verb)
         elif not self._may_read(path):
             real = os.path.realpath(path)
-            if os.path.exists(real) and not self._may_read(real):
-                self._refuse(real)
+            if not self._may_read(real):
+                self._refuse(path if path.startswith(self.workspace) else real, verb)
 
     def _may_read(self, path: str) -> bool:
-        if path.startswith(self._code) and not path.endswith((".py", ".pyc")) and os.path.isfile(path):
-            return False
+        if (path + "/").startswith(self._packages):
+            return path in self._code.files or not os.path.isfile(path)
         path += "/"
         return path.startswith(self._readable) or path.startswith(self.root)
 
@@ -202,18 +213,28 @@ class Guard:
         if not path.startswith(self._writable) and not (os.path.realpath(path) + "/").startswith(self._writable):
             raise PermissionError(errno.EACCES, "an action may write only its outputs and temporary files", name)
 
-    def _refuse(self, path: str) -> None:
+    def _refuse(self, path: str, verb: str) -> None:
+        """Raise an error, or let the kernel raise its own where there is no such file in this process's view."""
         frame: FrameType | None = sys._getframe(1)
         reader = ""
         while frame is not None and not reader:
             reader = self.user_file(frame.f_code.co_filename)
             frame = frame.f_back
-        fact = self.fact(path, "lists" if os.path.isdir(path) else "reads", reader)
+        fact = self.fact(path, "lists" if os.path.isdir(path) else verb, reader)
         if not path.startswith(_QUIET) or fact["inside"]:
             self._note(fact)
-        error = UndeclaredRead(errno.EACCES, "not a declared input", path)
-        error.fact = fact
-        raise error
+        if not fact["unseen"]:
+            error = UndeclaredRead(errno.EACCES, "not a declared input", path)
+            error.fact = fact
+            raise error
+
+    def _module(self, path: str) -> str:
+        """The import name of a module of a rule package, by its file; '' for any other file."""
+        for folder, package in self._code.folders.items():
+            if path.startswith(f"{folder}/") and path.endswith((".py", ".pyc")):
+                names = [package, *path.removeprefix(f"{folder}/").partition(".")[0].split("/")]
+                return ".".join(name for name in names if name not in ("__init__", "__pycache__"))
+        return ""
 
     def user_file(self, filename: str) -> str:
         """The path in the workspace of a file of code, if it is an input of the action; else ''."""
@@ -222,11 +243,10 @@ class Guard:
         relative = filename and filename[0] not in "</" and os.path.isfile(self.root + filename)
         return filename if relative else ""
 
-    def _twin(self, path: str) -> str | None:
-        """Where in the workspace a file or folder lies that is missing here."""
+    def _twin(self, path: str) -> str:
+        """Where in the workspace a file or folder would lie that is missing here; '' for what is no input."""
         relative = path.removeprefix(self.root)
-        twin = self.workspace + relative
-        return twin if relative != path and relative[0] != "." and os.path.exists(twin) else None
+        return self.workspace + relative if relative != path and relative[0] != "." else ""
 
     def _absolute(self, name: str) -> str:
         path = name if name.startswith("/") else os.path.join(os.getcwd(), name)

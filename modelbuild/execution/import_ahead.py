@@ -8,27 +8,34 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from modelbuild.execution import environment, landlock
+from modelbuild.execution import confine, environment, landlock
 from modelbuild.execution.guard import Guard
+from modelbuild.execution.namespaces import View
 
 
-def import_ahead(step: str, variables: Mapping[str, str], settings: Mapping[str, Any]) -> bool:
+def import_ahead(
+    step: str, variables: Mapping[str, str], settings: Mapping[str, Any], code: confine.Code, view: View
+) -> bool:
     """Import a step's module in this process, which from then on can open only what some action may.
 
     variables   all environment variables; those of folders name ones that no action uses
     settings    what all actions have in common: packages, readable folders, the workspace, the folder of sandboxes
+    view        what this process is to see of the machine
 
-    False when importing fails, is refused a file, writes one or starts a thread: each action then imports the step
-    itself, with files of its own, and says what is wrong.
+    False when importing fails, is refused a file or misses one, writes one or starts a thread: each action then imports
+    the step itself, with files of its own, and says what is wrong.
     """
     environment.set_variables(variables)
     # The parent may, for what it imports; there is nowhere to write it to from here.
     sys.dont_write_bytecode = True
-    scratch = settings["scratch"]
-    landlock.restrict((*settings["readable"], scratch), (scratch, *environment.WRITABLE), network=False)
-    watch = _Watch(settings)
+    limits = confine.of_import(settings, code, hidden=bool(view))
+    view.join()
+    os.chdir(settings["scratch"])
+    landlock.hold((*settings["readable"], *code.folders, *environment.DEVICES))
+    watch = _Watch(settings, code, limits)
     threads = _threads()
-    watch.install(network=False)
+    limits.impose()
+    watch.install()
     try:
         importlib.import_module(step)
     except BaseException:
@@ -41,11 +48,12 @@ def import_ahead(step: str, variables: Mapping[str, str], settings: Mapping[str,
 class _Watch(Guard):
     """A guard without an action: there is no folder that may be written."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any], code: confine.Code, limits: confine.Limits) -> None:
         nowhere = f"{settings['scratch']}/ahead"
         self.refused = False
-        readable, code = settings["readable"], settings["code"]
-        super().__init__(nowhere, settings["workspace"], readable, environment.WRITABLE, code, self._noted)
+        devices = environment.devices(gpu=False)
+        readable = (*settings["readable"], *devices)
+        super().__init__(nowhere, settings["workspace"], readable, devices, code, limits.sockets, self._noted)
 
     def _noted(self, fact: Mapping[str, Any]) -> None:
         self.refused = True

@@ -39,19 +39,16 @@ def abi() -> int:
         return 0
 
 
-def describe() -> str:
-    """What `modelbuild info` says of the sandbox, in one line."""
-    version = abi()
-    if not version:
-        return "no Landlock: only Python code is kept from undeclared files and from the network"
-    network = "and the network" if version >= 4 else "(from the network only Python code)"
-    return f"Landlock ABI {version}: native code too is kept from undeclared files {network}"
+def knows_scopes() -> bool:
+    """Return whether the kernel keeps restricted processes from signalling others, and from their abstract sockets."""
+    return abi() >= 6
 
 
-def restrict(read: Iterable[str], write: Iterable[str], network: bool) -> bool:
+def restrict(read: Iterable[str], write: Iterable[str], network: bool, listed: Iterable[str] = ()) -> bool:
     """From now on this thread, its later threads and its children can open only what lies under `read` (to read, list
-    and execute) and `write` (to do anything). Paths that do not exist are left out. Without `network` no TCP port can
-    be bound or connected to. Never undone. False, and nothing is restricted, when the kernel has no Landlock.
+    and execute) and `write` (to do anything), and see the names in `listed`. Paths that do not exist are left out.
+    Without `network` no TCP port can be bound or connected to. Never undone. False, and nothing is restricted, when
+    the kernel has no Landlock.
     """
     version = abi()
     if not version:
@@ -64,6 +61,8 @@ def restrict(read: Iterable[str], write: Iterable[str], network: bool) -> bool:
     try:
         for path in read:
             _allow(ruleset, path, rights & _READ)
+        for path in listed:
+            _allow(ruleset, path, rights & _READ_DIR)
         for path in write:
             _allow(ruleset, path, rights)
         prctl(PR_SET_NO_NEW_PRIVS, 1)
@@ -85,7 +84,14 @@ def _file_rights(version: int) -> int:
 
 def hold(paths: Iterable[str]) -> None:
     """Keep these open for restrict(), here and in processes that are forked: opening is most of what a rule takes."""
+    release()
     _held.update({path: descriptor for path in paths if (descriptor := _open(path)) is not None})
+
+
+def release() -> None:
+    """Close what hold() keeps open."""
+    while _held:
+        os.close(_held.popitem()[1])
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:

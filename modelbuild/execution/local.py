@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Mapping
@@ -34,6 +33,7 @@ class LocalExecutor:
     rule_packages    import name -> folder
     keep_sandboxes   leave the folders of actions for the user to look at
     spare            a warm process that has not begun, for the first actions; ends with the executor
+    namespaces       False to do without, as where the kernel refuses them
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class LocalExecutor:
         rule_packages: Mapping[str, Path],
         keep_sandboxes: bool = False,
         spare: Warm | None = None,
+        namespaces: bool = True,
     ) -> None:
         self._workspace = workspace_root.resolve()
         self._store = store
@@ -51,6 +52,7 @@ class LocalExecutor:
         self._packages = {"modelbuild": Path(modelbuild.__file__).parent, **rule_packages}
         self._keep = keep_sandboxes
         self._spare = spare
+        self._namespaces = namespaces
         self._lock = threading.Lock()
         self._warm: dict[tuple[str, ...], Warm] = {}
         self._scratch: Scratch | None = None
@@ -126,7 +128,7 @@ class LocalExecutor:
         if self._closed:
             return Outcome(None, "interrupted")
         stdout, stderr = sandbox.printed(self._store)
-        problem = verdict(request, ended, ended.report)
+        problem = verdict(request, ended, ended.report, self._workspace)
         if not problem:
             try:
                 outputs = sandbox.collect(action, self._store)
@@ -160,10 +162,10 @@ class LocalExecutor:
                     "preload": preload,
                     "import_path": imports,
                     "packages": {name: str(path) for name, path in self._packages.items()},
-                    "code": [os.path.realpath(path) for path in self._packages.values()],
-                    "readable": environment.readable(self._workspace, self._packages, imports),
+                    "readable": environment.readable(self._workspace, imports),
                     "workspace": str(self._workspace),
                     "scratch": str(scratch.path),
+                    "namespaces": self._namespaces,
                     "variables": environment.variables(scratch.path, cpus=1),
                 }
                 spare, self._spare = self._spare, None
@@ -189,6 +191,7 @@ def _order(sandbox: Sandbox, request: Request, workspace: Path) -> dict[str, Any
         "outputs": {output.name: f"{OUTPUTS}/{output.path}" for output in action.outputs},
         "cpus": cpus,
         "network": action.network,
+        "gpu": gpu,
         "fetches": _fetches(action, workspace) if action.network else [],
         "modules": dict(request.modules),
         "local": bool(request.local),

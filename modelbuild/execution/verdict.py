@@ -7,6 +7,7 @@ import json
 import signal
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from modelbuild.actions import Action
@@ -16,19 +17,21 @@ from modelbuild.execution.step_code import changed
 from modelbuild.execution.warm import Ended
 
 
-def verdict(request: Request, ended: Ended, report: str) -> str:
+def verdict(request: Request, ended: Ended, report: str, workspace: Path | None = None) -> str:
     """Why the action failed; '' when its step ran to its end and read nothing but what was declared.
 
-    report   what the worker wrote (see worker.py)
+    report      what the worker wrote (see worker.py)
+    workspace   where files are that the worker could not see
     """
     action = request.action
     if ended.problem:
         return ended.problem
     facts = _read(report)
     end = facts[-1] if facts and "end" in facts[-1] else None
-    if end is not None and end["changed"]:
+    if end is not None and end.get("changed"):
         return changed(end["changed"][0])
-    undeclared = list(dict.fromkeys(_undeclared(action, fact) for fact in facts if "read" in fact))
+    reads = [fact for fact in (*facts, *(end or {}).get("perhaps", ())) if "read" in fact]
+    undeclared = list(dict.fromkeys(_undeclared(action, fact) for fact in reads if _exists(fact, workspace)))
     if undeclared:
         return "\n".join(undeclared)
     if ended.status < 0:
@@ -69,7 +72,19 @@ def _read(report: str) -> list[dict[str, Any]]:
     return facts
 
 
+def _exists(fact: Mapping[str, Any], workspace: Path | None) -> bool:
+    """Return whether there is the file that a fact is about."""
+    if not fact["unseen"]:
+        return True
+    if workspace is None:
+        return False
+    path = workspace / str(fact["read"])
+    return path.exists() if fact["verb"] == "lists" else path.is_file()
+
+
 def _undeclared(action: Action, fact: Mapping[str, Any]) -> str:
+    if fact["module"]:
+        return _uncovered(action, fact["module"])
     what = f"{fact['reader'] or f'step {action.step}'} {fact['verb']} {fact['read']}"
     attribute = f"'{_attribute(action, fact['read'])}' of {action.owner}"
     if fact["declared"]:
@@ -95,13 +110,17 @@ def _killed(ended: Ended) -> str:
     return f"killed by {name}"
 
 
+def _uncovered(action: Action, module: str) -> str:
+    return (
+        f"internal error in step {action.step}: it loads {module}, which its source does not import in a way that can "
+        "be seen, so that its key does not cover it"
+    )
+
+
 def _loaded(request: Request, end: Mapping[str, Any]) -> str:
     action = request.action
     if end["strays"]:
-        return (
-            f"internal error in step {action.step}: it loads {end['strays'][0]}, which its source does not import in a "
-            "way that can be seen, so that its key does not cover it"
-        )
+        return _uncovered(action, end["strays"][0])
     known, keyed = request.tools.keys(), {module.partition(".")[0] for module in request.modules}
     for module, importer in end["third_party"].items() if action.python or request.local else ():
         if module in keyed or canonical(module) in known or any(module in _top_levels(tool) for tool in known):

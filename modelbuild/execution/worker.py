@@ -16,25 +16,15 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, NoReturn
 
-from modelbuild.execution import blame, landlock
-from modelbuild.execution.environment import WRITABLE, set_variables
+from modelbuild.execution import blame, confine, landlock
+from modelbuild.execution.environment import set_variables
 from modelbuild.execution.guard import Guard
+from modelbuild.execution.namespaces import View
 from modelbuild.execution.orphans import adopt
+from modelbuild.execution.streams import Streams
+from modelbuild.execution.system_calls import drop_capabilities
 from modelbuild.paths import LOCAL
 from modelbuild.step import Step
-
-
-@dataclass(frozen=True, slots=True)
-class Streams:
-    """Open files, as descriptors: what becomes the step's stdout and stderr, and where its worker reports."""
-
-    report: int
-    stdout: int
-    stderr: int
-
-    def close(self) -> None:
-        for descriptor in (self.report, self.stdout, self.stderr):
-            os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +45,6 @@ class Loaded:
 
     def strays(self, known: Collection[str]) -> list[str]:
         """Modules of `packages` that are imported now without being in the step's key, which knows these."""
-        if not known:
-            return []
         since = takewhile(lambda name: name != self.last, reversed(sys.modules))
         return sorted((self.modules | set(_of(self.packages, since))) - self.ours - set(known))
 
@@ -87,11 +75,21 @@ def ready_to_fork() -> None:
         Path("/proc/self/oom_score_adj").write_text("500")
 
 
-def work(order: Mapping[str, Any], settings: Mapping[str, Any], loaded: Loaded, streams: Streams) -> NoReturn:
+def work(
+    order: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    loaded: Loaded,
+    code: confine.Code,
+    streams: Streams,
+    view: View,
+    branch: bool = False,
+) -> NoReturn:
     """Run the step and leave the process. What happened is reported, a JSON object a line; the last has the key "end".
 
-    order      as LocalExecutor makes it: step, params, inputs, outputs, paths, env, cpus, network, fetches
-    settings   what all actions have in common (see LocalExecutor)
+    order      as LocalExecutor makes it: step, params, inputs, outputs, paths, env, cpus, network, gpu, fetches
+    settings   what all actions have in common (see LocalExecutor and confine.completed)
+    view       what this action is to see of the machine
+    branch     whether a parent has imported the step, and has the limits of that
     """
     os.setpgid(0, 0)
     adopt()
@@ -102,16 +100,15 @@ def work(order: Mapping[str, Any], settings: Mapping[str, Any], loaded: Loaded, 
         os.write(streams.report, json.dumps(fact).encode() + b"\n")
 
     try:
+        limits = confine.of_action(order, settings, code, bool(view), branch)
+        view.join()
+        readable = (*settings["readable"], *order["fetches"], *limits.write)
+        guard = Guard(order["root"], settings["workspace"], readable, limits.write, code, limits.sockets, note)
         _set_up(order, streams)
-        guard = Guard(
-            order["root"],
-            settings["workspace"],
-            (*settings["readable"], *order["fetches"]),
-            (*order["writable"], *WRITABLE),
-            settings["code"],
-            note,
-        )
-        _confine(order, settings, guard)
+        limits.impose(branch)
+        landlock.release()
+        drop_capabilities()
+        guard.install()
         end = _run(order, guard)
         if os.getpid() == worker:
             modules = order["modules"]
@@ -143,12 +140,6 @@ def _set_up(order: Mapping[str, Any], streams: Streams) -> None:
         loaded["tempfile"].tempdir = None
     if "torch" in loaded:
         loaded["torch"].set_num_threads(order["cpus"])
-
-
-def _confine(order: Mapping[str, Any], settings: Mapping[str, Any], guard: Guard) -> None:
-    readable = (*settings["readable"], *order["fetches"], order["root"])
-    landlock.restrict(readable, (*order["writable"], *WRITABLE), order["network"])
-    guard.install(order["network"])
 
 
 def _run(order: Mapping[str, Any], guard: Guard) -> dict[str, Any]:

@@ -21,13 +21,16 @@ from typing import Any, cast
 # Comes before the settings: how many bytes they are.
 LENGTH = struct.Struct("!I")
 
+# Folders to keep open for rules of Landlock; all of a folder of packages could be too many.
+_HELD = 100
+
 
 def main(descriptor: int) -> None:
     engine = socket.socket(fileno=descriptor)
     engine.set_inheritable(False)
     finder = _package_finder(Path(__file__).parents[1])
     sys.meta_path.insert(0, finder)
-    from modelbuild.execution import environment, landlock
+    from modelbuild.execution import confine, environment, landlock, namespaces
     from modelbuild.execution.forks import Forks, die_with_parent
     from modelbuild.execution.worker import ready_to_fork
 
@@ -35,12 +38,15 @@ def main(descriptor: int) -> None:
     settings = _settings(engine)
     if settings is None:
         return
-    os.chdir(settings["scratch"])
     environment.set_variables(settings["variables"])
     sys.path[:] = settings["import_path"]
     finder.folders = settings["packages"]
-    landlock.hold((*settings["readable"], *environment.WRITABLE))
-    forks = Forks(engine, settings, frozenset(sys.modules))
+    ours = frozenset(sys.modules)
+    views = namespaces.views(settings) if settings["namespaces"] else None
+    os.chdir(settings["scratch"])
+    settings = confine.completed(settings)
+    landlock.hold((*settings["around"][:_HELD], *environment.DEVICES))
+    forks = Forks(engine, settings, ours, views)
     for module in settings["preload"]:
         importlib.import_module(module)
     ready_to_fork()
@@ -53,10 +59,11 @@ def main(descriptor: int) -> None:
 
 def _package_finder(modelbuild: Path) -> Any:
     """What finds modelbuild before modelbuild can be found."""
-    spec = spec_from_file_location("_package_finder", modelbuild / "execution/package_finder.py")
+    name = "modelbuild.execution.package_finder"
+    spec = spec_from_file_location(name, modelbuild / "execution/package_finder.py")
     assert spec is not None
     assert spec.loader is not None
-    module = module_from_spec(spec)
+    module = sys.modules[name] = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.PackageFinder({"modelbuild": str(modelbuild)})
 

@@ -58,32 +58,40 @@ def _entry(path: str) -> Any:
 
 def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
     """Run the step in a child, as warm workers do, and end all that it leaves running."""
-    from modelbuild.execution import environment, fetching
+    from modelbuild.execution import confine, environment, fetching, namespaces
     from modelbuild.execution.orphans import adopt, end_orphans
-    from modelbuild.execution.worker import Loaded, Streams, ready_to_fork, work
+    from modelbuild.execution.streams import Streams
+    from modelbuild.execution.worker import Loaded, ready_to_fork, work
 
     ours = frozenset(sys.modules)
+    packages = {name: str(code / name) for name in order["packages"]}
+    # The workspace is not here; what is not declared was not sent.
+    nowhere = folder / "nowhere"
+    imports = [path for path in sys.path if path]
+    settings = confine.completed(
+        {
+            "packages": packages,
+            "import_path": imports,
+            "readable": environment.readable(nowhere, imports),
+            "workspace": str(nowhere),
+            "scratch": str(folder / "scratch"),
+        }
+    )
+    root = folder / "root"
+    for made in (root, folder / "scratch"):
+        made.mkdir(exist_ok=True)
+    views = namespaces.views(settings, str(root))
     if not order["gpu"]:  # a child cannot use a GPU that its parent has looked at
         os.environ[environment.GPUS] = ""
         for module in order["preload"]:
             importlib.import_module(module)
-    root = folder / "root"
     outputs, home = root / order["outputs_folder"], root / order["home"]
     for made in (outputs, home, *(root / path for path in order["folders"])):
         made.mkdir(parents=True, exist_ok=True)
-    packages = {name: code / name for name in order["packages"]}
-    # The workspace is not here; what is not declared was not sent.
-    imports = [path for path in sys.path if path]
-    settings = {
-        "packages": {name: str(path) for name, path in packages.items()},
-        "code": [os.path.realpath(path) for path in packages.values()],
-        "readable": environment.readable(folder / "nowhere", packages, imports),
-        "workspace": str(folder / "nowhere"),
-    }
     order |= {
         "root": str(root),
         "writable": [str(outputs), str(home)],
-        "fetches": fetching.readable(folder / "nowhere", order["params"]) if order["network"] else [],
+        "fetches": fetching.readable(nowhere, order["params"]) if order["network"] else [],
         "env": environment.variables(home, order["cpus"], order["network"], order["gpu"]) | order["env"],
     }
     report, stdout, stderr = (
@@ -93,9 +101,13 @@ def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
     ready_to_fork()
     loaded = Loaded.now(packages, ours)
     adopt()
+    view = namespaces.View()
+    if views is not None:
+        view = views.hidden() if confine.is_hidden(order) else views.whole()
+    modules = confine.Code.of([*order["modules"], *ours], packages)
     child = os.fork()
     if child == 0:
-        work(order, settings, loaded, Streams(report, stdout, stderr))
+        work(order, settings, loaded, modules, Streams(report, stdout, stderr), view)
     _, status, usage = os.wait4(child, 0)
     end_orphans(())
     return {

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from modelbuild.api import Attrs, Context, Files, Output, Sources, rule
 
 class LettersAttrs(Attrs):
     srcs: Sources
-    wait: str = ""
+    waits: bool = False
 
 @rule(attrs=LettersAttrs)
 def letters(ctx: Context[LettersAttrs]) -> tuple[Files]:
@@ -26,18 +27,18 @@ def letters(ctx: Context[LettersAttrs]) -> tuple[Files]:
         step="letters",
         inputs={"srcs": ctx.files(ctx.attrs.srcs)},
         outputs=[Output("out", "out.txt")],
-        params={"wait": ctx.attrs.wait},
+        unkeyed={"waits": ctx.attrs.waits},
     )
     return (Files((made["out"],)),)
 """
 # Says that it has begun, and waits until it is let go.
 STEP = """
-import os, time
+import os, tempfile, time
 from tools_rules.steps._words import words
 
 def run(step):
     step.outputs["out"].touch()
-    while step.params["wait"] and not os.path.exists(step.params["wait"]):
+    while step.params["waits"] and not os.path.exists(tempfile.gettempdir() + "/go"):
         time.sleep(0.01)
     step.outputs["out"].write_text(words(step.input("srcs").read_text()))
 """
@@ -46,12 +47,12 @@ BUILD = """
 [[letters]]
 name = "a_first"
 srcs = ["one.txt"]
-wait = "{gate}"
+waits = {waits}
 
 [[letters]]
 name = "b_second"
 srcs = ["two.txt"]
-wait = "{gate}"
+waits = {waits}
 """
 
 
@@ -74,16 +75,20 @@ def letters(world: Any) -> Any:
 
 def build_and_edit(world: Any, edit: Callable[[], None]) -> tuple[int, str]:
     """Build with one job, and edit while one of two actions of a step runs; the exit code and stderr."""
-    gate = world.root.parent / "gate"
-    world.write({"a/BUILD.toml": BUILD.format(gate=gate)})
+    world.write({"a/BUILD.toml": BUILD.format(waits="true")})
     command = [sys.executable, "-m", "modelbuild", "build", "//a/...", "-j1", "--quiet"]
     build = subprocess.Popen(command, cwd=world.root, env=world.environment(), stderr=subprocess.PIPE, text=True)
     while build.poll() is None and not list((world.cache / "tmp").glob("build-*/*/.outputs/*")):
         time.sleep(0.01)
     time.sleep(0.5)
     edit()
-    gate.touch()
-    _, said = build.communicate(timeout=60)
+    while build.poll() is None:
+        for home in (world.cache / "tmp").glob("build-*/*/.home"):
+            with suppress(FileNotFoundError):
+                (home / "go").touch()
+        time.sleep(0.01)
+    _, said = build.communicate()
+    world.write({"a/BUILD.toml": BUILD.format(waits="false")})
     return build.returncode, said
 
 
@@ -114,7 +119,7 @@ def test_a_rule_that_is_edited_is_seen_by_the_next_build(letters: Any) -> None:
 @pytest.mark.parametrize("environment", [{}, {"PYTHONDONTWRITEBYTECODE": "1"}])
 def test_a_rule_of_the_size_and_time_of_another_is_not_taken_for_it(letters: Any, environment: dict[str, str]) -> None:
     """Although Python's own byte code of it holds for any source with these."""
-    letters.write({"a/BUILD.toml": BUILD.format(gate="")})
+    letters.write({"a/BUILD.toml": BUILD.format(waits="false")})
     rule = letters.root / "tools/rules/letters.py"
     for name in ("out.txt", "new.txt"):
         rule.write_text(RULE.replace("out.txt", name))

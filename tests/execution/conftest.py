@@ -16,7 +16,7 @@ from modelbuild.actions import Action, ActionResult, Digest, FileEntry, Input, O
 from modelbuild.execution import landlock
 from modelbuild.execution.interface import Outcome, Request, StagedInput
 from modelbuild.execution.local import LocalExecutor
-from modelbuild.execution.step_code import source_file
+from modelbuild.execution.step_code import StepCode, source_file
 from modelbuild.store.local import LocalStore, open_store
 
 OWNER = "//models:detector_model"
@@ -41,6 +41,7 @@ class Bench:
         self.workspace = folder / "workspace"
         self.rules = folder / "rules" / "tiny_rules"
         self.scratch = folder / "cache" / "tmp"
+        self.packages = {"modelbuild": Path(modelbuild.__file__).parent, "tiny_rules": self.rules}
         self.workspace.mkdir()
         self.rules.mkdir(parents=True)
         (self.rules / "__init__.py").write_text("")
@@ -76,19 +77,26 @@ class Bench:
         gpu: int = 0,
         tools: tuple[str, ...] = (),
         local: tuple[StagedInput, ...] = (),
-        modules: tuple[str, ...] = (),
+        modules: tuple[str, ...] | None = None,
         **action: Any,
     ) -> Request:
         staged = tuple(i if isinstance(i, StagedInput) else self.source(i) for i in inputs)
         resources = Resources(cpu=cpu, gpu=gpu)
         declared = tuple(Input(item.name, item.path, SourceArtifact(item.path)) for item in staged)
         what = Action("id", OWNER, "Tiny", f"tiny_rules.{step}", declared, outputs, resources=resources, **action)
-        return Request(what, staged, dict.fromkeys(tools, "1"), self.digests(*modules), local, what.preload)
+        digests = self.digests(*(self.closure(what.step) if modules is None else modules))
+        return Request(what, staged, dict.fromkeys(tools, "1"), digests, local, what.preload)
+
+    def closure(self, step: str) -> list[str]:
+        """The modules that a step's source imports; the packages alone for what cannot be read as Python."""
+        try:
+            return [name for name, _ in StepCode(self.packages).closure(step)]
+        except (KeyError, SyntaxError):
+            return ["modelbuild", "modelbuild.step", "tiny_rules", step]
 
     def digests(self, *modules: str) -> dict[str, str]:
         """What a key says of modules: the SHA-256 of each as it is now."""
-        roots = {"modelbuild": Path(modelbuild.__file__).parent, "tiny_rules": self.rules}
-        files = {name: source_file(roots, name) for name in modules}
+        files = {name: source_file(self.packages, name) for name in modules}
         return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items() if file}
 
     def run(self, step: str, *inputs: str | StagedInput, **options: Any) -> Outcome:

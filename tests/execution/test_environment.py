@@ -18,7 +18,7 @@ def test_a_folder_that_holds_the_workspace_is_opened_around_it(tmp_path: Path, m
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "usr/src/link").symlink_to("app")
     monkeypatch.setattr(environment, "SYSTEM", (str(tmp_path / "usr"),))
-    found = environment.readable(tmp_path / "usr/src/app", {}, [])
+    found = environment.readable(tmp_path / "usr/src/app", [])
     assert [path for path in found if path.startswith(str(tmp_path))] == [
         str(tmp_path / "usr/lib"),
         str(tmp_path / "usr/src/other"),
@@ -53,9 +53,16 @@ def test_what_python_imports_from_for_its_program_is_no_search_path(
     assert environment.search_path() == expected
 
 
-def test_packages_of_rules_may_be_read_in_the_workspace_too(tmp_path: Path) -> None:
-    (tmp_path / "tools/rules").mkdir(parents=True)
-    found = environment.readable(tmp_path, {"rules": tmp_path / "tools/rules"}, [])
-    assert str(tmp_path / "tools/rules") in found
-    assert str(tmp_path) not in found
+def test_the_workspace_is_not_among_them(tmp_path: Path) -> None:
+    found = environment.readable(tmp_path, [str(tmp_path)])
+    assert not any(path.startswith(str(tmp_path)) for path in found)
     assert os.path.realpath(sys.prefix) in found
+
+
+def test_holes(tmp_path: Path) -> None:
+    """What is left of site-packages without the packages of rules."""
+    for name in ("a", "b/one", "b/two", "c"):
+        (tmp_path / name).mkdir(parents=True)
+    holes = [str(tmp_path / "b/one"), str(tmp_path / "c"), "/elsewhere"]
+    assert list(environment.without(str(tmp_path), holes)) == [str(tmp_path / "a"), str(tmp_path / "b/two")]
+    assert list(environment.without(str(tmp_path / "c"), holes)) == []

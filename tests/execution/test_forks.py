@@ -144,9 +144,10 @@ def test_branches_end_with_the_engine(bench: Any) -> None:
         """,
     )
     source = ENGINE.replace(
-        "executor.run(Request(action, (), preload=action.preload))",
+        "executor.run(Request(action, (), modules=modules, preload=action.preload))",
         "from dataclasses import replace\n"
-        "for stay in (0, 0, 1):\n    executor.run(Request(replace(action, params={'stay': stay}), ()))",
+        "for stay in (0, 0, 1):\n"
+        "    executor.run(Request(replace(action, params={'stay': stay}), (), modules=modules))",
     )
     command = [sys.executable, "-c", source, bench.workspace, bench.scratch.parent, bench.rules]
     process = subprocess.Popen(command, start_new_session=True)

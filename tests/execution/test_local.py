@@ -19,7 +19,7 @@ WAITS = """
     import os, tempfile, time
     def run(step):
         open(os.path.join(tempfile.gettempdir(), "begun"), "w").close()
-        while not os.path.exists(step.params["gate"]):
+        while not os.path.exists(os.path.join(tempfile.gettempdir(), "go")):
             time.sleep(0.01)
         step.outputs["out"].write_text("1")
 """
@@ -197,14 +197,12 @@ def test_two_threads_run_at_once(bench: Any) -> None:
     """Both actions are released only once both have begun."""
     bench.step("tiny", WAITS)
     outcomes: list[Outcome] = []
-    gate = bench.workspace / "gate"
-    threads = [
-        threading.Thread(target=lambda: outcomes.append(bench.run("tiny", params={"gate": str(gate)}))) for _ in "ab"
-    ]
+    threads = [threading.Thread(target=lambda: outcomes.append(bench.run("tiny"))) for _ in "ab"]
     for thread in threads:
         thread.start()
     wait_until(lambda: len(list(bench.scratch.glob("build-*/*/.home/begun"))) == 2)
-    gate.touch()
+    for begun in bench.scratch.glob("build-*/*/.home/begun"):
+        begun.with_name("go").touch()
     for thread in threads:
         thread.join()
     assert [outcome.problem for outcome in outcomes] == ["", ""]

@@ -30,6 +30,11 @@ USES_WARM = """
         step.outputs["out"].write_text(json.dumps(found))
 """
 
+USES = {
+    "preload": ("tiny_rules.warm",),
+    "modules": ("modelbuild", "modelbuild.step", "tiny_rules", "tiny_rules.tiny", "tiny_rules.warm"),
+}
+
 # Starts a program of its own, says who both are, and stays.
 STAYS = """
     import os, subprocess, sys, time
@@ -71,7 +76,7 @@ def pids_in(scratch: Path) -> list[int]:
 def test_modules_are_imported_once_and_only_for_who_asks(bench: Any) -> None:
     bench.step("warm", WARM)
     bench.step("tiny", USES_WARM)
-    first, second = (bench.value("tiny", preload=("tiny_rules.warm",), params={"n": n}) for n in range(2))
+    first, second = (bench.value("tiny", params={"n": n}, **USES) for n in range(2))
     assert first[0] == first[1] == second[0]
     assert first[2] != second[2]
     cold = bench.value("tiny")
@@ -173,13 +178,15 @@ from pathlib import Path
 from modelbuild.actions import Action, Output
 from modelbuild.execution.interface import Request
 from modelbuild.execution.local import LocalExecutor
+from modelbuild.execution.step_code import StepCode
 from modelbuild.store.local import open_store
 
 workspace, cache, rules = map(Path, sys.argv[1:4])
 executor = LocalExecutor(workspace, open_store(cache), cache / "tmp", {"tiny_rules": rules})
 outputs = (Output("out", "out"),)
 action = Action("id", "//:x", "Tiny", "tiny_rules.tiny", outputs=outputs, preload=tuple(sys.argv[4:]))
-executor.run(Request(action, (), preload=action.preload))
+modules = StepCode({"tiny_rules": rules}).modules("tiny_rules.tiny")
+executor.run(Request(action, (), modules=modules, preload=action.preload))
 """
 
 
@@ -211,7 +218,7 @@ def test_a_process_that_was_started_early_is_used_first(bench: Any) -> None:
     spare = Warm()
     bench.executor = bench.new_executor(spare=spare)
     pid = only_child()
-    found, parent, _ = bench.value("tiny", preload=("tiny_rules.warm",))
+    found, parent, _ = bench.value("tiny", **USES)
     assert found == parent == pid
     assert bench.value("tiny")[1] != pid
     bench.executor.close()

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from modelbuild.execution.namespaces import refusal
+
 RULE = '''"""probe: runs one of this package's steps."""
 
 from modelbuild.api import Attrs, Context, Files, Output, Sources, rule
@@ -55,11 +57,12 @@ WITHOUT_NAMESPACES = ("unshare", "-Ur", "sh", "-c", 'echo 0 >/proc/sys/user/max_
 
 
 class Workspace:
-    """`step` makes a step, `target` a target that runs one, `build` builds all."""
+    """`step` makes a step, `target` a target that runs one, `build` builds all. `namespaces`: actions have some."""
 
     def __init__(self, folder: Path, prefix: tuple[str, ...]) -> None:
         self.root = folder / "workspace"
         self.cache = folder / "cache"
+        self.namespaces = not prefix and not refusal(str(folder))
         self._prefix = prefix
         self.write("MODELBUILD.toml", 'rules = ["//probe"]\n')
         self.write("probe/__init__.py", "")
@@ -115,7 +118,7 @@ def _toml(value: Any) -> str:
 
 
 @pytest.fixture(params=["kernel", "fallback"])
-def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Workspace:
+def workspace(request: pytest.FixtureRequest, tmp_path: Path, landlocked: None) -> Workspace:
     prefix = WITHOUT_NAMESPACES if request.param == "fallback" else ()
     if prefix and subprocess.run([*prefix, "true"], check=False, capture_output=True).returncode:
         pytest.skip("not run: this machine allows no user namespaces, so that the other mode is this one")

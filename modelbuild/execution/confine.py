@@ -1,0 +1,112 @@
+"""What a process gives up before it runs code of a step, for good and for all that it starts."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from modelbuild.execution import landlock, seccomp
+from modelbuild.execution.environment import SHARED_MEMORY, devices, without
+from modelbuild.execution.system_calls import CLONE_NEWNET, unshare
+
+# The families of sockets by which an action's processes may talk to each other.
+_OWN = frozenset((socket.AF_UNIX,))
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What of rule packages a step may read: the modules that are in its key, and those that were there before it.
+
+    folders   import names of the packages by their real paths
+    files     the modules' files, sources and byte code
+    """
+
+    folders: Mapping[str, str]
+    files: frozenset[str]
+
+    @classmethod
+    def of(cls, modules: Iterable[str], packages: Mapping[str, str]) -> Code:
+        """Return the code for import names of modules, and folders of packages by import name."""
+        folders = {name: os.path.realpath(folder) for name, folder in packages.items()}
+        tag = sys.implementation.cache_tag
+        files = []
+        for module in modules:
+            top, _, below = module.partition(".")
+            if top in folders:
+                base = "/".join([folders[top], *below.split(".")]) if below else folders[top]
+                parent, _, name = base.rpartition("/")
+                files += [f"{base}.py", f"{parent}/__pycache__/{name}.{tag}.pyc"]
+                files += [f"{base}/__init__.py", f"{base}/__pycache__/__init__.{tag}.pyc"]
+        return cls({folder: name for name, folder in folders.items()}, frozenset(filter(os.path.exists, files)))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is left to a process. `read` and `write` are paths of files and folders, of `listed` folders only names may
+    be read. `sockets` are families, None for any."""
+
+    read: tuple[str, ...]
+    listed: tuple[str, ...]
+    write: tuple[str, ...]
+    sockets: frozenset[int] | None
+
+    def impose(self, branch: bool = False) -> None:
+        """Give up all else. In a `branch`, a parent has given up the sockets."""
+        if self.sockets == _OWN and not landlock.knows_scopes():
+            # Unix sockets without a path are found by all in one network.
+            unshare(CLONE_NEWNET)
+        landlock.restrict(self.read, self.write, self.sockets is None, self.listed)
+        if not branch:
+            seccomp.refuse(self.sockets)
+
+
+def of_import(settings: Mapping[str, Any], code: Code, hidden: bool) -> Limits:
+    """Return the limits of a process that imports a step for several actions; theirs must be within.
+
+    hidden   it is in a hidden view: whatever an action sees in /dev and beside its own folder there, it may use
+    """
+    scratch = settings["scratch"]
+    read = (*settings["around"], scratch, *code.files)
+    listed = (*settings["readable"], *code.folders)
+    write = (scratch, os.path.dirname(scratch), "/dev") if hidden else (scratch, *devices(gpu=False))
+    return Limits(read, listed, write, _sockets(False, False, hidden))
+
+
+def of_action(order: Mapping[str, Any], settings: Mapping[str, Any], code: Code, view: bool, branch: bool) -> Limits:
+    """Return the limits of a worker.
+
+    view     it is in a view
+    branch   it was forked by a process that has the limits of an import
+    """
+    network, gpu = order["network"], order["gpu"]
+    write = (*order["writable"], *devices(gpu), *([SHARED_MEMORY] if view else []))
+    sockets = _sockets(network, gpu, view and is_hidden(order))
+    if branch:
+        return Limits((*settings["readable"], *code.folders, order["root"]), (), write, sockets)
+    read = (*settings["around"], *order["fetches"], *code.files, order["root"])
+    return Limits(read, (*settings["readable"], *code.folders), write, sockets)
+
+
+def is_hidden(order: Mapping[str, Any]) -> bool:
+    """Return whether an action gets a hidden view, where it gets one: fetching, and drivers of GPUs, may take more."""
+    return not order["network"] and not order["gpu"]
+
+
+def completed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with `around`: the readable folders without the packages of rules that lie in them."""
+    packages = [os.path.realpath(path) for path in settings["packages"].values()]
+    around = [part for path in settings["readable"] for part in without(path, packages)]
+    return {**settings, "around": around}
+
+
+def _sockets(network: bool, gpu: bool, hidden: bool) -> frozenset[int] | None:
+    if network:
+        return None
+    if gpu:
+        # What the drivers of GPUs have services for is not documented.
+        return frozenset((socket.AF_UNIX, socket.AF_NETLINK))
+    return _OWN if hidden else frozenset()

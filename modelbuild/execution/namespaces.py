@@ -1,0 +1,209 @@
+"""Views of the machine for actions: mount namespaces, which Linux gives to anybody in a user namespace of their own.
+
+In a view /dev/shm is empty and belongs to whoever has the view. A hidden view has, besides the system, only the folders
+that actions may read and the one that the action runs in; so it has nobody else's sockets either.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from modelbuild.execution.environment import DESCRIPTORS, DEVICES, LIBRARIES, SHARED_MEMORY, SYSTEM, under, without
+from modelbuild.execution.system_calls import (
+    CLONE_FS,
+    CLONE_NEWNS,
+    CLONE_NEWUSER,
+    MS_BIND,
+    MS_NODEV,
+    MS_NOSUID,
+    MS_RDONLY,
+    MS_REC,
+    MS_REMOUNT,
+    mount,
+    setns,
+    unshare,
+)
+
+_PLAIN = MS_NOSUID | MS_NODEV
+_OWN = "/proc/self/ns/mnt"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view, by a descriptor of it; what a process has without one for None."""
+
+    descriptor: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.descriptor is not None
+
+    def join(self) -> None:
+        """Move this process into the view, and close it. The current folder becomes /."""
+        if self.descriptor is not None:
+            setns(self.descriptor, CLONE_NEWNS)
+            self.close()
+
+    def close(self) -> None:
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+
+
+class Views:
+    """Makes views; for a process with one thread, which from then on is in a user namespace of its own. Raises OSError
+    where the kernel refuses that, and leaves a process that is of no use: ask refusal() before.
+
+    scratch   the folder of actions' own folders
+    shown     real paths that hidden views have
+    names     paths by which these may be named; symbolic links on the way are in hidden views too
+    """
+
+    def __init__(self, scratch: str, shown: Iterable[str], names: Iterable[str]) -> None:
+        shown = [part for path in shown for part in without(path, [scratch])]
+        if in_dev := [path for path in shown if under(path, "/dev")]:
+            raise OSError(f"actions read {in_dev[0]}, and get a /dev of their own")
+        self._scratch = scratch
+        _enter_user_namespace()
+        self._whole = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
+        unshare(CLONE_NEWNS)
+        _hide(scratch, shown, dict(link for name in (scratch, *names) for link in _links(name)))
+        self._hidden = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
+        setns(self._whole, CLONE_NEWNS)
+
+    def whole(self) -> View:
+        """Make a view that hides nothing. The current folder becomes /."""
+        return self._made(self._whole)
+
+    def hidden(self, folder: str | None = None) -> View:
+        """Make a hidden view that has this folder of an action, if any. The current folder becomes /."""
+        return self._made(self._hidden, lambda: self._show_only(folder))
+
+    def close(self) -> None:
+        """Let go of them, in a child: views that were made stay."""
+        os.close(self._whole)
+        os.close(self._hidden)
+
+    def _made(self, of: int, change: Callable[[], None] = lambda: None) -> View:
+        # A thread that shares its folders with others, as modules may have started some, is refused another view.
+        unshare(CLONE_FS)
+        if of != self._whole:
+            setns(of, CLONE_NEWNS)
+        try:
+            unshare(CLONE_NEWNS)
+            if os.path.isdir(SHARED_MEMORY):
+                mount("tmpfs", SHARED_MEMORY, "tmpfs", _PLAIN, "mode=1777")
+            change()
+            return View(os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC))
+        finally:
+            setns(self._whole, CLONE_NEWNS)
+
+    def _show_only(self, folder: str | None) -> None:
+        """Cover the folders of all actions but one."""
+        with ExitStack() as opened:
+            if folder is not None:
+                descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+                opened.callback(os.close, descriptor)
+            mount("tmpfs", self._scratch, "tmpfs", _PLAIN, "mode=0755")
+            if folder is not None:
+                os.mkdir(folder)
+                mount(f"/proc/self/fd/{descriptor}", folder, "", MS_BIND)
+
+
+def views(settings: Mapping[str, Any], *more: str) -> Views | None:
+    """Make views for actions, with settings that they have in common (see LocalExecutor), and what `more` is shown in
+    hidden ones; None where the kernel refuses that."""
+    libraries = [path for name in LIBRARIES for path in os.environ.get(name, "").split(":") if path]
+    packages = settings["packages"].values()
+    names = (sys.executable, sys.prefix, sys.base_prefix, *settings["import_path"], *packages, *libraries)
+    shown = (*settings["readable"], *map(os.path.realpath, (*packages, *more)))
+    scratch = os.path.realpath(settings["scratch"])
+    return None if refusal(scratch, shown, names) else Views(scratch, shown, names)
+
+
+def refusal(scratch: str, shown: Iterable[str] = (), names: Iterable[str] = ()) -> str:
+    """Return why this machine gives no views; '' where it does. Tries it in a child."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            Views(scratch, shown, names).hidden().join()
+            status = 0
+        except OSError as error:
+            limit = "user.max_user_namespaces is reached"
+            os.write(write, (limit if error.errno == errno.ENOSPC else error.strerror or str(error)).encode())
+        finally:
+            os._exit(status)
+    os.close(write)
+    with open(read, "rb") as answer:
+        why = answer.read().decode()
+    _, status = os.waitpid(child, 0)
+    return why or ("" if status == 0 else f"the attempt ended with status {status}")
+
+
+def _enter_user_namespace() -> None:
+    user, group = os.getuid(), os.getgid()
+    unshare(CLONE_NEWUSER | CLONE_NEWNS)
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        Path("/proc/self", name).write_text(text)
+
+
+def _hide(scratch: str, shown: list[str], links: dict[str, str]) -> None:
+    """Cover all folders at the root of this mount namespace but the system's, and put back what is shown of them."""
+    whole = {*map(os.path.realpath, SYSTEM), *shown}
+    with os.scandir("/") as entries:
+        covered = [e.path for e in entries if e.is_dir(follow_symlinks=False) and e.path not in whole]
+    if under(scratch, "/dev") or not any(under(os.path.dirname(scratch), folder) for folder in covered):
+        raise OSError(f"{scratch} is in a folder of the system")
+    outermost = [path for path in shown if not any(path != other and under(path, other) for other in shown)]
+    with ExitStack() as opened:
+        kept = {}
+        for path in (scratch, *outermost, *DEVICES):
+            if os.path.exists(path) and any(under(path, folder) for folder in covered):
+                kept[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
+                opened.callback(os.close, kept[path])
+        for folder in covered:
+            mount("tmpfs", folder, "tmpfs", _PLAIN, "mode=0755")
+        for path, descriptor in kept.items():
+            _make(path, stat.S_ISDIR(os.fstat(descriptor).st_mode))
+            mount(f"/proc/self/fd/{descriptor}", path, "", MS_BIND | MS_REC)
+    os.mkdir(SHARED_MEMORY)
+    for link, target in (links | DESCRIPTORS).items():
+        if any(under(link, folder) for folder in covered) and not os.path.lexists(link):
+            os.makedirs(os.path.dirname(link), exist_ok=True)
+            os.symlink(target, link)
+    for folder in covered:
+        mount("", folder, "", MS_REMOUNT | MS_BIND | MS_RDONLY | _PLAIN)
+
+
+def _make(path: str, folder: bool) -> None:
+    os.makedirs(path if folder else os.path.dirname(path), exist_ok=True)
+    if not folder:
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+
+
+def _links(name: str) -> Iterator[tuple[str, str]]:
+    """Yield the symbolic links on the way to what a path names, each with what it leads to."""
+    reached = ""
+    ahead = name.split("/")[::-1]
+    for _ in range(1000):
+        if not ahead:
+            return
+        part = ahead.pop()
+        if part == "..":
+            reached = os.path.dirname(reached)
+        elif part not in ("", "."):
+            reached += f"/{part}"
+            if os.path.islink(reached):
+                target = os.readlink(reached)
+                yield reached, target
+                ahead += target.split("/")[::-1]
+                reached = "" if target.startswith("/") else os.path.dirname(reached)

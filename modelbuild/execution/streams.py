@@ -1,0 +1,51 @@
+"""What a step prints and its worker reports, in memory until it ends.
+
+Making files on a disk would take longer than most of what is done for an action.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Open files, as descriptors: what becomes the step's stdout and stderr, and where its worker reports."""
+
+    report: int
+    stdout: int
+    stderr: int
+
+    @classmethod
+    def in_memory(cls) -> Streams:
+        """Make empty ones. Raises OSError."""
+        made = []
+        try:
+            for name in ("report", "stdout", "stderr"):
+                made.append(os.memfd_create(name))
+                fcntl.fcntl(made[-1], fcntl.F_SETFL, os.O_APPEND)
+        except OSError:
+            for descriptor in made:
+                os.close(descriptor)
+            raise
+        return cls(*made)
+
+    def reported(self) -> str:
+        """Return the report."""
+        size = os.fstat(self.report).st_size
+        return os.pread(self.report, size, 0).decode(errors="replace")
+
+    def save(self, stdout: str, stderr: str) -> None:
+        """Write what was printed to new files, if anything. Raises OSError."""
+        for descriptor, path in ((self.stdout, stdout), (self.stderr, stderr)):
+            if os.fstat(descriptor).st_size:
+                done = 0
+                with open(path, "xb") as target:  # never to one that a link leads to
+                    while sent := os.sendfile(target.fileno(), descriptor, done, 1 << 30):
+                        done += sent
+
+    def close(self) -> None:
+        for descriptor in (self.report, self.stdout, self.stderr):
+            os.close(descriptor)

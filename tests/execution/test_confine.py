@@ -1,0 +1,72 @@
+"""Tests of what is given up where the kernel lacks something that newer ones have."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from modelbuild.execution import confine, namespaces, seccomp
+
+# Imposes limits, and prints what comes of reaching a socket that has a name and no path.
+SCRIPT = """
+import os, socket, sys
+from modelbuild.execution import confine, landlock, namespaces
+from modelbuild.execution.system_calls import drop_capabilities
+scratch, name = sys.argv[1:]
+landlock.abi = lambda: 5
+views = namespaces.Views(scratch, [], [])
+views.hidden().join()
+confine.Limits(("/usr", "/proc"), (), ("/dev",), frozenset((socket.AF_UNIX,))).impose()
+drop_capabilities()
+try:
+    socket.socket(socket.AF_UNIX).connect("\\0" + name)
+    print("reached")
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+def test_sockets_without_a_path_are_kept_apart_by_older_kernels_too(tmp_path: Path) -> None:
+    if why := namespaces.refusal(str(tmp_path)):
+        pytest.skip(f"not run: no namespaces here, {why}")
+    name = f"modelbuild-test-{tmp_path}"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"\0{name}")
+        server.listen()
+        command = [sys.executable, "-c", SCRIPT, str(tmp_path), name]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("ConnectionRefusedError\n", "")
+
+
+def test_a_machine_of_an_unknown_kind_refuses_no_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seccomp, "_MACHINES", {})
+    seccomp.available.cache_clear()
+    try:
+        assert not seccomp.available()
+        seccomp.refuse(frozenset())
+        socket.socket(socket.AF_INET).close()
+    finally:
+        seccomp.available.cache_clear()
+
+
+def test_files_of_modules(tmp_path: Path) -> None:
+    """A module may be a file or a package, with or without byte code."""
+    tag = sys.implementation.cache_tag
+    wanted = ["__init__.py", "steps/x.py", f"steps/__pycache__/x.{tag}.pyc", "deep/__init__.py"]
+    wanted += [f"deep/__pycache__/__init__.{tag}.pyc"]
+    for file in [
+        *wanted,
+        "data.txt",
+        "steps/y.py",
+        f"steps/__pycache__/y.{tag}.pyc",
+        "steps/__pycache__/x.cpython-27.pyc",
+    ]:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    code = confine.Code.of(["rules", "rules.steps.x", "rules.deep", "other.y"], {"rules": str(tmp_path)})
+    assert code.folders == {str(tmp_path): "rules"}
+    assert code.files == {str(tmp_path / file) for file in wanted}

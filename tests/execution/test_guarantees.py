@@ -1,0 +1,52 @@
+"""Tests of what `modelbuild info sandbox` says of kernels that offer less than others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from modelbuild.execution import guarantees, landlock, namespaces, seccomp
+
+NAMES = "an action without network and GPUs sees no names of other files"
+
+
+def lines(monkeypatch: pytest.MonkeyPatch, abi: int = 7, filters: bool = True, refusal: str = "") -> dict[str, str]:
+    """Each guarantee and what is said of it, with such a kernel."""
+    monkeypatch.setattr(landlock, "abi", lambda: abi)
+    monkeypatch.setattr(seccomp, "available", lambda: filters)
+    monkeypatch.setattr(namespaces, "refusal", lambda scratch: refusal)
+    said = [line.partition(": ") for line in guarantees.guarantees(Path("/nowhere"))]
+    return {what.partition(" (")[0]: how for how, _, what in said}
+
+
+def test_all_holds_where_the_kernel_has_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(lines(monkeypatch).values()) == {"holds"}
+    assert NAMES in lines(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "lost"),
+    [
+        ({"abi": 5}, ["an action signals no process of others"]),
+        ({"abi": 2}, ["an action signals no process of others", "native code opens no file that is not declared"]),
+        ({"filters": False}, ["an action without a network has none"]),
+        ({"refusal": "Operation not permitted"}, [NAMES]),
+        (
+            {"abi": 0, "filters": False, "refusal": "x"},
+            [
+                "an action gets no shared memory",
+                "an action signals no process of others",
+                "an action without a network has none",
+                "an action without network and GPUs gets no Unix sockets",
+                NAMES,
+                "native code opens no file that is not declared",
+            ],
+        ),
+    ],
+)
+def test_what_does_not_hold_is_said(
+    monkeypatch: pytest.MonkeyPatch, kernel: dict[str, object], lost: list[str]
+) -> None:
+    found = lines(monkeypatch, **kernel)  # type: ignore[arg-type]
+    assert sorted(what for what, how in found.items() if how == "does not hold") == lost
