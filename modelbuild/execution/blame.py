@@ -21,9 +21,9 @@ _NOT_IN_PACKAGE = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 
 
 def end(error: BaseException, guard: Guard) -> dict[str, Any]:
-    """What goes into the worker's report: "end" is undeclared, network, failed (a StepError), user or internal; for
-    user, "missing" is a module that was not found, or ''. "perhaps" are facts (see Guard.fact) about files that may have
-    been missed, if there are such files."""
+    """Return what goes into the worker's report: "end" is undeclared, network, failed (a StepError), user or internal;
+    for user, "missing" is a module that was not found, or ''. "perhaps" are facts (see Guard.fact) about files that may
+    have been missed, if there are such files."""
     chain = list(_chain(error))
     reader = next(filter(None, (_reader(link, guard) for link in chain)), "")
     facts = [fact | {"reader": fact["reader"] or reader} for link in chain for fact in _undeclared(link, guard)]

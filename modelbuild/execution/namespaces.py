@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from modelbuild.execution.system_calls import (
     CLONE_NEWNS,
     CLONE_NEWUSER,
     MS_BIND,
+    MS_NOATIME,
     MS_NODEV,
     MS_NOSUID,
     MS_RDONLY,
@@ -56,6 +57,27 @@ class View:
             os.close(self.descriptor)
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A view that can be used again: its namespace and shared memory, by descriptors, and how that was at first."""
+
+    namespace: int
+    memory: int
+    first: tuple[int, ...]
+
+    def view(self) -> View:
+        return View(os.dup(self.namespace))
+
+    def is_unused(self) -> bool:
+        """Return whether nothing was ever made in the shared memory, nor its mode or attributes set: that moves its
+        time of change, which nobody can set back."""
+        return self.first == _state(self.memory)
+
+    def close(self) -> None:
+        os.close(self.namespace)
+        os.close(self.memory)
+
+
 class Views:
     """Makes views; for a process with one thread, which from then on is in a user namespace of its own. Raises OSError
     where the kernel refuses that, and leaves a process that is of no use: ask refusal() before.
@@ -70,6 +92,7 @@ class Views:
         if in_dev := [path for path in shown if under(path, "/dev")]:
             raise OSError(f"actions read {in_dev[0]}, and get a /dev of their own")
         self._scratch = scratch
+        self._made: dict[str, _Made] = {}
         _enter_user_namespace()
         self._whole = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
         unshare(CLONE_NEWNS)
@@ -79,18 +102,33 @@ class Views:
 
     def whole(self) -> View:
         """Make a view that hides nothing. The current folder becomes /."""
-        return self._made(self._whole)
+        with closing(self._make(self._whole, lambda: None)) as made:
+            return made.view()
 
-    def hidden(self, folder: str | None = None) -> View:
-        """Make a hidden view that has this folder of an action, if any. The current folder becomes /."""
-        return self._made(self._hidden, lambda: self._show_only(folder))
+    def hidden(self, folder: str = "") -> View:
+        """Return a hidden view that has this folder of an action, if any. The current folder becomes /.
+
+        A folder's view is used again, for the next action there, if it is as it was made: making and removing one
+        takes a third of the time that a fork does.
+        """
+        if not folder:
+            with closing(self._make(self._hidden, lambda: self._show_only(folder))) as alone:
+                return alone.view()
+        made = self._made.get(folder)
+        if made is None or not made.is_unused():
+            if made is not None:
+                made.close()
+            made = self._made[folder] = self._make(self._hidden, lambda: self._show_only(folder))
+        return made.view()
 
     def close(self) -> None:
-        """Let go of them, in a child: views that were made stay."""
+        """Let go of them, in a child: views that were given stay."""
+        for made in self._made.values():
+            made.close()
         os.close(self._whole)
         os.close(self._hidden)
 
-    def _made(self, of: int, change: Callable[[], None] = lambda: None) -> View:
+    def _make(self, of: int, change: Callable[[], None]) -> _Made:
         # A thread that shares its folders with others, as modules may have started some, is refused another view.
         unshare(CLONE_FS)
         if of != self._whole:
@@ -98,22 +136,29 @@ class Views:
         try:
             unshare(CLONE_NEWNS)
             if os.path.isdir(SHARED_MEMORY):
-                mount("tmpfs", SHARED_MEMORY, "tmpfs", _PLAIN, "mode=1777")
+                mount("tmpfs", SHARED_MEMORY, "tmpfs", _PLAIN | MS_NOATIME, "mode=1777")
             change()
-            return View(os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC))
+            memory = os.open(SHARED_MEMORY if os.path.isdir(SHARED_MEMORY) else "/", os.O_RDONLY | os.O_CLOEXEC)
+            return _Made(os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC), memory, _state(memory))
         finally:
             setns(self._whole, CLONE_NEWNS)
 
-    def _show_only(self, folder: str | None) -> None:
+    def _show_only(self, folder: str) -> None:
         """Cover the folders of all actions but one."""
         with ExitStack() as opened:
-            if folder is not None:
+            if folder:
                 descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
                 opened.callback(os.close, descriptor)
             mount("tmpfs", self._scratch, "tmpfs", _PLAIN, "mode=0755")
-            if folder is not None:
+            if folder:
                 os.mkdir(folder)
                 mount(f"/proc/self/fd/{descriptor}", folder, "", MS_BIND)
+            mount("", self._scratch, "", MS_REMOUNT | MS_BIND | MS_RDONLY | _PLAIN)
+
+
+def _state(memory: int) -> tuple[int, ...]:
+    found = os.fstat(memory)
+    return found.st_ctime_ns, found.st_mtime_ns, found.st_mode, found.st_nlink, found.st_size
 
 
 def views(settings: Mapping[str, Any], *more: str) -> Views | None:

@@ -147,13 +147,6 @@ class Sandbox:
             return False
         return found == self._folders
 
-    def moved(self, folder: Path) -> Sandbox:
-        """The same under another name, for another action. Raises OSError."""
-        os.rename(self.folder, folder)
-        again = Sandbox(folder)
-        again._folders, again._mode = self._folders, self._mode
-        return again
-
     def collect(self, action: Action, store: Store) -> tuple[tuple[str, Value], ...]:
         """Put the outputs into the store. Raises SandboxProblem when they are not what the action declares, and for a
         symbolic link on the way to one: nothing outside of the folder is looked at, moved or changed."""

@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from modelbuild.execution.sandbox import Sandbox, remove
@@ -18,8 +19,8 @@ from modelbuild.store.lock import alone
 class Scratch:
     """A build's own part of the folder where sandboxes are made. What builds that were killed left there is removed.
 
-    A folder is used again for another action, under another name, once nothing is left in it that an action could have
-    changed: making one takes as long as forking on some file systems, the more so the more were removed just before.
+    A folder is used again for another action once nothing is left in it that an action could have changed: making one
+    takes as long as forking on some file systems, the more so the more were removed just before.
     """
 
     def __init__(self, folder: Path, keep: bool = False) -> None:
@@ -41,11 +42,12 @@ class Scratch:
         self._emptying = ThreadPoolExecutor(1, "empty")
 
     def new(self) -> Sandbox:
-        folder = self.path / str(next(self._numbers))
-        try:
-            return self._emptied.pop().moved(folder)
-        except (IndexError, OSError):
-            return Sandbox(folder)
+        with suppress(IndexError):
+            while True:
+                sandbox = self._emptied.pop()
+                if sandbox.folder.is_dir():  # which somebody may have removed
+                    return sandbox
+        return Sandbox(self.path / str(next(self._numbers)))
 
     def discard(self, sandbox: Sandbox) -> None:
         """Empty it soon, unless it is to be kept: nothing has to wait for that."""

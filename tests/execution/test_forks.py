@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ def test_a_step_is_imported_once_for_all_actions_but_the_first(bench: Any) -> No
     assert second[0] == second[2] == third[0] == third[2] != first[2]
     assert len({first[1], second[1], third[1]}) == 3
     assert [found[3] for found in (first, second, third)] == [1, 1, 1]
-    assert len({first[6], second[6], third[6]}) == 3
+    assert {Path(found[6]).name for found in (first, second, third)} == {".home"}  # not what it was imported with
 
 
 def test_what_a_module_may_look_at_has_a_branch_of_its_own(bench: Any) -> None:
@@ -169,10 +170,11 @@ def test_close_while_a_branch_imports(bench: Any) -> None:
         """,
     )
     bench.ok("tiny")
+    wait_until(lambda: not list(bench.scratch.glob("build-*/*/.home")))
     found: list[str] = []
     thread = threading.Thread(target=lambda: found.append(bench.run("tiny").problem))
     thread.start()
-    wait_until(lambda: bool(list(bench.scratch.glob("build-*/1/.home"))))
+    wait_until(lambda: bool(list(bench.scratch.glob("build-*/*/.home"))))
     bench.executor.close()
     thread.join(30)
     assert found == ["interrupted"]

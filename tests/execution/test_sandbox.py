@@ -234,7 +234,7 @@ def test_a_folder_that_an_action_changed_is_not_used_again(bench: Any) -> None:
 
 
 def test_what_an_action_left_running_cannot_write_to_the_next(bench: Any, landlocked: None) -> None:
-    """Though it stays in the folder, which goes on under the same or another path."""
+    """Though it stays in the folder, which another action gets."""
     bench.step(
         "leaves",
         """
