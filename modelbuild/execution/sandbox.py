@@ -191,9 +191,9 @@ def _outputs(top: Path | int, path: str, what: str) -> Iterator[int]:
         try:
             folder = stack.enter_context(files.open_folder(top if isinstance(top, int) else str(top), path))
         except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES):
                 raise
-            problem = f"the step removed or replaced the folder of {what}; expected it to write into that"
+            problem = f"the step removed, replaced or closed the folder of {what}; expected it to write into that"
             raise SandboxProblem(problem) from None
         yield folder
 

@@ -4,6 +4,7 @@ whatever the action leaves in that folder."""
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from modelbuild.actions import Output
 from modelbuild.execution.sandbox import Sandbox, SandboxProblem
+from modelbuild.execution.system_calls import drop_capabilities
 
 FILES = {"mine": "precious", "folder/mine": "precious", "folder/deep/mine": "precious"}
 
@@ -61,17 +63,17 @@ CHANGES: dict[str, tuple[Output, Callable[[Path, Path], None], str]] = {
     "a link for the folder of an output": (
         Output("o", "folder/mine"),
         lambda outputs, host: replaced(outputs / "folder", host / "folder"),
-        "removed or replaced the folder of its output 'o' (folder/mine)",
+        "removed, replaced or closed the folder of its output 'o' (folder/mine)",
     ),
     "a link for a folder further up": (
         Output("o", "folder/deep/mine"),
         lambda outputs, host: replaced(outputs / "folder", host / "folder"),
-        "removed or replaced the folder of its output 'o' (folder/deep/mine)",
+        "removed, replaced or closed the folder of its output 'o' (folder/deep/mine)",
     ),
     "a link for the folder of outputs": (
         Output("o", "mine"),
         lambda outputs, host: replaced(outputs, host),
-        "removed or replaced the folder of its outputs",
+        "removed, replaced or closed the folder of its outputs",
     ),
     "a link in a tree": (
         Output("o", "o", "tree"),
@@ -81,12 +83,12 @@ CHANGES: dict[str, tuple[Output, Callable[[Path, Path], None], str]] = {
     "a file for the folder of an output": (
         Output("o", "folder/mine"),
         lambda outputs, host: (os.rmdir(outputs / "folder"), (outputs / "folder").write_text("")),
-        "removed or replaced the folder of its output 'o' (folder/mine)",
+        "removed, replaced or closed the folder of its output 'o' (folder/mine)",
     ),
     "no folder of outputs": (
         Output("o", "mine"),
         lambda outputs, host: os.rmdir(outputs),
-        "removed or replaced the folder of its outputs",
+        "removed, replaced or closed the folder of its outputs",
     ),
 }
 
@@ -128,8 +130,33 @@ def test_a_step_that_links_a_folder_of_its_outputs_elsewhere(bench: Any, host: P
         """,
     )
     outcome = bench.run("tiny", outputs=(Output("o", "a/mine"),), params={"host": str(host)})
-    assert "the step removed or replaced the folder of its output 'o' (a/mine)" in outcome.problem
+    assert "the step removed, replaced or closed the folder of its output 'o' (a/mine)" in outcome.problem
     assert untouched(host)
+
+
+@pytest.mark.parametrize("closed", ["folder", "."])
+def test_a_step_that_closes_a_folder_of_its_outputs(bench: Any, tmp_path: Path, closed: str) -> None:
+    request = bench.request("tiny", outputs=(Output("o", "folder/mine"),))
+    sandbox = Sandbox(tmp_path / "sandbox")
+    sandbox.lay_out(request.action, (), bench.store)
+    (sandbox.outputs / "folder/mine").write_text("1")
+    (sandbox.outputs / closed).chmod(0)
+    problems = []
+
+    def collect() -> None:
+        drop_capabilities()  # of this thread, which may be root's
+        try:
+            sandbox.collect(request.action, bench.store)
+        except SandboxProblem as problem:
+            problems.append(str(problem))
+
+    thread = threading.Thread(target=collect)
+    thread.start()
+    thread.join()
+    what = "output 'o' (folder/mine)" if closed == "folder" else "outputs"
+    assert problems == [
+        f"the step removed, replaced or closed the folder of its {what}; expected it to write into that"
+    ]
 
 
 def test_what_a_step_printed_is_not_written_through_a_link(bench: Any, host: Path, tmp_path: Path) -> None:
