@@ -182,8 +182,9 @@ def refusal(scratch: str, shown: Iterable[str] = (), names: Iterable[str] = ()) 
             Views(scratch, shown, names).hidden().join()
             status = 0
         except OSError as error:
-            limit = "user.max_user_namespaces is reached"
-            os.write(write, (limit if error.errno == errno.ENOSPC else error.strerror or str(error)).encode())
+            refused = error.errno in (errno.EPERM, errno.EACCES, errno.ENOSPC, errno.ENOSYS)
+            why = f"user namespaces are not allowed here, {error.strerror}" if refused else error.strerror or str(error)
+            os.write(write, why.encode())
         finally:
             os._exit(status)
     os.close(write)

@@ -102,7 +102,15 @@ def test_info(built: Any) -> None:
     assert facts["memory"] > 1 << 20
     text = built.run("info").out
     assert f"\nworkspace       {built.root}\n" in text
-    assert [line.split()[0] for line in text.splitlines()] == list(facts)
+    assert [line.split()[0] for line in text.splitlines() if line[0] != " "] == list(facts)
+
+
+def test_info_of_the_sandbox_is_a_line_a_guarantee(built: Any) -> None:
+    lines = built.run("info", "sandbox").out.splitlines()
+    assert lines == built.run("info", "sandbox", "--json").json["sandbox"]
+    assert all(line.startswith(("holds: ", "does not hold: ")) for line in lines)
+    text = built.run("info").out
+    assert all(f"  {line}\n" in text for line in lines)
 
 
 def test_info_of_one_key(built: Any) -> None:
