@@ -47,6 +47,25 @@ def test_a_description_in_the_runtime_s_own_folder_will_do(
     assert done.returncode == 0, done.stderr
 
 
+def test_a_delegate_s_library_may_lie_in_another_folder_than_its_description(
+    native: Path, lay_out_fakes: Callable[[Path], Any], samples: Any, own: Path, tmp_path: Path
+) -> None:
+    """As that of XNNPACK does, which comes with executorch and is described by the runtime."""
+    laid_out = lay_out_fakes(native)
+    library = laid_out.plugins / "libexecutorch_backend_xnnpack.so"
+    shutil.copy(library, own)
+    library.unlink()
+    inputs = []
+    for number, shape in enumerate([(2, 4), (2, 3)]):
+        np.save(tmp_path / f"{number}.npy", np.ones(shape, np.float32))
+        inputs.append(f"--input=input{number}={tmp_path}/{number}.npy")
+    done = laid_out("modelbuild-run", samples["xnnpack"].path, *inputs)
+    assert done.returncode == 1
+    assert f"the backend XnnpackBackend needs {library.name}, which is in none of: {laid_out.root}" in done.stderr
+    done = laid_out("modelbuild-run", samples["xnnpack"].path, *inputs, f"--plugin-dir={own}")
+    assert done.returncode == 0, done.stderr
+
+
 def test_without_a_description_the_backend_is_lacking(
     modelbuild_run: Run, doubled_program: Path, own: Path, x: Path
 ) -> None:
