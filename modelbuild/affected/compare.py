@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from modelbuild.affected.child import in_child
 from modelbuild.affected.git import Change, lay_out, show
+from modelbuild.affected.revision_process import in_child
 from modelbuild.affected.signatures import Revision, signatures
+from modelbuild.affected.tool_versions import compare_locks
 from modelbuild.affected.unchanged import LOCKS, changed_engine
-from modelbuild.affected.versions import compare_locks
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
+from modelbuild.analysis.open import open_analyzer
 from modelbuild.errors import ModelbuildError
 from modelbuild.labels import Label
 from modelbuild.loading.package import Target
 from modelbuild.loading.patterns import expand_patterns
-from modelbuild.query.opened import open_analyzer
-from modelbuild.workspace import Workspace, load_workspace
+from modelbuild.workspace.workspace import Workspace, load_workspace
 
 
 def compare(

@@ -9,38 +9,35 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from modelbuild.action_graph import closure
-from modelbuild.affected.child import in_child
 from modelbuild.affected.git import Change
-from modelbuild.affected.known import Known
-from modelbuild.affected.readers import keep
+from modelbuild.affected.revision_process import in_child
 from modelbuild.affected.signatures import Revision, signatures
 from modelbuild.affected.unchanged import changed_engine
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
+from modelbuild.analysis.open import open_analyzer
 from modelbuild.errors import ModelbuildError
 from modelbuild.labels import Label
 from modelbuild.loading.package import Target
 from modelbuild.loading.patterns import expand_patterns
-from modelbuild.query.opened import open_analyzer
 from modelbuild.query.package_world import file_location
 from modelbuild.query.target_world import TargetWorld
-from modelbuild.workspace import WORKSPACE_FILE, Workspace
+from modelbuild.workspace.workspace import WORKSPACE_FILE, Workspace
 
 
 def in_working_tree(
-    workspace: Workspace, patterns: Sequence[str], current: str, devices: Sequence[Label], change: Change, known: Known
+    workspace: Workspace, patterns: Sequence[str], current: str, devices: Sequence[Label], change: Change
 ) -> list[tuple[str, str]] | None:
     """The label and rule of each target touched; None where both revisions have to be compared, which also says what
-    is wrong. What is found out on the way is kept."""
-    touched = in_child(lambda: {"touched": _in_working_tree(workspace, patterns, current, devices, change, known)})
+    is wrong."""
+    touched = in_child(lambda: {"touched": _in_working_tree(workspace, patterns, current, devices, change)})
     return touched["touched"] and [(label, rule) for label, rule in touched["touched"]]
 
 
 def _in_working_tree(
-    workspace: Workspace, patterns: Sequence[str], current: str, devices: Sequence[Label], change: Change, known: Known
+    workspace: Workspace, patterns: Sequence[str], current: str, devices: Sequence[Label], change: Change
 ) -> list[tuple[str, str]] | None:
     if changed_engine(workspace, change):
         return None
@@ -53,8 +50,6 @@ def _in_working_tree(
         return None
     if touched is None:
         return None
-    with suppress(ModelbuildError, ValueError):  # ValueError: analysed before, and failed half way
-        keep(known, analyzer, world, devices)
     return [(str(target.label), target.rule) for target in touched]
 
 

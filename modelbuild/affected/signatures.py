@@ -14,13 +14,13 @@ from typing import Any
 import modelbuild
 from modelbuild.actions import Action, Artifact, Digest, Expansion, FileEntry, SourceArtifact
 from modelbuild.affected.git import Change
-from modelbuild.affected.needed_tools import NeededTools
-from modelbuild.affected.versions import Versions
+from modelbuild.affected.required_tools import NeededTools
+from modelbuild.affected.tool_versions import Versions
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
+from modelbuild.code.tools import Tools
 from modelbuild.errors import EnvironmentProblem
-from modelbuild.execution.interface import Request
+from modelbuild.execution.executor import Request
 from modelbuild.execution.keys import Keys, key_of
-from modelbuild.execution.tools import Tools
 from modelbuild.query.actions import owner_of
 from modelbuild.query.package_world import Packages, file_location
 from modelbuild.store.digests import digest_file

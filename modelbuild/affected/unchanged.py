@@ -9,8 +9,8 @@ from pathlib import Path
 
 import modelbuild
 from modelbuild.affected.git import Change
-from modelbuild.execution.tools import Tools
-from modelbuild.workspace import BUILT_IN, LIBRARY, WORKSPACE_FILE, Workspace
+from modelbuild.code.tools import Tools
+from modelbuild.workspace.workspace import BUILT_IN, LIBRARY, WORKSPACE_FILE, Workspace
 
 REGULAR = ("100644", "100755")
 

@@ -19,13 +19,13 @@ from modelbuild.api.rule import Rule
 from modelbuild.declarations import check_source
 from modelbuild.errors import LoadingError, Location, UsageError
 from modelbuild.labels import Label
-from modelbuild.loading.document import Where
 from modelbuild.loading.loader import Loader
 from modelbuild.loading.package import Target
 from modelbuild.loading.references import parse_label
 from modelbuild.loading.select import Selected, resolve_selects, select_labels
 from modelbuild.loading.visibility import check_visible
 from modelbuild.paths import PathError
+from modelbuild.workspace.toml_document import Where
 
 DEVICE = "device"
 

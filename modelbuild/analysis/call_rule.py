@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.actions import Artifact, DerivedArtifact, SourceArtifact
-from modelbuild.analysis.mistakes import told
 from modelbuild.api.providers import Files, Provider, TestAction
 from modelbuild.api.rule import Rule
+from modelbuild.api.rule_errors import told
 from modelbuild.errors import LoadingError, Location, ModelbuildError
 from modelbuild.paths import PathError
-from modelbuild.workspace import BUILT_IN
+from modelbuild.workspace.workspace import BUILT_IN
 
 
 def call_rule(

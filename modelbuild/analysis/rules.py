@@ -13,13 +13,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from modelbuild.analysis.mistakes import told
 from modelbuild.api.extension import Extension, extended
 from modelbuild.api.rule import Rule
+from modelbuild.api.rule_errors import told
+from modelbuild.code.byte_code import keep_byte_code
+from modelbuild.code.package_finder import PackageFinder
 from modelbuild.errors import LoadingError, Location
-from modelbuild.execution.byte_code import keep_byte_code
-from modelbuild.execution.package_finder import PackageFinder
-from modelbuild.workspace import BUILT_IN, LIBRARY
+from modelbuild.workspace.workspace import BUILT_IN, LIBRARY
 
 T = TypeVar("T", Rule, Extension)
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from modelbuild.actions import Action
+from modelbuild.code.step_sources import StepCode, imports, parse, source_file
+from modelbuild.code.tools import Tools
 from modelbuild.errors import LoadingError, Location, did_you_mean
-from modelbuild.execution.step_code import StepCode, imports, parse, source_file
-from modelbuild.execution.tools import Tools
-from modelbuild.workspace import BUILT_IN
+from modelbuild.workspace.workspace import BUILT_IN
 
 
 class Steps:

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from modelbuild.api.attrs import Attrs, Path
 from modelbuild.errors import LoadingError, Location, did_you_mean
-from modelbuild.workspace import BUILT_IN
+from modelbuild.workspace.workspace import BUILT_IN
 
 
 def validate(

@@ -18,11 +18,11 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Prints errors, one line each, on stderr; returns the exit code."""
     import sys
 
-    from modelbuild.cli.again import again
+    from modelbuild.cli.quick_path import run_quickly
 
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        done = again(given)
+        done = run_quickly(given)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return 8  # ExitCode.INTERRUPTED, which is not imported here

@@ -19,13 +19,13 @@ def command(settings: Settings, expression: str, devices: tuple[str, ...], form:
 
     Nothing is built. A key is known when what the action reads is in the cache, and so are actions that others add.
     """
+    from modelbuild.analysis.open import open_analyzer
     from modelbuild.labels import Label
     from modelbuild.query.actions import Actions, as_lines
     from modelbuild.query.configured_world import ConfiguredWorld
     from modelbuild.query.evaluate import evaluate
-    from modelbuild.query.opened import open_analyzer
     from modelbuild.query.output import render
-    from modelbuild.workspace import find_root, load_workspace
+    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     current = workspace.package_of(settings.directory)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from modelbuild.building.request import Flags
+from modelbuild.build.request import Flags
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options
@@ -23,7 +23,7 @@ def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags, reco
     TARGET is //package:name, //package, :name, //package/..., //package:all; -TARGET takes out what came before it.
     """
     no_options(patterns)
-    from modelbuild.cli.building import Asked, build_asked
+    from modelbuild.cli.build_request import Asked, build_asked
 
     asked = Asked(settings.directory, patterns, flags)
     return build_asked(asked, settings.arguments, recorded if recorded.wanted else None)

@@ -10,7 +10,7 @@ import click
 
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
-from modelbuild.report.text import count, size_text
+from modelbuild.wording import count, size_text
 
 if TYPE_CHECKING:
     from modelbuild.store.gc import Collected
@@ -103,7 +103,7 @@ def collect(store: LocalStore) -> Collected:
 
 def _store(settings: Settings, max_size: str | None = None) -> LocalStore:
     from modelbuild.store.local import open_store
-    from modelbuild.workspace import find_root, load_workspace, parse_size
+    from modelbuild.workspace.workspace import find_root, load_workspace, parse_size
 
     config = load_workspace(find_root(settings.directory)).config
     size = config.cache_size if max_size is None else parse_size(max_size)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modelbuild.building.request import Flags
+from modelbuild.build.request import Flags
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options
@@ -18,8 +18,8 @@ from modelbuild.cli.recording import FILE, Base, Recording, recording
 from modelbuild.cli.test import split_tags, testing
 
 if TYPE_CHECKING:
-    from modelbuild.report.measures import Measures
-    from modelbuild.workspace import Workspace
+    from modelbuild.report.measurements import Measures
+    from modelbuild.workspace.workspace import Workspace
 
 
 @click.command("ci", short_help=COMMANDS["ci"], context_settings={"ignore_unknown_options": True})
@@ -48,13 +48,13 @@ def command(
     Without --since: everything. The exit code is that of the first thing that went wrong.
     """
     no_options(patterns)
-    from modelbuild.building.request import make_request
-    from modelbuild.ci import run_ci
+    from modelbuild.build.request import make_request
     from modelbuild.report import make_reporter
     from modelbuild.report.reporter_scope import reporting
     from modelbuild.report.several_reporters import SeveralReporters
+    from modelbuild.testing.ci import run_ci
     from modelbuild.testing.run import TestOptions
-    from modelbuild.workspace import find_root, load_workspace
+    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     request = make_request(workspace, settings.directory, patterns or ("//...",), flags)
@@ -85,10 +85,10 @@ def _base(workspace: Workspace, since: str | None, report: Path | None) -> Base 
 def _keeper(workspace: Workspace, report: Path | None) -> Measures:
     """Keeps what is measured: in the history by commit, and in a report."""
     from modelbuild.affected.git import find_head
-    from modelbuild.building.note import output_bytes
+    from modelbuild.build.record_history import output_bytes
     from modelbuild.errors import UsageError
     from modelbuild.history.revisions import Values, remember_revision, write_report
-    from modelbuild.report.measures import Measures
+    from modelbuild.report.measurements import Measures
 
     commit = find_head(workspace.root)
     try:

@@ -16,7 +16,7 @@ def command(settings: Settings, expunge: bool) -> None:
     from modelbuild.cli.cache import collect
     from modelbuild.store.local import open_store
     from modelbuild.store.output_tree import clean
-    from modelbuild.workspace import OUTPUT_FOLDER, find_root, load_workspace
+    from modelbuild.workspace.workspace import OUTPUT_FOLDER, find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     clean(workspace.root / OUTPUT_FOLDER)

@@ -18,13 +18,13 @@ from modelbuild.cli.query import FORMATS
 @click.pass_obj
 def command(settings: Settings, expression: str, devices: tuple[str, ...], form: str) -> None:
     """Ask about targets as they are built: for a device, with selects resolved. Nothing is built."""
+    from modelbuild.analysis.open import open_analyzer
     from modelbuild.labels import Label
     from modelbuild.query.configured_world import ConfiguredWorld
     from modelbuild.query.describe import describe_configured
     from modelbuild.query.evaluate import evaluate
-    from modelbuild.query.opened import open_analyzer
     from modelbuild.query.output import render
-    from modelbuild.workspace import find_root, load_workspace
+    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     current = workspace.package_of(settings.directory)

@@ -21,7 +21,7 @@ def command(settings: Settings, key1: str, key2: str, as_json: bool) -> None:
     from modelbuild.explain.differences import materials
     from modelbuild.explain.lookup import material_of
     from modelbuild.explain.text import difference_line
-    from modelbuild.workspace import find_root, load_workspace
+    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     old, new = (material_of(workspace, key) for key in (key1, key2))

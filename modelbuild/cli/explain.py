@@ -31,13 +31,13 @@ def command(
     from modelbuild.errors import EnvironmentProblem, UsageError
     from modelbuild.explain.changed_since import pending
     from modelbuild.explain.compare import compare, write_dump
-    from modelbuild.explain.records import Records
     from modelbuild.explain.text import explanation_json, explanation_lines
     from modelbuild.explain.unbuilt_target import check_there
     from modelbuild.explain.verdicts import explain
+    from modelbuild.history.action_records import Records
     from modelbuild.labels import Label
     from modelbuild.loading.patterns import parse_pattern
-    from modelbuild.workspace import find_root, load_workspace
+    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     current = workspace.package_of(settings.directory)

@@ -24,12 +24,12 @@ def command(settings: Settings, target: str, plot: Path | None, check: bool, as_
 
     from modelbuild.errors import ExitCode, UsageError
     from modelbuild.explain.unbuilt_target import check_there
-    from modelbuild.history.measures import Measures
+    from modelbuild.history.measurements import Measures
     from modelbuild.history.regressions import change, is_regression
     from modelbuild.labels import Label
     from modelbuild.loading.patterns import parse_pattern
-    from modelbuild.report.text import number
-    from modelbuild.workspace import find_root, load_workspace
+    from modelbuild.wording import number
+    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     pattern = parse_pattern(target, workspace.package_of(settings.directory))

@@ -11,7 +11,7 @@ from modelbuild.cli.names import COMMANDS
 
 if TYPE_CHECKING:
     from modelbuild.analysis.rules import Rules
-    from modelbuild.workspace import Workspace
+    from modelbuild.workspace.workspace import Workspace
 
 
 @click.command("info", short_help=COMMANDS["info"])
@@ -23,7 +23,7 @@ def command(settings: Settings, key: str | None, as_json: bool) -> None:
     import json
 
     from modelbuild.errors import UsageError, did_you_mean
-    from modelbuild.workspace import find_root, load_workspace
+    from modelbuild.workspace.workspace import find_root, load_workspace
 
     facts = gather(load_workspace(find_root(settings.directory)))
     if key is not None and key not in facts:
@@ -49,7 +49,7 @@ def gather(workspace: Workspace) -> dict[str, Any]:
     from modelbuild import __version__
     from modelbuild.execution.guarantees import guarantees
     from modelbuild.execution.resources import machine
-    from modelbuild.workspace import OUTPUT_FOLDER
+    from modelbuild.workspace.workspace import OUTPUT_FOLDER
 
     config = workspace.config
     jobs = config.jobs or len(os.sched_getaffinity(0))

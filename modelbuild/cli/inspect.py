@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modelbuild.building.request import Flags
+from modelbuild.build.request import Flags
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.one_program import build_here, label_of, only_file
@@ -36,7 +36,7 @@ def command(settings: Settings, program: str, every_node: bool, flags: Flags) ->
     from modelbuild.inspect.facts import gather
     from modelbuild.inspect.text import lines
     from modelbuild.lines import one_line
-    from modelbuild.workspace import find_root, load_workspace
+    from modelbuild.workspace.workspace import find_root, load_workspace
 
     path = settings.directory / program
     if not program.endswith(".pte") and not path.is_file():
@@ -61,7 +61,7 @@ def _extensions(folder: Path) -> Sequence[Extension]:
     """Return the extensions of the rule packages of the workspace that a folder is in; elsewhere modelbuild's own."""
     from modelbuild.analysis.rules import load_rules
     from modelbuild.errors import ModelbuildError
-    from modelbuild.workspace import find_root, load_workspace
+    from modelbuild.workspace.workspace import find_root, load_workspace
 
     try:
         root = find_root(folder)

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from modelbuild.building.declared import Foreseen
-    from modelbuild.building.request import Flags, Request, Result
+    from modelbuild.build.request import ExpectedTarget, Flags, Request, Result
     from modelbuild.labels import Label
-    from modelbuild.workspace import Workspace
+    from modelbuild.workspace.workspace import Workspace
 
 
 def build_here(
@@ -26,8 +25,8 @@ def build_here(
     import sys
     from dataclasses import replace
 
-    from modelbuild.building.build import build
-    from modelbuild.building.request import make_request
+    from modelbuild.build.build import build
+    from modelbuild.build.request import make_request
     from modelbuild.errors import UsageError, did_you_mean
     from modelbuild.report import make_reporter
 
@@ -39,7 +38,7 @@ def build_here(
         raise UsageError(f"a program is for one device at a time, got {len(request.devices)}")
     reporter = make_reporter(quiet=request.quiet or request.json, results=sys.stderr)
 
-    def check(targets: Iterable[Foreseen]) -> None:
+    def check(targets: Iterable[ExpectedTarget]) -> None:
         known = {target.label: target for target in targets}
         for label, suffix in wanted:
             files = known[str(label)].files

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from modelbuild.building.request import Flags
-from modelbuild.remote.settings import DOWNLOADS, UPLOADS
-from modelbuild.workspace import MOST_JOBS
+from modelbuild.build.request import Flags
+from modelbuild.workspace.remote_settings import DOWNLOADS, UPLOADS
+from modelbuild.workspace.workspace import MOST_JOBS
 
 _OPTIONS = [
     click.option(

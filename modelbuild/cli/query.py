@@ -22,12 +22,12 @@ def command(settings: Settings, expression: str, form: str) -> None:
 
     Nothing is built. Edges of every branch of a select count.
     """
+    from modelbuild.analysis.open import open_analyzer
     from modelbuild.query.describe import describe_declared
     from modelbuild.query.evaluate import evaluate
-    from modelbuild.query.opened import open_analyzer
     from modelbuild.query.output import render
     from modelbuild.query.target_world import TargetWorld
-    from modelbuild.workspace import find_root, load_workspace
+    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     analyzer = open_analyzer(workspace)

@@ -12,7 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from modelbuild.events import Reporter
-    from modelbuild.workspace import Workspace
+    from modelbuild.workspace.workspace import Workspace
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 _OPTIONS = [
@@ -77,8 +77,8 @@ class Recording:
 
             reporters.append(JUnit(folder / self.junit))
         if self.summary:
-            from modelbuild.building.note import output_bytes
-            from modelbuild.history.measures import Measures
+            from modelbuild.build.record_history import output_bytes
+            from modelbuild.history.measurements import Measures
             from modelbuild.report.markdown import Markdown
 
             base = base or Base("before", Measures(workspace.config.cache_dir, workspace.root).last)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modelbuild.building.request import Flags
+from modelbuild.build.request import Flags
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.one_program import build_here, label_of, only_file
@@ -55,7 +55,7 @@ def command(
     TARGET is the label of one target that gives a .pte. The outputs are those of the first run. Paths are relative to
     the folder the command runs in.
     """
-    from modelbuild.workspace import find_root, load_workspace
+    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     package = workspace.package_of(settings.directory)

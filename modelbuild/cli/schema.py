@@ -19,7 +19,7 @@ def command(settings: Settings) -> None:
 
     from modelbuild.analysis.json_schema import build_file_schema
     from modelbuild.analysis.rules import load_rules
-    from modelbuild.workspace import find_root, load_workspace
+    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     rules = load_rules(workspace.root, workspace.config.rules, workspace.rule_locations())

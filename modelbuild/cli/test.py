@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from modelbuild.building.request import Flags
+from modelbuild.build.request import Flags
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options
@@ -51,15 +51,15 @@ def command(
     no_options(patterns)
     from dataclasses import replace
 
-    from modelbuild.building.imports import import_path, importable
-    from modelbuild.building.request import make_request
-    from modelbuild.building.snapshot import Seen, Snapshots
-    from modelbuild.cli.again import remember
+    from modelbuild.build.import_folders import import_path, importable
+    from modelbuild.build.request import make_request
+    from modelbuild.build.snapshot import Seen, Snapshots
+    from modelbuild.cli.saved_commands import save_command
     from modelbuild.report import make_reporter
     from modelbuild.report.reporter_scope import reporting
-    from modelbuild.testing.remember import Memory
+    from modelbuild.testing.record_results import Memory
     from modelbuild.testing.run import TestOptions, run_tests
-    from modelbuild.workspace import find_root, load_workspace
+    from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     request = make_request(workspace, settings.directory, patterns, flags)
@@ -73,5 +73,5 @@ def command(
     with reporting(reporter):
         tested = run_tests(workspace, request, chosen, reporter, memory=memory)
     if tested.said and not request.json and not recorded.wanted:
-        remember(settings.arguments, snapshots.path(purpose), request.quiet, tested.said)
+        save_command(settings.arguments, snapshots.path(purpose), request.quiet, tested.said)
     return tested.code

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from modelbuild.execution.processor import kernels
+from modelbuild.code.search_path import under
+from modelbuild.execution.kernel_choice import kernels
 
 # How the machine finds libraries. Not part of a key: which ones they are is said by the tools' versions.
 LIBRARIES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
@@ -90,45 +90,6 @@ def set_variables(variables: Mapping[str, str]) -> None:
             os.environ[name] = value
 
 
-def search_path() -> list[str]:
-    """Return where this process imports from, but for the folder that Python puts first for the program that it runs:
-    what that is called, or where, decides no result."""
-    entries = sys.path
-    if not sys.flags.safe_path and entries and entries[0] in ("", os.getcwd(), os.path.dirname(_program())):
-        entries = entries[1:]
-    # What is no path is a name by which some finder knows itself.
-    return list(dict.fromkeys(os.path.abspath(entry) if os.path.exists(entry) else entry for entry in entries))
-
-
-def _program() -> str:
-    return os.path.realpath(sys.argv[0]) if sys.argv and sys.argv[0] else ""
-
-
-def import_path(workspace: Path) -> list[str]:
-    """Return the folders that steps import from: those of Python's own modules and of installed distributions, but for
-    such as hold the workspace or lie in it (a virtual environment in the workspace counts as outside). Modules of other
-    folders are laid out for the actions whose keys they are in."""
-    root = os.path.realpath(workspace)
-    inside = [prefix for prefix in map(os.path.realpath, (sys.prefix, sys.base_prefix)) if under(prefix, root)]
-
-    def foreign(entry: str) -> bool:
-        real = os.path.realpath(entry)
-        return any(under(real, prefix) for prefix in inside) or not (under(real, root) or under(root, real))
-
-    return [entry for entry in search_path() if foreign(entry) and (_is_pythons(entry) or _has_installed(entry))]
-
-
-def _is_pythons(entry: str) -> bool:
-    """Return whether modules that come with Python are there, or what is installed beside them."""
-    own = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
-    archive = f"python{sys.version_info.major}{sys.version_info.minor}.zip"
-    return entry in own or os.path.dirname(entry) in own or os.path.basename(entry) in (archive, "dist-packages")
-
-
-def _has_installed(entry: str) -> bool:
-    return any(name.endswith(".dist-info") for name in os.listdir(entry)) if os.path.isdir(entry) else False
-
-
 def readable(workspace: Path, imports: Iterable[str]) -> list[str]:
     """Return real paths of the folders that every action may read: the system's, Python's and `imports`. Where one of
     them holds the workspace, what lies beside the workspace takes its place."""
@@ -149,8 +110,3 @@ def without(folder: str, holes: Sequence[str]) -> Iterator[str]:
             for entry in sorted(entries, key=lambda e: e.name):
                 if not entry.is_symlink():
                     yield from without(entry.path, inside)
-
-
-def under(path: str, folder: str) -> bool:
-    """Return whether a path is the folder or lies in it."""
-    return path == folder or path.startswith(folder.rstrip("/") + "/")

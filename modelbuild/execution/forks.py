@@ -19,8 +19,8 @@ from typing import Any
 from modelbuild.execution.branch import CHUNK, Branch
 from modelbuild.execution.confine import Code, is_hidden
 from modelbuild.execution.import_ahead import import_ahead
+from modelbuild.execution.leftover_processes import adopt, end_orphans
 from modelbuild.execution.namespaces import View, Views
-from modelbuild.execution.orphans import adopt, end_orphans
 from modelbuild.execution.streams import Streams
 from modelbuild.execution.system_calls import PR_SET_PDEATHSIG, prctl
 from modelbuild.execution.worker import Loaded, work

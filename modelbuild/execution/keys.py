@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from modelbuild.actions import Action, Digest, FileEntry
+from modelbuild.actions import Action, Digest, FileEntry, StagedInput
+from modelbuild.code.installed_contents import InstalledContents
+from modelbuild.code.local_contents import Files, LocalContents
+from modelbuild.code.step_sources import StepCode
+from modelbuild.code.tools import Needed, Tools, foreign, imported_modules
 from modelbuild.errors import BuildError
-from modelbuild.execution.installed_contents import InstalledContents
-from modelbuild.execution.interface import Request, StagedInput
-from modelbuild.execution.local_contents import Files, LocalContents
-from modelbuild.execution.processor import machine
-from modelbuild.execution.step_code import StepCode
-from modelbuild.execution.tools import Needed, Tools, foreign, imported_modules
+from modelbuild.execution.executor import Request
+from modelbuild.execution.kernel_choice import machine
 from modelbuild.paths import LOCAL
 from modelbuild.store.digests import digest_bytes, value_digest
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from modelbuild.execution.environment import DESCRIPTORS, DEVICES, LIBRARIES, SHARED_MEMORY, SYSTEM, under, without
+from modelbuild.code.search_path import under
+from modelbuild.execution.environment import DESCRIPTORS, DEVICES, LIBRARIES, SHARED_MEMORY, SYSTEM, without
 from modelbuild.execution.system_calls import (
     CLONE_FS,
     CLONE_NEWNS,

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from modelbuild.actions import Action, Digest, FileEntry, Output, Tree, Value
-from modelbuild.execution.interface import StagedInput
+from modelbuild.actions import Action, Digest, FileEntry, Output, StagedInput, Tree, Value
 from modelbuild.paths import HOME, LOCAL, OUTPUTS, STDERR, STDOUT, PathError, check_path, parents
 from modelbuild.store import files
 from modelbuild.store.interface import Store

@@ -27,19 +27,20 @@ from modelbuild.actions import (
     FileEntry,
     Place,
     SourceArtifact,
+    StagedInput,
     Telling,
 )
-from modelbuild.analysis.mistakes import told_of_callback
+from modelbuild.api.rule_errors import told_of_callback
 from modelbuild.errors import BuildError, ModelbuildError
 from modelbuild.events import ActionFinished, CacheUsed, GraphGrew, Reporter
-from modelbuild.execution.interface import Outcome, Request, StagedInput
+from modelbuild.execution.action_runner import Running
+from modelbuild.execution.artifact_values import Values
+from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.keys import Keys, key_of
 from modelbuild.execution.longest_paths import Estimates, LongestPaths
-from modelbuild.execution.remake import Found, Remaker
-from modelbuild.execution.running import Running
-from modelbuild.execution.values import Values
+from modelbuild.execution.lost_blobs import Found, Remaker
 from modelbuild.store.interface import MissingBlob, Store
-from modelbuild.workspace import BUILT_IN
+from modelbuild.workspace.workspace import BUILT_IN
 
 T = TypeVar("T")
 

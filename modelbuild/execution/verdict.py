@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.actions import Action
-from modelbuild.execution.distributions import canonical
-from modelbuild.execution.interface import Request
-from modelbuild.execution.step_code import changed
+from modelbuild.code.distributions import canonical
+from modelbuild.code.step_sources import changed
+from modelbuild.execution.executor import Request
 from modelbuild.execution.warm import Ended
 
 

@@ -19,8 +19,8 @@ from typing import Any, NoReturn
 from modelbuild.execution import blame, confine, landlock
 from modelbuild.execution.environment import set_variables
 from modelbuild.execution.guard import Guard
+from modelbuild.execution.leftover_processes import adopt
 from modelbuild.execution.namespaces import View
-from modelbuild.execution.orphans import adopt
 from modelbuild.execution.streams import Streams
 from modelbuild.execution.system_calls import drop_capabilities
 from modelbuild.paths import LOCAL

@@ -59,8 +59,8 @@ def main(descriptor: int) -> None:
 
 def _package_finder(modelbuild: Path) -> Any:
     """What finds modelbuild before modelbuild can be found."""
-    name = "modelbuild.execution.package_finder"
-    spec = spec_from_file_location(name, modelbuild / "execution/package_finder.py")
+    name = "modelbuild.code.package_finder"
+    spec = spec_from_file_location(name, modelbuild / "code/package_finder.py")
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[name] = module_from_spec(spec)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from modelbuild.explain.differences import Difference, attribute_differences, differences
-from modelbuild.explain.facts import Facts
 from modelbuild.explain.order import makers_first
+from modelbuild.history.action_facts import Facts
 
 Lookup: TypeAlias = Callable[[str], Facts | None]
 TargetLookup: TypeAlias = Callable[[str], dict[str, Any] | None]

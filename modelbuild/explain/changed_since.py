@@ -8,15 +8,15 @@ from pathlib import Path
 
 import modelbuild
 from modelbuild.actions import Action
+from modelbuild.analysis.open import open_analyzer
+from modelbuild.build.dry_run import dry_run
+from modelbuild.code.step_sources import StepCode
 from modelbuild.errors import ModelbuildError
-from modelbuild.execution.step_code import StepCode
 from modelbuild.explain.causes import Cause, Causes, Times
-from modelbuild.explain.facts import Facts, attributes_of, gather
-from modelbuild.explain.records import Records
+from modelbuild.history.action_facts import Facts, attributes_of, gather
+from modelbuild.history.action_records import Records
 from modelbuild.labels import Label
-from modelbuild.query.dry_run import dry_run
-from modelbuild.query.opened import open_analyzer
-from modelbuild.workspace import Workspace
+from modelbuild.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)

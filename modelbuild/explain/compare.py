@@ -7,10 +7,10 @@ from pathlib import Path
 
 from modelbuild.errors import UsageError
 from modelbuild.explain.causes import Causes, Times
-from modelbuild.explain.facts import dump
-from modelbuild.explain.records import Records
-from modelbuild.explain.stored_facts import load_dump
 from modelbuild.explain.verdicts import Verdict
+from modelbuild.history.action_facts import dump
+from modelbuild.history.action_records import Records
+from modelbuild.history.stored_facts import load_dump
 
 
 def write_dump(records: Records, verdicts: Sequence[Verdict], path: Path) -> None:

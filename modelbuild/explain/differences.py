@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from modelbuild.explain.facts import Facts
+from modelbuild.history.action_facts import Facts
 
 Kind: TypeAlias = Literal[
     "input",

@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import Any
 
 from modelbuild.errors import UsageError
-from modelbuild.explain.records import Records
-from modelbuild.explain.stored_facts import check_material
+from modelbuild.history.action_records import Records
+from modelbuild.history.stored_facts import check_material
 from modelbuild.store.local import open_store
-from modelbuild.workspace import Workspace
+from modelbuild.workspace.workspace import Workspace
 
 _KEY = re.compile(r"[0-9a-f]{4,64}\Z")
 

@@ -14,7 +14,7 @@ from modelbuild.explain.causes import Cause, Hop
 from modelbuild.explain.changed_since import ChangedSince
 from modelbuild.explain.differences import Difference
 from modelbuild.explain.verdicts import Verdict
-from modelbuild.report.text import count, duration
+from modelbuild.wording import count, duration
 
 _LONGEST = 60
 _SHOWN_HOPS = 10

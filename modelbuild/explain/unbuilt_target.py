@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from modelbuild.analysis.open import open_analyzer
 from modelbuild.errors import UsageError
 from modelbuild.labels import Label
 from modelbuild.query.actions import owner_of
-from modelbuild.query.opened import open_analyzer
-from modelbuild.workspace import Workspace
+from modelbuild.workspace.workspace import Workspace
 
 
 def check_there(workspace: Workspace, label: Label, acts: bool = False) -> None:

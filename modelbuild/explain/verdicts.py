@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from modelbuild.explain.causes import Cause, Causes, Times
-from modelbuild.explain.facts import Facts
 from modelbuild.explain.order import makers_first
-from modelbuild.explain.records import Records, Row
+from modelbuild.history.action_facts import Facts
+from modelbuild.history.action_records import Records, Row
 
 Reason: TypeAlias = Literal["first", "changed", "unchanged", "lost", "failed", "cutoff", "elsewhere"]
 

@@ -35,8 +35,8 @@ class Blobs:
 
 
 def _described(backend: Extension, path: Path, delegate: Delegate) -> dict[str, Any]:
-    from modelbuild.analysis.mistakes import told_of_callback
     from modelbuild.api.blob import Blob
+    from modelbuild.api.rule_errors import told_of_callback
 
     try:
         found = importlib.import_module(backend.describing).describe(path, delegate.offset, delegate.size)

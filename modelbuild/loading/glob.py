@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from modelbuild.loading.package import PACKAGE_FILE
 from modelbuild.loading.tree import SourceTree, join
-from modelbuild.workspace import WORKSPACE_FILE
+from modelbuild.workspace.workspace import WORKSPACE_FILE
 
 # The parts of a pattern that are still to be matched.
 _Tail: TypeAlias = tuple[str, ...]

@@ -8,12 +8,12 @@ from contextlib import suppress
 
 from modelbuild.errors import LoadingError, Location, ModelbuildError, UsageError, did_you_mean
 from modelbuild.labels import Label, is_package_name
-from modelbuild.loading.document import Stamp, Where
 from modelbuild.loading.package import PACKAGE_FILE, Package, Target
 from modelbuild.loading.parse import parse_package
 from modelbuild.loading.sources import find_glob, find_source
 from modelbuild.loading.tree import FolderStamp, SourceTree, join
-from modelbuild.workspace import WORKSPACE_FILE, Workspace
+from modelbuild.workspace.toml_document import Stamp, Where
+from modelbuild.workspace.workspace import WORKSPACE_FILE, Workspace
 
 
 class Loader:

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from modelbuild.errors import did_you_mean
-from modelbuild.loading.document import Document, KeyPath, show
-from modelbuild.loading.table import Table
+from modelbuild.workspace.toml_document import Document, show
+from modelbuild.workspace.toml_positions import KeyPath
+from modelbuild.workspace.toml_table import Table
 
 Scalar: TypeAlias = str | int | float | bool
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from modelbuild.errors import Location
 from modelbuild.labels import Label
-from modelbuild.loading.document import Document, KeyPath
+from modelbuild.workspace.toml_document import Document
+from modelbuild.workspace.toml_positions import KeyPath
 
 PACKAGE_FILE = "BUILD.toml"
 

@@ -7,12 +7,13 @@ from typing import Any
 
 from modelbuild.errors import LoadingError, did_you_mean
 from modelbuild.labels import Label, is_target_name
-from modelbuild.loading.document import Document, KeyPath, show
 from modelbuild.loading.matrix import expand_matrix
 from modelbuild.loading.package import ENGINE_ATTRIBUTES, Package, Target
-from modelbuild.loading.table import Table
 from modelbuild.loading.visibility import PRIVATE, PUBLIC, parse_visibility
 from modelbuild.paths import MAX_NAME
+from modelbuild.workspace.toml_document import Document, show
+from modelbuild.workspace.toml_positions import KeyPath
+from modelbuild.workspace.toml_table import Table
 
 PACKAGE_TABLE = "package"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from modelbuild.errors import LoadingError, UsageError
 from modelbuild.labels import Label
-from modelbuild.loading.document import Where
+from modelbuild.workspace.toml_document import Where
 
 
 def parse_label(text: str, package: str, at: Where) -> Label:

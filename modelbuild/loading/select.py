@@ -9,9 +9,10 @@ from typing import Any
 
 from modelbuild.errors import Location
 from modelbuild.labels import Label
-from modelbuild.loading.document import KeyPath, show
 from modelbuild.loading.package import Target
 from modelbuild.loading.references import parse_label
+from modelbuild.workspace.toml_document import show
+from modelbuild.workspace.toml_positions import KeyPath
 
 SELECT = "select"
 DEFAULT = "default"

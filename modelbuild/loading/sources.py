@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from modelbuild.errors import LoadingError, did_you_mean
 from modelbuild.lines import EXPECTED, is_line
-from modelbuild.loading.document import Where, show
 from modelbuild.loading.glob import expand_glob, parse_glob
 from modelbuild.loading.package import PACKAGE_FILE, Package
 from modelbuild.loading.tree import SourceTree, join
-from modelbuild.workspace import WORKSPACE_FILE
+from modelbuild.workspace.toml_document import Where, show
+from modelbuild.workspace.workspace import WORKSPACE_FILE
 
 # Files looked at for the nearest spelling of a name.
 _MOST = 5_000

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from modelbuild.errors import EnvironmentProblem
-from modelbuild.loading.document import Document, Stamp, read_document
 from modelbuild.loading.package import PACKAGE_FILE
-from modelbuild.workspace import OUTPUT_FOLDER, WORKSPACE_FILE
+from modelbuild.workspace.toml_document import Document, Stamp, read_document
+from modelbuild.workspace.workspace import OUTPUT_FOLDER, WORKSPACE_FILE
 
 # Folders never entered, besides hidden ones.
 _SKIPPED = frozenset(("__pycache__", "node_modules", OUTPUT_FOLDER))

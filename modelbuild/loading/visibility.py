@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from modelbuild.errors import LoadingError
 from modelbuild.labels import is_package_name
-from modelbuild.loading.document import Where
 from modelbuild.loading.package import Target
+from modelbuild.workspace.toml_document import Where
 
 PUBLIC = "//visibility:public"
 PRIVATE = "//visibility:private"

@@ -9,13 +9,13 @@ from modelbuild.analysis.rules import Rules
 from modelbuild.api.attrs import Attrs, Dep, Glob, Path, Source, references
 from modelbuild.errors import Location, ModelbuildError, UsageError
 from modelbuild.labels import Label
-from modelbuild.loading.document import Where
 from modelbuild.loading.loader import Loader
 from modelbuild.loading.package import Target
 from modelbuild.loading.patterns import expand_patterns
 from modelbuild.loading.references import parse_label
 from modelbuild.query.world import package_of
-from modelbuild.workspace import WORKSPACE_FILE
+from modelbuild.workspace.toml_document import Where
+from modelbuild.workspace.workspace import WORKSPACE_FILE
 
 
 class Packages:

@@ -9,13 +9,13 @@ from contextlib import suppress
 from typing import Any
 
 from modelbuild.actions import Digest
-from modelbuild.remote.address import Address
 from modelbuild.remote.grpc_call import open_channel, translated
 from modelbuild.remote.messages import REAPI, Stub, message
 from modelbuild.remote.problems import Kind, RemoteProblem
 from modelbuild.remote.results import to_message
-from modelbuild.remote.settings import RemoteSettings
 from modelbuild.remote.token import Token
+from modelbuild.workspace.remote_address import Address
+from modelbuild.workspace.remote_settings import RemoteSettings
 
 # The stream of an action may be silent for as long as it runs: so it is taken up anew after so many seconds, and the
 # server is asked something that it has to answer.

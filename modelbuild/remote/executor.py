@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.actions import ActionResult, Digest, Place
-from modelbuild.execution.interface import Outcome, Request
-from modelbuild.execution.step_code import StepCode
+from modelbuild.code.step_sources import StepCode
+from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.verdict import verdict
 from modelbuild.execution.warm import Ended
 from modelbuild.remote.client import Client

@@ -11,14 +11,14 @@ from typing import Any, BinaryIO
 
 from modelbuild.actions import Digest
 from modelbuild.remote import streams
-from modelbuild.remote.address import Address
 from modelbuild.remote.capabilities import Offer, read_offer
 from modelbuild.remote.grpc_call import Watched, open_channel, translated
 from modelbuild.remote.messages import BYTESTREAM, REAPI, Stub, message
 from modelbuild.remote.problems import RemoteProblem
 from modelbuild.remote.results import from_message, to_message
-from modelbuild.remote.settings import RemoteSettings
 from modelbuild.remote.token import Token
+from modelbuild.workspace.remote_address import Address
+from modelbuild.workspace.remote_settings import RemoteSettings
 
 # What a server that names no limit takes in one message: grpc's own default is 4 MiB, headers included.
 _BATCH = 3 << 20

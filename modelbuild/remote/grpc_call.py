@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Any
 
 from modelbuild.errors import EnvironmentProblem
-from modelbuild.remote.address import Address
 from modelbuild.remote.messages import missing_extra
 from modelbuild.remote.problems import Kind, RemoteProblem
-from modelbuild.remote.settings import Security
+from modelbuild.workspace.remote_address import Address
+from modelbuild.workspace.remote_settings import Security
 
 # A message is at most a batch and a little more; whatever announces more is not taken.
 MAX_MESSAGE = 16 << 20

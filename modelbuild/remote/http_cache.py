@@ -14,11 +14,11 @@ from typing import Any, BinaryIO, TypeVar
 
 from modelbuild.actions import Digest
 from modelbuild.errors import EnvironmentProblem
-from modelbuild.remote.address import Address
 from modelbuild.remote.messages import message
 from modelbuild.remote.problems import Kind, RemoteProblem
-from modelbuild.remote.settings import RemoteSettings, Security
 from modelbuild.remote.token import Token
+from modelbuild.workspace.remote_address import Address
+from modelbuild.workspace.remote_settings import RemoteSettings, Security
 
 T = TypeVar("T")
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from modelbuild.actions import Digest
-from modelbuild.remote.address import Address
 from modelbuild.remote.messages import message, missing_extra
 from modelbuild.remote.problems import Kind, RemoteProblem
-from modelbuild.remote.settings import RemoteSettings
+from modelbuild.workspace.remote_address import Address
+from modelbuild.workspace.remote_settings import RemoteSettings
 
 # Requests at once for a batch, since each blob is a request of its own.
 _AT_ONCE = 8

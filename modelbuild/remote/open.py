@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from modelbuild.code.step_sources import StepCode
 from modelbuild.errors import ResultDiffers, UsageError
 from modelbuild.events import Notice, Reporter, UploadsAwaited
-from modelbuild.execution.interface import Executor
-from modelbuild.execution.step_code import StepCode
-from modelbuild.remote.address import GRPC, HTTP, Address
-from modelbuild.remote.settings import RemoteSettings
+from modelbuild.execution.executor import Executor
 from modelbuild.store.interface import Store
 from modelbuild.store.local import LocalStore
+from modelbuild.workspace.remote_address import GRPC, HTTP, Address
+from modelbuild.workspace.remote_settings import RemoteSettings
 
 if TYPE_CHECKING:
     from modelbuild.remote.interface import Cache

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from modelbuild.actions import Action
-from modelbuild.report.text import action_line, duration
+from modelbuild.wording import action_line, duration
 
 # ExecutionStage.Value: a worker has begun, or ended.
 _TAKEN = (3, 4)

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.actions import Digest, FileEntry, Tree, Value
-from modelbuild.execution.interface import Request
-from modelbuild.execution.processor import machine
-from modelbuild.execution.step_code import StepCode, changed
+from modelbuild.code.step_sources import StepCode, changed
+from modelbuild.execution.executor import Request
+from modelbuild.execution.kernel_choice import machine
 from modelbuild.paths import HOME, OUTPUTS
 from modelbuild.remote.messages import message
-from modelbuild.remote.properties import properties
 from modelbuild.remote.results import MAX_TREE, Blobs, directory, from_message, keep, to_message, tree_value
 from modelbuild.store.digests import digest_bytes
+from modelbuild.workspace.platform_properties import properties
 
 ENTRY = "modelbuild.remote.worker_entry"
 

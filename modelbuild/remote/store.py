@@ -8,11 +8,11 @@ from typing import Any
 
 from modelbuild.actions import ActionResult, Digest, FileEntry, Value
 from modelbuild.remote.client import Client
-from modelbuild.remote.settings import RemoteSettings
 from modelbuild.remote.uploads import Uploads
 from modelbuild.store.codec import blobs_of
 from modelbuild.store.interface import MissingBlob
 from modelbuild.store.local import LocalStore
+from modelbuild.workspace.remote_settings import RemoteSettings
 
 # What is read as a whole (plans, reports, sources) is no bigger; what a cache says is, is not fetched.
 _MAX_READ = 256 << 20

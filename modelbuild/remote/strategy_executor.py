@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
-from modelbuild.execution.interface import Executor, Outcome, Request
+from modelbuild.execution.executor import Executor, Outcome, Request
 from modelbuild.remote.circuit_breaker import CircuitBreaker, Closed
 from modelbuild.remote.executor import RemoteExecutor
 from modelbuild.remote.problems import RemoteProblem
-from modelbuild.remote.settings import DEFAULT_PLACES, Strategy
+from modelbuild.workspace.remote_settings import DEFAULT_PLACES, Strategy
 
 
 class StrategyExecutor:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from modelbuild.remote.problems import RemoteProblem, keep_secret
-from modelbuild.remote.settings import Security
+from modelbuild.workspace.remote_settings import Security
 
 # Commands print tokens that hold for minutes to hours; files may be replaced while a build runs. In seconds.
 _FRESH = 300.0

@@ -37,9 +37,9 @@ def main() -> int:
 
 def differences(wanted: dict[str, Any]) -> list[str]:
     """What of a toolchain is not as it should be here, in words."""
-    from modelbuild.execution.distributions import Distributions
-    from modelbuild.execution.installed_contents import InstalledContents
-    from modelbuild.execution.processor import machine
+    from modelbuild.code.distributions import Distributions
+    from modelbuild.code.installed_contents import InstalledContents
+    from modelbuild.execution.kernel_choice import machine
 
     installed = Distributions(sys.path)
     there = [name for name in wanted["tools"] if installed.find(name) is not None]
@@ -58,8 +58,8 @@ def _entry(path: str) -> Any:
 
 def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
     """Run the step in a child, as warm workers do, and end all that it leaves running."""
-    from modelbuild.execution import confine, environment, fetching, namespaces
-    from modelbuild.execution.orphans import adopt, end_orphans
+    from modelbuild.execution import confine, environment, namespaces, network_files
+    from modelbuild.execution.leftover_processes import adopt, end_orphans
     from modelbuild.execution.streams import Streams
     from modelbuild.execution.worker import Loaded, ready_to_fork, work
 
@@ -91,7 +91,7 @@ def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
     order |= {
         "root": str(root),
         "writable": [str(outputs), str(home)],
-        "fetches": fetching.readable(nowhere, order["params"]) if order["network"] else [],
+        "fetches": network_files.readable(nowhere, order["params"]) if order["network"] else [],
         "env": environment.variables(home, order["cpus"], order["network"], order["gpu"]) | order["env"],
     }
     report, stdout, stderr = (

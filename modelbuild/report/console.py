@@ -19,7 +19,8 @@ from modelbuild.events import (
 )
 from modelbuild.report.plain import show_end
 from modelbuild.report.progress import Progress
-from modelbuild.report.text import action_line, counts, duration, encodable, failure_lines, uploads_line, write
+from modelbuild.report.text import counts, encodable, failure_lines, uploads_line, write
+from modelbuild.wording import action_line, duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

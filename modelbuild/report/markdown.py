@@ -11,7 +11,9 @@ from typing import TypeAlias
 from modelbuild.events import Event, TargetBuilt, TestFinished
 from modelbuild.lines import one_line
 from modelbuild.report.progress import Progress
-from modelbuild.report.text import number, summary, test_summary
+from modelbuild.report.text import summary
+from modelbuild.testing.text import test_summary
+from modelbuild.wording import number
 
 # (subject, name) -> the value that the base had, where it is known; see modelbuild.history.
 Before: TypeAlias = Callable[[str, str], float | None]

@@ -15,17 +15,8 @@ from modelbuild.events import (
     UploadsAwaited,
 )
 from modelbuild.report.progress import Progress
-from modelbuild.report.text import (
-    counts,
-    failure_lines,
-    finished_line,
-    summary,
-    target_lines,
-    test_lines,
-    test_summary,
-    uploads_line,
-    write,
-)
+from modelbuild.report.text import counts, failure_lines, finished_line, summary, target_lines, uploads_line, write
+from modelbuild.testing.text import test_lines, test_summary
 
 # Seconds from one line of a long wait to the next: some CI systems end what is silent for some minutes.
 _AGAIN = 60.0

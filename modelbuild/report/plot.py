@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from html import escape
 
-from modelbuild.history.measures import Point
+from modelbuild.history.measurements import Point
 
 _POINT, _WORSE = 'r="2" fill="#1f6feb"', 'r="4" fill="#d1242f"'
 _WIDTH, _PANEL, _LEFT, _TOP, _BOTTOM = 720, 130, 90, 26, 18

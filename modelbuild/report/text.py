@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from modelbuild.wording import action_line, count, duration, size_text
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # a build that has nothing to do imports nothing to say so
     from collections.abc import Iterator, Sequence
     from typing import TextIO
 
-    from modelbuild.actions import Action
-    from modelbuild.events import ActionFinished, ActionStarted, TestFinished, UploadsAwaited
+    from modelbuild.events import ActionFinished, UploadsAwaited
     from modelbuild.report.progress import Progress
 
 # With more targets than this, only as many are listed.
@@ -30,52 +31,10 @@ def write(stream: TextIO, lines: str) -> None:
         pass
 
 
-def duration(seconds: float) -> str:
-    """`0.04 s`, `1.2 s`, `2 min 03 s`, `1 h 02 min`."""
-    if seconds < 0.0995:
-        return f"{seconds:.2f} s"
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02} s"
-    return f"{minutes // 60} h {minutes % 60:02} min"
-
-
-def count(number: int, noun: str) -> str:
-    """`1 target`, `2 targets`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def size_text(count: int) -> str:
-    """`12 bytes`, `3.4 KiB`, `1.0 GiB`."""
-    if count < 1024:
-        return f"{count} bytes"
-    value = float(count)
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
-        value /= 1024
-        if value < 1023.95 or unit == "TiB":
-            break
-    return f"{value:.1f} {unit}"
-
-
-def number(value: float) -> str:
-    """`1,234,567`, `0.1235`: something that was measured."""
-    if value - value != 0:  # not finite
-        return str(value)
-    return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.4g}"
-
-
 def uploads_line(event: UploadsAwaited) -> str:
     """`waiting for 3 uploads to the remote cache, 1.2 GiB left`."""
     uploads = count(event.results, "upload")
     return f"waiting for {uploads} to the remote cache, {size_text(event.bytes)} left (Ctrl-C ends the wait)"
-
-
-def action_line(event: ActionStarted | ActionFinished | Action) -> str:
-    """`compile //models:detector p0 (xnnpack)`."""
-    detail = event.description.removeprefix(event.mnemonic).strip()
-    return " ".join(part for part in (event.mnemonic, event.owner, detail) if part)
 
 
 def finished_line(event: ActionFinished, done: int, total: int) -> str:
@@ -104,36 +63,6 @@ def target_lines(built: Sequence[tuple[str, str, tuple[str, ...]]]) -> Iterator[
             yield f"  {output}"
     if len(built) > SHOWN_TARGETS:
         yield f"and {count(len(built) - SHOWN_TARGETS, 'target')} more"
-
-
-def test_lines(test: TestFinished) -> Iterator[str]:
-    """A test that ended, and below it the cases that did not pass; before it what it printed, if it failed."""
-    if test.status == "failed" and test.output.strip():
-        yield f"--- output of {test.label}"
-        yield test.output.rstrip()
-    how = {"passed": "PASSED", "failed": "FAILED", "not_run": "NOT RUN"}[test.status]
-    line = f"{test.label}  {how}"
-    if test.status != "not_run":
-        line += "  cached" if test.cached else f"  {duration(test.seconds)}"
-    if test.attempts > 1:
-        line += f"  ({test.passed} of {test.attempts} runs passed)"
-    yield line + (f": {test.reason}" if test.reason else "")
-    for case in test.cases:
-        if case.status == "failed":
-            yield f"  {case.name}: {case.message}" + (f" ({case.place})" if case.place else "")
-        elif case.status == "not_run" and test.status != "not_run":
-            yield f"  {case.name} was not run: {case.message}"
-
-
-def test_summary(tests: Sequence[TestFinished]) -> str:
-    """`4 tests: 2 passed (1 cached), 1 failed, 1 not run`."""
-    parts = []
-    for status, name in (("passed", "passed"), ("failed", "failed"), ("not_run", "not run")):
-        of = [test for test in tests if test.status == status]
-        cached = sum(test.cached for test in of)
-        if of:
-            parts.append(f"{len(of)} {name}" + (f" ({cached} cached)" if cached else ""))
-    return f"{count(len(tests), 'test')}: {', '.join(parts)}"
 
 
 def summary(progress: Progress) -> str:

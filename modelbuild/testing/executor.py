@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from modelbuild.actions import ActionResult, Digest, FileEntry
-from modelbuild.execution.interface import Executor, Outcome, Request
+from modelbuild.execution.executor import Executor, Outcome, Request
 from modelbuild.store.interface import Store
 from modelbuild.testing.report import TestReport, read_report
 

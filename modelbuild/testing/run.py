@@ -9,24 +9,24 @@ from functools import partial
 
 from modelbuild.actions import DerivedArtifact, FileEntry
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
+from modelbuild.analysis.open import open_analyzer
 from modelbuild.api.providers import TestAction
-from modelbuild.building.again import again
-from modelbuild.building.declare import analyze, config_name
-from modelbuild.building.engine import Engine, open_engine
-from modelbuild.building.note import note
-from modelbuild.building.request import Request, Result
+from modelbuild.build.engine import Engine, open_engine
+from modelbuild.build.plan import analyze, config_name
+from modelbuild.build.record_history import record_history
+from modelbuild.build.request import Request, Result
+from modelbuild.build.retry import retry_without_remote
 from modelbuild.errors import ExitCode, UsageError
 from modelbuild.events import BuildFinished, BuildStarted, Reporter, TestFinished
 from modelbuild.execution.scheduler import Scheduler
-from modelbuild.explain.facts import attributes_of
-from modelbuild.query.opened import open_analyzer
+from modelbuild.history.action_facts import attributes_of
 from modelbuild.store.output_tree import Laid, lay_out, make_root
 from modelbuild.testing.causes import find_causes, has_failed
 from modelbuild.testing.executor import Attempts, TestExecutor
-from modelbuild.testing.remember import Memory
+from modelbuild.testing.record_results import Memory
 from modelbuild.testing.report import TestReport, merge, read_report, require_all
 from modelbuild.testing.select import select_tests, test_of
-from modelbuild.workspace import OUTPUT_FOLDER, Workspace
+from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def run_tests(
     def work(request: Request, reporter: Reporter) -> Tested:
         return _once(workspace, request, options, reporter, began, memory)
 
-    return again(work, request, reporter)
+    return retry_without_remote(work, request, reporter)
 
 
 def _once(
@@ -145,7 +145,7 @@ def _run(
         measures.update(((f"{ended.label} ({ended.config})", name), value) for name, value in ended.measures.items())
     end = ExitCode.BUILD_FAILED if unbuilt else ExitCode.TESTS_FAILED if failed else ExitCode.OK
     result = Result((), end, len(scheduler.report.keys))
-    note(
+    record_history(
         session.workspace,
         session.analyzer.graph,
         attributes_of(session.analyzer),

@@ -13,22 +13,22 @@ import pytest
 
 from modelbuild.actions import ActionResult
 from modelbuild.analysis.analyze import Analyzer
+from modelbuild.analysis.open import open_analyzer
 from modelbuild.analysis.rules import forget
-from modelbuild.building.sources import Sources
-from modelbuild.execution.interface import Outcome, Request
+from modelbuild.build.dry_run import _Silent
+from modelbuild.build.source_files import Sources
+from modelbuild.code.step_sources import source
+from modelbuild.execution.action_runner import Running
+from modelbuild.execution.artifact_values import Values
+from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.keys import Keys
 from modelbuild.execution.resources import ResourcePool, machine
-from modelbuild.execution.running import Running
 from modelbuild.execution.scheduler import Scheduler
-from modelbuild.execution.step_code import source
-from modelbuild.execution.values import Values
 from modelbuild.loading.patterns import expand_patterns
-from modelbuild.query.dry_run import _Silent
-from modelbuild.query.opened import open_analyzer
 from modelbuild.step import Step
 from modelbuild.store.digests import value_digest
 from modelbuild.store.local import LocalStore, open_store
-from modelbuild.workspace import Workspace, load_workspace
+from modelbuild.workspace.workspace import Workspace, load_workspace
 
 RULES = {
     "tools/rules/__init__.py": "",

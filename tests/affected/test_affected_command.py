@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from modelbuild.analysis.rules import forget
 from modelbuild.cli.group import cli
+from modelbuild.code.step_sources import source
 from modelbuild.errors import LoadingError, UsageError
-from modelbuild.execution.step_code import source
 
 BUILD = """
 [[cat]]

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import strategies as st
 
-from modelbuild.affected.locks import pins
+from modelbuild.affected.lock_files import pins
 from modelbuild.analysis.rules import forget
 from modelbuild.cli.group import cli
-from modelbuild.execution.step_code import imported_names, source
+from modelbuild.code.step_sources import imported_names, source
 from tests.hostile import NASTY, cases, damaged, document, mutated, run_property
 
 BUILD = "".join(f'[[cat]]\nname = "{name}"\nsrcs = ["{name}.py"]\n' for name in ("one", "two"))

@@ -12,7 +12,7 @@ from modelbuild.analysis.rules import load_rules
 from modelbuild.errors import LoadingError
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
-from modelbuild.workspace import load_workspace
+from modelbuild.workspace.workspace import load_workspace
 
 BUILD = """
 [[device_target]]

@@ -11,7 +11,7 @@ from modelbuild.analysis.rules import load_rules
 from modelbuild.api.context import Expander
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
-from modelbuild.workspace import load_workspace
+from modelbuild.workspace.workspace import load_workspace
 
 FILES = {
     "MODELBUILD.toml": 'rules = ["//listing"]\n',

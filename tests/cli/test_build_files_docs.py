@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from modelbuild.cli.group import cli
 from modelbuild.loading.package import ENGINE_ATTRIBUTES
-from modelbuild.workspace import PROFILE_REMOTE, PROFILE_SWITCHES, load_workspace
+from modelbuild.workspace.workspace import PROFILE_REMOTE, PROFILE_SWITCHES, load_workspace
 
 # Tables inside attributes: the heading that describes each.
 TABLES = {

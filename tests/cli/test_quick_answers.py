@@ -76,7 +76,7 @@ def test_nothing_is_imported_for_it(arguments: list[str], variables: dict[str, s
     done = run(*arguments, **variables)
     assert done.stdout.startswith(expected)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "modelbuild.cli.again" in imported
+    assert "modelbuild.cli.quick_path" in imported
     assert imported.isdisjoint({"click", "dataclasses", "pydantic", "tomli", "modelbuild.cli.commands"})
 
 

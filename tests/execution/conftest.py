@@ -12,11 +12,21 @@ from typing import Any
 import pytest
 
 import modelbuild
-from modelbuild.actions import Action, ActionResult, Digest, FileEntry, Input, Output, Resources, SourceArtifact
+from modelbuild.actions import (
+    Action,
+    ActionResult,
+    Digest,
+    FileEntry,
+    Input,
+    Output,
+    Resources,
+    SourceArtifact,
+    StagedInput,
+)
+from modelbuild.code.step_sources import StepCode, source_file
 from modelbuild.execution import landlock
-from modelbuild.execution.interface import Outcome, Request, StagedInput
-from modelbuild.execution.local import LocalExecutor
-from modelbuild.execution.step_code import StepCode, source_file
+from modelbuild.execution.executor import Outcome, Request
+from modelbuild.execution.local_executor import LocalExecutor
 from modelbuild.store.local import LocalStore, open_store
 
 OWNER = "//models:detector_model"

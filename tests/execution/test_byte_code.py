@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from modelbuild.execution.byte_code import keep_byte_code
+from modelbuild.code.byte_code import keep_byte_code
 
 COUNTING = """
 import sys

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from modelbuild.code import search_path
 from modelbuild.execution import environment
 
 
@@ -37,7 +38,7 @@ def test_import_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = [sysconfig.get_path("stdlib"), f"{sysconfig.get_path('stdlib')}/lib-dynload"]
     found = [str(workspace), str(workspace / "lib"), str(tmp_path), str(inside), str(elsewhere), str(elsewhere)]
     monkeypatch.setattr(sys, "path", ["", str(tmp_path / "code"), *own, *found])
-    assert environment.import_path(workspace) == [*own, str(inside), str(elsewhere)]
+    assert search_path.import_path(workspace) == [*own, str(inside), str(elsewhere)]
 
 
 @pytest.mark.parametrize("first", ["", "current", "program"])
@@ -50,7 +51,7 @@ def test_what_python_imports_from_for_its_program_is_no_search_path(
     (tmp_path / "code").mkdir()
     monkeypatch.setattr(sys, "path", [entry, "code", str(tmp_path), "__editable__.x.finder", "code"])
     expected = [str(tmp_path / "code"), str(tmp_path), "__editable__.x.finder"]
-    assert environment.search_path() == expected
+    assert search_path.search_path() == expected
 
 
 def test_the_workspace_is_not_among_them(tmp_path: Path) -> None:

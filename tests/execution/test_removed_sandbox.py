@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from modelbuild.actions import StagedInput
 from modelbuild.errors import EnvironmentProblem
-from modelbuild.execution.interface import StagedInput
 from modelbuild.execution.warm import Warm
 
 COPY = """

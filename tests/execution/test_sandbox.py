@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from modelbuild.actions import FileEntry, Output, Tree
-from modelbuild.execution.interface import StagedInput
+from modelbuild.actions import FileEntry, Output, StagedInput, Tree
 from modelbuild.execution.sandbox import LARGE
 from modelbuild.execution.scratch import Scratch
 

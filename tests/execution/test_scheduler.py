@@ -26,13 +26,13 @@ from modelbuild.actions import (
 from modelbuild.api.context import Expander
 from modelbuild.errors import BuildError
 from modelbuild.events import ActionFinished, CacheUsed, Event, GraphGrew
-from modelbuild.execution.interface import Outcome, Request
+from modelbuild.execution.action_runner import Running
+from modelbuild.execution.artifact_values import Values
+from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.keys import Keys
 from modelbuild.execution.longest_paths import Estimates
 from modelbuild.execution.resources import ResourcePool
-from modelbuild.execution.running import Running
 from modelbuild.execution.scheduler import Report, Scheduler
-from modelbuild.execution.values import Values
 
 STEPS = ("copy", "join", "plan", "constant", "fail", "slow", "split")
 

@@ -176,9 +176,9 @@ ENGINE = """
 import sys
 from pathlib import Path
 from modelbuild.actions import Action, Output
-from modelbuild.execution.interface import Request
-from modelbuild.execution.local import LocalExecutor
-from modelbuild.execution.step_code import StepCode
+from modelbuild.execution.executor import Request
+from modelbuild.execution.local_executor import LocalExecutor
+from modelbuild.code.step_sources import StepCode
 from modelbuild.store.local import open_store
 
 workspace, cache, rules = map(Path, sys.argv[1:4])

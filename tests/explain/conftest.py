@@ -140,7 +140,7 @@ class Models:
         self.write(name, text.replace(old, new, 1))
 
     def run(self, *arguments: str, code: int = 0) -> str:
-        from modelbuild.execution.step_code import source
+        from modelbuild.code.step_sources import source
 
         source.cache_clear()  # holds for one process's life; each command is to be as if in its own
         ended = CliRunner().invoke(

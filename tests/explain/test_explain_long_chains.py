@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from modelbuild.explain.facts import Facts
-from modelbuild.explain.records import Records
 from modelbuild.explain.text import verdict_lines
 from modelbuild.explain.verdicts import explain
+from modelbuild.history.action_facts import Facts
+from modelbuild.history.action_records import Records
 from modelbuild.history.database import HistoryFile
-from modelbuild.history.remember import remember
+from modelbuild.history.write import remember
 
 LENGTH = 3000
 

@@ -7,9 +7,9 @@ from dataclasses import asdict
 import pytest
 
 from modelbuild.actions import Place
-from modelbuild.explain.facts import Facts
 from modelbuild.explain.text import verdict_lines
 from modelbuild.explain.verdicts import Verdict
+from modelbuild.history.action_facts import Facts
 
 
 @pytest.mark.parametrize(

@@ -16,16 +16,16 @@ from modelbuild.errors import UsageError
 from modelbuild.explain.causes import Causes, Times
 from modelbuild.explain.changed_since import ChangedSince
 from modelbuild.explain.differences import materials
-from modelbuild.explain.facts import Facts
-from modelbuild.explain.records import Records
-from modelbuild.explain.stored_facts import check_material, load_dump
 from modelbuild.explain.text import explanation_json, explanation_lines, verdict_json, verdict_lines
 from modelbuild.explain.verdicts import Verdict, explain
+from modelbuild.history.action_facts import Facts
+from modelbuild.history.action_records import Records
 from modelbuild.history.database import pack, read_object, unpack
 from modelbuild.history.estimates import target_estimates
-from modelbuild.history.measures import Measures
+from modelbuild.history.measurements import Measures
 from modelbuild.history.revisions import read_report, write_report
-from modelbuild.report.text import number
+from modelbuild.history.stored_facts import check_material, load_dump
+from modelbuild.wording import number
 from tests.hostile import NASTY, cases, damaged, mutated, run_property
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from modelbuild.explain.facts import Facts
+from modelbuild.history.action_facts import Facts
 from modelbuild.history.database import HistoryFile
 from modelbuild.history.identity import identity, plain_address
-from modelbuild.history.measures import Measures
-from modelbuild.history.remember import remember
+from modelbuild.history.measurements import Measures
 from modelbuild.history.revisions import remember_revision, values_at
+from modelbuild.history.write import remember
 
 BYTES = ("//m:a (cpu)", "bytes")
 

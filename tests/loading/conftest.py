@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pytest
 
 from modelbuild.loading.loader import Loader
-from modelbuild.workspace import load_workspace
+from modelbuild.workspace.workspace import load_workspace
 
 RULES = ("filegroup", "torch_model", "pte_program")
 

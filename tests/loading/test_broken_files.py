@@ -10,7 +10,7 @@ from modelbuild.errors import LoadingError
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.loading.select import resolve_selects, select_labels
-from modelbuild.workspace import load_workspace
+from modelbuild.workspace.workspace import load_workspace
 
 WORKSPACES = [
     ("rules = [", "1:10", "not valid TOML: Invalid value"),

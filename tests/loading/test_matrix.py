@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from modelbuild.errors import Location
 from modelbuild.labels import Label
-from modelbuild.loading.document import Document
 from modelbuild.loading.matrix import expand_matrix
+from modelbuild.workspace.toml_document import Document
 
 from .conftest import MakeLoader
 

@@ -139,7 +139,7 @@ def test_an_editable_install_is_the_checkout_and_costs_no_import(repository: Pat
     counted = f"{script}\nfrom modelbuild.cli import invoke; invoke(['--version']); print(*sorted(sys.modules))"
     used = set(run(home / "python", "-c", counted, cwd=tmp_path).splitlines()[1].split())
     assert started.isdisjoint({"pathlib", "re", "importlib.util"})
-    assert used - started == {"__future__", "modelbuild", "modelbuild.cli", "modelbuild.cli.again"}
+    assert used - started == {"__future__", "modelbuild", "modelbuild.cli", "modelbuild.cli.quick_path"}
 
     pip = (sys.executable, "-m", "pip", "--python", home / "python")
     run(*pip, "uninstall", "--yes", "modelbuild", cwd=tmp_path)

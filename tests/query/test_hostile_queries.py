@@ -19,7 +19,7 @@ from modelbuild.query.evaluate import FUNCTIONS, evaluate
 from modelbuild.query.output import render
 from modelbuild.query.pattern import compiled
 from modelbuild.query.target_world import TargetWorld
-from modelbuild.workspace import load_workspace
+from modelbuild.workspace.workspace import load_workspace
 from tests.every_rule import PACKAGE, write_files
 from tests.hostile import NASTY, cases, document, run_property
 

@@ -18,10 +18,10 @@ import pytest
 
 from modelbuild.actions import Digest
 from modelbuild.remote.messages import message
-from modelbuild.remote.settings import RemoteSettings
 from modelbuild.remote.store import RemoteStore
 from modelbuild.store.interface import MissingBlob
 from modelbuild.store.local import LocalStore
+from modelbuild.workspace.remote_settings import RemoteSettings
 
 RAN = {"made#blobs": "ran", "sums#checksums": "ran"}
 CACHED = dict.fromkeys(RAN, "cached")

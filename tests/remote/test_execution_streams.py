@@ -10,11 +10,11 @@ import pytest
 
 from modelbuild.actions import Digest
 from modelbuild.remote import execution
-from modelbuild.remote.address import parse_address
 from modelbuild.remote.execution import Execution
 from modelbuild.remote.messages import message
 from modelbuild.remote.problems import RemoteProblem
-from modelbuild.remote.settings import RemoteSettings
+from modelbuild.workspace.remote_address import parse_address
+from modelbuild.workspace.remote_settings import RemoteSettings
 
 ACTION = Digest("a" * 64, 7)
 

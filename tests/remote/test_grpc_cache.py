@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from modelbuild.actions import ActionResult, Digest, FileEntry, Tree
-from modelbuild.remote.address import parse_address
 from modelbuild.remote.client import Client
 from modelbuild.remote.grpc_cache import GrpcCache
 from modelbuild.remote.problems import RemoteProblem
-from modelbuild.remote.settings import RemoteSettings, Security
 from modelbuild.store.interface import MissingBlob
 from modelbuild.store.local import LocalStore
+from modelbuild.workspace.remote_address import parse_address
+from modelbuild.workspace.remote_settings import RemoteSettings, Security
 
 
 def connect(address: str, **settings: Any) -> GrpcCache:

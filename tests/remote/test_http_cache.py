@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from modelbuild.actions import Digest
-from modelbuild.remote.address import parse_address
 from modelbuild.remote.http_cache import HttpCache
 from modelbuild.remote.problems import RemoteProblem
-from modelbuild.remote.settings import RemoteSettings
+from modelbuild.workspace.remote_address import parse_address
+from modelbuild.workspace.remote_settings import RemoteSettings
 
 
 def digest(data: bytes) -> Digest:

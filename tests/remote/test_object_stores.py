@@ -23,11 +23,11 @@ from typing import Any
 
 import pytest
 
-from modelbuild.remote.address import parse_address
 from modelbuild.remote.client import Client
 from modelbuild.remote.open import open_cache
-from modelbuild.remote.settings import RemoteSettings
 from modelbuild.store.local import LocalStore, open_store
+from modelbuild.workspace.remote_address import parse_address
+from modelbuild.workspace.remote_settings import RemoteSettings
 
 AZURITE = Path(sys.prefix, "azurite/node_modules/azurite/dist/src/blob/main.js")
 SECRET = base64.b64encode(b"something").decode()

@@ -18,20 +18,20 @@ import pytest
 
 import modelbuild.step
 from modelbuild.actions import Action, Digest, FileEntry, Output, Place, Resources
+from modelbuild.code.distributions import Distributions
+from modelbuild.code.installed_contents import InstalledContents
+from modelbuild.code.step_sources import StepCode
 from modelbuild.errors import UsageError
-from modelbuild.execution.distributions import Distributions
-from modelbuild.execution.installed_contents import InstalledContents
-from modelbuild.execution.interface import Outcome, Request
-from modelbuild.execution.processor import machine
-from modelbuild.execution.step_code import StepCode
+from modelbuild.execution.executor import Outcome, Request
+from modelbuild.execution.kernel_choice import machine
 from modelbuild.remote.executor import place_of
 from modelbuild.remote.messages import message
 from modelbuild.remote.problems import RemoteProblem
 from modelbuild.remote.remote_action import SourceChanged, describe, outputs_of
-from modelbuild.remote.strategy import parse_strategy
 from modelbuild.remote.strategy_executor import StrategyExecutor
 from modelbuild.remote.worker_entry import TOOLCHAIN
 from modelbuild.store.digests import digest_file
+from modelbuild.workspace.remote_strategy import parse_strategy
 
 
 @pytest.fixture(params=["casd", "BuildGrid"])

@@ -13,10 +13,10 @@ import pytest
 SCRIPT = """
 import random, re, sys
 from pathlib import Path
-from modelbuild.remote.address import parse_address
+from modelbuild.workspace.remote_address import parse_address
 from modelbuild.remote.client import Client
 from modelbuild.remote.open import open_cache
-from modelbuild.remote.settings import RemoteSettings
+from modelbuild.workspace.remote_settings import RemoteSettings
 from modelbuild.store.local import open_store
 
 def memory(what):

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from modelbuild.building.request import Flags, make_request
+from modelbuild.build.request import Flags, make_request
 from modelbuild.errors import EnvironmentProblem, LoadingError, UsageError
-from modelbuild.remote.address import Address, parse_address
 from modelbuild.remote.open import open_cache
 from modelbuild.remote.problems import RemoteProblem
-from modelbuild.remote.settings import RemoteSettings, Security
 from modelbuild.remote.token import Token
-from modelbuild.workspace import Workspace, load_workspace
+from modelbuild.workspace.remote_address import Address, parse_address
+from modelbuild.workspace.remote_settings import RemoteSettings, Security
+from modelbuild.workspace.workspace import Workspace, load_workspace
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ import grpc
 import pytest
 
 from modelbuild.actions import Digest
-from modelbuild.remote.address import parse_address
 from modelbuild.remote.open import open_cache
 from modelbuild.remote.problems import RemoteProblem
-from modelbuild.remote.settings import RemoteSettings, Security
+from modelbuild.workspace.remote_address import parse_address
+from modelbuild.workspace.remote_settings import RemoteSettings, Security
 
 SOME = Digest("0" * 64, 1)
 

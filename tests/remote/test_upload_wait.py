@@ -19,14 +19,14 @@ import pytest
 
 from modelbuild.actions import ActionResult, Digest, FileEntry
 from modelbuild.remote import uploads
-from modelbuild.remote.address import parse_address
 from modelbuild.remote.client import Client
 from modelbuild.remote.grpc_cache import GrpcCache
 from modelbuild.remote.http_cache import HttpCache
 from modelbuild.remote.problems import RemoteProblem
-from modelbuild.remote.settings import RemoteSettings
 from modelbuild.remote.uploads import Uploads
 from modelbuild.store.local import LocalStore
+from modelbuild.workspace.remote_address import parse_address
+from modelbuild.workspace.remote_settings import RemoteSettings
 
 
 def test_it_tells_what_is_left_until_nothing_is(monkeypatch: pytest.MonkeyPatch) -> None:

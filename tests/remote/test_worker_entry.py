@@ -13,9 +13,9 @@ import pytest
 
 import modelbuild
 from modelbuild.actions import Action, Digest, Output
+from modelbuild.code.step_sources import StepCode
 from modelbuild.execution import landlock
-from modelbuild.execution.interface import Request
-from modelbuild.execution.step_code import StepCode
+from modelbuild.execution.executor import Request
 from modelbuild.remote.messages import message
 from modelbuild.remote.remote_action import describe
 from tests.execution.isolation.conftest import WITHOUT_NAMESPACES

@@ -29,7 +29,8 @@ from modelbuild.events import (
 from modelbuild.report import make_reporter
 from modelbuild.report.json_object import JsonReporter
 from modelbuild.report.plain import PlainReporter
-from modelbuild.report.text import SHOWN_TARGETS, duration
+from modelbuild.report.text import SHOWN_TARGETS
+from modelbuild.wording import duration
 
 LABEL = "//models:detector"
 PTE = "modelbuild-out/default/models/detector/detector.pte"

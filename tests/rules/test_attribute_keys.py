@@ -15,17 +15,17 @@ from typing import Any, NamedTuple
 import pytest
 
 import modelbuild
-from modelbuild.actions import Action, Digest, Expansion, FileEntry, SourceArtifact
+from modelbuild.actions import Action, Digest, Expansion, FileEntry, SourceArtifact, StagedInput
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.rules import Rules, load_rules
 from modelbuild.api import Expander
-from modelbuild.execution.interface import Request, StagedInput
+from modelbuild.code.step_sources import StepCode
+from modelbuild.execution.executor import Request
 from modelbuild.execution.keys import Keys, key_of
-from modelbuild.execution.step_code import StepCode
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.store.digests import digest_bytes
-from modelbuild.workspace import load_workspace
+from modelbuild.workspace.workspace import load_workspace
 
 FILES = ("net.py", "more.py", "data.txt", "weights.pt", "example.npy", "tuning.json", "runtime.tar", "other.tar")
 PLAN = b'[{"id": "p0", "entry": 0, "nodes": 3, "bytes": 100}]'

@@ -14,9 +14,9 @@ import pytest
 
 import modelbuild
 from modelbuild.analysis.rules import load_rules
-from modelbuild.execution.distributions import Distributions
-from modelbuild.execution.step_code import StepCode
-from modelbuild.execution.tools import Tools
+from modelbuild.code.distributions import Distributions
+from modelbuild.code.step_sources import StepCode
+from modelbuild.code.tools import Tools
 from modelbuild_rules.backends.backend import Backend
 
 PARTITION, EMIT = "modelbuild_rules.program.steps.partition", "modelbuild_rules.program.steps.emit"

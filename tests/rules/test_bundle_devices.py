@@ -14,7 +14,7 @@ from modelbuild.analysis.rules import load_rules
 from modelbuild.errors import LoadingError
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
-from modelbuild.workspace import load_workspace
+from modelbuild.workspace.workspace import load_workspace
 
 # A rule whose programs are for one device whatever is asked for, as a rule for programs of others may be.
 PREBUILT = """

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 import modelbuild
-from modelbuild.actions import Action, Expansion, FileEntry, SourceArtifact
+from modelbuild.actions import Action, Expansion, FileEntry, SourceArtifact, StagedInput
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.api import Expander
-from modelbuild.building.sources import Sources
-from modelbuild.execution.interface import StagedInput
+from modelbuild.build.source_files import Sources
 from modelbuild.execution.keys import Keys, key_of
 from modelbuild.store.digests import digest_file
 from modelbuild.store.local import open_store

@@ -15,7 +15,7 @@ from modelbuild.analysis.rules import load_rules
 from modelbuild.errors import LoadingError
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
-from modelbuild.workspace import load_workspace
+from modelbuild.workspace.workspace import load_workspace
 from tests.every_rule import PACKAGE, write_files
 from tests.hostile import document
 

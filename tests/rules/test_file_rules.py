@@ -16,7 +16,7 @@ from modelbuild.api import Files, Provider
 from modelbuild.errors import LoadingError
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
-from modelbuild.workspace import load_workspace
+from modelbuild.workspace.workspace import load_workspace
 from modelbuild_rules.testing import test_suite as suites
 
 DIGEST = "0123456789abcdef" * 4

@@ -9,18 +9,17 @@ from typing import Any
 import pytest
 
 import modelbuild
-from modelbuild.actions import Action, FileEntry, SourceArtifact
+from modelbuild.actions import Action, FileEntry, SourceArtifact, StagedInput
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.rules import load_rules
-from modelbuild.building.sources import Sources
+from modelbuild.build.source_files import Sources
 from modelbuild.errors import LoadingError
-from modelbuild.execution.interface import StagedInput
 from modelbuild.execution.keys import Keys, key_of
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.store.digests import digest_file
 from modelbuild.store.local import open_store
-from modelbuild.workspace import load_workspace
+from modelbuild.workspace.workspace import load_workspace
 from tests.program_build import program_build
 
 TEST = """

@@ -13,7 +13,7 @@ from modelbuild.analysis.rules import load_rules
 from modelbuild.api import Files
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
-from modelbuild.workspace import load_workspace
+from modelbuild.workspace.workspace import load_workspace
 from modelbuild_rules.providers import BackendStack, DeviceTarget, EagerModel, ExportedModel
 
 FILES = ("net.py", "util.py", "other.py", "w.safetensors", "w.pt", "table.json", "a.npy", "b.png")

@@ -13,9 +13,9 @@ import pytest
 from modelbuild.actions import ActionResult, FileEntry
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.execution.scratch import Scratch
-from modelbuild.explain.facts import Facts
-from modelbuild.history.measures import Measures
-from modelbuild.history.remember import remember as remember_build
+from modelbuild.history.action_facts import Facts
+from modelbuild.history.measurements import Measures
+from modelbuild.history.write import remember as remember_build
 from modelbuild.store.digests import digest_bytes
 from modelbuild.store.local import open_store
 

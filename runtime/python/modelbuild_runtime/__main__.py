@@ -15,8 +15,9 @@ from typing import Any
 from modelbuild_runtime.errors import InputError, ProgramError, one_line
 from modelbuild_runtime.inputs import read_inputs
 from modelbuild_runtime.latency import Latency
+from modelbuild_runtime.load import load
 from modelbuild_runtime.outputs import write_outputs
-from modelbuild_runtime.program import Program, load
+from modelbuild_runtime.program import Program
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

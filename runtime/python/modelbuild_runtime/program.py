@@ -2,88 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any
 
 import numpy as np
 
-from modelbuild_runtime.data_file import check_data_file
-from modelbuild_runtime.describe import Description, Port, describe
+from modelbuild_runtime.describe import Description, Port
 from modelbuild_runtime.dtypes import numpy_type
 from modelbuild_runtime.errors import InputError, ProgramError
 from modelbuild_runtime.latency import Latency, measured
 from modelbuild_runtime.named import Inputs, check_constant, in_order
-from modelbuild_runtime.pte import ProgramFile, read_program_file
 from modelbuild_runtime.shapes import Dim, fits, shape_text
-from modelbuild_runtime.signature import read_signature
-
-if TYPE_CHECKING:
-    from modelbuild_runtime.native_program import NativeProgram
-
-RUNTIME = "MODELBUILD_RUNTIME"
-"""Names a folder as `make runtime` or the rule `runtime_bundle` lays it out, or the library in one."""
-
-
-@overload
-def load(path: str | Path, data_paths: Sequence[str | Path] = (), *, verify: bool = True) -> Program: ...
-@overload
-def load(
-    path: str | Path, data_paths: Sequence[str | Path] = (), *, runtime: str | Path, verify: bool = True
-) -> NativeProgram: ...
-def load(
-    path: str | Path,
-    data_paths: Sequence[str | Path] = (),
-    *,
-    runtime: str | Path | None = None,
-    verify: bool = True,
-) -> Program:
-    """Load a .pte, and the .ptd beside it: the one of the same name, or the only one if the program may need one.
-
-    `runtime` is a folder that `make runtime` or `runtime_bundle` laid out; by default that of MODELBUILD_RUNTIME. With
-    one the C++ runtime runs the program, on GPUs too. Without, ExecuTorch's Python bindings do, on the CPU; torch is
-    imported when they first run one.
-
-    With `verify` the SHA-256 of files that have a manifest is checked.
-
-    Raises ProgramError when the files are no program that this runtime knows, or are damaged.
-    """
-    pte = Path(path)
-    named = runtime if runtime is not None else os.environ.get(RUNTIME)
-    native = Path(named) if named else None
-    # The C++ runtime checks the files itself.
-    program = read_program_file(pte, verify=verify and native is None)
-    data = [Path(given) for given in data_paths] or _beside(pte, program)
-    if len(data) > 1 and native is None:
-        raise ProgramError(f"{pte}: ExecuTorch's Python runtime takes one .ptd, not {len(data)}")
-    for file in data:
-        if not file.is_file():
-            raise ProgramError(f"{file}: no such file")
-        if native is None:
-            check_data_file(file, verify)
-    if program.external and not data:
-        raise ProgramError(f"{pte}: {len(program.external)} of its tensors lie in a .ptd, and there is none beside it")
-    candidates = (pte.with_name(f"{pte.stem}.signature.json"), pte.with_name("signature.json"))
-    signature = next((read_signature(found) for found in candidates if found.is_file()), None)
-    description = describe(pte, data, program, signature)
-    if native is not None:
-        from modelbuild_runtime.native import library_file
-        from modelbuild_runtime.native_program import NativeProgram
-
-        return NativeProgram(library_file(native), pte, data, description, verify)
-    return Program(pte, data[0] if data else None, description)
-
-
-def _beside(pte: Path, program: ProgramFile) -> list[Path]:
-    """The .ptd that belongs to a program. Only delegates know whether they keep data in one."""
-    own = pte.with_suffix(".ptd")
-    if own.is_file():
-        return [own]
-    may_need = program.external or any(method.delegates for method in program.methods)
-    others = sorted(pte.parent.glob("*.ptd"))
-    return others if may_need and len(others) == 1 else []
 
 
 class Program:

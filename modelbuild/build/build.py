@@ -1,0 +1,79 @@
+"""Build what is asked for: nothing if nothing changed, else load, analyse, run, lay out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from modelbuild.build.import_folders import import_path, importable
+from modelbuild.build.request import ExpectedTarget, Request, Result
+from modelbuild.build.snapshot import Seen, Snapshots
+from modelbuild.build.stale_targets import find_stale
+from modelbuild.events import BuildFinished, Reporter, TargetBuilt
+from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
+
+if TYPE_CHECKING:
+    from modelbuild.execution.warm import Warm
+
+
+def build(
+    workspace: Workspace,
+    request: Request,
+    reporter: Reporter,
+    check: Callable[[Iterable[ExpectedTarget]], None] = lambda targets: None,
+) -> Result:
+    """Raises ModelbuildError for what is wrong before any action runs, such as an output tree that cannot be written
+    to; failures of actions are in the result.
+
+    check  called before anything is done, with what is known of the targets by then; may raise
+    """
+    started = time.monotonic()
+    # First, because Python may import from the root, whose time moves.
+    with suppress(OSError):  # Where nothing is to be done, the workspace may be read-only.
+        (workspace.root / OUTPUT_FOLDER).mkdir()
+    seen = Seen()
+    seen.python.update(importable(import_path()))
+    snapshots = Snapshots.of(workspace)
+    stale = find_stale(snapshots.path(request), str(workspace.root))
+    if stale is not None and not stale.labels:
+        for target in stale.fresh:
+            reporter.emit(TargetBuilt(target.label, target.config, target.outputs))
+        reporter.emit(BuildFinished(time.monotonic() - started, up_to_date=True, actions=stale.record.actions))
+        return Result(stale.fresh, actions=stale.record.actions, up_to_date=True)
+
+    from modelbuild.store.output_tree import make_root
+
+    make_root(workspace.root / OUTPUT_FOLDER)
+    # Where only sources changed, there is an action to run, and little to do before it.
+    with _spare(stale is not None and bool(stale.changed) and request.remote.executor is None) as spare:
+        from modelbuild.build.execute import execute
+        from modelbuild.build.plan import make_plan
+        from modelbuild.build.retry import retry_without_remote
+
+        def work(request: Request, reporter: Reporter) -> Result:
+            part = None if stale is None or stale.most else stale
+            asked = request if part is None else replace(request, patterns=tuple(sorted(part.labels)))
+            plan = make_plan(workspace, asked, reporter)
+            fresh = part.fresh if part is not None else ()
+            check([*(ExpectedTarget(target.label, target.outputs) for target in fresh), *plan.expected()])
+            return execute(workspace, request, snapshots, reporter, started, seen, plan, part, spare)
+
+        return retry_without_remote(work, request, reporter)
+
+
+@contextmanager
+def _spare(wanted: bool) -> Iterator[Warm | None]:
+    """Have a process for actions start while all that it takes to run them is imported here."""
+    if not wanted:
+        yield None
+        return
+    from modelbuild.execution.warm import Warm
+
+    warm = Warm()
+    try:
+        yield warm
+    finally:
+        warm.close()

@@ -1,0 +1,70 @@
+"""What a build would find: every action's key that can be told without running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import modelbuild
+from modelbuild.actions import Action, Artifact
+from modelbuild.analysis.analyze import Analyzer
+from modelbuild.build.source_files import Sources
+from modelbuild.events import Event
+from modelbuild.execution.action_runner import Running
+from modelbuild.execution.artifact_values import Values
+from modelbuild.execution.executor import Outcome, Request
+from modelbuild.execution.keys import Keys
+from modelbuild.execution.resources import ResourcePool, machine
+from modelbuild.execution.scheduler import Report, Scheduler
+from modelbuild.store.local import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """`needed` are the ids of the actions that artifacts stand on, as far as they are known: what an action that has
+    not run will add is not. `report` has the keys that are known."""
+
+    needed: tuple[str, ...]
+    report: Report
+    scheduler: Scheduler
+
+
+class _Refuses:
+    """An executor that runs nothing: what no cache has ends there."""
+
+    def run(self, request: Request) -> Outcome:
+        return Outcome(None, "not built")
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+class _Silent:
+    def emit(self, event: Event) -> None:
+        """Nobody watches."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def dry_run(analyzer: Analyzer, wanted: Iterable[Artifact]) -> DryRun:
+    """Look up what artifacts stand on. Afterwards the analyzer's graph holds what cached actions added to it."""
+    workspace = analyzer.loader.workspace
+    roots = {"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages}
+    artifacts = list(wanted)
+    with open_store(workspace.config.cache_dir) as store:
+        sources = Sources(workspace.root, store)
+        scheduler = Scheduler(
+            analyzer.graph,
+            store,
+            Running(_Refuses(), ResourcePool(machine(1)), _Silent(), jobs=1, keep_going=True),
+            Keys.of(workspace.root, roots, store.read_bytes, sources),
+            Values(sources.entry),
+            _Silent(),
+        )
+        report = scheduler.build(artifacts)
+    needed = analyzer.graph.needed_for(scheduler.values.resolve(artifact) for artifact in artifacts)
+    needed |= analyzer.graph.needed_for(artifacts)
+    actions = [i for i in needed if isinstance(analyzer.graph.nodes[i], Action)]
+    return DryRun(tuple(sorted(actions)), report, scheduler)

@@ -1,0 +1,83 @@
+"""What carries out the actions of one request: where results are kept, what steps are made of, and what runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import modelbuild
+from modelbuild.action_graph import ActionGraph
+from modelbuild.build.request import Request
+from modelbuild.build.source_files import Sources
+from modelbuild.code.step_sources import StepCode
+from modelbuild.events import Reporter
+from modelbuild.execution.action_runner import Running
+from modelbuild.execution.artifact_values import Values
+from modelbuild.execution.executor import Executor
+from modelbuild.execution.keys import Keys
+from modelbuild.execution.local_executor import LocalExecutor
+from modelbuild.execution.longest_paths import Estimates
+from modelbuild.execution.resources import ResourcePool, machine
+from modelbuild.execution.scheduler import Scheduler
+from modelbuild.execution.warm import Warm
+from modelbuild.history.estimates import expected_seconds
+from modelbuild.remote.open import executing, shared
+from modelbuild.store.interface import Store
+from modelbuild.store.local import open_store
+from modelbuild.workspace.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """`sources` has looked at the workspace's files that were read."""
+
+    request: Request
+    reporter: Reporter
+    store: Store
+    sources: Sources
+    code: StepCode
+    keys: Keys
+    executor: Executor
+    estimates: Estimates
+
+    def scheduler(self, graph: ActionGraph, executor: Executor | None = None, afresh: Sequence[str] = ()) -> Scheduler:
+        """Builds a graph, with another executor where one is given; see Scheduler for the actions `afresh`."""
+        request = self.request
+        pool = ResourcePool(machine(request.jobs))
+        return Scheduler(
+            graph,
+            self.store,
+            Running(executor or self.executor, pool, self.reporter, request.jobs, request.keep_going),
+            self.keys,
+            Values(self.sources.entry),
+            self.reporter,
+            afresh,
+            request.remote.lookups_at_once,
+            self.estimates,
+        )
+
+
+@contextmanager
+def open_engine(
+    workspace: Workspace, request: Request, packages: Mapping[str, Path], reporter: Reporter, spare: Warm | None = None
+) -> Iterator[Engine]:
+    """`packages`: the folder of each rule package, by import name; `spare`: see LocalExecutor. At the end every process
+    that was started is ended.
+
+    Raises what open_store(), shared() and executing() do.
+    """
+    config = workspace.config
+    with open_store(config.cache_dir, config.cache_size) as local, shared(local, request.remote, reporter) as store:
+        roots = {"modelbuild": Path(modelbuild.__file__).parent, **packages}
+        code, sources = StepCode(roots), Sources(workspace.root, local)
+        keys = Keys.of(workspace.root, roots, store.read_bytes, sources)
+        here = LocalExecutor(workspace.root, store, local.scratch, packages, request.sandbox_debug, spare)
+        executor = executing(here, request.remote, store, local, code, reporter)
+        try:
+            estimates = partial(expected_seconds, config.cache_dir)
+            yield Engine(request, reporter, store, sources, code, keys, executor, estimates)
+        finally:
+            executor.close()

@@ -1,0 +1,95 @@
+"""Execute a plan: run stale actions, lay out the targets' files, record what the build looked at."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import partial
+
+from modelbuild.actions import Artifact, SourceArtifact, Value
+from modelbuild.analysis.analyze import ConfiguredTarget
+from modelbuild.build.engine import Engine, open_engine
+from modelbuild.build.plan import Plan, config_name
+from modelbuild.build.record_history import record_history
+from modelbuild.build.request import BuiltTarget, Request, Result
+from modelbuild.build.snapshot import Seen, Snapshots
+from modelbuild.build.source_files import Sources
+from modelbuild.build.stale_targets import StaleTargets
+from modelbuild.errors import ExitCode, LoadingError
+from modelbuild.events import BuildFinished, BuildStarted, Reporter, TargetBuilt, TargetFailed
+from modelbuild.execution.scheduler import Scheduler
+from modelbuild.execution.warm import Warm
+from modelbuild.store.output_tree import lay_out
+from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
+
+
+def execute(
+    workspace: Workspace,
+    request: Request,
+    snapshots: Snapshots,
+    reporter: Reporter,
+    started: float,
+    seen: Seen,
+    plan: Plan,
+    stale: StaleTargets | None = None,
+    spare: Warm | None = None,
+) -> Result:
+    """Build, and record what was looked at if all went well. With `stale` the plan is of these targets only."""
+    with open_engine(workspace, request, plan.packages, reporter, spare) as engine:
+        scheduler = engine.scheduler(plan.graph)
+        result = _build(workspace, engine, plan, scheduler, seen)
+        seconds = time.monotonic() - started
+        record_history(workspace, plan.graph, plan.attributes(), scheduler, engine.code, result, seconds)
+    for target in stale.fresh if stale is not None else ():
+        reporter.emit(TargetBuilt(target.label, target.config, target.outputs))
+    if result.code == ExitCode.OK:
+        seen.files.update(engine.sources.stamps)
+        seen.folders.update(engine.sources.folders)
+        reads = plan.reads(scheduler.report.keys, seen)
+        if stale is not None:
+            result = Result(stale.merge(result.targets), actions=stale.actions(reads))
+        snapshots.save(request, seen, result.targets, result.actions, reads, stale)
+    else:
+        snapshots.forget(request)
+    reporter.emit(BuildFinished(time.monotonic() - started, actions=result.actions))
+    return result
+
+
+def _build(workspace: Workspace, engine: Engine, plan: Plan, scheduler: Scheduler, seen: Seen) -> Result:
+    request, reporter = engine.request, engine.reporter
+    wanted = [artifact for target in plan.targets for artifact in target.files()]
+    needed = scheduler.actions(plan.graph.needed_for(wanted))
+    labels = tuple(str(target.node.label) for target in plan.targets)
+    reporter.emit(BuildStarted(labels, len(needed), request.jobs, tuple(needed)))
+    report = scheduler.build(wanted)
+    built: list[BuiltTarget] = []
+    for target in plan.targets:
+        label, config = str(target.node.label), config_name(target.device)
+        culprit = scheduler.culprit(target.files())
+        if culprit is not None:
+            reporter.emit(TargetFailed(label, config, culprit))
+            continue
+        folder = "/".join(part for part in (config, target.node.label.package, target.node.label.name) if part)
+        outputs = _outputs(plan, scheduler, engine.sources, target)
+        if request.remote.leaves_outputs:
+            outputs = {}
+        lay = partial(lay_out, engine.store, workspace.root / OUTPUT_FOLDER, folder, outputs)
+        seen.outputs.update((f"{OUTPUT_FOLDER}/{path}", laid) for path, laid in scheduler.keeping(lay).items())
+        made = BuiltTarget(label, config, tuple(f"{OUTPUT_FOLDER}/{folder}/{name}" for name in outputs))
+        built.append(made)
+        reporter.emit(TargetBuilt(label, config, made.outputs))
+    code = ExitCode.OK if len(built) == len(plan.targets) else ExitCode.BUILD_FAILED
+    return Result(tuple(built), code, len(report.keys))
+
+
+def _outputs(plan: Plan, scheduler: Scheduler, sources: Sources, target: ConfiguredTarget) -> Mapping[str, Value]:
+    """A target's files by the name that each gets below the target's folder. Raises LoadingError for two of a name."""
+    found: dict[str, Artifact] = {}
+    for artifact in target.files():
+        name = plan.graph.basename(scheduler.values.resolve(artifact))
+        if found.setdefault(name, artifact) != artifact:
+            raise LoadingError(f"{target.node.label} gives two files called '{name}'", plan.location(target))
+    return {
+        name: sources.keep(artifact.path) if isinstance(artifact, SourceArtifact) else scheduler.values.value(artifact)
+        for name, artifact in found.items()
+    }

@@ -1,0 +1,113 @@
+"""The plan of a build: the targets asked for, analysed, and the graph of actions that their rules declared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import modelbuild
+from modelbuild.action_graph import ActionGraph
+from modelbuild.actions import Artifact
+from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
+from modelbuild.analysis.open import open_analyzer
+from modelbuild.api.providers import Runnable
+from modelbuild.build.import_folders import folders_of, importable
+from modelbuild.build.request import ExpectedTarget, Request
+from modelbuild.build.snapshot import Seen, stamp
+from modelbuild.build.target_reads import TargetReads, gather_reads
+from modelbuild.errors import Location
+from modelbuild.events import Loaded, Reporter
+from modelbuild.history.action_facts import attributes_of
+from modelbuild.labels import Label
+from modelbuild.loading.patterns import expand_patterns
+from modelbuild.store.output_tree import OWN_NAMES
+from modelbuild.workspace.workspace import Workspace
+
+# The configuration of targets that are built for no device.
+NO_DEVICE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The targets to build, each in one configuration, and what their rules declared."""
+
+    analyzer: Analyzer
+    targets: tuple[ConfiguredTarget, ...]
+
+    @property
+    def graph(self) -> ActionGraph:
+        return self.analyzer.graph
+
+    @property
+    def packages(self) -> Mapping[str, Path]:
+        """The folder of each rule package, by import name."""
+        return self.analyzer.rules.packages
+
+    def attributes(self) -> Mapping[str, Mapping[str, Any]]:
+        """The attributes of every analysed target, by label (see modelbuild.history.action_facts)."""
+        return attributes_of(self.analyzer)
+
+    def location(self, target: ConfiguredTarget) -> Location:
+        """Where a target is declared."""
+        return self.analyzer.loader.target(target.node.label, None).location(())
+
+    def expected(self) -> list[ExpectedTarget]:
+        """What is known of the targets before anything is built."""
+        return [
+            ExpectedTarget(
+                str(target.node.label),
+                self._names(target.files()),
+                next((p.input_names for p in target.providers if isinstance(p, Runnable)), None),
+            )
+            for target in self.targets
+        ]
+
+    def reads(self, ran: Iterable[str], seen: Seen) -> TargetReads:
+        """Return what targets read, given the ids of the actions that were needed. Adds to `seen` what decided the
+        graph."""
+        collect_seen(self.analyzer, seen)
+        return gather_reads(self.analyzer, ran, self.analyzer.loader.files_read())
+
+    def _names(self, files: tuple[Artifact, ...]) -> tuple[str, ...] | None:
+        """Return files' names; None when an expansion gives one of them."""
+        if any(map(self.graph.is_promise, files)):
+            return None
+        return tuple(map(self.graph.basename, files))
+
+
+def make_plan(workspace: Workspace, request: Request, reporter: Reporter) -> Plan:
+    """Raises UsageError and LoadingError."""
+    analyzer = open_analyzer(workspace)
+    return Plan(analyzer, tuple(analyze(analyzer, request, reporter)))
+
+
+def analyze(analyzer: Analyzer, request: Request, reporter: Reporter) -> list[ConfiguredTarget]:
+    """Return the targets asked for, in each configuration asked for. Raises UsageError and LoadingError."""
+    targets = expand_patterns(analyzer.loader, request.patterns, request.package)
+    reporter.emit(Loaded(len(targets)))
+    devices: Iterable[Label | None] = request.devices or (None,)
+    return [analyzer.analyze(target.label, device) for device in devices for target in targets]
+
+
+def config_name(device: Label | None) -> str:
+    """Return a configuration's folder in the output tree: its device's label with '~' for '/' and ':', which no label
+    has, and with a '~' before it where the folder would be another's."""
+    if device is None:
+        return NO_DEVICE
+    name = f"{device.package}/{device.name}".strip("/").replace("/", "~")
+    return f"~{name}" if name in (NO_DEVICE, *OWN_NAMES) else name
+
+
+def collect_seen(analyzer: Analyzer, seen: Seen) -> None:
+    """Add everything that decided the graph: files that were read, listed, or relied on to exist or not to exist."""
+    loader, packages = analyzer.loader, analyzer.rules.packages
+    seen.files.update({path: (s.size, s.ctime_ns, s.inode) for path, s in loader.files_read().items()})
+    for folder in (Path(modelbuild.__file__).parent, *packages.values()):
+        for path in folder.rglob("*.py"):
+            seen.files[str(path)] = stamp(str(path))
+        seen.python.update(importable(folders_of(folder)))
+    seen.folders.update(loader.folders_listed())
+    seen.present.update(loader.files_present())
+    seen.absent.update(loader.files_absent())

@@ -1,0 +1,67 @@
+"""Record a build that had something to do: for `explain`, for estimates, and to see sizes grow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from modelbuild.action_graph import ActionGraph
+from modelbuild.build.request import Result
+from modelbuild.code.step_sources import StepCode
+from modelbuild.errors import ExitCode
+from modelbuild.execution.scheduler import Scheduler
+from modelbuild.history.action_facts import gather
+from modelbuild.history.write import remember
+from modelbuild.workspace.workspace import Workspace
+
+
+def record_history(
+    workspace: Workspace,
+    graph: ActionGraph,
+    attributes: Mapping[str, Mapping[str, Any]],
+    scheduler: Scheduler,
+    code: StepCode,
+    result: Result,
+    seconds: float,
+    measures: Mapping[tuple[str, str], float] | None = None,
+) -> None:
+    """Write to the history in the cache's folder. `attributes` are those of targets that may have become others,
+    `measures` more than is known of every build: see remember()."""
+    remember(
+        workspace.config.cache_dir,
+        workspace.root,
+        seconds,
+        result.code == ExitCode.OK,
+        gather(graph, scheduler, code),
+        attributes,
+        {**dict(_measures(workspace, scheduler, result)), **(measures or {})},
+    )
+
+
+def _measures(workspace: Workspace, scheduler: Scheduler, result: Result) -> Iterator[tuple[tuple[str, str], float]]:
+    for name, status in scheduler.report.statuses.items():
+        if status == "ran":
+            made = scheduler.report.results[name]
+            yield (name, "seconds"), made.seconds
+            yield (name, "max_rss"), made.max_rss
+    for target in result.targets:
+        if not target.outputs:  # such as a test, which measures itself
+            continue
+        yield (f"{target.label} ({target.config})", "bytes"), output_bytes(workspace, target.outputs)
+
+
+def output_bytes(workspace: Workspace, outputs: Iterable[str]) -> int:
+    """Of files and folders, relative to the workspace; nothing of what somebody removed meanwhile."""
+    return sum(size for path in outputs for size in _sizes(str(workspace.root / path)))
+
+
+def _sizes(path: str) -> Iterator[int]:
+    """Of a file, or of all files in a folder."""
+    paths = [path]
+    if os.path.isdir(path):
+        paths = [f"{folder}/{name}" for folder, _, files in os.walk(path) for name in files]
+    for each in paths:
+        with suppress(OSError):
+            yield os.stat(each).st_size

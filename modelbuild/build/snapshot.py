@@ -1,0 +1,165 @@
+"""What a finished build looked at, from its pieces to a record on disk, and back for the next build that asks for the
+same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from modelbuild import __version__
+from modelbuild.build.build_record import Listed, Record, Stamps, write_record
+from modelbuild.build.import_folders import Importable
+from modelbuild.build.request import BuiltTarget, Request
+from modelbuild.build.stale_targets import StaleTargets, above
+from modelbuild.build.target_reads import TargetReads, merge_reads, write_reads
+from modelbuild.store.files import make_folder
+from modelbuild.times import granularity, settled
+from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
+
+# size, ctime_ns, inode of a file; of an output, its mtime_ns and its mode besides (see output_tree.Laid).
+Stamp = tuple[int, int, int]
+OutputStamp = tuple[int, int, int, int]
+
+
+def stamp(path: str) -> Stamp | None:
+    """What tells that a file is as it was; None when it is not there."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return (status.st_size, status.st_ctime_ns, status.st_ino)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a build looked at: stamps and listings, taken before reading. Paths are absolute or relative to the root.
+
+    files    what was read
+    folders  what was listed
+    present  where a regular file was relied on, and `absent` where it was relied on that there is none
+    python   folders that Python imports from (see imports.py)
+    outputs  the files that were laid out, as they were then
+    began    when looking began, by time.time_ns()
+    """
+
+    files: dict[str, Stamp | None] = field(default_factory=dict)
+    folders: dict[str, tuple[int, int, str]] = field(default_factory=dict)
+    present: set[str] = field(default_factory=set)
+    absent: set[str] = field(default_factory=set)
+    python: dict[str, Importable] = field(default_factory=dict)
+    outputs: dict[str, OutputStamp] = field(default_factory=dict)
+    began: int = field(default_factory=time.time_ns)
+
+    def settled(self) -> bool:
+        """Whether every file had been left alone for long enough when the build began (see granularity)."""
+        return all(s is not None and s[1] + granularity(s[1]) < self.began for s in self.files.values())
+
+    def over(self, stale: StaleTargets) -> Seen:
+        """Return what this build looked at, and what the one before looked at for targets that are not stale."""
+        before = stale.record
+        left_alone = {path for target in stale.fresh for path in target.outputs}
+        known, laid_out = before.files, before.outputs
+        stamps = zip(known.paths, zip(known.sizes, known.times, known.inodes, strict=True), strict=True)
+        files: dict[str, Stamp | None] = {path: stamp for path, stamp in stamps if path not in stale.changed}
+        columns = (laid_out.sizes, laid_out.times, laid_out.inodes, laid_out.modes)
+        outputs = zip(laid_out.paths, zip(*columns, strict=True), strict=True)
+        return Seen(
+            files | self.files,
+            {path: (ctime, inode, names) for path, ctime, inode, names in before.folders} | self.folders,
+            self.present.union(before.present),
+            self.absent.union(before.absent),
+            {path: (ctime, inode, names) for path, ctime, inode, names in before.imports} | self.python,
+            {path: stamp for path, stamp in outputs if not left_alone.isdisjoint(above(path))} | self.outputs,
+            self.began,
+        )
+
+
+class Snapshots:
+    """Records of one workspace's builds, one for each different request, kept in its output tree."""
+
+    def __init__(self, output: Path, cache: Path) -> None:
+        self._output = output
+        self._folder = output / ".modelbuild" / "snapshots"
+        self._cache = str(cache)
+
+    @classmethod
+    def of(cls, workspace: Workspace) -> Snapshots:
+        return cls(workspace.root / OUTPUT_FOLDER, workspace.config.cache_dir)
+
+    def save(
+        self,
+        request: Request,
+        seen: Seen,
+        targets: Sequence[BuiltTarget],
+        actions: int,
+        reads: TargetReads,
+        stale: StaleTargets | None = None,
+    ) -> None:
+        """Remember a build. Not saved if a file changed within the clock's granularity, or if the output tree cannot
+        be written to or is being removed: an older record holds only where all is as it was then. With `stale`, only
+        these targets were built, and the others are as the record before has them."""
+        if not seen.settled():
+            self.forget(request)
+            return
+        path = self.path(request)
+        if stale is not None:
+            seen = seen.over(stale)
+            reads = merge_reads(stale.reads, reads, stale.labels)
+        record = Record(
+            files=_stamps({path: stamp for path, stamp in seen.files.items() if stamp is not None}, 3),
+            outputs=_stamps(seen.outputs, 4),
+            imports=_listed(seen.python, seen.began),
+            folders=_listed(seen.folders, seen.began),
+            present=sorted(seen.present - seen.files.keys()),
+            absent=sorted(seen.absent),
+            targets=[(t.label, t.config, t.outputs) for t in targets],
+            actions=actions,
+            token=_token(),
+        )
+        with suppress(OSError):
+            make_folder(self._output, self._folder)
+            write_reads(path, reads, record.token)
+            write_record(str(path), record)
+
+    def forget(self, request: Request) -> None:
+        """Drop what is known of a request."""
+        with suppress(OSError):
+            self.path(request).unlink()
+
+    def path(self, request: Request) -> Path:
+        """Where the record of a request is or would be."""
+        identity = [
+            __version__,
+            sys.version,
+            sys.prefix,
+            sys.path,
+            self._cache,
+            request.package,
+            request.patterns,
+            [str(device) for device in request.devices],
+            request.remote.leaves_outputs,
+            request.purpose,
+        ]
+        digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+        return self._folder / digest[:32]
+
+
+def _token() -> int:
+    """A number that no other record has."""
+    return int.from_bytes(os.urandom(8)) >> 1
+
+
+def _stamps(known: Mapping[str, tuple[int, ...]], columns: int) -> Stamps:
+    return Stamps(list(known), *([stamp[column] for stamp in known.values()] for column in range(columns)))
+
+
+def _listed(folders: Mapping[str, tuple[int, int, str]], began: int) -> list[Listed]:
+    """A folder that changed just before it was listed is compared by the names in it."""
+    return [(path, settled(ctime, began), inode, names) for path, (ctime, inode, names) in folders.items()]

@@ -1,0 +1,64 @@
+"""The null path: a command line whose last build or test is up to date is answered from its record.
+
+This imports little beyond what Python has imported at its start, and no click. When something has changed, a build is
+repeated from the saved command line, without click; any other case is left to the commands.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from modelbuild import __version__
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def run_quickly(arguments: Sequence[str]) -> int | None:
+    """Return the exit code of a command line that can be answered quickly; None for any other."""
+    started = time.monotonic()
+    quick = _quick(arguments)
+    if quick is not None:
+        sys.stdout.write(quick)
+        return 0
+
+    from modelbuild.cli.saved_commands import read_command
+
+    saved = read_command(arguments)
+    if saved is None:
+        return None
+
+    from modelbuild.build.build_record import up_to_date
+
+    root, quiet, path, said, asked = saved
+    record = up_to_date(path, root)
+    if record is None:
+        if not asked:
+            return None
+        from modelbuild.cli.build_request import build_again
+
+        return build_again(asked, arguments)
+    if not quiet:
+        from modelbuild.report.text import nothing_to_do, target_lines, write
+
+        last = nothing_to_do(len(record.targets), record.actions, time.monotonic() - started)
+        write(sys.stdout, "\n".join((*([said] if said else target_lines(record.targets)), last)))
+    return 0
+
+
+def _quick(arguments: Sequence[str]) -> str | None:
+    """Return what a command line prints that needs no workspace; None for any other."""
+    if "_MODELBUILD_COMPLETE" in os.environ:
+        from modelbuild.cli.complete import complete
+
+        asked = (os.environ.get(name, "") for name in ("_MODELBUILD_COMPLETE", "COMP_WORDS", "COMP_CWORD"))
+        return complete(*asked)
+    if list(arguments) == ["--version"]:
+        return f"modelbuild {__version__}\n"
+    if list(arguments) in (["--help"], ["-h"]):
+        with open(os.path.join(os.path.dirname(__file__), "help.txt"), encoding="utf-8") as file:
+            return file.read()
+    return None

@@ -1,0 +1,46 @@
+"""The extra of a rule package's distribution that brings the packages an action lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from modelbuild.code.distributions import Distribution, Distributions, Wanted, parse
+
+
+def extra_with(
+    missing: Iterable[str], tools: Iterable[str], packages: Collection[str], distributions: Distributions
+) -> str:
+    """Return what to install, such as `modelbuild[cuda]`: the extra that brings most of what is missing; of several the
+    one that names most of it, then most of the action's tools, then the smallest. Return '' if no extra brings any.
+
+    packages  import names of rule packages, whose distributions' extras count
+    """
+    lacked, asked = {parse(name)[0] for name in missing}, {parse(name)[0] for name in tools}
+    best = ((0, 0, 0, 0), "")
+    for found in distributions.all():
+        if not _holds_any(found, packages):
+            continue
+        for extra in found.extras:
+            direct = {name for name, _ in found.requires(frozenset((extra,)))}
+            brought = _closure((found.name, frozenset((extra,))), distributions)
+            rank = (len(brought & lacked), len(direct & lacked), len(direct & asked), -len(brought))
+            if rank > best[0]:
+                best = (rank, f"{found.name}[{extra}]")
+    return best[1]
+
+
+def _holds_any(found: Distribution, packages: Collection[str]) -> bool:
+    return not set(packages).isdisjoint(found.modules) or any(found.vouches_for(f"{name}/") for name in packages)
+
+
+def _closure(wanted: Wanted, distributions: Distributions) -> set[str]:
+    """Return the names of a distribution and of all that it requires, as far as installed distributions say."""
+    done: set[Wanted] = set()
+    pending = [wanted]
+    while pending:
+        each = pending.pop()
+        if each not in done:
+            done.add(each)
+            found = distributions.find(each[0])
+            pending += found.requires(each[1]) if found is not None else ()
+    return {name for name, _ in done}

@@ -1,0 +1,99 @@
+"""What installed distributions are by content: what their keys say of them beside the version."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from importlib.machinery import all_suffixes
+
+from modelbuild.actions import FileEntry
+from modelbuild.code.distributions import Distribution, Distributions
+
+_MODULES = tuple(suffix for suffix in all_suffixes() if suffix != ".pyc")
+
+# Digits (hex) of a distribution's digest in keys.
+_DIGITS = 32
+
+
+class InstalledContents:
+    """Contents as they are when they are first asked for. Safe for many threads.
+
+    entry  a file by its absolute path, by content
+    """
+
+    def __init__(self, distributions: Distributions, entry: Callable[[str], FileEntry]) -> None:
+        self._distributions = distributions
+        self._entry = entry
+        self._states: dict[str, str] = {}
+        self._stamps: dict[str, tuple[int, int]] = {}
+        self._lock = threading.Lock()
+
+    def states(self, names: Iterable[str]) -> dict[str, str]:
+        """What keys say of installed distributions: `2.14.0 1f0c...`, the version and a digest of the files; of
+        editable ones, whose modules are local, the version alone."""
+        with self._lock:
+            return {name: self._state(name) for name in names}
+
+    def replaced(self, names: Iterable[str]) -> str:
+        """Return a distribution that was installed anew since its state was told; '' when none was."""
+        return next((name for name in names if name in self._stamps and self._stamp(name) != self._stamps[name]), "")
+
+    def _state(self, name: str) -> str:
+        found = self._distributions.find(name)
+        assert found is not None
+        if name not in self._states:
+            if found.vouches:
+                self._stamps[name] = self._stamp(name)
+                self._states[name] = f"{found.version} {self._digest(found, self._stamps[name][0])}"
+            else:
+                self._states[name] = found.version
+        return self._states[name]
+
+    def _stamp(self, name: str) -> tuple[int, int]:
+        """Of RECORD, which is written last when a distribution is installed: mtime (ns) and inode."""
+        found = self._distributions.find(name)
+        try:
+            status = os.stat(found.record_file or "") if found is not None else None
+        except OSError:
+            status = None
+        return (status.st_mtime_ns, status.st_ino) if status is not None else (0, 0)
+
+    def _digest(self, distribution: Distribution, installed: int) -> str:
+        """Of RECORD, and of the code that is not as RECORD says. To read all that is installed would take minutes, so a
+        file is taken to be as it was `installed` (ns) when it has the size in RECORD and was not written to after that.
+        Any other is read, and so is a module that RECORD does not have, among those of a package."""
+        changed = []
+        for folder, sizes in distribution.code.items():
+            place = f"{distribution.folder}/{folder}" if folder else distribution.folder
+            for name, digest in self._suspects(place, sizes, installed):
+                path = f"{folder}/{name}".lstrip("/")
+                if not distribution.vouches_for(path, digest or "-"):
+                    changed.append(f"{path} {digest}")
+        lines = [*distribution.contents, "", *sorted(changed)]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:_DIGITS]
+
+    def _suspects(self, folder: str, sizes: Mapping[str, int], installed: int) -> Iterator[tuple[str, str]]:
+        """Name and digest (as RECORD writes it; '' of what is gone) of the files of a folder that may have changed."""
+        there = 0
+        package = "__init__.py" in sizes
+        with suppress(FileNotFoundError), os.scandir(folder) as entries:
+            for entry in entries:
+                size = sizes.get(entry.name)
+                if size is not None:
+                    there += 1
+                    status = entry.stat()
+                    if status.st_size == size and status.st_mtime_ns < installed:
+                        continue
+                elif not (package and entry.name.endswith(_MODULES) and entry.is_file()):
+                    continue
+                yield entry.name, self._read(entry.path)
+        if there < len(sizes):
+            yield from ((name, "") for name in sizes if not os.path.exists(f"{folder}/{name}"))
+
+    def _read(self, path: str) -> str:
+        digest = bytes.fromhex(self._entry(path).digest.hash)
+        return f"sha256={base64.urlsafe_b64encode(digest).decode().rstrip('=')}"

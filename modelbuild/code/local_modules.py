@@ -1,0 +1,170 @@
+"""Where Python imports a module from: files that an installed distribution vouches for, or local ones, which nothing
+but their content tells apart: those of an editable install, of a folder on PYTHONPATH, or put beside what is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder, all_suffixes
+
+from modelbuild.code.distributions import Distribution, Distributions
+from modelbuild.code.package_finder import PackageFinder
+from modelbuild.code.search_path import under
+from modelbuild.errors import EnvironmentProblem
+from modelbuild.paths import parents
+
+_SUFFIXES = tuple(all_suffixes())
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LocalModule:
+    """`name` is its import name, with a dot only where what is before it is a mere folder; `path` its file, or the
+    folder of a package."""
+
+    name: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a module comes from: the distributions that it belongs to, and the module where it is a local one."""
+
+    owners: tuple[str, ...] = ()
+    local: LocalModule | None = None
+
+
+class Modules:
+    """Finds modules as Python does that is started in no folder.
+
+    distributions  those on the path that is searched
+    workspace      its root: what lies in that folder itself is a source to declare, and no local module
+    keyed          names of top-level modules whose content is in keys anyway
+    """
+
+    def __init__(self, distributions: Distributions, workspace: str, keyed: Collection[str]) -> None:
+        self._distributions = distributions
+        self._workspace = os.path.realpath(workspace)
+        self._keyed = keyed
+        self._found: dict[str, Found | None] = {}
+
+    def find(self, name: str) -> Found | None:
+        """Return where a module comes from, by its import name: that of the top-level module, or below mere folders
+        that of the first which is more. None for one that is not there, is Python's own, or is in keys anyway.
+
+        Raises EnvironmentProblem for one in an archive.
+        """
+        if self.passes(name):
+            return None
+        top, *below = name.split(".")
+        if top not in self._found:
+            spec = self._spec(top)
+            if spec is None or not spec.has_location:
+                places = list(spec.submodule_search_locations or ()) if spec is not None else []
+                return self._in_folders(top, places, below) if places else None
+            self._found[top] = self._from(top, str(spec.origin), spec.submodule_search_locations is not None)
+        return self._found[top]
+
+    def passes(self, name: str) -> bool:
+        """Return whether a module is Python's own, or in keys anyway."""
+        top = name.partition(".")[0]
+        return top in sys.stdlib_module_names or top in self._keyed
+
+    def is_local(self, name: str) -> bool:
+        """Return whether there is a local module of a name."""
+        spec = self._spec(name.partition(".")[0])
+        if spec is None or not (spec.has_location or "." in name):
+            return False
+        found = self.find(name)
+        return found is not None and found.local is not None
+
+    def may_hold(self, path: str) -> bool:
+        """Return whether a file, by its absolute path, can be part of a local module, imported or not."""
+        real = os.path.realpath(path)
+        for entry in map(os.path.realpath, self._distributions.path):
+            first = real.removeprefix(f"{entry}/").partition("/")[0]
+            if not under(real, entry) or entry == self._workspace or under(self._workspace, f"{entry}/{first}"):
+                continue
+            folders = [f"{entry}/{folder}" for folder in parents(real.removeprefix(f"{entry}/"))]
+            if real.endswith(_SUFFIXES) or any(os.path.isfile(f"{folder}/__init__.py") for folder in folders):
+                return True
+        found = (self.find(name) for each in self._distributions.projects() for name in each.modules)
+        return any(each is not None and each.local is not None and under(real, each.local.path) for each in found)
+
+    def is_there(self, top: str) -> bool:
+        """Return whether there is a top-level module, wherever it comes from."""
+        return self._spec(top) is not None
+
+    def _spec(self, top: str) -> ModuleSpec | None:
+        for finder in sys.meta_path:
+            if finder in (BuiltinImporter, FrozenImporter) or isinstance(finder, PackageFinder):
+                continue
+            spec = None
+            if finder is PathFinder:
+                spec = PathFinder.find_spec(top, self._distributions.path)
+            else:
+                with suppress(Exception):  # one of a tool of the user's, as editable installs have
+                    spec = finder.find_spec(top, None)
+            if spec is not None:
+                return spec
+        return None
+
+    def _in_folders(self, name: str, folders: Sequence[str], below: Sequence[str]) -> Found:
+        """Of what is a mere folder, or several of one name."""
+        if below:
+            inner = f"{name}.{below[0]}"
+            for folder in folders:
+                for file in _files(f"{folder}/{below[0]}"):
+                    if os.path.isfile(file):
+                        return self._from(inner, file, os.path.basename(file).startswith("__init__.")) or Found()
+            deeper = [f"{folder}/{below[0]}" for folder in folders if os.path.isdir(f"{folder}/{below[0]}")]
+            if deeper:
+                return self._in_folders(inner, deeper, below[1:])
+        relative = name.replace(".", "/") + "/"
+        bases = [folder.removesuffix(f"/{relative[:-1]}") for folder in folders]
+        return Found(tuple(d.name for base in bases for d in self._vouching(base, relative)))
+
+    def _from(self, name: str, origin: str, is_package: bool) -> Found | None:
+        if not os.path.isfile(origin):
+            raise EnvironmentProblem(f"module {name} is in {origin}, an archive; expected it unpacked, or installed")
+        path = os.path.dirname(origin) if is_package else origin
+        base = path
+        for _ in name.split("."):
+            base = os.path.dirname(base)
+        owners = self._vouching(base, os.path.relpath(origin, base))
+        if owners:
+            return Found(tuple(owner.name for owner in owners))
+        real = os.path.realpath(path)
+        if under(self._workspace, real) or os.path.dirname(real) == self._workspace:
+            return None
+        return Found(self._owner(name, base, real), LocalModule(name, path))
+
+    def _vouching(self, folder: str, path: str) -> list[Distribution]:
+        """The distributions in a folder that vouch for a file of it, or of a folder's for any; most are called as their
+        module is."""
+        named = self._distributions.find(path.partition("/")[0].replace("_", "-").lower())
+        if named is not None and named.folder == folder and named.vouches_for(path) and not path.endswith("/"):
+            return [named]
+        return [d for d in self._distributions.in_folder(folder) if d.vouches_for(path)]
+
+    def _owner(self, name: str, base: str, path: str) -> tuple[str, ...]:
+        """The distribution that a local module is of, if it is of one: an editable one (of projects within each other
+        the inner), or one beside it that vouches for nothing."""
+        projects = [d for d in self._distributions.projects() if under(path, os.path.realpath(str(d.project)))]
+        inner = sorted(projects, key=lambda d: len(os.path.realpath(str(d.project))))[-1:]
+        beside = (d for d in self._distributions.in_folder(base) if not d.vouches and name in d.modules)
+        return tuple(d.name for d in inner or list(beside)[:1])
+
+    def shadows(self, name: str) -> bool:
+        """Return whether a distribution has a module of the name of a local one, which is imported in its place."""
+        paths = [os.path.relpath(file, "/") for file in _files(f"/{name.replace('.', '/')}")]
+        return any(each.vouches_for(path) for each in self._distributions.all() for path in paths)
+
+
+def _files(base: str) -> Iterable[str]:
+    """The files that a module may be, by its path without a suffix; a package goes first."""
+    yield from (f"{base}/__init__{suffix}" for suffix in _SUFFIXES)
+    yield from (f"{base}{suffix}" for suffix in _SUFFIXES)

@@ -1,0 +1,52 @@
+"""The folders that Python imports from: of this process, and of steps."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from pathlib import Path
+
+
+def search_path() -> list[str]:
+    """Return where this process imports from, but for the folder that Python puts first for the program that it runs:
+    what that is called, or where, decides no result."""
+    entries = sys.path
+    if not sys.flags.safe_path and entries and entries[0] in ("", os.getcwd(), os.path.dirname(_program())):
+        entries = entries[1:]
+    # What is no path is a name by which some finder knows itself.
+    return list(dict.fromkeys(os.path.abspath(entry) if os.path.exists(entry) else entry for entry in entries))
+
+
+def _program() -> str:
+    return os.path.realpath(sys.argv[0]) if sys.argv and sys.argv[0] else ""
+
+
+def import_path(workspace: Path) -> list[str]:
+    """Return the folders that steps import from: those of Python's own modules and of installed distributions, but for
+    such as hold the workspace or lie in it (a virtual environment in the workspace counts as outside). Modules of other
+    folders are laid out for the actions whose keys they are in."""
+    root = os.path.realpath(workspace)
+    inside = [prefix for prefix in map(os.path.realpath, (sys.prefix, sys.base_prefix)) if under(prefix, root)]
+
+    def foreign(entry: str) -> bool:
+        real = os.path.realpath(entry)
+        return any(under(real, prefix) for prefix in inside) or not (under(real, root) or under(root, real))
+
+    return [entry for entry in search_path() if foreign(entry) and (_is_pythons(entry) or _has_installed(entry))]
+
+
+def _is_pythons(entry: str) -> bool:
+    """Return whether modules that come with Python are there, or what is installed beside them."""
+    own = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
+    archive = f"python{sys.version_info.major}{sys.version_info.minor}.zip"
+    return entry in own or os.path.dirname(entry) in own or os.path.basename(entry) in (archive, "dist-packages")
+
+
+def _has_installed(entry: str) -> bool:
+    return any(name.endswith(".dist-info") for name in os.listdir(entry)) if os.path.isdir(entry) else False
+
+
+def under(path: str, folder: str) -> bool:
+    """Return whether a path is the folder or lies in it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")

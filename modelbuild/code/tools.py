@@ -1,0 +1,189 @@
+"""What decides a step's output besides its own source: the distributions and local modules that it names and imports,
+with what these require and import in turn."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from modelbuild.code.distributions import Distributions, Wanted, canonical, parse
+from modelbuild.code.extras import extra_with
+from modelbuild.code.local_modules import LocalModule, Modules
+from modelbuild.code.search_path import search_path
+from modelbuild.code.step_sources import imported_names, imports
+from modelbuild.errors import EnvironmentProblem, LoadingError
+
+
+def imported_modules(sources: Mapping[str, bytes]) -> frozenset[str]:
+    """Return the names of all that Python sources (path -> bytes) may import but by relative names. Raises LoadingError
+    for a source that is not Python."""
+    found: set[str] = set()
+    for path, source in sources.items():
+        try:
+            names = imported_names(source)
+        except SyntaxError as error:
+            raise _not_python(path, error) from None
+        found.update(name for name, level in names if level == 0)
+    return frozenset(found)
+
+
+def foreign(imported: Iterable[str], paths: Iterable[str]) -> frozenset[str]:
+    """Return those of the imported modules that are not found, by their path in the workspace, among the sources that
+    import them."""
+    own = {path.partition("/")[0].removesuffix(".py") for path in paths}
+    return frozenset(name for name in imported if name.partition(".")[0] not in own)
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """Canonical names of distributions, and local modules; those tools that were named and are not there, and top-level
+    modules that are imported and are not there."""
+
+    distributions: tuple[str, ...] = ()
+    local: tuple[LocalModule, ...] = ()
+    missing: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+
+
+class Tools:
+    """Those of one workspace. Safe for many threads; what is installed meanwhile is not seen.
+
+    keyed  names of top-level modules whose content is in keys anyway: modelbuild's, and those of rule packages
+    """
+
+    def __init__(self, workspace: Path, keyed: Collection[str]) -> None:
+        self.distributions = Distributions(search_path())
+        self._packages = keyed
+        self._modules = Modules(self.distributions, str(workspace), keyed)
+        self._known: dict[tuple[frozenset[str], frozenset[str]], Needed] = {}
+        self._lock = threading.Lock()
+
+    def needed(self, names: Iterable[str], imported: Iterable[str]) -> Needed:
+        """Return what tools, by name, and imported modules come to. Raises LoadingError for a local module that is not
+        Python, EnvironmentProblem for a module in an archive, and for a distribution whose modules are not known."""
+        asked = (frozenset(names), frozenset(imported))
+        with self._lock:
+            if asked not in self._known:
+                self._known[asked] = _Search(self.distributions, self._modules).run(*asked)
+            return self._known[asked]
+
+    def not_installed(self, missing: Sequence[str], tools: Iterable[str], needed_by: str) -> EnvironmentProblem:
+        """Return the error for tools that are not there, with what to install if a rule package's distribution has an
+        extra that brings them."""
+        install = extra_with(missing, tools, self._packages, self.distributions)
+        hint = f"install {install}" if install else "install it"
+        return EnvironmentProblem(f"{needed_by} needs the package '{missing[0]}', which is not installed; {hint}")
+
+    def shadow(self, local: Iterable[LocalModule]) -> bool:
+        """Return whether one of these is imported in place of a module that is installed."""
+        return any(self._modules.shadows(each.name) for each in local)
+
+    def may_be_local(self, path: str) -> bool:
+        """Return whether a file, by its absolute path, can be part of a local module."""
+        return self._modules.may_hold(path)
+
+    def imported(self, imported: Iterable[str]) -> tuple[str, ...]:
+        """Return names for what imported modules come to, but for what that requires: what needed() makes of them is
+        the same."""
+        with self._lock:
+            search = _Search(self.distributions, self._modules)
+            search.follow(imported)
+        return tuple(sorted({*search.owners, *(local.name for local in search.local)}))
+
+
+class _Search:
+    """One walk from tools and imports to all that they need."""
+
+    def __init__(self, distributions: Distributions, modules: Modules) -> None:
+        self._distributions = distributions
+        self._modules = modules
+        self._required: dict[str, set[str]] = {}
+        self._followed: set[str] = set()
+        self._absent: set[str] = set()
+        self.owners: set[str] = set()
+        self.local: dict[LocalModule, tuple[str, ...]] = {}
+
+    def run(self, names: Iterable[str], imported: Iterable[str]) -> Needed:
+        missing = []
+        for name in sorted(names):
+            text = name.partition("[")[0].strip()
+            module = text if "." in text else text.replace("-", "_")
+            self._require(parse(name))
+            there = self._distributions.find(canonical(text)) is not None
+            if self._modules.is_local(module):
+                self.follow([module])
+            elif not there:
+                missing.append(name)
+        self.follow(imported)
+        done: set[str] = set()
+        while self.owners - done:
+            for name in sorted(self.owners - done):
+                done.add(name)
+                self._require((name, frozenset()))
+        self._check_projects()
+        distributions, local = tuple(sorted(self._required)), tuple(sorted(self.local))
+        return Needed(distributions, local, tuple(missing), tuple(sorted(self._absent)))
+
+    def follow(self, imported: Iterable[str]) -> None:
+        """Note what modules belong to, and follow the imports of local ones."""
+        pending = list(imported)
+        while pending:
+            name = pending.pop()
+            if not name or name in self._followed:
+                continue
+            self._followed.add(name)
+            found = self._modules.find(name)
+            if found is None:
+                if not self._modules.passes(name):
+                    self._absent.add(name.partition(".")[0])
+                continue
+            self.owners.update(found.owners)
+            if found.local is not None:
+                self.local[found.local] = found.owners
+                pending += _imports(found.local, name)
+
+    def _require(self, wanted: Wanted) -> None:
+        """Note a distribution and what it requires, as far as it is installed."""
+        pending = [wanted]
+        while pending:
+            name, extras = pending.pop()
+            found = self._distributions.find(name)
+            asked = extras | {""}
+            if found is None or asked <= self._required.get(name, set()):
+                continue
+            self._required.setdefault(name, set()).update(asked)
+            pending += found.requires(extras)
+            if not found.vouches:
+                self.follow(found.modules)
+
+    def _check_projects(self) -> None:
+        """Raises EnvironmentProblem for an editable distribution of which no module was found."""
+        known = {owner for owners in self.local.values() for owner in owners}
+        for name in self._required.keys() - known:
+            found = self._distributions.find(name)
+            if found is not None and found.project and not any(map(self._modules.is_there, found.modules)):
+                raise EnvironmentProblem(
+                    f"{name} is installed in editable mode, from {found.project}, and does not tell its modules; "
+                    f"expected 'requires' to name the module that is used"
+                )
+
+
+def _imports(local: LocalModule, name: str) -> list[str]:
+    """What a module imports that is a local one or lies in a local package, and the packages that it lies in."""
+    below = name.removeprefix(local.name).replace(".", "/")
+    candidates = [f"{local.path}{below}/__init__.py", f"{local.path}{below}.py", *([local.path] if not below else [])]
+    file = next((path for path in candidates if path.endswith(".py") and os.path.isfile(path)), None)
+    parents = [name.rpartition(".")[0]] if below else []
+    if file is None:
+        return parents
+    try:
+        return parents + imports(Path(file), name)
+    except SyntaxError as error:
+        raise _not_python(file, error) from None
+
+
+def _not_python(path: str, error: SyntaxError) -> LoadingError:
+    return LoadingError(f"{path}:{error.lineno}:{error.offset}: not Python: {error.msg}")

@@ -1,0 +1,53 @@
+"""Runs actions with the resources that they take, until one has failed."""
+
+from __future__ import annotations
+
+import queue
+
+from modelbuild.events import ActionStarted, Reporter
+from modelbuild.execution.executor import Executor, Outcome, Request
+from modelbuild.execution.resources import ResourcePool
+
+
+class Running:
+    """Safe for as many threads as there are `jobs`."""
+
+    def __init__(
+        self, executor: Executor, pool: ResourcePool, reporter: Reporter, jobs: int, keep_going: bool = False
+    ) -> None:
+        self.jobs = jobs
+        self.keep_going = keep_going
+        self._executor = executor
+        self._pool = pool
+        self._reporter = reporter
+        self._stopped = False
+        self._slots: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for slot in range(jobs):
+            self._slots.put(slot)
+
+    def run(self, request: Request) -> tuple[Outcome, int] | None:
+        """How it ended, and in which slot it ran; None when another action's failure stopped the build before."""
+        action = request.action
+        slot = self._slots.get()
+        try:
+            with self._pool.acquire(action.resources):
+                if self._stopped:
+                    return None
+                self._reporter.emit(
+                    ActionStarted(action.id, action.owner, action.mnemonic, action.description or action.mnemonic, slot)
+                )
+                outcome = self._executor.run(request)
+                # Said here, and not where the end is dealt with, so that this thread takes up nothing else.
+                self._stopped |= outcome.result is None and not self.keep_going
+            return outcome, slot
+        finally:
+            self._slots.put(slot)
+
+    def run_again(self, request: Request) -> Outcome:
+        """Run an action whose result was thought to be known."""
+        with self._pool.acquire(request.action.resources):
+            return self._executor.run(request)
+
+    def close(self) -> None:
+        """End every process."""
+        self._executor.close()

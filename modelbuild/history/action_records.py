@@ -1,0 +1,114 @@
+"""Read what builds of a workspace left in the history."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from modelbuild.history.action_facts import Facts
+from modelbuild.history.database import HistoryFile, read_object, unpack
+from modelbuild.history.identity import stored_path
+from modelbuild.history.stored_facts import check_material, check_target, facts_of
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An action with one key: the first and the last build in which it had it."""
+
+    facts: Facts
+    first: int
+    last: int
+
+
+class Records:
+    """The history of one workspace."""
+
+    def __init__(self, directory: Path, workspace: Path) -> None:
+        self._file = HistoryFile(directory)
+        self._workspace = stored_path(workspace)
+        self._known: dict[str, list[Row]] = {}
+
+    def problem(self) -> str:
+        """What keeps builds from being read, or from being written down; '' when nothing does."""
+        folder = self._file.path.parent
+        if self._file.problem or not folder.is_dir() or os.access(folder, os.W_OK):
+            return self._file.problem
+        return f"{folder} is read-only: builds are not written down"
+
+    def rows(self, action: str) -> list[Row]:
+        """All that is known of an action, the newest first."""
+        if action not in self._known:
+            self._known[action] = list(self._rows("id = ?", action))
+        return self._known[action]
+
+    def actions_of(self, label: str) -> list[str]:
+        """The actions of a target, in every configuration, that were part of the last build that had any of them."""
+        found = self._file.read(
+            f"SELECT id, max(CAST(last AS INTEGER)) FROM actions WHERE workspace = ? AND {_OWNED} GROUP BY id",
+            (self._workspace, *_owned(label)),
+        )
+        newest = max((last for _, last in found), default=0)
+        return sorted(name for name, last in found if last == newest)
+
+    def elsewhere(self, action: str) -> list[Row]:
+        """The same action of the same target in other configurations, the newest first."""
+        owner, _, name = action.partition("#")
+        rows = self._rows(_OWNED, *_owned(owner.partition(" (")[0]))
+        return [row for row in rows if row.facts.id != action and row.facts.id.partition("#")[2] == name]
+
+    def built_at(self, build: int) -> float:
+        """When a build was, in seconds since 1970."""
+        rows = self._file.read("SELECT CAST(at AS REAL) FROM builds WHERE build = ?", (build,))
+        return rows[0][0] if rows and 0 <= rows[0][0] < _LATEST else 0.0
+
+    def target(self, node: str, build: int) -> dict[str, Any] | None:
+        """What a target was in the last build up to `build` that had it."""
+        rows = self._file.read(
+            "SELECT data FROM targets JOIN parts ON hash = parts WHERE workspace = ? AND node = ? AND first <= ?"
+            " ORDER BY first DESC LIMIT 1",
+            (self._workspace, node, build),
+        )
+        for (data,) in rows:
+            with suppress(ValueError):
+                return check_target(unpack(data))
+        return None
+
+    def material(self, prefix: str) -> dict[str, Any]:
+        """Keys that begin so, of any workspace, and what they were made of."""
+        rows = self._file.read(
+            "SELECT DISTINCT key, data FROM actions JOIN parts ON hash = parts WHERE key >= ? AND key < ?",
+            (prefix, prefix + "g"),
+        )
+        found = {}
+        for key, data in rows:
+            with suppress(ValueError):
+                found[key] = check_material(unpack(data).get("material"))
+        return found
+
+    def _rows(self, condition: str, *values: str) -> Iterator[Row]:
+        for name, owner, key, status, seconds, first, last, place, parts, code in self._file.read(
+            "SELECT id, owner, key, status, seconds, CAST(first AS INTEGER), CAST(last AS INTEGER), place, p.data,"
+            " c.data FROM actions"
+            " JOIN parts AS p ON p.hash = parts JOIN parts AS c ON c.hash = code"
+            f" WHERE workspace = ? AND {condition} ORDER BY last DESC, first DESC",
+            (self._workspace, *values),
+        ):
+            columns = {"id": name, "owner": owner, "key": key, "status": status, "seconds": seconds}
+            with suppress(ValueError):  # a row that is damaged is none
+                own = {"modules": unpack(code), "place": read_object(place)}
+                yield Row(facts_of({**unpack(parts), **columns, **own}), first, last)
+
+
+# Seconds since 1970 that a calendar has a date for.
+_LATEST = 1e11
+
+# A target's actions are owned by its label, or by that with a configuration behind it.
+_OWNED = "(owner = ? OR substr(owner, 1, length(?)) = ?)"
+
+
+def _owned(label: str) -> tuple[str, str, str]:
+    return label, f"{label} (", f"{label} ("

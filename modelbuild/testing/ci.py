@@ -1,0 +1,50 @@
+"""What a CI job does with a change: build what it touches, and test that."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from modelbuild.affected.affected import affected
+from modelbuild.analysis.open import open_analyzer
+from modelbuild.build.build import build
+from modelbuild.build.request import Request
+from modelbuild.errors import ExitCode
+from modelbuild.events import BuildFinished, BuildStarted, Notice, Reporter
+from modelbuild.loading.patterns import expand_patterns
+from modelbuild.repeated_events import EachEventOnce
+from modelbuild.testing.run import TestOptions, run_tests
+from modelbuild.testing.select import SUITE
+from modelbuild.wording import count
+from modelbuild.workspace.workspace import Workspace
+
+
+def run_ci(
+    workspace: Workspace, request: Request, since: str | None, options: TestOptions, reporter: Reporter
+) -> ExitCode:
+    """Build and test the targets of the request, or those of them that the working tree touches since a revision.
+
+    Tests run although other targets failed to build, unless the request stops at the first failure.
+    """
+    started = time.monotonic()
+    reporter = EachEventOnce(reporter)
+    if since is None:
+        analyzer = open_analyzer(workspace)
+        found = [(str(t.label), t.rule) for t in expand_patterns(analyzer.loader, request.patterns, request.package)]
+    else:
+        answer = affected(workspace, request.patterns, request.package, since, request.devices)
+        if answer.everything:
+            reporter.emit(Notice(f"everything is built: {answer.everything}"))
+        found = [(each.label, each.rule) for each in answer.targets]
+        differ = "differs" if len(found) == 1 else "differ"
+        reporter.emit(Notice(f"{count(len(found), 'target')} {differ} from {answer.base[:12]}"))
+    if not found:
+        reporter.emit(BuildStarted((), 0, request.jobs))
+        reporter.emit(BuildFinished(time.monotonic() - started))
+        return ExitCode.OK
+    code = build(workspace, replace(request, patterns=tuple(label for label, _ in found)), reporter).code
+    tests = tuple(label for label, rule in found if rule.endswith("_test") or rule == SUITE)
+    if not tests or (code != ExitCode.OK and not request.keep_going):
+        return code
+    tested = run_tests(workspace, replace(request, patterns=tests), options, reporter, started).code
+    return code if code != ExitCode.OK else tested

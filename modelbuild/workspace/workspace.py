@@ -1,0 +1,195 @@
+"""A workspace: the folder that holds MODELBUILD.toml, and what that file says."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from modelbuild.errors import EnvironmentProblem, Location, UsageError
+from modelbuild.labels import Label
+from modelbuild.workspace.remote_address import Address
+from modelbuild.workspace.remote_settings import DOWNLOADS, UPLOADS, RemoteSettings
+from modelbuild.workspace.remote_table import read_address, read_choice, read_settings
+from modelbuild.workspace.toml_document import Document, Stamp, read_document, show
+from modelbuild.workspace.toml_table import Table
+
+WORKSPACE_FILE = "MODELBUILD.toml"
+# The rule package that every workspace has.
+BUILT_IN = "modelbuild_rules"
+# What steps of any rule package may import besides their own: it is part of their source as that is.
+LIBRARY = "modelbuild_runtime"
+OUTPUT_FOLDER = "modelbuild-out"
+CACHE_VARIABLE = "MODELBUILD_CACHE_DIR"
+DEFAULT_CACHE_SIZE = 20 << 30
+MOST_JOBS = 10_000
+
+# Flags that a profile may set besides `jobs` and `device`.
+PROFILE_SWITCHES = ("keep_going", "sandbox_debug", "quiet", "json")
+PROFILE_REMOTE = ("remote_cache", "remote_upload", "remote_download")
+
+_RULE_PACKAGE = re.compile(r"//[\w+@-][\w.+@-]*(/[\w+@-][\w.+@-]*)*\Z|[^\W\d]\w*(\.[^\W\d]\w*)*\Z", re.ASCII)
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kKMGT]i?)?B?\Z")
+
+FlagValue: TypeAlias = bool | int | str | Address | tuple[Label, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What MODELBUILD.toml says.
+
+    rules           rule packages besides the built-in one: import names, or folders such as `//tools/rules`
+    default_device  the device of a target when neither the command line nor the target names one
+    jobs            how many actions may run at once; None leaves it to the machine
+    cache_dir       absolute; MODELBUILD_CACHE_DIR goes before the file, which goes before ~/.cache/modelbuild
+    cache_size      bytes above which the least recently used results are dropped
+    remote          the remote cache, and how it is used
+    profiles        flags by profile, named as on the command line with `_` for `-`
+    """
+
+    rules: tuple[str, ...]
+    default_device: Label | None
+    jobs: int | None
+    keep_going: bool
+    cache_dir: Path
+    cache_size: int
+    remote: RemoteSettings
+    profiles: Mapping[str, Mapping[str, FlagValue]]
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """An open workspace. `root` is absolute; `document` and `stamp` are MODELBUILD.toml as it was read."""
+
+    root: Path
+    config: Config
+    document: Document
+    stamp: Stamp
+
+    def package_of(self, folder: Path) -> str:
+        """The package that relative patterns mean in a folder: its path below the root, '' at the root or outside."""
+        below = os.path.relpath(os.path.realpath(folder), os.path.realpath(self.root))
+        return "" if below == "." or below.split(os.sep)[0] == ".." else below
+
+    def rule_locations(self) -> Mapping[str, Location]:
+        """Where each rule package is listed."""
+        return {name: self.document.location(("rules", index)) for index, name in enumerate(self.config.rules)}
+
+
+def find_root(folder: Path) -> Path:
+    """The nearest folder, from this one upwards, that holds MODELBUILD.toml. Raises UsageError when none does."""
+    start = Path(os.path.abspath(folder))
+    if not start.is_dir():
+        raise UsageError(f"no folder {str(folder)!r}")
+    for candidate in (start, *start.parents):
+        if (candidate / WORKSPACE_FILE).is_file():
+            return candidate
+    raise UsageError(f"no {WORKSPACE_FILE} in {start} or a folder above it; expected one at the root of the workspace")
+
+
+def load_workspace(root: Path, environ: Mapping[str, str] = os.environ) -> Workspace:
+    """Read the MODELBUILD.toml of `root`. Raises LoadingError, located, for whatever is wrong in it."""
+    document, values, stamp = read_document(root, WORKSPACE_FILE)
+    top = Table(document, (), values)
+    rules = _rules(top)
+    build = top.table("build") or Table(document, ("build",), {})
+    cache = top.table("cache") or Table(document, ("cache",), {})
+    remote = top.table("remote") or Table(document, ("remote",), {})
+    profiles = top.table("profile")
+    config = Config(
+        rules=rules,
+        default_device=_label(build, "default_device"),
+        jobs=build.count("jobs", MOST_JOBS),
+        keep_going=build.boolean("keep_going") or False,
+        cache_dir=_cache_dir(root, cache, environ),
+        cache_size=_size(cache, "max_size", DEFAULT_CACHE_SIZE),
+        remote=read_settings(remote, root),
+        profiles={name: _profile(profiles, name) for name in profiles.values} if profiles else {},
+    )
+    for table in (top, build, cache):
+        table.finish()
+    return Workspace(root, config, document, stamp)
+
+
+def _rules(top: Table) -> tuple[str, ...]:
+    rules = top.strings("rules") or ()
+    for index, name in enumerate(rules):
+        if not _RULE_PACKAGE.match(name):
+            expected = "expected a Python package or a folder such as '//tools/rules'"
+            raise top.error(f"'rules': {expected}, got {show(name)}", "rules", index)
+        if name in rules[:index]:
+            raise top.error(f"'rules': {show(name)} is listed twice", "rules", index)
+    return rules
+
+
+def _label(table: Table, key: str, index: int | None = None) -> Label | None:
+    value = table.string(key, "a label") if index is None else table.values[key][index]
+    if value is None:
+        return None
+    try:
+        return Label.parse(value)
+    except UsageError as error:
+        raise table.error(f"'{key}': {error}", *((key,) if index is None else (key, index))) from None
+
+
+def _profile(profiles: Table, name: str) -> Mapping[str, FlagValue]:
+    profile = profiles.table(name)
+    if profile is None:
+        return {}
+    flags = {
+        "jobs": profile.count("jobs", MOST_JOBS),
+        "device": _devices(profile),
+        PROFILE_REMOTE[0]: read_address(profile, PROFILE_REMOTE[0]),
+        PROFILE_REMOTE[1]: read_choice(profile, PROFILE_REMOTE[1], UPLOADS),
+        PROFILE_REMOTE[2]: read_choice(profile, PROFILE_REMOTE[2], DOWNLOADS),
+        **{flag: profile.boolean(flag) for flag in PROFILE_SWITCHES},
+    }
+    profile.finish()
+    return {flag: value for flag, value in flags.items() if value is not None}
+
+
+def _devices(profile: Table) -> tuple[Label, ...] | None:
+    if not isinstance(profile.get("device"), list):
+        label = _label(profile, "device")
+        return None if label is None else (label,)
+    labels = [_label(profile, "device", index) for index, _ in enumerate(profile.strings("device") or ())]
+    return tuple(label for label in labels if label is not None)
+
+
+def _cache_dir(root: Path, cache: Table, environ: Mapping[str, str]) -> Path:
+    written = cache.line("dir", "a path")
+    chosen = environ.get(CACHE_VARIABLE)
+    if chosen:
+        return Path(os.path.abspath(os.path.expanduser(chosen)))
+    if written is None:
+        shared = environ.get("XDG_CACHE_HOME", "")
+        written = os.path.join(shared if os.path.isabs(shared) else "~/.cache", "modelbuild")
+    path = os.path.expanduser(written)
+    if path.startswith("~"):
+        raise EnvironmentProblem(f"no home folder for the cache {written!r}; set {CACHE_VARIABLE}")
+    return Path(os.path.abspath(os.path.join(root, path)))
+
+
+def _size(table: Table, key: str, default: int) -> int:
+    value = table.get(key)
+    if value is None:
+        return default
+    size = parse_size(value) if isinstance(value, str) else value
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        raise table.wrong(key, 'a size such as "20GiB", or bytes')
+    return size
+
+
+def parse_size(text: str) -> int | None:
+    """Bytes that a text such as "500", "20GiB", "1.5 GB" means; None when it is no size."""
+    match = _SIZE.match(text)
+    if match is None:
+        return None
+    unit = match[2] or ""
+    base = 1024 if unit.endswith("i") else 1000
+    size = float(match[1]) * base ** " KMGT".index(unit[:1].upper() or " ")
+    return int(size) if math.isfinite(size) else None

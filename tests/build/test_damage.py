@@ -1,0 +1,100 @@
+"""Random damage to the cache and to the output tree's own folder, between builds and while they run.
+
+MODELBUILD_HISTORY_SEED=7 MODELBUILD_HISTORY_STEPS=300 pytest tests/build/test_damage.py
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.build.changes import begin, edit_a_source
+from tests.build.damages import assert_untouched, damage_something, make_decoys
+from tests.build.world import Ended, World, assert_same
+
+REQUEST = ("//...", "--keep-going", "--jobs=2")
+
+
+class Damaged:
+    """A workspace whose cache and output tree are damaged again and again."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.seed = seed
+        self.dice = random.Random(seed)
+        self.world = World(folder)
+        self.done: list[str] = []
+        begin(self.world, self.dice)
+        make_decoys(folder)
+        self.places = [self.world.cache, self.world.root / "modelbuild-out/.modelbuild"]
+
+    def step(self) -> None:
+        if self.dice.random() < 0.5:
+            self._note(f"edit {edit_a_source(self.world, self.dice)}")
+        if self.dice.random() < 0.7:
+            self.world.settle()
+        if self.dice.random() < 0.3:
+            self._meanwhile()
+        else:
+            for _ in range(self.dice.randint(1, 4)):
+                self._damage()
+        first = self._build()
+        if first.code == 36:  # it says so, and the next one is right
+            first = self._build()
+        assert_same(first, self.world.afresh(*REQUEST))
+        assert_untouched(self.world.folder)
+
+    def _meanwhile(self) -> None:
+        build = self.world.start("build", *REQUEST)
+        for _ in range(4):
+            time.sleep(self.dice.random() * 0.15)
+            # What is under way is not written to in place: nobody could make up for that.
+            self._damage(in_place=False)
+        self._sound(build.wait(look=False))
+
+    def _damage(self, in_place: bool = True) -> None:
+        folder = self.dice.choice(self.places)
+        self._note(f"{folder.name}: {damage_something(folder, self.dice, in_place)}")
+
+    def _build(self) -> Ended:
+        ended = self.world.run("build", *REQUEST, look=False)
+        self._note(f"build: {ended.code} {'; '.join(ended.errors)}")
+        self._sound(ended)
+        return self.world.look(ended) if ended.code == 0 else ended
+
+    def _sound(self, ended: Ended) -> None:
+        assert ended.code in (0, 36), ended.err
+        assert len(ended.errors) == (ended.code != 0), ended.err
+        assert "Traceback" not in ended.err, ended.err
+
+    def _note(self, text: str) -> None:
+        self.done.append(text)
+
+
+SEED, STEPS = (os.environ.get(f"MODELBUILD_HISTORY_{name}") for name in ("SEED", "STEPS"))
+
+
+def go_through(folder: Path, seed: int, steps: int) -> None:
+    damaged = Damaged(folder, seed)
+    for number in range(steps):
+        try:
+            damaged.step()
+        except BaseException as error:
+            done = "\n  ".join(damaged.done[-25:])
+            print(f"seed {seed}, step {number}, in {folder}:\n  {done}\n{type(error).__name__}: {error}")
+            raise
+
+
+@pytest.mark.parametrize("seed", [int(SEED or 1)])
+def test_whatever_is_damaged_a_build_is_right_or_says_so_and_the_next_one_is(tmp_path: Path, seed: int) -> None:
+    go_through(tmp_path, seed, int(STEPS or 20))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seed", [2, 3])
+def test_a_cache_that_is_damaged_all_the_time(tmp_path: Path, seed: int) -> None:
+    go_through(tmp_path, seed, 250)

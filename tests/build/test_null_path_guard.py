@@ -1,0 +1,129 @@
+"""What a build with nothing to do costs, in numbers that are the same on every machine: modules, files, statements."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# The installed program, with what it imports beyond Python's own start, what it opens and stats, and how many lines of
+# ours it executes.
+PROGRAM = """
+import json, os, sys
+before, opened, lines, stats = set(sys.modules), [], [0], [0]
+def local(frame, event, given):
+    lines[0] += event == "line"
+    return local
+def called(frame, event, given):
+    return local if frame.f_globals.get("__name__", "").startswith("modelbuild") else None
+def stat(*given, real=os.stat, **named):
+    stats[0] += 1
+    return real(*given, **named)
+from modelbuild.cli import invoke
+def heard(event, given):
+    if event == "open" and not isinstance(given[0], int):
+        opened.append(os.fsdecode(given[0]))
+sys.addaudithook(heard)
+os.stat = stat
+sys.settrace(called)
+code = invoke(sys.argv[1:])
+sys.settrace(None)
+told = {"code": code, "opened": opened, "lines": lines[0], "stats": stats[0]}
+print(json.dumps({**told, "modules": sorted(set(sys.modules) - before)}), file=sys.stderr)
+"""
+
+# All that `modelbuild build` may import when nothing has changed.
+OURS = {
+    "modelbuild",
+    "modelbuild.build",
+    "modelbuild.build.build_record",
+    "modelbuild.cli",
+    "modelbuild.cli.quick_path",
+    "modelbuild.cli.saved_commands",
+}
+SAYING_SO = {"modelbuild.report", "modelbuild.report.text", "modelbuild.wording"}
+PYTHONS = {"__future__", "binascii", "itertools"}
+
+
+class World:
+    def __init__(self, root: Path, files: int) -> None:
+        self.root = root / "workspace"
+        self.root.mkdir(parents=True)
+        (self.root / "MODELBUILD.toml").write_text("")
+        names = [f"f{number}" for number in range(files)]
+        for name in names:
+            (self.root / name).write_text(name)
+        (self.root / "BUILD.toml").write_text(f"[[filegroup]]\nname = 'some'\nsrcs = {json.dumps(names)}\n")
+        for path in self.root.iterdir():
+            _settle(path)
+        self.environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(root / "cache")}
+
+    def run(self, *arguments: str) -> dict[str, Any]:
+        ended = subprocess.run(
+            [sys.executable, "-c", PROGRAM, *arguments],
+            cwd=self.root,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        told: dict[str, Any] = json.loads(ended.stderr.splitlines()[-1])
+        assert told["code"] == 0, ended.stderr[:1000]
+        return {**told, "out": ended.stdout}
+
+    def null(self, *arguments: str) -> dict[str, Any]:
+        self.run(*arguments)
+        self.run(*arguments)  # lists the root, whose time moved when the output tree was made, for the last time
+        return self.run(*arguments)
+
+
+def _settle(path: Path) -> None:
+    """Wait until the file system's clock has moved on so far that another change of the file would show."""
+    import time
+
+    while time.time_ns() <= os.stat(path).st_ctime_ns + 60_000_000:
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("small"), files=3)
+
+
+def test_it_imports_next_to_nothing(world: World) -> None:
+    told = world.null("build", "//:some")
+    assert told["out"].splitlines()[-1].startswith("Nothing to do: 1 target up to date")
+    assert set(told["modules"]) <= OURS | SAYING_SO | PYTHONS
+    assert set(world.null("build", "//:some", "--quiet")["modules"]) <= OURS | PYTHONS
+
+
+def test_it_opens_two_records_and_its_own_modules(world: World) -> None:
+    told = world.null("build", "//:some", "--quiet")
+    below = [path for path in told["opened"] if path.startswith(str(world.root))]
+    assert [os.path.relpath(path, world.root).rpartition("/")[0] for path in below] == [
+        "modelbuild-out/.modelbuild/commands",
+        "modelbuild-out/.modelbuild/snapshots",
+        "",  # the root itself, for stats relative to it
+    ]
+    others = [path for path in told["opened"] if path not in below and not path.endswith((".pyc", ".py", ".so"))]
+    assert others == []
+
+
+def test_each_file_costs_one_stat_and_three_lines(world: World, tmp_path: Path) -> None:
+    small = world.null("build", "//:some", "--quiet")
+    large = World(tmp_path, files=103).null("build", "//:some", "--quiet")
+    # A source that is an output as well, as it is here, is looked at in both places.
+    assert large["stats"] - small["stats"] == 200
+    assert large["lines"] - small["lines"] == 600
+    assert small["lines"] < 3 * small["stats"] + 400
+
+
+def test_version_imports_no_command(world: World) -> None:
+    told = world.run("--version")
+    assert told["out"].startswith("modelbuild ")
+    assert set(told["modules"]) <= OURS | PYTHONS

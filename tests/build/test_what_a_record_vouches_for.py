@@ -1,0 +1,132 @@
+"""A build with nothing to do vouches for all that a build from nothing would look at and lay out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modelbuild.build.snapshot import Snapshots
+from modelbuild.store.output_tree import OWN_NAMES
+
+JOINED = """
+[[join]]
+name = "joined"
+srcs = ["read", "tool"]
+data = ["unread", ":group"]
+
+[[filegroup]]
+name = "group"
+srcs = ["grouped"]
+
+[[join]]
+name = "nothing"
+"""
+FILES = {"a/BUILD.toml": JOINED, "a/read": "read\n", "a/tool": "tool\n", "a/unread": "unread\n", "a/grouped": ""}
+OUT = "modelbuild-out/default/a/joined"
+
+
+@pytest.fixture
+def world(make_world: Callable[..., Any], rules: Mapping[str, str]) -> Any:
+    made = make_world({**rules, **FILES})
+    (made.root / "a/tool").chmod(0o755)
+    made.nothing_to_do("//a/...")
+    made.nothing_to_do("//a:joined")  # for which no folder is listed
+    return made
+
+
+def replaced(root: Path) -> None:
+    (root / "a/unread").unlink()
+    (root / "a/unread").mkdir()
+
+
+@pytest.mark.parametrize("with_a_source", [False, True], ids=["alone", "and a source changed"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda root: (root / "a/unread").unlink(),
+        lambda root: (root / "a/grouped").unlink(),
+        lambda root: (root / "a/read").unlink(),
+        replaced,
+    ],
+    ids=["data", "a file of a group", "a source", "a folder in its place"],
+)
+def test_a_file_that_is_gone_is_missed_though_no_action_reads_it(
+    world: Any, change: Callable[[Path], None], with_a_source: bool
+) -> None:
+    change(world.root)
+    if with_a_source:
+        (world.root / "a/tool").write_text("another tool\n")
+    ended = world.check("//a:joined")
+    assert (ended.code, len(ended.errors)) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda out: (out / "joined.txt").unlink(),
+        lambda out: (out / "joined.parts/0/read").unlink(),
+        lambda out: (out / "joined.parts/0/read").write_text("other"),
+        lambda out: (out / "joined.parts/1/tool").chmod(0o644),
+        lambda out: (out / "joined.txt").chmod(0o755),
+        lambda out: os.truncate(out / "joined.parts/1/tool", 0),
+    ],
+    ids=["gone", "gone from a folder", "another in a folder", "not executable", "executable", "empty"],
+)
+def test_each_file_of_an_output_is_vouched_for(world: Any, damage: Callable[[Path], None]) -> None:
+    before = world.build("//a/...").outputs
+    damage(world.root / OUT)
+    ended = world.build("//a/...")
+    assert not ended.nothing_to_do
+    assert ended.outputs == before == world.afresh("//a/...").outputs
+    world.nothing_to_do("//a/...")
+
+
+def test_what_another_build_lays_out_meanwhile_is_not_vouched_for(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes between this build's outputs and its record."""
+    made = world.root / OUT / "joined.txt"
+    save = Snapshots.save
+
+    def late(*given: Any) -> None:
+        made.with_name("other").write_text("another build's\n")
+        os.replace(made.with_name("other"), made)
+        save(*given)
+
+    world.write({"a/read": "READ\n"})
+    world.settle()
+    with monkeypatch.context() as patched:
+        patched.setattr(Snapshots, "save", late)
+        world.build("//a/...")
+    assert made.read_text() == "another build's\n"
+    world.check("//a/...")
+    assert made.read_text() == "READ\ntool\n"
+
+
+@pytest.mark.parametrize("name", ["default", ".modelbuild", ".gitignore"])
+def test_no_device_shares_the_outputs_of_another_configuration(make_world: Callable[..., Any], name: str) -> None:
+    world = make_world(
+        {
+            "BUILD.toml": f"""
+[[device_target]]
+name = "{name}"
+arch = "x86_64"
+
+[[filegroup]]
+name = "chosen"
+srcs = {{ select = {{ "//:{name}" = ["device/file"], default = ["none/file"] }} }}
+""",
+            "device/file": "for the device\n",
+            "none/file": "for none\n",
+        }
+    )
+    for _ in range(2):
+        plain, device = world.check("//:chosen"), world.check("//:chosen", f"--device=//:{name}")
+        assert len({path.split("/")[1] for path in (*plain.outputs, *device.outputs)} - {*OWN_NAMES}) == 2
+        assert {*plain.outputs.values(), *device.outputs.values()} == {
+            (b"for none\n", False),
+            (b"for the device\n", False),
+        }
+        assert plain.outputs == world.build("//:chosen").outputs

@@ -1,0 +1,103 @@
+"""The rooms of docs/design.md: which module may import which."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import networkx
+import pytest
+
+ROWS = re.compile(r"^\| `modelbuild/(?:(\w+)/|\*\.py)` \|", re.M)
+FOR_RULES = ("modelbuild.api", "modelbuild.errors", "modelbuild.step")
+STARTS = "modelbuild.__main__"  # `python -m modelbuild`
+
+
+@pytest.fixture(scope="module")
+def rooms(repository: Path) -> list[str]:
+    """The rooms in the order of the table, the highest first; '' for the nouns at the root."""
+    return ROWS.findall((repository / "docs/design.md").read_text())
+
+
+def modules(top: Path) -> dict[str, Path]:
+    """Modules of the package in a folder, by import name."""
+    found = {}
+    for path in top.rglob("*.py"):
+        parts = path.relative_to(top.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(module: str, path: Path, known: set[str]) -> Iterator[str]:
+    """The modules that one imports anywhere in its source, also only for types."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} imports by a relative name"
+            for alias in node.names:
+                below = f"{node.module}.{alias.name}"
+                yield below if below in known else str(node.module)
+
+
+def engine(repository: Path) -> list[tuple[str, str]]:
+    """Each import of one of the engine's modules by another."""
+    found = modules(repository / "modelbuild")
+    return [
+        (module, name)
+        for module, path in found.items()
+        for name in imports(module, path, found.keys())
+        if name.partition(".")[0] == "modelbuild" and name != module
+    ]
+
+
+def room_of(module: str, rooms: list[str]) -> str:
+    return next((room for room in rooms if room and f"{module}.".startswith(f"modelbuild.{room}.")), "")
+
+
+def test_the_table_has_every_room(repository: Path, rooms: list[str]) -> None:
+    folders = {path.parent.name for path in (repository / "modelbuild").glob("*/__init__.py")}
+    assert sorted(rooms) == sorted({*folders, ""})
+
+
+def test_a_room_imports_only_rooms_below_it(repository: Path, rooms: list[str]) -> None:
+    height = {room: place for place, room in enumerate(rooms)}
+    up = [
+        f"{module} imports {name}"
+        for module, name in engine(repository)
+        if height[room_of(name, rooms)] < height[room_of(module, rooms)] and module != STARTS
+    ]
+    assert up == []
+
+
+def test_modules_import_each_other_in_no_circle(repository: Path) -> None:
+    graph = networkx.DiGraph(engine(repository))
+    assert [sorted(part) for part in networkx.strongly_connected_components(graph) if len(part) > 1] == []
+
+
+def test_rules_import_only_what_is_there_for_rules(repository: Path) -> None:
+    found = modules(repository / "rules/modelbuild_rules")
+    wrong = [
+        f"{module} imports {name}"
+        for module, path in found.items()
+        for name in imports(module, path, found.keys() | set(FOR_RULES))
+        if name.partition(".")[0] == "modelbuild" and not name.startswith(FOR_RULES)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("package", ["rules/modelbuild_rules", "runtime/python/modelbuild_runtime"])
+def test_no_circle_beside_the_engine(repository: Path, package: str) -> None:
+    found = modules(repository / package)
+    graph = networkx.DiGraph(
+        (module, name) for module, path in found.items() for name in imports(module, path, found.keys())
+    )
+    assert [sorted(part) for part in networkx.strongly_connected_components(graph) if len(part) > 1] == []
+
+
+def test_the_runtime_imports_nothing_of_the_engine(repository: Path) -> None:
+    found = modules(repository / "runtime/python/modelbuild_runtime")
+    names = {name.partition(".")[0] for module, path in found.items() for name in imports(module, path, found.keys())}
+    assert names.isdisjoint({"modelbuild", "modelbuild_rules"})
