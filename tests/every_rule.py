@@ -19,6 +19,7 @@ WORKSPACE: dict[str, Any] = {
         "token_file": "token",
         "executor": "grpc://host.example:1",
         "python": "python3",
+        "gpus": ["NVIDIA L4 (8.9)"],
         "platform": {"cores": "{cpu}"},
         "strategy": {"compile": ["remote", "local"]},
     },

@@ -59,7 +59,7 @@ def dry_run(analyzer: Analyzer, wanted: Iterable[Artifact]) -> DryRun:
             analyzer.graph,
             store,
             Running(_Refuses(), ResourcePool(machine(1)), _Silent(), jobs=1, keep_going=True),
-            Keys.of(workspace.root, roots, store.read_bytes, sources),
+            Keys.of(workspace.root, roots, store.read_bytes, sources, workspace.config.remote.gpus),
             Values(sources.entry),
             _Silent(),
         )

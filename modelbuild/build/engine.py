@@ -73,7 +73,7 @@ def open_engine(
     with open_store(config.cache_dir, config.cache_size) as local, shared(local, request.remote, reporter) as store:
         roots = {"modelbuild": Path(modelbuild.__file__).parent, **packages}
         code, sources = StepCode(roots), Sources(workspace.root, local)
-        keys = Keys.of(workspace.root, roots, store.read_bytes, sources)
+        keys = Keys.of(workspace.root, roots, store.read_bytes, sources, config.remote.gpus)
         here = LocalExecutor(workspace.root, store, local.scratch, packages, request.sandbox_debug, spare)
         executor = executing(here, request.remote, store, local, code, reporter)
         try:

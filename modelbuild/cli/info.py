@@ -47,6 +47,7 @@ def gather(workspace: Workspace) -> dict[str, Any]:
     import platform
 
     from modelbuild import __version__
+    from modelbuild.execution.gpus import visible
     from modelbuild.execution.guarantees import guarantees
     from modelbuild.execution.resources import machine
     from modelbuild.workspace.workspace import OUTPUT_FOLDER
@@ -70,6 +71,7 @@ def gather(workspace: Workspace) -> dict[str, Any]:
         "machine": platform.machine(),
         "memory": resources.memory,
         "gpus": resources.gpu,
+        "gpu_models": list(visible()),
         "sandbox": guarantees(config.cache_dir),
         "tools": _tools(rules),
     }

@@ -16,6 +16,7 @@ class Request:
     tools    distributions that the step and its Python inputs may import, and what the key says of each
     local    files of the local modules that they may import, below LOCAL; each has its module's name
     preload  modules that a warm worker imports before it forks
+    gpus     models of the GPUs that it sees, where it takes any (see gpus.py)
     modules  the step's own source closure, SHA-256 by import name: what it may load of modelbuild and of rule packages
     """
 
@@ -25,6 +26,7 @@ class Request:
     modules: Mapping[str, str] = field(default_factory=dict)
     local: tuple[StagedInput, ...] = ()
     preload: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from modelbuild.code.step_sources import StepCode
 from modelbuild.code.tools import Needed, Tools, foreign, imported_modules
 from modelbuild.errors import BuildError
 from modelbuild.execution.executor import Request
+from modelbuild.execution.gpus import visible
 from modelbuild.execution.kernel_choice import machine
 from modelbuild.paths import LOCAL
 from modelbuild.store.digests import digest_bytes, value_digest
@@ -30,6 +31,7 @@ class Keys:
     blob       reads an input that another action made, where what it imports is part of a key
     installed  the distributions that `tools` finds, by content
     local      the local modules that `tools` finds, by content
+    gpus       models of GPUs, for actions that take one where this machine has none
     """
 
     def __init__(
@@ -39,20 +41,29 @@ class Keys:
         tools: Tools,
         installed: InstalledContents,
         local: LocalContents,
+        gpus: Sequence[str] = (),
     ) -> None:
         self._code = code
         self._blob = blob
         self._tools = tools
         self._installed = installed
         self._local = local
+        self._gpus = tuple(gpus)
         self._imported: dict[Digest, frozenset[str]] = {}
 
     @classmethod
-    def of(cls, workspace: Path, packages: Mapping[str, Path], blob: Callable[[Digest], bytes], files: Files) -> Keys:
+    def of(
+        cls,
+        workspace: Path,
+        packages: Mapping[str, Path],
+        blob: Callable[[Digest], bytes],
+        files: Files,
+        gpus: Sequence[str] = (),
+    ) -> Keys:
         """Return what makes keys of a workspace's actions. `packages`: folders of modelbuild and of rule packages."""
         tools = Tools(workspace, packages)
         installed = InstalledContents(tools.distributions, lambda path: files.entry(path)[1])
-        return cls(StepCode(packages), blob, tools, installed, LocalContents(files))
+        return cls(StepCode(packages), blob, tools, installed, LocalContents(files), gpus)
 
     def request(self, action: Action, inputs: Sequence[StagedInput]) -> Request:
         """What an executor has to know of an action. Raises as material() does."""
@@ -64,6 +75,7 @@ class Keys:
             self._code.modules(*action.modules),
             self._local.staged(needed.local),
             self._ahead(action, needed),
+            (visible() or self._gpus) if action.resources.gpu else (),
         )
 
     def material(self, request: Request) -> dict[str, Any]:
@@ -83,7 +95,7 @@ class Keys:
             **({"local": _local(request.local)} if request.local else {}),
             "env": dict(action.env),
             "cpu": action.resources.cpu,
-            **({"gpu": True} if action.resources.gpu else {}),  # whether the step sees any
+            **({"gpu": list(request.gpus)} if action.resources.gpu else {}),
             "python": platform.python_version(),
             "machine": machine(),
         }

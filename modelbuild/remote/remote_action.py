@@ -135,6 +135,7 @@ def _order(request: Request) -> dict[str, Any]:
             "python": platform.python_version(),
             "machine": machine(),
             "tools": dict(request.tools),
+            **({"gpus": list(request.gpus)} if action.resources.gpu else {}),
         },
     }
 

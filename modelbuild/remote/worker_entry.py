@@ -39,6 +39,7 @@ def differences(wanted: dict[str, Any]) -> list[str]:
     """What of a toolchain is not as it should be here, in words."""
     from modelbuild.code.distributions import Distributions
     from modelbuild.code.installed_contents import InstalledContents
+    from modelbuild.execution.gpus import visible
     from modelbuild.execution.kernel_choice import machine
 
     installed = Distributions(sys.path)
@@ -46,6 +47,8 @@ def differences(wanted: dict[str, Any]) -> list[str]:
     here = {"Python": platform.python_version(), "machine": machine()}
     here |= dict.fromkeys(wanted["tools"], "") | InstalledContents(installed, _entry).states(there)
     expected = {"Python": wanted["python"], "machine": wanted["machine"], **wanted["tools"]}
+    if "gpus" in wanted:
+        here["GPU"], expected["GPU"] = (", ".join(models) or "none" for models in (visible(), wanted["gpus"]))
     return [f"{n} {here[n] or 'is missing'}, expected {expected[n]}" for n in expected if here[n] != expected[n]]
 
 

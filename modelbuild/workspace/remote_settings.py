@@ -50,6 +50,7 @@ class RemoteSettings:
     executor   a server of the Remote Execution API with workers; None: actions run here
     python     the interpreter on the workers
     platform   what every worker has to have, as the server's properties
+    gpus       models of the workers' GPUs, where this machine has none
     lookups    whether results are looked for in the cache; no user's setting
     """
 
@@ -62,6 +63,7 @@ class RemoteSettings:
     executor: Address | None = None
     python: str = "python3"
     platform: tuple[tuple[str, str], ...] = ()
+    gpus: tuple[str, ...] = ()
     strategy: Strategy = ()
     lookups: bool = True
 

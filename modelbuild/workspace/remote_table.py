@@ -9,6 +9,7 @@ from modelbuild.errors import UsageError, did_you_mean
 from modelbuild.workspace.remote_address import GRPC, SCHEMES, Address, parse_address
 from modelbuild.workspace.remote_settings import DOWNLOADS, MOST_SECONDS, UPLOADS, RemoteSettings, Security, Strategy
 from modelbuild.workspace.remote_strategy import check_places
+from modelbuild.workspace.toml_document import show
 from modelbuild.workspace.toml_table import Table
 
 
@@ -27,6 +28,7 @@ def read_settings(table: Table, root: Path) -> RemoteSettings:
         executor=read_address(table, "executor", GRPC),
         python=table.line("python", "a command") or default.python,
         platform=_platform(table),
+        gpus=_gpus(table),
         strategy=_strategy(table),
     )
     table.finish()
@@ -64,6 +66,16 @@ def _platform(table: Table) -> tuple[tuple[str, str], ...]:
         except UsageError as error:
             raise below.error(f"'{key}': {error}", key) from None
     return tuple(found)
+
+
+def _gpus(table: Table) -> tuple[str, ...]:
+    models = table.strings("gpus") or ()
+    for index, model in enumerate(models):
+        name, _, capability = model.rpartition(" (")  # as modelbuild.execution.gpus has it
+        if not (name and capability.endswith(")") and capability[:-1].replace(".", "", 1).isdigit()):
+            expected = "expected a name and a compute capability, such as 'NVIDIA L4 (8.9)'"
+            raise table.error(f"'gpus': {expected}, got {show(model)}", "gpus", index)
+    return tuple(dict.fromkeys(models))
 
 
 def _strategy(table: Table) -> Strategy:

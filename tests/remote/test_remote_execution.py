@@ -23,6 +23,7 @@ from modelbuild.code.installed_contents import InstalledContents
 from modelbuild.code.step_sources import StepCode
 from modelbuild.errors import UsageError
 from modelbuild.execution.executor import Outcome, Request
+from modelbuild.execution.gpus import visible
 from modelbuild.execution.kernel_choice import machine
 from modelbuild.remote.executor import place_of
 from modelbuild.remote.messages import message
@@ -302,6 +303,24 @@ def test_a_worker_without_the_kernels_that_the_key_states_does_not_try(worker: C
     assert code == TOOLCHAIN
     assert f"machine {has}, expected {lacks}" in said
     assert worker(machine=has)[0] != TOOLCHAIN
+
+
+def test_a_worker_with_other_gpus_than_the_key_states_does_not_try(worker: Callable[..., tuple[int, str]]) -> None:
+    here = ", ".join(visible()) or "none"
+    code, said = worker(gpus=["NVIDIA Nowhere (1.0)"])
+    assert code == TOOLCHAIN
+    assert f"GPU {here}, expected NVIDIA Nowhere (1.0)" in said
+    assert worker(gpus=list(visible()))[0] != TOOLCHAIN
+
+
+@pytest.mark.parametrize(("gpu", "stated"), [(0, None), (1, ["NVIDIA L4 (8.9)"])])
+def test_an_order_states_the_gpus_of_an_action_that_takes_some(code: StepCode, gpu: int, stated: Any) -> None:
+    asks = replace(request(resources=Resources(gpu=gpu)), gpus=tuple(stated or ()))
+    described = describe(asks, code, "python3", {})
+    order = next(
+        json.loads(data) for data in described.blobs.values() if data.startswith(b'{"') and b"toolchain" in data
+    )
+    assert order["toolchain"].get("gpus") == stated
 
 
 def test_the_same_action_is_the_same_message_whatever_machine_it_comes_from(code: StepCode, tmp_path: Path) -> None:

@@ -53,6 +53,14 @@ def test_what_is_no_address(text: str, said: str) -> None:
     assert "s3cret" not in str(caught.value)
 
 
+def test_gpus_of_workers_are_stated_as_keys_have_them(tmp_path: Path) -> None:
+    assert load(tmp_path, "[remote]\n").config.remote.gpus == ()
+    stated = load(tmp_path, '[remote]\ngpus = ["NVIDIA L4 (8.9)"]\n')
+    assert stated.config.remote.gpus == ("NVIDIA L4 (8.9)",)
+    with pytest.raises(LoadingError, match=r"^MODELBUILD\.toml:2:9: 'gpus': .* 'NVIDIA L4 \(8\.9\)', got 'NVIDIA L4'$"):
+        load(tmp_path, '[remote]\ngpus = ["NVIDIA L4"]\n')
+
+
 def load(tmp_path: Path, text: str) -> Workspace:
     (tmp_path / "MODELBUILD.toml").write_text(text)
     return load_workspace(tmp_path, {"MODELBUILD_CACHE_DIR": "/c"})
