@@ -39,7 +39,7 @@ def command(
 
     from modelbuild.affected.affected import affected
     from modelbuild.labels import Label
-    from modelbuild.query.pattern import compiled
+    from modelbuild.query.regex import compiled
     from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))

@@ -1,58 +1,21 @@
-"""Answer an expression: functions by name, and what each takes."""
+"""Evaluate a target expression."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
 from modelbuild.errors import UsageError, did_you_mean
-from modelbuild.query.allpaths import allpaths
-from modelbuild.query.attr import attr
-from modelbuild.query.buildfiles import buildfiles
-from modelbuild.query.deps import deps
 from modelbuild.query.expression import Binary, Call, Expression, Let, Word, Words, parse_expression
-from modelbuild.query.filter import filter_labels
-from modelbuild.query.kind import kind
-from modelbuild.query.labels import labels
-from modelbuild.query.rdeps import rdeps
-from modelbuild.query.siblings import siblings
-from modelbuild.query.somepath import somepath
-from modelbuild.query.tests import tests
+from modelbuild.query.functions import FUNCTIONS
 from modelbuild.query.world import World
 
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 
-Argument = Literal["expression", "text", "number"]
-
-
-@dataclass(frozen=True, slots=True)
-class Function:
-    """A function of the language: what it takes, and how many of those may be left out at the end."""
-
-    answer: Callable[..., set[str]]
-    takes: tuple[Argument, ...]
-    optional: int = 0
-
-
-FUNCTIONS: Mapping[str, Function] = {
-    "allpaths": Function(allpaths, ("expression", "expression")),
-    "attr": Function(attr, ("text", "text", "expression")),
-    "buildfiles": Function(buildfiles, ("expression",)),
-    "deps": Function(deps, ("expression", "number"), 1),
-    "filter": Function(filter_labels, ("text", "expression")),
-    "kind": Function(kind, ("text", "expression")),
-    "labels": Function(labels, ("text", "expression")),
-    "rdeps": Function(rdeps, ("expression", "expression", "number"), 1),
-    "siblings": Function(siblings, ("expression",)),
-    "somepath": Function(somepath, ("expression", "expression")),
-    "tests": Function(tests, ("expression",)),
-}
-
 
 def evaluate(world: World, text: str) -> set[str]:
-    """The nodes that an expression means. Raises UsageError for what is wrong in it."""
+    """Return the nodes that an expression selects. Raises UsageError for a mistake in it."""
     return _evaluate(world, parse_expression(text), {})
 
 
