@@ -33,7 +33,7 @@ print([wall, *(time for used in times for time in (used.ru_utime, used.ru_stime)
 sys.exit(code)
 """
 
-# Forks and awaits, in a process that has imported what is named; prints milliseconds each.
+# OrderLoop and awaits, in a process that has imported what is named; prints milliseconds each.
 FORK = """
 import gc, importlib, os, sys, time
 for name in sys.argv[1:]:
@@ -59,7 +59,7 @@ importlib.import_module(sys.argv[-1])
 print((time.perf_counter() - started) * 1000)
 """
 
-WORKER = "modelbuild.execution.forks"
+WORKER = "modelbuild.execution.worker.order_loop"
 PRELOADED = ("torch", "executorch.exir")
 STEPS = ("model.steps.export", "program.steps.partition", "backends.xnnpack.steps.compile", "program.steps.emit")
 

@@ -16,7 +16,7 @@ from modelbuild.events import BuildFinished, Reporter, TargetBuilt
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
 
 if TYPE_CHECKING:
-    from modelbuild.execution.warm import Warm
+    from modelbuild.execution.fork_server_client import ForkServer
 
 
 def build(
@@ -65,15 +65,15 @@ def build(
 
 
 @contextmanager
-def _spare(wanted: bool) -> Iterator[Warm | None]:
+def _spare(wanted: bool) -> Iterator[ForkServer | None]:
     """Have a process for actions start while all that it takes to run them is imported here."""
     if not wanted:
         yield None
         return
-    from modelbuild.execution.warm import Warm
+    from modelbuild.execution.fork_server_client import ForkServer
 
-    warm = Warm()
+    server = ForkServer()
     try:
-        yield warm
+        yield server
     finally:
-        warm.close()
+        server.close()

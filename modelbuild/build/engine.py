@@ -17,12 +17,12 @@ from modelbuild.events import Reporter
 from modelbuild.execution.action_runner import Running
 from modelbuild.execution.artifact_values import Values
 from modelbuild.execution.executor import Executor
+from modelbuild.execution.fork_server_client import ForkServer
 from modelbuild.execution.keys import Keys
 from modelbuild.execution.local_executor import LocalExecutor
 from modelbuild.execution.longest_paths import Estimates
 from modelbuild.execution.resources import ResourcePool, machine
 from modelbuild.execution.scheduler import Scheduler
-from modelbuild.execution.warm import Warm
 from modelbuild.history.estimates import expected_seconds
 from modelbuild.remote.open import executing, shared
 from modelbuild.store.interface import Store
@@ -62,7 +62,11 @@ class Engine:
 
 @contextmanager
 def open_engine(
-    workspace: Workspace, request: Request, packages: Mapping[str, Path], reporter: Reporter, spare: Warm | None = None
+    workspace: Workspace,
+    request: Request,
+    packages: Mapping[str, Path],
+    reporter: Reporter,
+    spare: ForkServer | None = None,
 ) -> Iterator[Engine]:
     """`packages`: the folder of each rule package, by import name; `spare`: see LocalExecutor. At the end every process
     that was started is ended.

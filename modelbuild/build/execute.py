@@ -17,8 +17,8 @@ from modelbuild.build.source_files import Sources
 from modelbuild.build.stale_targets import StaleTargets
 from modelbuild.errors import ExitCode, LoadingError
 from modelbuild.events import BuildFinished, BuildStarted, Reporter, TargetBuilt, TargetFailed
+from modelbuild.execution.fork_server_client import ForkServer
 from modelbuild.execution.scheduler import Scheduler
-from modelbuild.execution.warm import Warm
 from modelbuild.store.output_tree import lay_out
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
 
@@ -32,7 +32,7 @@ def execute(
     seen: Seen,
     plan: Plan,
     stale: StaleTargets | None = None,
-    spare: Warm | None = None,
+    spare: ForkServer | None = None,
 ) -> Result:
     """Build, and record what was looked at if all went well. With `stale` the plan is of these targets only."""
     with open_engine(workspace, request, plan.packages, reporter, spare) as engine:

@@ -17,7 +17,7 @@ from modelbuild.code.tools import Needed, Tools, foreign, imported_modules
 from modelbuild.errors import BuildError
 from modelbuild.execution.executor import Request
 from modelbuild.execution.gpus import visible
-from modelbuild.execution.kernel_choice import machine
+from modelbuild.execution.isolation.kernel_choice import machine
 from modelbuild.paths import LOCAL
 from modelbuild.store.digests import digest_bytes, value_digest
 

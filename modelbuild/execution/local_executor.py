@@ -1,4 +1,4 @@
-"""Runs actions on this machine: each in a fresh child of a warm process, in a folder of its own."""
+"""Runs actions on this machine: each in a fresh child of a server process, in a folder of its own."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ from modelbuild.code.byte_code import keep_byte_code
 from modelbuild.code.search_path import import_path
 from modelbuild.code.step_sources import source_file
 from modelbuild.errors import EnvironmentProblem
-from modelbuild.execution import environment, network_files
+from modelbuild.execution import network_files
 from modelbuild.execution.executor import Outcome, Request
+from modelbuild.execution.failure_message import failure_message
+from modelbuild.execution.fork_server_client import ForkServer
+from modelbuild.execution.isolation import environment
 from modelbuild.execution.sandbox import Sandbox, SandboxProblem
 from modelbuild.execution.scratch import Scratch
-from modelbuild.execution.verdict import verdict
-from modelbuild.execution.warm import Warm
 from modelbuild.paths import OUTPUTS
 from modelbuild.store.interface import Store
 from modelbuild.store.problems import NO_SPACE, no_space
 
 
 class LocalExecutor:
-    """An Executor. There is one warm process for each different `Action.preload`, so that what an action finds loaded
+    """An Executor. There is one server process for each different `Action.preload`, so that what an action finds loaded
     does not depend on which actions ran before it; it starts with the first action that needs it.
 
     workspace_root   the workspace; actions see none of it but their declared inputs
     scratch          folder for sandboxes, best on one file system with the store; shared by builds
     rule_packages    import name -> folder
     keep_sandboxes   leave the folders of actions for the user to look at
-    spare            a warm process that has not begun, for the first actions; ends with the executor
+    spare            a server process that has not begun, for the first actions; ends with the executor
     namespaces       False to do without, as where the kernel refuses them
     """
 
@@ -44,7 +45,7 @@ class LocalExecutor:
         scratch: Path,
         rule_packages: Mapping[str, Path],
         keep_sandboxes: bool = False,
-        spare: Warm | None = None,
+        spare: ForkServer | None = None,
         namespaces: bool = True,
     ) -> None:
         self._workspace = workspace_root.resolve()
@@ -55,7 +56,7 @@ class LocalExecutor:
         self._spare = spare
         self._namespaces = namespaces
         self._lock = threading.Lock()
-        self._warm: dict[tuple[str, ...], Warm] = {}
+        self._warm: dict[tuple[str, ...], ForkServer] = {}
         self._scratch: Scratch | None = None
         self._compiled: set[str] = set()
         self._running = 0
@@ -84,9 +85,9 @@ class LocalExecutor:
         """End every process. Actions that run come back at once, as interrupted."""
         with self._lock:
             self._closed = True
-            warm = [*self._warm.values(), *([] if self._spare is None else [self._spare])]
+            server = [*self._warm.values(), *([] if self._spare is None else [self._spare])]
             self._warm, self._spare = {}, None
-        for process in warm:
+        for process in server:
             process.close()
         with self._lock:
             self._clean_up()
@@ -122,14 +123,14 @@ class LocalExecutor:
         action = request.action
         self._compile(request)
         # A child cannot use a GPU that its parent has looked at, as some modules do when they are imported.
-        warm = self._warm_for(() if action.resources.gpu else request.preload)
-        if warm is None:
+        server = self._warm_for(() if action.resources.gpu else request.preload)
+        if server is None:
             return Outcome(None, "interrupted")
-        ended = warm.run(_order(sandbox, request, self._workspace))
+        ended = server.run(_order(sandbox, request, self._workspace))
         if self._closed:
             return Outcome(None, "interrupted")
         stdout, stderr = sandbox.printed(self._store)
-        problem = verdict(request, ended, ended.report, self._workspace)
+        problem = failure_message(request, ended, ended.report, self._workspace)
         if not problem:
             try:
                 outputs = sandbox.collect(action, self._store)
@@ -151,12 +152,12 @@ class LocalExecutor:
             for file in filter(None, files):
                 keep_byte_code(file)
 
-    def _warm_for(self, preload: tuple[str, ...]) -> Warm | None:
+    def _warm_for(self, preload: tuple[str, ...]) -> ForkServer | None:
         with self._lock:
             if self._closed:
                 return None
-            warm = self._warm.get(preload)
-            if warm is None or not warm.alive:
+            server = self._warm.get(preload)
+            if server is None or not server.alive:
                 scratch = self._start()
                 imports = import_path(self._workspace)
                 settings = {
@@ -170,9 +171,9 @@ class LocalExecutor:
                     "variables": environment.variables(scratch.path, cpus=1),
                 }
                 spare, self._spare = self._spare, None
-                warm = self._warm[preload] = spare if spare is not None and spare.alive else Warm()
-                warm.begin(settings)
-            return warm
+                server = self._warm[preload] = spare if spare is not None and spare.alive else ForkServer()
+                server.begin(settings)
+            return server
 
 
 def _order(sandbox: Sandbox, request: Request, workspace: Path) -> dict[str, Any]:

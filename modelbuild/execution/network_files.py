@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from modelbuild.code.search_path import under
-from modelbuild.execution.environment import without
+from modelbuild.execution.isolation.environment import without
 
 # Configuration of programs that fetch, relative to the home folder and to the user's folder for configuration.
 _IN_HOME = (".netrc", ".pip", ".gitconfig", ".curlrc", ".wgetrc")

@@ -11,8 +11,8 @@ from typing import Any
 from modelbuild.actions import ActionResult, Digest, Place
 from modelbuild.code.step_sources import StepCode
 from modelbuild.execution.executor import Outcome, Request
-from modelbuild.execution.verdict import verdict
-from modelbuild.execution.warm import Ended
+from modelbuild.execution.failure_message import failure_message
+from modelbuild.execution.fork_server_client import Ended
 from modelbuild.remote.client import Client
 from modelbuild.remote.execution import Execution
 from modelbuild.remote.problems import RemoteProblem
@@ -143,7 +143,7 @@ class RemoteExecutor:
             raise RemoteProblem("wrong", f"{worker} sent no report") from None
         stdout, stderr = (self._kept(texts.get(name, b"")) for name in ("stdout", "stderr"))
         report = texts.get("report", b"").decode(errors="replace")
-        problem = verdict(request, ended, report)
+        problem = failure_message(request, ended, report)
         lacking = [output for output in request.action.outputs if output.name not in dict(outputs)]
         if lacking and not problem:
             problem = f"the step did not write its output '{lacking[0].name}' ({lacking[0].path})"

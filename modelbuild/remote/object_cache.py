@@ -42,7 +42,7 @@ class ObjectCache:
             self._store = store.LocalStore()
             self._prefix = f"{address.path.lstrip('/')}/"
         else:
-            # Retries and what follows from them are the guard's; here one attempt is one request.
+            # Retries and what follows from them are the hook's; here one attempt is one request.
             seconds = timedelta(seconds=settings.timeout)
             self._store = store.from_url(
                 str(address),

@@ -12,7 +12,7 @@ from typing import Any
 from modelbuild.actions import Digest, FileEntry, Tree, Value
 from modelbuild.code.step_sources import StepCode, changed
 from modelbuild.execution.executor import Request
-from modelbuild.execution.kernel_choice import machine
+from modelbuild.execution.isolation.kernel_choice import machine
 from modelbuild.paths import HOME, OUTPUTS
 from modelbuild.remote.messages import message
 from modelbuild.remote.results import MAX_TREE, Blobs, directory, from_message, keep, to_message, tree_value

@@ -2,9 +2,9 @@
 
 Started as `python -P -B code/modelbuild/remote/worker_entry.py` in a folder that holds `order.json`, the inputs below
 `root/`, and in `code/` this file, the step and all of ours that they import. The worker needs Python and the
-distributions that the order names, in the same versions. Writes `report` (see modelbuild.execution.worker) and `ended`,
-and the step's outputs. Exits with 0 when the step ran to its end, 1 when it did not, and TOOLCHAIN when it was not
-tried.
+distributions that the order names, in the same versions. Writes `report` (see modelbuild.execution.worker.child) and
+`ended`, and the step's outputs. Exits with 0 when the step ran to its end, 1 when it did not, and TOOLCHAIN when it was
+not tried.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def differences(wanted: dict[str, Any]) -> list[str]:
     from modelbuild.code.distributions import Distributions
     from modelbuild.code.installed_contents import InstalledContents
     from modelbuild.execution.gpus import visible
-    from modelbuild.execution.kernel_choice import machine
+    from modelbuild.execution.isolation.kernel_choice import machine
 
     installed = Distributions(sys.path)
     there = [name for name in wanted["tools"] if installed.find(name) is not None]
@@ -60,11 +60,12 @@ def _entry(path: str) -> Any:
 
 
 def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
-    """Run the step in a child, as warm workers do, and end all that it leaves running."""
-    from modelbuild.execution import confine, environment, namespaces, network_files
-    from modelbuild.execution.leftover_processes import adopt, end_orphans
-    from modelbuild.execution.streams import Streams
-    from modelbuild.execution.worker import Loaded, ready_to_fork, work
+    """Run the step in a child, as server workers do, and end all that it leaves running."""
+    from modelbuild.execution import network_files
+    from modelbuild.execution.isolation import confine, environment, namespaces
+    from modelbuild.execution.isolation.leftover_processes import adopt, end_orphans
+    from modelbuild.execution.worker.child import Loaded, ready_to_fork, work
+    from modelbuild.execution.worker.streams import Streams
 
     ours = frozenset(sys.modules)
     packages = {name: str(code / name) for name in order["packages"]}

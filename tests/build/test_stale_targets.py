@@ -65,13 +65,13 @@ PROGRAM = (
 # The command, and then the processes for actions that were started: how many, and how many did not end.
 STARTS = """
 import sys
-from modelbuild.execution.warm import Warm
+from modelbuild.execution.fork_server_client import ForkServer
 started = []
-init = Warm.__init__
+init = ForkServer.__init__
 def counted(self):
     started.append(self)
     init(self)
-Warm.__init__ = counted
+ForkServer.__init__ = counted
 from modelbuild.cli import invoke
 code = invoke(sys.argv[1:])
 print(len(started), sum(warm.alive for warm in started), file=sys.stderr)

@@ -24,8 +24,8 @@ from modelbuild.actions import (
     StagedInput,
 )
 from modelbuild.code.step_sources import StepCode, source_file
-from modelbuild.execution import landlock
 from modelbuild.execution.executor import Outcome, Request
+from modelbuild.execution.isolation import landlock
 from modelbuild.execution.local_executor import LocalExecutor
 from modelbuild.store.local import LocalStore, open_store
 

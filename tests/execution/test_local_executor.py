@@ -12,7 +12,7 @@ import pytest
 
 from modelbuild.actions import FileEntry, Output, StagedInput, Tree
 from modelbuild.execution.executor import Outcome
-from modelbuild.execution.kernel_choice import kernels
+from modelbuild.execution.isolation.kernel_choice import kernels
 
 # Says that it has begun, and waits until a file is there.
 WAITS = """

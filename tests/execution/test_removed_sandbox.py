@@ -11,7 +11,7 @@ import pytest
 
 from modelbuild.actions import StagedInput
 from modelbuild.errors import EnvironmentProblem
-from modelbuild.execution.warm import Warm
+from modelbuild.execution.fork_server_client import ForkServer
 
 COPY = """
     def run(step):
@@ -51,18 +51,18 @@ def spoil(folder: Path) -> None:
 def test_what_is_changed_meanwhile_makes_no_result(
     bench: Any, request_of_a_tree: Any, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], Any], when: str
 ) -> None:
-    run = Warm.run
+    run = ForkServer.run
 
-    def changed(warm: Warm, order: Any) -> Any:
+    def changed(server: ForkServer, order: Any) -> Any:
         if when == "before the step":
             change(Path(order["root"]))
-        ended = run(warm, order)
+        ended = run(server, order)
         if when == "after the step":
             change(Path(order["root"]))
         return ended
 
     with monkeypatch.context() as patched:
-        patched.setattr(Warm, "run", changed)
+        patched.setattr(ForkServer, "run", changed)
         with pytest.raises(EnvironmentProblem, match=r" were changed or removed while it was built; build again$"):
             bench.executor.run(request_of_a_tree)
 

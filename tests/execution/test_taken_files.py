@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from modelbuild.actions import Output
+from modelbuild.execution.isolation.system_calls import drop_capabilities
 from modelbuild.execution.sandbox import Sandbox, SandboxProblem
-from modelbuild.execution.system_calls import drop_capabilities
 
 FILES = {"mine": "precious", "folder/mine": "precious", "folder/deep/mine": "precious"}
 

@@ -24,7 +24,7 @@ from modelbuild.code.step_sources import StepCode
 from modelbuild.errors import UsageError
 from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.gpus import visible
-from modelbuild.execution.kernel_choice import machine
+from modelbuild.execution.isolation.kernel_choice import machine
 from modelbuild.remote.executor import place_of
 from modelbuild.remote.messages import message
 from modelbuild.remote.problems import RemoteProblem

@@ -14,8 +14,8 @@ import pytest
 import modelbuild
 from modelbuild.actions import Action, Digest, Output
 from modelbuild.code.step_sources import StepCode
-from modelbuild.execution import landlock
 from modelbuild.execution.executor import Request
+from modelbuild.execution.isolation import landlock
 from modelbuild.remote.messages import message
 from modelbuild.remote.remote_action import describe
 from tests.execution.isolation.conftest import WITHOUT_NAMESPACES

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from modelbuild.execution.namespaces import refusal
+from modelbuild.execution.isolation.namespaces import refusal
 
 RULE = '''"""probe: runs one of this package's steps."""
 

@@ -14,7 +14,7 @@ from tests.execution.isolation.test_processes import running
 # Has the kernel know none of these calls, and then runs the command. Its own filter is what seccomp is asked for last.
 WITHOUT = """
 import os, sys
-from modelbuild.execution import seccomp
+from modelbuild.execution.isolation import seccomp
 machine = seccomp._MACHINES[os.uname().machine]
 unshare, setns = {"x86_64": (272, 308), "aarch64": (97, 268)}[os.uname().machine]
 absent = (444, 445, 446, unshare, setns, machine.seccomp)

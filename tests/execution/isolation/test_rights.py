@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modelbuild.execution.landlock import knows_scopes
+from modelbuild.execution.isolation.landlock import knows_scopes
 
 PROBE = """
     import json, os, subprocess

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from modelbuild.actions import Output
-from tests.execution.test_zygote import ENGINE, STAYS, pids_in, runs, wait_until
+from tests.execution.worker.test_fork_server import ENGINE, STAYS, pids_in, runs, wait_until
 
 # Says where it was imported, where it runs, and who forked that; and counts.
 COUNTS = """
@@ -196,3 +196,12 @@ def test_two_steps_at_once(bench: Any) -> None:
     for thread in threads:
         thread.join(60)
     assert sorted(step for step, result in found if result is not None) == ["other"] * 6 + ["tiny"] * 6
+
+
+def test_what_a_step_prints_is_kept_of_each_action(bench: Any) -> None:
+    bench.step("tiny", "import sys\ndef run(step):\n    print('out')\n    print('err', file=sys.stderr)\n")
+    for number in range(3):
+        outcome = bench.run("tiny", params={"n": number}, outputs=())
+        assert outcome.problem == ""
+        printed = [bench.store.read_bytes(digest) for digest in (outcome.stdout, outcome.stderr)]
+        assert printed == [b"out\n", b"err\n"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from modelbuild.code import search_path
-from modelbuild.execution import environment
+from modelbuild.execution.isolation import environment
 
 
 def test_a_folder_that_holds_the_workspace_is_opened_around_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

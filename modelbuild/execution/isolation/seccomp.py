@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 
-from modelbuild.execution.system_calls import PR_SET_NO_NEW_PRIVS, call, prctl
+from modelbuild.execution.isolation.system_calls import PR_SET_NO_NEW_PRIVS, call, prctl
 
 _SET_MODE_FILTER, _GET_ACTION_AVAIL = 1, 2
 # Without this, kernels before 5.16 slow the process down against speculative execution.

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Collection
 from pathlib import Path
 
-from modelbuild.execution.system_calls import PR_SET_CHILD_SUBREAPER, prctl
+from modelbuild.execution.isolation.system_calls import PR_SET_CHILD_SUBREAPER, prctl
 
 
 def adopt() -> None:

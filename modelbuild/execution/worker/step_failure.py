@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from modelbuild.execution.guard import Guard, NoNetwork, UndeclaredRead
+from modelbuild.execution.worker.audit_hook import AuditHook, NoNetwork, UndeclaredRead
 from modelbuild.step import StepError
 
 _UNREADABLE = re.compile(
@@ -20,32 +20,32 @@ _NOT_APART = " (this machine gives actions neither Unix sockets nor shared memor
 _NOT_IN_PACKAGE = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 
 
-def end(error: BaseException, guard: Guard) -> dict[str, Any]:
+def end(error: BaseException, hook: AuditHook) -> dict[str, Any]:
     """Return what goes into the worker's report: "end" is undeclared, network, failed (a StepError), user or internal;
-    for user, "missing" is a module that was not found, or ''. "perhaps" are facts (see Guard.fact) about files that may
-    have been missed, if there are such files."""
+    for user, "missing" is a module that was not found, or ''. "perhaps" are facts (see AuditHook.fact) about files
+    that may have been missed, if there are such files."""
     chain = list(_chain(error))
-    reader = next(filter(None, (_reader(link, guard) for link in chain)), "")
-    facts = [fact | {"reader": fact["reader"] or reader} for link in chain for fact in _undeclared(link, guard)]
+    reader = next(filter(None, (_reader(link, hook) for link in chain)), "")
+    facts = [fact | {"reader": fact["reader"] or reader} for link in chain for fact in _undeclared(link, hook)]
     for fact in facts:
         if not fact["unseen"]:
             return {"end": "undeclared"} | fact
-    return {"perhaps": facts} | _other_end(error, chain, reader, guard)
+    return {"perhaps": facts} | _other_end(error, chain, reader, hook)
 
 
-def _other_end(error: BaseException, chain: list[BaseException], reader: str, guard: Guard) -> dict[str, Any]:
+def _other_end(error: BaseException, chain: list[BaseException], reader: str, hook: AuditHook) -> dict[str, Any]:
     for link in chain:
         if isinstance(link, NoNetwork):
             return {"end": "network", "text": str(link.strerror), "reader": reader}
     if isinstance(error, StepError):
-        return {"end": "failed", "text": str(error).replace(guard.root, "")}
-    text = _user_traceback(error, chain, guard)
-    hint = _NOT_APART if guard.sockets == frozenset() and any(map(_is_of_processes, chain)) else ""
+        return {"end": "failed", "text": str(error).replace(hook.root, "")}
+    text = _user_traceback(error, chain, hook)
+    hint = _NOT_APART if hook.sockets == frozenset() and any(map(_is_of_processes, chain)) else ""
     if text is not None:
         missing = next((link.name for link in chain if isinstance(link, ModuleNotFoundError)), None)
-        return {"end": "user", "text": text.replace(guard.root, "") + hint, "missing": missing or ""}
+        return {"end": "user", "text": text.replace(hook.root, "") + hint, "missing": missing or ""}
     traceback.print_exception(error)
-    return {"end": "internal", "text": _last_line(error).replace(guard.root, "") + hint}
+    return {"end": "internal", "text": _last_line(error).replace(hook.root, "") + hint}
 
 
 def _is_of_processes(error: BaseException) -> bool:
@@ -62,22 +62,22 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _undeclared(error: BaseException, guard: Guard) -> list[dict[str, Any]]:
+def _undeclared(error: BaseException, hook: AuditHook) -> list[dict[str, Any]]:
     """Facts about files that the error may be due to."""
     if isinstance(error, UndeclaredRead):
         return [error.fact]
-    reader = _reader(error, guard)
+    reader = _reader(error, hook)
     if isinstance(error, ImportError):
-        return [guard.fact(path, "imports", reader) for path in _missing_modules(error, guard)]
+        return [hook.fact(path, "imports", reader) for path in _missing_modules(error, hook)]
     if isinstance(error, StepError) or not _UNREADABLE.search(str(error)):
         return []
     # Native code has read, or tried to: what it says of it is all there is to know.
     named = [error.filename] if isinstance(error, OSError) and isinstance(error.filename, str) else []
-    paths = dict.fromkeys(guard.undeclared(name) for name in [*named, *_PATHS.findall(str(error)[:10_000])])
-    return [guard.fact(path, "reads", reader) for path in paths if path is not None]
+    paths = dict.fromkeys(hook.undeclared(name) for name in [*named, *_PATHS.findall(str(error)[:10_000])])
+    return [hook.fact(path, "reads", reader) for path in paths if path is not None]
 
 
-def _missing_modules(error: ImportError, guard: Guard) -> list[str]:
+def _missing_modules(error: ImportError, hook: AuditHook) -> list[str]:
     """The files of the workspace that an import would have looked for, had they been declared."""
     name = error.name or ""
     if match := _NOT_IN_PACKAGE.match(str(error)):
@@ -87,15 +87,15 @@ def _missing_modules(error: ImportError, guard: Guard) -> list[str]:
     parent, _, last = name.rpartition(".")
     found = []
     for folder in list(getattr(sys.modules.get(parent), "__path__", ())) if parent else sys.path:
-        relative = os.path.relpath(os.path.join(os.getcwd(), folder), guard.root)
+        relative = os.path.relpath(os.path.join(os.getcwd(), folder), hook.root)
         if not relative.startswith(".."):
-            base = os.path.normpath(os.path.join(guard.workspace, relative, last))
+            base = os.path.normpath(os.path.join(hook.workspace, relative, last))
             found += [base + ".py", base + "/__init__.py"]
     return found
 
 
-def _reader(error: BaseException, guard: Guard) -> str:
-    files = [guard.user_file(frame.filename) for frame in _frames(error)]
+def _reader(error: BaseException, hook: AuditHook) -> str:
+    files = [hook.user_file(frame.filename) for frame in _frames(error)]
     return next((file for file in reversed(files) if file), "")
 
 
@@ -103,15 +103,15 @@ def _frames(error: BaseException) -> traceback.StackSummary:
     return traceback.extract_tb(error.__traceback__)
 
 
-def _user_traceback(error: BaseException, chain: list[BaseException], guard: Guard) -> str | None:
+def _user_traceback(error: BaseException, chain: list[BaseException], hook: AuditHook) -> str | None:
     """The traceback, with only the frames that are the user's, named as in the workspace; None if there are none."""
     for link in chain:
         lines = []
         for frame in _frames(link):
-            if file := guard.user_file(frame.filename):
+            if file := hook.user_file(frame.filename):
                 lines.append(f'  File "{file}", line {frame.lineno}, in {frame.name}\n')
                 lines.append(f"    {frame.line}\n" if frame.line else "")
-        if isinstance(link, SyntaxError) and (file := guard.user_file(link.filename or "")):
+        if isinstance(link, SyntaxError) and (file := hook.user_file(link.filename or "")):
             lines.append(f'  File "{file}", line {link.lineno}\n    {(link.text or "").strip()}\n')
         if lines:
             return "".join(["Traceback (most recent call last):\n", *lines, _last_line(error)])

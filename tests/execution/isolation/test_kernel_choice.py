@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from modelbuild.execution import kernel_choice
+from modelbuild.execution.isolation import kernel_choice
 
 CPUINFO = "processor\t: 0\nvendor_id\t: AuthenticAMD\nflags\t\t: fpu sse2 {}\nbugs\t\t: x\n\nflags\t\t: other\n"
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
-from modelbuild.execution.confine import Code
-from modelbuild.execution.environment import DESCRIPTORS
+from modelbuild.execution.isolation.confine import Code
+from modelbuild.execution.isolation.environment import DESCRIPTORS
 from modelbuild.paths import LOCAL
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -40,7 +40,7 @@ _NO_PORT = (None, 0, "", "0", b"", b"0")
 
 
 class UndeclaredRead(PermissionError):
-    """`fact` says what was read, and by whom (see Guard.fact)."""
+    """`fact` says what was read, and by whom (see AuditHook.fact)."""
 
     fact: dict[str, Any]
 
@@ -49,7 +49,7 @@ class NoNetwork(PermissionError):
     """An action that may not use the network tried to."""
 
 
-class Guard:
+class AuditHook:
     """Knows what the action may open.
 
     root       the action's own folder, where inputs lie under their path in the workspace

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.code.search_path import under
-from modelbuild.execution.environment import DESCRIPTORS, DEVICES, LIBRARIES, SHARED_MEMORY, SYSTEM, without
-from modelbuild.execution.system_calls import (
+from modelbuild.execution.isolation.environment import DESCRIPTORS, DEVICES, LIBRARIES, SHARED_MEMORY, SYSTEM, without
+from modelbuild.execution.isolation.system_calls import (
     CLONE_FS,
     CLONE_NEWNS,
     CLONE_NEWUSER,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from modelbuild.code.search_path import under
-from modelbuild.execution.kernel_choice import kernels
+from modelbuild.execution.isolation.kernel_choice import kernels
 
 # How the machine finds libraries. Not part of a key: which ones they are is said by the tools' versions.
 LIBRARIES = ("LD_LIBRARY_PATH", "LD_PRELOAD")

@@ -16,13 +16,14 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, NoReturn
 
-from modelbuild.execution import blame, confine, landlock
-from modelbuild.execution.environment import set_variables
-from modelbuild.execution.guard import Guard
-from modelbuild.execution.leftover_processes import adopt
-from modelbuild.execution.namespaces import View
-from modelbuild.execution.streams import Streams
-from modelbuild.execution.system_calls import drop_capabilities
+from modelbuild.execution.isolation import confine, landlock
+from modelbuild.execution.isolation.environment import set_variables
+from modelbuild.execution.isolation.leftover_processes import adopt
+from modelbuild.execution.isolation.namespaces import View
+from modelbuild.execution.isolation.system_calls import drop_capabilities
+from modelbuild.execution.worker import step_failure
+from modelbuild.execution.worker.audit_hook import AuditHook
+from modelbuild.execution.worker.streams import Streams
 from modelbuild.paths import LOCAL
 from modelbuild.step import Step
 
@@ -103,16 +104,16 @@ def work(
         limits = confine.of_action(order, settings, code, bool(view), branch)
         view.join()
         readable = (*settings["readable"], *order["fetches"], *limits.write)
-        guard = Guard(order["root"], settings["workspace"], readable, limits.write, code, limits.sockets, note)
+        hook = AuditHook(order["root"], settings["workspace"], readable, limits.write, code, limits.sockets, note)
         _set_up(order, streams)
         limits.impose(branch)
         landlock.release()
         drop_capabilities()
-        guard.install()
-        end = _run(order, guard)
+        hook.install()
+        end = _run(order, hook)
         if os.getpid() == worker:
             modules = order["modules"]
-            strays, third_party = loaded.strays(modules), guard.third_party()
+            strays, third_party = loaded.strays(modules), hook.third_party()
             note(end | {"changed": _changed(modules), "strays": strays, "third_party": third_party})
             status = 0
     except Exception as error:
@@ -142,7 +143,7 @@ def _set_up(order: Mapping[str, Any], streams: Streams) -> None:
         loaded["torch"].set_num_threads(order["cpus"])
 
 
-def _run(order: Mapping[str, Any], guard: Guard) -> dict[str, Any]:
+def _run(order: Mapping[str, Any], hook: AuditHook) -> dict[str, Any]:
     root = Path(order["root"])
     step = Step(
         params=order["params"],
@@ -154,5 +155,5 @@ def _run(order: Mapping[str, Any], guard: Guard) -> dict[str, Any]:
     try:
         importlib.import_module(order["step"]).run(step)
     except BaseException as error:
-        return blame.end(error, guard)
+        return step_failure.end(error, hook)
     return {"end": "done"}

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from modelbuild.execution import confine, environment, landlock
-from modelbuild.execution.guard import Guard
-from modelbuild.execution.namespaces import View
+from modelbuild.execution.isolation import confine, environment, landlock
+from modelbuild.execution.isolation.namespaces import View
+from modelbuild.execution.worker.audit_hook import AuditHook
 
 
-def import_ahead(
+def import_step(
     step: str, variables: Mapping[str, str], settings: Mapping[str, Any], code: confine.Code, view: View
 ) -> bool:
     """Import a step's module in this process, which from then on can open only what some action may.
@@ -45,8 +45,8 @@ def import_ahead(
     return not watch.refused and _threads() == threads
 
 
-class _Watch(Guard):
-    """A guard without an action: there is no folder that may be written."""
+class _Watch(AuditHook):
+    """A hook without an action: there is no folder that may be written."""
 
     def __init__(self, settings: Mapping[str, Any], code: confine.Code, limits: confine.Limits) -> None:
         nowhere = f"{settings['scratch']}/ahead"

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from modelbuild.execution import confine, namespaces, seccomp
+from modelbuild.execution.isolation import confine, namespaces, seccomp
 
 # Imposes limits, and prints what comes of reaching a socket that has a name and no path.
 SCRIPT = """
 import os, socket, sys
-from modelbuild.execution import confine, landlock, namespaces
-from modelbuild.execution.system_calls import drop_capabilities
+from modelbuild.execution.isolation import confine
+from modelbuild.execution.isolation import landlock
+from modelbuild.execution.isolation import namespaces
+from modelbuild.execution.isolation.system_calls import drop_capabilities
 scratch, name = sys.argv[1:]
 landlock.abi = lambda: 5
 views = namespaces.Views(scratch, [], [])

@@ -14,10 +14,10 @@ from modelbuild.actions import Action
 from modelbuild.code.distributions import canonical
 from modelbuild.code.step_sources import changed
 from modelbuild.execution.executor import Request
-from modelbuild.execution.warm import Ended
+from modelbuild.execution.fork_server_client import Ended
 
 
-def verdict(request: Request, ended: Ended, report: str, workspace: Path | None = None) -> str:
+def failure_message(request: Request, ended: Ended, report: str, workspace: Path | None = None) -> str:
     """Why the action failed; '' when its step ran to its end and read nothing but what was declared.
 
     report      what the worker wrote (see worker.py)

@@ -19,18 +19,20 @@ class Streams:
     stderr: int
 
     @classmethod
-    def in_memory(cls) -> Streams:
-        """Make empty ones. Raises OSError."""
-        made = []
+    def in_memory(cls, *printed: int) -> Streams:
+        """Make empty files. `printed` are those of stdout and stderr where they are there already; they are closed on
+        failure. Raises OSError."""
+        made = list(printed)
         try:
-            for name in ("report", "stdout", "stderr"):
+            for name in (*("stdout", "stderr")[len(printed) :], "report"):
                 made.append(os.memfd_create(name))
                 fcntl.fcntl(made[-1], fcntl.F_SETFL, os.O_APPEND)
         except OSError:
             for descriptor in made:
                 os.close(descriptor)
             raise
-        return cls(*made)
+        stdout, stderr, report = made
+        return cls(report, stdout, stderr)
 
     def reported(self) -> str:
         """Return the report."""

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from modelbuild.execution import namespaces
+from modelbuild.execution.isolation import namespaces
 
 # Prints what an expression gives in a hidden view that shows `shown` and one folder of `scratch`.
 SCRIPT = """
 import os, sys
 from pathlib import Path
-from modelbuild.execution.namespaces import Views
+from modelbuild.execution.isolation.namespaces import Views
 base = Path(sys.argv[1])
 shown, scratch, names = base / "shown", base / "cache/scratch", [str(base / "named/by")]
 views = Views(str(scratch), [str(shown), str(base / "file")], names)
@@ -95,7 +95,7 @@ def test_a_folder_that_holds_those_of_actions_is_shown_around_them(base: Path) -
 # Prints whether a folder's view is the same again after a process in it has run a statement.
 AGAIN = """
 import os, sys
-from modelbuild.execution.namespaces import Views
+from modelbuild.execution.isolation.namespaces import Views
 scratch = sys.argv[1] + "/cache/scratch"
 views = Views(scratch, [], [])
 first = views.hidden(scratch + "/one")

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from modelbuild.execution import landlock, seccomp
-from modelbuild.execution.environment import SHARED_MEMORY, devices, without
-from modelbuild.execution.system_calls import CLONE_NEWNET, unshare
+from modelbuild.execution.isolation import landlock, seccomp
+from modelbuild.execution.isolation.environment import SHARED_MEMORY, devices, without
+from modelbuild.execution.isolation.system_calls import CLONE_NEWNET, unshare
 
 # The families of sockets by which an action's processes may talk to each other.
 _OWN = frozenset((socket.AF_UNIX,))

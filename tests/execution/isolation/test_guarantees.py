@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from modelbuild.execution import guarantees, landlock, namespaces, seccomp
+from modelbuild.execution.isolation import guarantees, landlock, namespaces, seccomp
 
 NAMES = "an action without network and GPUs sees no names of other files"
 OBJECTS = "an action makes no System V objects, message queues or kernel keys"

@@ -12,7 +12,7 @@ import stat
 import struct
 from collections.abc import Iterable
 
-from modelbuild.execution.system_calls import PR_SET_NO_NEW_PRIVS, call, prctl
+from modelbuild.execution.isolation.system_calls import PR_SET_NO_NEW_PRIVS, call, prctl
 
 # The same on every architecture.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from modelbuild.execution import landlock, namespaces, seccomp
+from modelbuild.execution.isolation import landlock, namespaces, seccomp
 
 
 def guarantees(cache: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Tests of warm parents: what they import once, what they fork, and that all of it ends with the engine."""
+"""Tests of server parents: what they import once, what they fork, and that all of it ends with the engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from modelbuild.execution.warm import Warm
+from modelbuild.execution.fork_server_client import ForkServer
 
 # Shows which process did it, and when.
 WARM = """
@@ -25,14 +25,14 @@ WARM = """
 USES_WARM = """
     import json, os, sys
     def run(step):
-        loaded = sys.modules.get("tiny_rules.warm")
+        loaded = sys.modules.get("tiny_rules.server")
         found = [getattr(loaded, "PID", None), os.getppid(), os.getpid()]
         step.outputs["out"].write_text(json.dumps(found))
 """
 
 USES = {
-    "preload": ("tiny_rules.warm",),
-    "modules": ("modelbuild", "modelbuild.step", "tiny_rules", "tiny_rules.tiny", "tiny_rules.warm"),
+    "preload": ("tiny_rules.server",),
+    "modules": ("modelbuild", "modelbuild.step", "tiny_rules", "tiny_rules.tiny", "tiny_rules.server"),
 }
 
 # Starts a program of its own, says who both are, and stays.
@@ -74,7 +74,7 @@ def pids_in(scratch: Path) -> list[int]:
 
 
 def test_modules_are_imported_once_and_only_for_who_asks(bench: Any) -> None:
-    bench.step("warm", WARM)
+    bench.step("server", WARM)
     bench.step("tiny", USES_WARM)
     first, second = (bench.value("tiny", params={"n": n}, **USES) for n in range(2))
     assert first[0] == first[1] == second[0]
@@ -213,9 +213,9 @@ def name_of(pid: int) -> str:
 
 
 def test_a_process_that_was_started_early_is_used_first(bench: Any) -> None:
-    bench.step("warm", WARM)
+    bench.step("server", WARM)
     bench.step("tiny", USES_WARM)
-    spare = Warm()
+    spare = ForkServer()
     bench.executor = bench.new_executor(spare=spare)
     pid = only_child()
     found, parent, _ = bench.value("tiny", **USES)
@@ -228,7 +228,7 @@ def test_a_process_that_was_started_early_is_used_first(bench: Any) -> None:
 
 def test_a_process_that_was_started_early_and_ended_is_not_used(bench: Any) -> None:
     bench.step("tiny", USES_WARM)
-    spare = Warm()
+    spare = ForkServer()
     spare.close()
     assert not spare.alive
     bench.executor = bench.new_executor(spare=spare)
@@ -237,7 +237,7 @@ def test_a_process_that_was_started_early_and_ended_is_not_used(bench: Any) -> N
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_process_that_was_started_early_and_not_needed_ends(bench: Any, waits: bool) -> None:
-    executor = bench.new_executor(spare=Warm())
+    executor = bench.new_executor(spare=ForkServer())
     pid = only_child()
     if waits:  # for its settings; else it is not there yet
         time.sleep(1)
@@ -259,10 +259,10 @@ def test_nothing_outlives_an_engine_that_is_killed_while_modules_are_imported(be
     bench.step("slow", "import time\nopen('/proc/self/comm', 'w').write('importing')\ntime.sleep(600)\n")
     process = engine(bench, "tiny_rules.slow")
     wait_until(lambda: any(name_of(pid) == "importing" for pid in children(process.pid)))
-    (warm,) = children(process.pid)
+    (server,) = children(process.pid)
     process.kill()
     process.wait()
-    wait_until(lambda: not runs(warm))
+    wait_until(lambda: not runs(server))
 
 
 def test_an_interrupt_of_the_terminal_does_not_reach_workers(bench: Any) -> None:

@@ -1,4 +1,4 @@
-"""The engine's end of a warm parent process: starts it, sends it orders, and waits for what became of each."""
+"""The engine's end of a server parent process: starts it, sends it orders, and waits for what became of each."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from modelbuild.execution import environment, zygote
+from modelbuild.execution.isolation import environment
+from modelbuild.execution.worker import fork_server
 
-# Seconds that a warm parent gets to kill its children and end.
+# Seconds that a server parent gets to kill its children and end.
 _PATIENCE = 10
 
 
@@ -35,8 +36,8 @@ class Ended:
     problem: str = ""
 
 
-class Warm:
-    """A process (see zygote.py) that has imported some modules, and forks workers on order. Safe for many threads.
+class ForkServer:
+    """A process (see fork_server.py) that has imported some modules, and forks workers on order. Safe for many threads.
 
     It starts at once and takes a while, so it is worth starting before it is known what it is for."""
 
@@ -50,7 +51,7 @@ class Warm:
         self._ready = False
         self._closing = False
         self._over = ""
-        self._thread = threading.Thread(target=self._live, args=(theirs,), name="warm", daemon=True)
+        self._thread = threading.Thread(target=self._live, args=(theirs,), name="server", daemon=True)
         self._thread.start()
 
     @property
@@ -62,7 +63,7 @@ class Warm:
         data = json.dumps(settings).encode()
         # When it is gone meanwhile, run() says so.
         with self._lock, suppress(OSError):
-            self._socket.sendall(zygote.LENGTH.pack(len(data)) + data)
+            self._socket.sendall(fork_server.LENGTH.pack(len(data)) + data)
 
     def run(self, order: Mapping[str, Any]) -> Ended:
         """Have a worker do the order; waits for its end."""
@@ -96,7 +97,7 @@ class Warm:
         try:
             with theirs:
                 process = subprocess.Popen(
-                    [sys.executable, "-P", zygote.__file__, str(theirs.fileno())],
+                    [sys.executable, "-P", fork_server.__file__, str(theirs.fileno())],
                     stdin=subprocess.DEVNULL,
                     stdout=self._log,
                     stderr=self._log,

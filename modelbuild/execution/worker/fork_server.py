@@ -1,8 +1,8 @@
-"""The warm parent of workers: imports what actions need once, then forks a fresh child for each action.
+"""The fork server: imports once what actions need, then forks a fresh child for each action.
 
-A program of its own, started as `python -P zygote.py FD`. It has one thread, so that forking is safe. Over the socket
-FD it takes its settings, JSON with its length before it, and then orders, one JSON object a line; it answers each with
-how the child ended (see forks.py). When the socket closes, for whatever reason, it kills what runs and ends.
+A program of its own, started as `python -P fork_server.py FD`. It has one thread, so that forking is safe. From the
+socket FD it reads its settings, JSON with its length before it, and then orders, one JSON object a line. The answer to
+an order says how the child ended (see order_loop.py). When the socket closes, it kills all children and ends.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _HELD = 100
 def main(descriptor: int) -> None:
     engine = socket.socket(fileno=descriptor)
     engine.set_inheritable(False)
-    finder = _package_finder(Path(__file__).parents[1])
+    finder = _package_finder(Path(__file__).parents[2])
     sys.meta_path.insert(0, finder)
-    from modelbuild.execution import confine, environment, landlock, namespaces
-    from modelbuild.execution.forks import Forks, die_with_parent
-    from modelbuild.execution.worker import ready_to_fork
+    from modelbuild.execution.isolation import confine, environment, landlock, namespaces
+    from modelbuild.execution.worker.child import ready_to_fork
+    from modelbuild.execution.worker.order_loop import OrderLoop, die_with_parent
 
     die_with_parent(signal.SIGTERM)
     settings = _settings(engine)
@@ -46,7 +46,7 @@ def main(descriptor: int) -> None:
     os.chdir(settings["scratch"])
     settings = confine.completed(settings)
     landlock.hold((*settings["around"][:_HELD], *environment.DEVICES))
-    forks = Forks(engine, settings, ours, views)
+    forks = OrderLoop(engine, settings, ours, views)
     for module in settings["preload"]:
         importlib.import_module(module)
     ready_to_fork()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from modelbuild.execution import landlock
+from modelbuild.execution.isolation import landlock
 
 SYSTEM = "*(p for p in ('/usr', '/lib', '/lib64', '/etc', '/proc', '/dev', sys.prefix, sys.base_prefix))"
 
@@ -16,7 +16,7 @@ SYSTEM = "*(p for p in ('/usr', '/lib', '/lib64', '/etc', '/proc', '/dev', sys.p
 def restricted(body: str, read: Path, write: Path, network: bool = False) -> str:
     """What a process prints that may only read `read` and write `write`."""
     script = (
-        "import os, socket, sys\nfrom pathlib import Path\nfrom modelbuild.execution import landlock\n"
+        "import os, socket, sys\nfrom pathlib import Path\nfrom modelbuild.execution.isolation import landlock\n"
         f"read, write = Path({str(read)!r}), Path({str(write)!r})\n"
         f"assert landlock.restrict([{SYSTEM}, str(read), '/no/such/path'], [str(write)], {network})\n"
         f"try:\n    print({body})\nexcept OSError as error:\n    print(type(error).__name__)\n"
@@ -79,7 +79,7 @@ def test_a_single_file_can_be_listed(folders: tuple[Path, Path, Path]) -> None:
 def test_what_is_held_open_is_opened_once(folders: tuple[Path, Path, Path]) -> None:
     read, write, other = folders
     script = (
-        "import os, sys\nfrom modelbuild.execution import landlock\nopened = []\n"
+        "import os, sys\nfrom modelbuild.execution.isolation import landlock\nopened = []\n"
         "sys.addaudithook(lambda event, given: opened.append(given[0]) if event == 'open' else None)\n"
         f"landlock.hold(['/usr', {str(read)!r}, '/no/such/path'])\ndel opened[:]\npid = os.fork()\nif pid:\n"
         "    sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
@@ -100,7 +100,7 @@ def test_old_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_names_alone_may_be_read(folders: tuple[Path, Path, Path]) -> None:
     read, _, other = folders
     script = (
-        "import os\nfrom modelbuild.execution import landlock\n"
+        "import os\nfrom modelbuild.execution.isolation import landlock\n"
         f"assert landlock.restrict(['/usr', {str(other / 'file')!r}], [], False, [{str(read.parent)!r}])\n"
         f"assert sorted(os.listdir({str(read)!r})) == ['file', 'folder']\n"
         f"assert open({str(other / 'file')!r}).read() == 'other'\n"
@@ -116,7 +116,7 @@ def test_each_version_takes_what_is_asked_of_it(folders: tuple[Path, Path, Path]
         pytest.skip(f"not run: this kernel has Landlock ABI {landlock.abi()}")
     read, write, _ = folders
     script = (
-        "import sys\nfrom modelbuild.execution import landlock\n"
+        "import sys\nfrom modelbuild.execution.isolation import landlock\n"
         f"landlock.abi = lambda: {abi}\n"
         f"assert landlock.restrict(['/usr', {str(read)!r}], [{str(write)!r}], False)\n"
         f"open({str(read / 'file')!r})\n"
