@@ -60,7 +60,7 @@ format: venv
 
 venv: $(BIN)/modelbuild
 
-$(BIN)/modelbuild: $(LOCKED) pyproject.toml setup.py backend/modelbuild_backend.py $(shell find protos -name '*.proto')
+$(BIN)/modelbuild: $(LOCKED) pyproject.toml protos/generate.py $(shell find protos -name '*.proto')
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -100,4 +100,4 @@ lock:
 	$(LOCK) --no-deps --output-file benchmarks/tools/olive.lock benchmarks/tools/olive.in
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

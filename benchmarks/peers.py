@@ -183,7 +183,6 @@ def install(folder: Path) -> Installed:
     missing: dict[str, str] = {}
     if not (own / "bin/python").exists():
         _run([sys.executable, "-m", "venv", str(own)])
-    shutil.rmtree(ROOT / "build/lib", ignore_errors=True)  # setuptools would pack what an earlier build left there
     _run([str(own / "bin/pip"), "install", "--quiet", "--disable-pip-version-check", "--upgrade", str(ROOT)])
     if not (others / "bin/dvc").exists():
         _run([sys.executable, "-m", "venv", str(others)])

@@ -1,13 +1,15 @@
 """Make modelbuild/remote/reapi.binpb, the descriptors of the Remote Execution API, of the .proto files beside this one.
 
-Runs whenever the package is built or installed (see setup.py), and as `python protos/generate.py`.
+hatchling runs it whenever the package is built or installed; so does `python protos/generate.py`.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from grpc_tools import protoc
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PROTOS = Path(__file__).resolve().parent
 TARGET = PROTOS.parent / "modelbuild" / "remote" / "reapi.binpb"
@@ -16,6 +18,13 @@ ROOTS = (
     "google/bytestream/bytestream.proto",
     "google/rpc/error_details.proto",
 )
+
+
+class BuildHook(BuildHookInterface):
+    """Generates the descriptors before hatchling collects the files of a wheel."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        generate()
 
 
 def generate() -> None:
