@@ -12,7 +12,12 @@ from modelbuild.cli.names import COMMANDS
 
 @click.command("history", short_help=COMMANDS["history"])
 @click.argument("target", metavar="TARGET")
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Draw it as SVG.")
+@click.option(
+    "--plot",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Draw it: SVG, PNG or PDF, by the name.",
+)
 @click.option("--check", is_flag=True, help="Exit with 1 when something has become worse.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
@@ -45,9 +50,9 @@ def command(settings: Settings, target: str, plot: Path | None, check: bool, as_
     worse = {key for key, each in values.items() if is_regression(key[1], each)}
     code = ExitCode.BUILD_FAILED if check and worse else ExitCode.OK
     if plot is not None:
-        from modelbuild.report.plot import plot_svg
+        from modelbuild.report.plot import write_plot
 
-        _draw(settings.directory / plot, plot_svg(label, found, worse))
+        write_plot(settings.directory / plot, label, found, worse)
     if as_json:
         rows = [
             {
@@ -67,12 +72,3 @@ def command(settings: Settings, target: str, plot: Path | None, check: bool, as_
         grown = f"  WORSE by {abs(change(each) or 0):.0%}" if (subject, name) in worse else ""
         click.echo(f"{subject} {name}: {shown}{grown}")
     return code
-
-
-def _draw(path: Path, picture: str) -> None:
-    from modelbuild.errors import UsageError
-
-    try:
-        path.write_text(picture, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None

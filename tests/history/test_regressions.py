@@ -12,8 +12,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from modelbuild.errors import EnvironmentProblem
 from modelbuild.history.database import HistoryFile
+from modelbuild.history.measurements import Point
 from modelbuild.history.regressions import change, is_regression
+from modelbuild.report.plot import write_plot
 
 
 @pytest.mark.parametrize(
@@ -77,14 +80,32 @@ def test_the_command_says_it(tmp_path: Path) -> None:
     assert grown.stdout.startswith("//m:a (cpu) bytes: last 1,120, median 1,000, 1,000 to 1,120 (5)  WORSE by 12%\n")
     assert "latency_ms: last 10, median 10, 10 to 10 (4)\n" in grown.stdout
     told = history(tmp_path, "--json", "--plot", "plot.svg")
-    points = [
-        p.get("fill") for p in ElementTree.parse(tmp_path / "plot.svg").iter("{http://www.w3.org/2000/svg}circle")
-    ]
-    assert points == [*["#1f6feb"] * 4, "#d1242f", *["#1f6feb"] * 4]
+    titles, colours = drawn(tmp_path / "plot.svg")
+    assert {"//m:a", "//m:a (cpu) bytes", "//m:a (cpu) latency_ms", "1970-01-01"} <= set(titles)
+    assert colours == ["#1f77b4"] * 5 + ["#ff0000"] + ["#1f77b4"] * 4 + ["#1f77b4"]
     nowhere = history(tmp_path, "--plot", "no/plot.svg")
     assert (nowhere.returncode, nowhere.stderr) == (2, f"error: {tmp_path}/no/plot.svg: No such file or directory\n")
+    unknown = history(tmp_path, "--plot", "plot.doc")
+    assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)
+    assert unknown.stderr.startswith(f"error: {tmp_path}/plot.doc: Format 'doc' is not supported")
+    assert history(tmp_path, "--plot", "plot.png").returncode == 0
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
     assert told.returncode == 0
     assert [(each["name"], each["change"], each["regression"]) for each in json.loads(told.stdout)["series"]] == [
         ("bytes", 0.12, True),
         ("latency_ms", 0.0, False),
     ]
+
+
+def drawn(plot: Path) -> tuple[list[str | None], list[str]]:
+    """Return the texts of a plot, and the colours of its points."""
+    picture = ElementTree.parse(plot).getroot()
+    texts = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+    points = picture.findall(".//{*}g[@id]/{*}g[@clip-path]/{*}use")
+    return texts, [point.get("style", "").partition("fill: ")[2].partition(";")[0] for point in points]
+
+
+def test_a_plot_without_matplotlib_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(EnvironmentProblem, match=r"'matplotlib', which is not installed; install modelbuild\[plot\]$"):
+        write_plot(tmp_path / "plot.svg", "//m:a", {("//m:a", "bytes"): [Point(0.0, 1.0, "")]})

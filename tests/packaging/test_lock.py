@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 PIN = re.compile(r"(?P<name>[a-z0-9-]+)==(?P<version>[^ ]+)(?: ; (?P<marker>.+?))?((?: --hash=sha256:[0-9a-f]{64})+)")
-EXTRAS = ("models", "tensorrt-rtx", "cuda", "runtime", "remote", "dev")
+EXTRAS = ("models", "tensorrt-rtx", "cuda", "runtime", "remote", "plot", "dev")
 
 
 @pytest.fixture(scope="module")
