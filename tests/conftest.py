@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import fcntl
 import importlib.util
+import os
 import shutil
 import signal
+import traceback
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
+from typing import TypeAlias
 
 import pytest
 from hypothesis import settings
+
+from tests.powerless import give_up_power
+
+Child: TypeAlias = Callable[[Callable[[], None]], int]
 
 settings.register_profile("modelbuild", deadline=None, derandomize=True)
 settings.load_profile("modelbuild")
@@ -87,3 +94,36 @@ def know_runtime(cpp_runtime: Path) -> Callable[[Path, Path, str], None]:
             store.put_action(key_of(material), ActionResult((("runtime", store.put_output(copy)),)), material)
 
     return know
+
+
+@pytest.fixture
+def child() -> Child:
+    """child(work) forks, runs work, and returns the exit status: 0, 1 for an exception, -9 for a kill."""
+
+    def run(work: Callable[[], None]) -> int:
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(300)  # One that waits for ever ends.
+            try:
+                work()
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    return run
+
+
+@pytest.fixture
+def as_user(child: Child) -> Child:
+    """As child, but without root's power to write where it may not."""
+
+    def run(work: Callable[[], None]) -> int:
+        def powerless() -> None:
+            give_up_power()
+            work()
+
+        return child(powerless)
+
+    return run

@@ -112,6 +112,8 @@ def mutated(draw: st.DrawFn, tables: dict[str, Any], most: int = 2) -> dict[str,
         places = list(_places(changed.get(one, {})) if isinstance(changed.get(one), (dict, list)) else ())
         if not places or draw(st.integers(0, 30)) == 0:
             places = [(changed, one)] if one in changed else list(_places(changed))
+        if not places:
+            break
         _change(draw, *draw(st.sampled_from(places)))
     return changed
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from modelbuild.history.action_facts import Facts
-from modelbuild.history.database import HistoryFile, read_object, unpack
+from modelbuild.history.database import open_history, read_object, unpack
 from modelbuild.history.identity import stored_path
 from modelbuild.history.stored_facts import check_material, check_target, facts_of
+from modelbuild.store.schemas import HISTORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +28,17 @@ class Records:
     """The history of one workspace."""
 
     def __init__(self, directory: Path, workspace: Path) -> None:
-        self._file = HistoryFile(directory)
+        self._directory = directory
+        self._problems: list[str] = []
+        self._database = open_history(directory, self._problems.append)
         self._workspace = stored_path(workspace)
         self._known: dict[str, list[Row]] = {}
 
     def problem(self) -> str:
-        """What keeps builds from being read, or from being written down; '' when nothing does."""
-        folder = self._file.path.parent
-        if self._file.problem or not folder.is_dir() or os.access(folder, os.W_OK):
-            return self._file.problem
-        return f"{folder} is read-only: builds are not written down"
+        """Return the reason why builds cannot be read or recorded; '' when they can."""
+        if self._problems or not self._directory.is_dir() or self._database.writable:
+            return "".join(self._problems[:1])
+        return f"{self._directory} is read-only: new {HISTORY.contents} are not kept"
 
     def rows(self, action: str) -> list[Row]:
         """All that is known of an action, the newest first."""
@@ -47,7 +48,7 @@ class Records:
 
     def actions_of(self, label: str) -> list[str]:
         """The actions of a target, in every configuration, that were part of the last build that had any of them."""
-        found = self._file.read(
+        found = self._read(
             f"SELECT id, max(CAST(last AS INTEGER)) FROM actions WHERE workspace = ? AND {_OWNED} GROUP BY id",
             (self._workspace, *_owned(label)),
         )
@@ -62,12 +63,12 @@ class Records:
 
     def built_at(self, build: int) -> float:
         """When a build was, in seconds since 1970."""
-        rows = self._file.read("SELECT CAST(at AS REAL) FROM builds WHERE build = ?", (build,))
+        rows = self._read("SELECT CAST(at AS REAL) FROM builds WHERE build = ?", (build,))
         return rows[0][0] if rows and 0 <= rows[0][0] < _LATEST else 0.0
 
     def target(self, node: str, build: int) -> dict[str, Any] | None:
         """What a target was in the last build up to `build` that had it."""
-        rows = self._file.read(
+        rows = self._read(
             "SELECT data FROM targets JOIN parts ON hash = parts WHERE workspace = ? AND node = ? AND first <= ?"
             " ORDER BY first DESC LIMIT 1",
             (self._workspace, node, build),
@@ -79,7 +80,7 @@ class Records:
 
     def material(self, prefix: str) -> dict[str, Any]:
         """Keys that begin so, of any workspace, and what they were made of."""
-        rows = self._file.read(
+        rows = self._read(
             "SELECT DISTINCT key, data FROM actions JOIN parts ON hash = parts WHERE key >= ? AND key < ?",
             (prefix, prefix + "g"),
         )
@@ -89,8 +90,11 @@ class Records:
                 found[key] = check_material(unpack(data).get("material"))
         return found
 
+    def _read(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return self._database.read(sql, values) or []
+
     def _rows(self, condition: str, *values: str) -> Iterator[Row]:
-        for name, owner, key, status, seconds, first, last, place, parts, code in self._file.read(
+        for name, owner, key, status, seconds, first, last, place, parts, code in self._read(
             "SELECT id, owner, key, status, seconds, CAST(first AS INTEGER), CAST(last AS INTEGER), place, p.data,"
             " c.data FROM actions"
             " JOIN parts AS p ON p.hash = parts JOIN parts AS c ON c.hash = code"

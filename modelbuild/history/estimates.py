@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from math import inf
 from pathlib import Path
 from statistics import median
 
-from modelbuild.history.database import HistoryFile
+from modelbuild.history.database import open_history, read_history
 
 _RUNS = 5  # the last ones
 _COLUMNS = "CAST(subject AS TEXT), CAST(value AS REAL)"
@@ -17,28 +18,26 @@ _AT_ONCE = 500  # ids in one question to SQLite
 
 def action_estimates(directory: Path) -> dict[str, float]:
     """Seconds by action id: the median of its last runs, in any workspace that uses the cache."""
-    file = HistoryFile(directory)
     runs: dict[str, list[float]] = defaultdict(list)
-    for subject, value in file.read(f"SELECT {_COLUMNS} FROM measures WHERE name = 'seconds' ORDER BY at DESC"):
+    sql = f"SELECT {_COLUMNS} FROM measures WHERE name = 'seconds' ORDER BY at DESC"
+    for subject, value in read_history(directory, sql):
         if len(runs[subject]) < _RUNS:
             runs[subject].append(value)
-    file.close()
     return _usual(runs)
 
 
 def estimates_of(directory: Path, ids: Iterable[str]) -> dict[str, float]:
     """Seconds of these actions, as far as they ran before: as action_estimates, without reading of others."""
-    file = HistoryFile(directory)
     runs: dict[str, list[float]] = defaultdict(list)
     wanted = list(ids)
-    for start in range(0, len(wanted), _AT_ONCE):
-        some = wanted[start : start + _AT_ONCE]
-        newest = "row_number() OVER (PARTITION BY subject ORDER BY at DESC) AS place"
-        rows = f"SELECT subject, value, {newest} FROM measures WHERE name = 'seconds' AND subject IN"
-        sql = f"SELECT {_COLUMNS} FROM ({rows} ({','.join('?' * len(some))})) WHERE place <= {_RUNS}"
-        for subject, value in file.read(sql, some):
-            runs[subject].append(value)
-    file.close()
+    newest = "row_number() OVER (PARTITION BY subject ORDER BY at DESC) AS place"
+    rows = f"SELECT subject, value, {newest} FROM measures WHERE name = 'seconds' AND subject IN"
+    with closing(open_history(directory)) as database:
+        for start in range(0, len(wanted), _AT_ONCE):
+            some = wanted[start : start + _AT_ONCE]
+            sql = f"SELECT {_COLUMNS} FROM ({rows} ({','.join('?' * len(some))})) WHERE place <= {_RUNS}"
+            for subject, value in database.read(sql, some) or ():
+                runs[subject].append(value)
     return _usual(runs)
 
 

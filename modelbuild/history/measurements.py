@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
-from modelbuild.history.database import HistoryFile
+from modelbuild.history.database import read_history
 from modelbuild.history.identity import identity
 
 
@@ -23,7 +23,7 @@ class Measures:
     """Of the workspace at `root`, in a cache's folder. What was known when it was opened is what `last` tells."""
 
     def __init__(self, directory: Path, root: Path) -> None:
-        self._file = HistoryFile(directory)
+        self._directory = directory
         self._workspace = identity(root)
         self._last = {(subject, name): value for subject, name, _, value, _ in self._rows("at")}
 
@@ -42,6 +42,6 @@ class Measures:
     def _rows(self, order: str) -> list[tuple[str, str, float, float, str]]:
         """Subject, name, time, value and key of each measure, whatever a damaged file has in a column."""
         columns = "CAST(subject AS TEXT), CAST(name AS TEXT), CAST(at AS REAL), CAST(value AS REAL), CAST(key AS TEXT)"
-        sql = f"SELECT {columns} FROM measures WHERE workspace IN (?, '') ORDER BY {order}"
-        rows = self._file.read(sql, [self._workspace])
+        sql = f"SELECT {columns} FROM measures WHERE workspace = ? ORDER BY {order}"
+        rows = read_history(self._directory, sql, [self._workspace])
         return [(subject, name, at, value, key) for subject, name, at, value, key in rows if isfinite(at + value)]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from modelbuild.errors import UsageError
-from modelbuild.history.database import HistoryFile
+from modelbuild.history.database import read_history, write_history
 from modelbuild.history.identity import identity
 from modelbuild.lines import shown
+
+if TYPE_CHECKING:
+    import sqlite3
 
 # (subject, name) -> value, such as ("//models:detector (cpu)", "bytes").
 Values: TypeAlias = Mapping[tuple[str, str], float]
@@ -25,34 +26,27 @@ _KEPT = 500  # commits
 
 def remember_revision(directory: Path, root: Path, revision: str, values: Values) -> None:
     """Write to the history in the cache's folder what was measured at a commit of the workspace at `root`."""
-    file = HistoryFile(directory)
-    try:
-        if values and file.begin():
-            now = time.time()
-            own = identity(root)
-            rows = [(own, revision, subject, name, value, now) for (subject, name), value in values.items()]
-            file.write("INSERT OR REPLACE INTO revisions VALUES (?, ?, ?, ?, ?, ?)", rows)
-            newest = (
-                "SELECT revision FROM revisions WHERE workspace = ? GROUP BY revision ORDER BY max(at) DESC LIMIT ?"
-            )
-            file.write(f"DELETE FROM revisions WHERE workspace = ? AND revision NOT IN ({newest})", [(own, own, _KEPT)])
-            file.commit()
-    except sqlite3.Error as error:  # an aid: see database.py
-        file.drop_broken(error)
-    finally:
-        with suppress(sqlite3.Error):
-            file.close()
+    if not values:
+        return
+    now = time.time()
+    own = identity(root)
+    rows = [(own, revision, subject, name, value, now) for (subject, name), value in values.items()]
+    newest = "SELECT revision FROM revisions WHERE workspace = ? GROUP BY revision ORDER BY max(at) DESC LIMIT ?"
+    old = f"DELETE FROM revisions WHERE workspace = ? AND revision NOT IN ({newest})"
+
+    def work(connection: sqlite3.Connection) -> None:
+        connection.executemany("INSERT OR REPLACE INTO revisions VALUES (?, ?, ?, ?, ?, ?)", rows)
+        connection.execute(old, (own, own, _KEPT))
+
+    write_history(directory, work)
 
 
 def values_at(directory: Path, root: Path, ancestors: Sequence[str]) -> Values:
     """What the workspace at `root` was like at the first of these commits: a job measures only what its change touches,
     so each value is that of the first commit in the list which has one."""
     order = {revision: place for place, revision in enumerate(ancestors)}
-    file = HistoryFile(directory)
-    columns = "revision, subject, name, CAST(value AS REAL)"
-    sql = f"SELECT {columns} FROM revisions WHERE workspace IN (?, '') ORDER BY workspace"
-    rows = file.read(sql, [identity(root)])
-    file.close()
+    sql = "SELECT revision, subject, name, CAST(value AS REAL) FROM revisions WHERE workspace = ?"
+    rows = read_history(directory, sql, [identity(root)])
     known = sorted((row for row in rows if row[0] in order), key=lambda row: order[row[0]], reverse=True)
     return {(subject, name): value for _, subject, name, value in known}
 

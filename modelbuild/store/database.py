@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from modelbuild.errors import EnvironmentProblem
 from modelbuild.store.files import make_folder, open_up
 from modelbuild.store.lock import alone
 from modelbuild.store.problems import FULL, Warn, no_space
+from modelbuild.store.schemas import Schema
 
 if TYPE_CHECKING:
     import sqlite3
 
 T = TypeVar("T")
-
-# Part of the file's name: builds with another schema have another file, and neither disturbs the other.
-SCHEMA = 2
-_NAME = re.compile(rf"index-v{SCHEMA}\.([0-9]+)\.db\Z")
-
-_TABLES = (
-    "CREATE TABLE IF NOT EXISTS actions (key TEXT PRIMARY KEY, result TEXT NOT NULL, checksum TEXT NOT NULL,"
-    " material BLOB NOT NULL, created INTEGER NOT NULL, last_used INTEGER NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, stamp TEXT NOT NULL, recorded INTEGER NOT NULL,"
-    " hash TEXT NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, value INTEGER NOT NULL)",
-)
 
 # Seconds to wait for another process's transaction; they take milliseconds, so this is one that hangs. After that,
 # each further wait is short.
@@ -40,44 +29,64 @@ _inherited: list[sqlite3.Connection] = []
 
 
 class Database:
-    """A database that is an aid, never a condition: what cannot be read is None, what cannot be written is left out,
-    and `warn` hears of it once. Only a full disk is an error, an EnvironmentProblem."""
+    """A database that is an aid, never a condition: a read that fails returns None, a write that fails is skipped, and
+    `warn` is called once. A broken file stays and the next one is begun, with one more warning. Only a full disk is an
+    error, an EnvironmentProblem, and only of writing."""
 
-    def __init__(self, directory: Path, writable: bool, warn: Warn) -> None:
+    def __init__(self, directory: Path, schema: Schema, writable: bool, warn: Warn) -> None:
         self.directory = directory
         self.writable = writable
+        self._schema = schema
         self._warn = warn
         self._warned = False
         self._begun_anew = False
         self._connection: sqlite3.Connection | None = None
         self._path = directory
+        self._number = 0
         self._pid = os.getpid()
         self._lock = threading.RLock()
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]] | None:
-        """Rows, or None when the database cannot be used."""
-        return self._use(lambda connection: connection.execute(sql, values).fetchall())
+        """Return the rows, or None when the database cannot be used. Makes no file: a missing database has no rows."""
+        self._after_fork()
+        if self._connection is None and not os.path.lexists(self._schema.newest(self.directory)[0]):
+            return []
+        try:
+            return self._use(lambda connection: connection.execute(sql, values).fetchall())
+        except EnvironmentProblem as error:
+            self._warn_once(str(error))
+            return None
 
     def write(self, *statements: tuple[str, Iterable[Sequence[Any]]]) -> bool:
-        """Run each statement with each of its rows, all in one transaction. Whether that was done."""
-        if not self.writable:
-            self._warn_once(f"{self.directory} is read-only: new results are not kept")
-            return False
+        """Run each statement with each of its rows, all in one transaction. Returns whether that was done."""
+        prepared = [(sql, list(rows)) for sql, rows in statements]
 
-        def transaction(connection: sqlite3.Connection) -> bool:
+        def work(connection: sqlite3.Connection) -> bool:
+            for sql, rows in prepared:
+                connection.executemany(sql, rows)
+            return True
+
+        return self.transaction(work) or False
+
+    def transaction(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        """Return the result of `work`, whose reads and writes are done all together or, where the result is None, not
+        at all. `work` is called again with an empty database when this one turns out to be broken."""
+        if not self.writable:
+            self._warn_once(f"{self.directory} is read-only: new {self._schema.contents} are not kept")
+            return None
+
+        def all_or_nothing(connection: sqlite3.Connection) -> T:
             connection.execute("BEGIN IMMEDIATE")
             try:
-                for sql, rows in prepared:
-                    connection.executemany(sql, rows)
+                result = work(connection)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
-            return True
+            return result
 
-        prepared = [(sql, list(rows)) for sql, rows in statements]
-        return self._use(transaction) or False
+        return self._use(all_or_nothing)
 
     def close(self) -> None:
         if self._pid == os.getpid():
@@ -107,7 +116,9 @@ class Database:
             except (sqlite3.Error, OSError) as error:
                 if _code(error) == sqlite3.SQLITE_FULL or getattr(error, "errno", None) in FULL:
                     raise no_space(self.directory) from error
-                self._warn_once(f"cannot use {self._path} ({error}): results are kept as far as they can be")
+                self._warn_once(
+                    f"cannot use {self._path} ({error}): {self._schema.contents} are kept as far as they can be"
+                )
                 if _code(error) == sqlite3.SQLITE_BUSY and self._connection is not None:
                     self._connection.execute(f"PRAGMA busy_timeout={_NO_PATIENCE_MS}")
                 return None
@@ -122,8 +133,8 @@ class Database:
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._path = newest(self.directory)
-            check_kind(self._path, self.writable)
+            self._path, self._number = self._schema.newest(self.directory)
+            _check_kind(self._path, self.writable)
             self._connection = self._open_to_write() if self.writable else self._open_read_only()
         return self._connection
 
@@ -134,14 +145,14 @@ class Database:
         connection = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA synchronous=NORMAL")
-            if _version(connection) != SCHEMA:
+            if _version(connection) != self._schema.version:
                 with alone(self._mending, self.directory):
-                    if _version(connection) not in (0, SCHEMA):
-                        raise sqlite3.DatabaseError(f"schema {_version(connection)}, not {SCHEMA}")
+                    if _version(connection) not in (0, self._schema.version):
+                        raise sqlite3.DatabaseError(f"schema {_version(connection)}, not {self._schema.version}")
                     connection.execute("PRAGMA journal_mode=WAL")
-                    for table in _TABLES:
+                    for table in self._schema.tables:
                         connection.execute(table)
-                    connection.execute(f"PRAGMA user_version={SCHEMA}")
+                    connection.execute(f"PRAGMA user_version={self._schema.version}")
         except BaseException:
             connection.close()
             raise
@@ -169,16 +180,15 @@ class Database:
         self._begun_anew = True
         self._drop_connection()
         with alone(self._mending, self.directory):
-            if newest(self.directory) != self._path:
+            if self._schema.newest(self.directory)[0] != self._path:
                 return
-            number = int(self._path.suffixes[-2][1:]) + 1
-            fresh = self.directory / f"index-v{SCHEMA}.{number}.db"
+            fresh = self._schema.path(self.directory, self._number + 1)
             fresh.touch()
         self._warn(f"{self._path} is broken ({error}): a new one is begun, {fresh.name}")
 
     @property
     def _mending(self) -> Path:
-        return self.directory / "index.lock"
+        return self.directory / f"{self._schema.name}.lock"
 
     def _drop_connection(self) -> None:
         if self._connection is not None:
@@ -198,29 +208,15 @@ class Database:
             self._warn(message)
 
 
-def check_kind(path: Path, writable: bool) -> None:
+def _check_kind(path: Path, writable: bool) -> None:
     """Give ourselves permission for a database's files. Raises sqlite3.DatabaseError where one is no regular file:
     SQLite might wait for it, or follow it."""
     import sqlite3
 
-    for name in files_of(path):
+    for name in (f"{path}{companion}" for companion in ("", "-wal", "-shm", "-journal")):
         if os.path.lexists(name) and not stat.S_ISREG(os.lstat(name).st_mode):
             raise sqlite3.DatabaseError(f"{os.path.basename(name)} is not a regular file")
         open_up(name, stat.S_IRUSR | (stat.S_IWUSR if writable else 0))
-
-
-def files_of(path: Path) -> list[str]:
-    """All that SQLite may have made for a database."""
-    return [f"{path}{companion}" for companion in ("", "-wal", "-shm", "-journal")]
-
-
-def newest(directory: Path) -> Path:
-    """The database that counts in a cache's folder, whether or not it is there yet."""
-    try:
-        numbers = [int(found[1]) for found in map(_NAME.match, os.listdir(directory)) if found]
-    except OSError:
-        numbers = []
-    return directory / f"index-v{SCHEMA}.{max(numbers, default=0)}.db"
 
 
 def _version(connection: sqlite3.Connection) -> int:
@@ -236,7 +232,8 @@ def _code(error: sqlite3.Error | OSError) -> int:
 
 
 def _broken() -> tuple[int, ...]:
-    """Codes that say that the file is not what it should be (SQLITE_ERROR: a table or column is not there)."""
+    """Codes that say that the file is not what it should be (SQLITE_ERROR: a table or column is not there;
+    SQLITE_CONSTRAINT: rows contradict each other)."""
     import sqlite3
 
     return (
@@ -246,4 +243,5 @@ def _broken() -> tuple[int, ...]:
         sqlite3.SQLITE_SCHEMA,
         sqlite3.SQLITE_MISMATCH,
         sqlite3.SQLITE_ERROR,
+        sqlite3.SQLITE_CONSTRAINT,
     )

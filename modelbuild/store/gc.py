@@ -12,8 +12,8 @@ from pathlib import Path
 from modelbuild.store.action_cache import ActionCache
 from modelbuild.store.cas import Cas, hash_of
 from modelbuild.store.codec import blobs_of
-from modelbuild.store.database import newest
 from modelbuild.store.files import open_up, remove
+from modelbuild.store.schemas import DATABASES
 
 TRASH = "trash-"
 
@@ -85,12 +85,10 @@ def empty_trash(directory: Path) -> None:
 
 
 def _leftovers(directory: Path) -> Iterable[Path]:
-    """Temporary files, and databases that are broken or belong to other versions, whose blobs are gone now."""
+    """Yield temporary files, broken databases, and databases of other versions, whose blobs are gone by now."""
     yield directory / "tmp"
-    current = newest(directory).name
-    for path in directory.glob("index-v*"):
-        if not path.name.startswith(current):
-            yield path
+    for schema in DATABASES:
+        yield from schema.obsolete(directory)
 
 
 def _move(paths: Iterable[str], trash: Path) -> None:

@@ -22,6 +22,7 @@ from modelbuild.store.files import check_plain, make_folder, open_folder, path_i
 from modelbuild.store.gc import Collected, collect, empty_trash
 from modelbuild.store.lock import UseLock
 from modelbuild.store.problems import Warn, explained, warn_on_stderr
+from modelbuild.store.schemas import INDEX
 from modelbuild.store.stat import StoreStat, measure
 from modelbuild.store.verify import Verified, verify
 
@@ -71,7 +72,7 @@ class LocalStore:
             tag.write(_TAG)
         self._cas = Cas(self._own / "cas", self.scratch, None if writable else directory / "cas")
         self._warn = warn
-        self._database = Database(directory, writable, warn)
+        self._database = Database(directory, INDEX, writable, warn)
         self._actions = ActionCache(self._database)
         self.files = FileDigests(self._database)
 

@@ -226,9 +226,13 @@ def test_builds_that_cannot_be_read_or_written_down(
     (history,) = (tmp_path / "cache").glob("history-*.db")
     history.write_text("no database, but as long as the header of one would be " * 9)
     history.with_name(f"{history.name}-wal").unlink(missing_ok=True)
-    with pytest.raises(EnvironmentProblem, match=rf"^//:app: nothing is known of its builds: {history}: file is not"):
+    broken = (
+        rf"^//:app: nothing is known of its builds: {history} is broken \(file is not a database\): a new one is begun"
+    )
+    with pytest.raises(EnvironmentProblem, match=broken):
         models.run("explain", "//:app")
-    history.unlink()
+    with pytest.raises(UsageError, match="no build in this workspace ran an action of it; build it first"):
+        models.run("explain", "//:app")
     monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK)  # root may write everywhere
-    with pytest.raises(EnvironmentProblem, match=f"{tmp_path}/cache is read-only: builds are not written down"):
+    with pytest.raises(EnvironmentProblem, match=f"{tmp_path}/cache is read-only: new records of builds are not kept"):
         models.run("explain", "//:app")

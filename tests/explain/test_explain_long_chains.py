@@ -11,8 +11,8 @@ from modelbuild.explain.text import verdict_lines
 from modelbuild.explain.verdicts import explain
 from modelbuild.history.action_facts import Facts
 from modelbuild.history.action_records import Records
-from modelbuild.history.database import HistoryFile
 from modelbuild.history.write import remember
+from modelbuild.store.database import Database
 
 LENGTH = 3000
 
@@ -40,7 +40,7 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Records:
     build(tmp_path, tmp_path, *(fact(n, "old", "ran") for n in chain))
     build(tmp_path, tmp_path, *(fact(n, "new", "ran") for n in chain))
     reads = 0
-    read = HistoryFile.read
+    read = Database.read
 
     def counted(*given: Any) -> Any:
         nonlocal reads
@@ -48,7 +48,7 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Records:
         assert reads < 3 * LENGTH, "the history is read again for each pair of actions"
         return read(*given)
 
-    monkeypatch.setattr(HistoryFile, "read", counted)
+    monkeypatch.setattr(Database, "read", counted)
     return Records(tmp_path, tmp_path)
 
 

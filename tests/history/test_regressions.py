@@ -7,13 +7,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from modelbuild.errors import EnvironmentProblem
-from modelbuild.history.database import HistoryFile
+from modelbuild.history.database import open_history
+from modelbuild.history.identity import identity
 from modelbuild.history.measurements import Point
 from modelbuild.history.regressions import change, is_regression
 from modelbuild.report.plot import write_plot
@@ -45,6 +47,13 @@ def test_change_is_against_the_median() -> None:
     assert change([7]) is None
 
 
+def measure(root: Path, *rows: tuple[str, str, int, float]) -> None:
+    """Write subject, name, time and value of measures to the history."""
+    sql = "INSERT INTO measures VALUES (?, ?, ?, ?, ?, '')"
+    with closing(open_history(root)) as database:
+        assert database.write((sql, [(identity(root), *row) for row in rows]))
+
+
 def history(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "modelbuild", "history", "//m:a", *arguments],
@@ -57,24 +66,15 @@ def history(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_command_says_it(tmp_path: Path) -> None:
     (tmp_path / "MODELBUILD.toml").touch()
-    file = HistoryFile(tmp_path)
-    assert file.begin()
     rows = [("//m:a (cpu)", "bytes", 1000.0), ("//m:a (cpu)", "latency_ms", 10.0), ("//m:ab (cpu)", "bytes", 9.0)]
-    file.write(
-        "INSERT INTO measures VALUES ('', ?, ?, ?, ?, '')", [(s, n, at, v) for s, n, v in rows for at in range(4)]
-    )
-    file.commit()
-    file.close()
+    measure(tmp_path, *((subject, name, at, value) for subject, name, value in rows for at in range(4)))
     same = history(tmp_path, "--check")
     assert (same.returncode, same.stdout) == (
         0,
         "//m:a (cpu) bytes: last 1,000, median 1,000, 1,000 to 1,000 (4)\n"
         "//m:a (cpu) latency_ms: last 10, median 10, 10 to 10 (4)\n",
     )
-    assert file.begin()
-    file.write("INSERT INTO measures VALUES ('', ?, ?, ?, ?, '')", [("//m:a (cpu)", "bytes", 9, 1120.0)])
-    file.commit()
-    file.close()
+    measure(tmp_path, ("//m:a (cpu)", "bytes", 9, 1120.0))
     grown = history(tmp_path, "--check")
     assert grown.returncode == 1
     assert grown.stdout.startswith("//m:a (cpu) bytes: last 1,120, median 1,000, 1,000 to 1,120 (5)  WORSE by 12%\n")

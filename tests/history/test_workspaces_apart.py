@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from modelbuild.history.action_facts import Facts
-from modelbuild.history.database import HistoryFile
 from modelbuild.history.identity import identity, plain_address
 from modelbuild.history.measurements import Measures
 from modelbuild.history.revisions import remember_revision, values_at
@@ -74,81 +72,3 @@ def test_what_is_measured_in_one_workspace_is_not_another_s(tmp_path: Path) -> N
     assert values_at(tmp_path, here, ["c2", "c1"]) == {BYTES: 1}
     assert values_at(tmp_path, there, ["c2", "c1"]) == {BYTES: 2}
     assert values_at(tmp_path, tmp_path / "third", ["c2", "c1"]) == {}
-
-
-VERSION_2 = """
-CREATE TABLE builds (
-    build INTEGER PRIMARY KEY, workspace TEXT NOT NULL, at REAL NOT NULL, seconds REAL NOT NULL, ok INTEGER NOT NULL);
-CREATE TABLE parts (hash TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE actions (
-    workspace TEXT NOT NULL, id TEXT NOT NULL, owner TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
-    key TEXT NOT NULL, status TEXT NOT NULL, seconds REAL NOT NULL, parts TEXT NOT NULL, code TEXT NOT NULL,
-    place TEXT NOT NULL,
-    PRIMARY KEY (workspace, id, first)) WITHOUT ROWID;
-CREATE TABLE targets (
-    workspace TEXT NOT NULL, node TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, parts TEXT NOT NULL,
-    PRIMARY KEY (workspace, node, first)) WITHOUT ROWID;
-CREATE TABLE measures (
-    subject TEXT NOT NULL, name TEXT NOT NULL, at REAL NOT NULL, value REAL NOT NULL, key TEXT NOT NULL,
-    PRIMARY KEY (subject, name, at)) WITHOUT ROWID;
-CREATE TABLE revisions (
-    revision TEXT NOT NULL, subject TEXT NOT NULL, name TEXT NOT NULL, value REAL NOT NULL, at REAL NOT NULL,
-    PRIMARY KEY (revision, subject, name)) WITHOUT ROWID;
-INSERT INTO builds VALUES (7, '/w', 1.0, 2.0, 1);
-INSERT INTO parts VALUES ('p', x'00');
-INSERT INTO actions VALUES ('/w', '//m:a#emit', '//m:a', 7, 7, 'k', 'ran', 1.0, 'p', 'p', 'null');
-INSERT INTO targets VALUES ('/w', '//m:a', 7, 7, 'p');
-INSERT INTO measures VALUES ('//m:a (cpu)', 'bytes', 1.0, 5.0, '');
-INSERT INTO revisions VALUES ('c1', '//m:a (cpu)', 'bytes', 5.0, 1.0);
-"""
-TABLES = ("builds", "parts", "actions", "targets", "measures", "revisions")
-
-
-@pytest.fixture
-def old(tmp_path: Path) -> Path:
-    """What version 2 left; its folder is the cache's."""
-    connection = sqlite3.connect(tmp_path / "history-v2.db")
-    connection.executescript(VERSION_2)
-    connection.close()
-    return tmp_path
-
-
-def test_what_version_2_wrote_is_every_workspace_s(old: Path) -> None:
-    here = old / "here"
-    assert Measures(old, here).last(*BYTES) == 5
-    assert values_at(old, here, ["c1"]) == {BYTES: 5}
-    file = HistoryFile(old)
-    assert [file.read(f"SELECT count(*) FROM {table}") for table in TABLES] == [[(1,)]] * len(TABLES)
-    file.close()
-    build(old, here, 6.0)
-    remember_revision(old, here, "c1", {BYTES: 6.0})
-    assert [point.value for point in Measures(old, here).series("//m:a")[BYTES]] == [5, 6]
-    assert values_at(old, here, ["c1"]) == {BYTES: 6}
-    assert values_at(old, old / "there", ["c1"]) == {BYTES: 5}
-
-
-def test_it_is_taken_over_once(old: Path) -> None:
-    file = HistoryFile(old)
-    assert file.begin()
-    file.write("DELETE FROM measures", [()])
-    file.commit()
-    file.close()
-    assert Measures(old, old).series("//m:a") == {}
-    assert (old / "history-v2.db").exists()
-
-
-def test_one_that_is_being_written_is_taken_over_later(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("modelbuild.history.database._PATIENCE", 0.01)
-    writer = sqlite3.connect(old / "history-v2.db", isolation_level=None)
-    writer.execute("BEGIN EXCLUSIVE")
-    assert Measures(old, old).last(*BYTES) is None
-    writer.execute("ROLLBACK")
-    writer.close()
-    assert Measures(old, old).last(*BYTES) == 5
-
-
-@pytest.mark.parametrize("content", [b"", b"no database at all, but long enough to be read as one" * 20])
-def test_one_that_is_broken_is_left_out(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "history-v2.db").write_bytes(content)
-    build(tmp_path, tmp_path, 6.0)
-    assert Measures(tmp_path, tmp_path).last(*BYTES) == 6

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import termios
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
-from modelbuild.history.database import HistoryFile
+from modelbuild.history.database import open_history
 
 PROGRAM = """
 import sys, threading, time
@@ -96,12 +97,9 @@ def test_live_picture_then_what_stays() -> None:
 
 
 def test_it_tells_how_much_time_is_left(tmp_path: Path) -> None:
-    file = HistoryFile(tmp_path)
-    assert file.begin()
     known = {"c0": 1.0, "c1": 1.0, "c2": 1.0, "c3": 1.0, "later": 300.0}
-    file.write("INSERT INTO measures VALUES ('', ?, 'seconds', 0, ?, '')", list(known.items()))
-    file.commit()
-    file.close()
+    with closing(open_history(tmp_path)) as database:
+        assert database.write(("INSERT INTO measures VALUES ('w', ?, 'seconds', 0, ?, '')", known.items()))
     lines = frames(on_terminal(f"history={tmp_path}"))
     assert any(re.search(r"  1/6  0 ran, 1 cached  \d\.\d+ s, about 5 min 0\d s left *$", line) for line in lines)
 

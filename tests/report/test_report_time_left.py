@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from modelbuild.history.database import HistoryFile
+from modelbuild.history.database import open_history
 from modelbuild.report.time_left import TimeLeft
 
 
 @pytest.fixture
 def history(tmp_path: Path) -> Path:
-    file = HistoryFile(tmp_path)
-    assert file.begin()
     known = [("//m:a#export", 30.0), ("//m:b#compile:p0", 10.0), ("//m:b#compile:p1", 20.0)]
     # Older runs were faster; the median of the last five counts.
     rows = [(name, at, value if at > 4 else 1.0) for name, value in known for at in range(10)]
-    file.write("INSERT INTO measures VALUES ('', ?, 'seconds', ?, ?, '')", rows)
-    file.commit()
-    file.close()
+    with closing(open_history(tmp_path)) as database:
+        assert database.write(("INSERT INTO measures VALUES ('w', ?, 'seconds', ?, ?, '')", rows))
     return tmp_path
 
 

@@ -6,18 +6,16 @@ import functools
 import itertools
 import os
 import signal
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
 from modelbuild.actions import ActionResult, FileEntry
 from modelbuild.store.local import LocalStore, open_store
-from tests.powerless import give_up_power
 
-Child = Callable[[Callable[[], None]], int]
+Child: TypeAlias = Callable[[Callable[[], None]], int]
 
 
 @pytest.fixture
@@ -67,25 +65,6 @@ def remember() -> Callable[..., ActionResult]:
 
 
 @pytest.fixture
-def child() -> Child:
-    """child(work) forks, runs work, and returns the exit status: 0, 1 for an exception, -9 for a kill."""
-
-    def run(work: Callable[[], None]) -> int:
-        pid = os.fork()
-        if pid == 0:
-            signal.alarm(300)  # One that waits for ever ends.
-            try:
-                work()
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-    return run
-
-
-@pytest.fixture
 def kill_at_each_call(child: Child) -> Callable[..., int]:
     """kill_at_each_call(work, check) runs work in a child again and again, killing it (SIGKILL) after its first
     system call that changes a file, then after its second, ..., and calls check after each, until one comes to its
@@ -120,17 +99,3 @@ def _doomed(work: Callable[[], None], names: tuple[str, ...], survive: int) -> N
     for name in names:
         setattr(os, name, wrapped(getattr(os, name)))
     work()
-
-
-@pytest.fixture
-def as_user(child: Child) -> Child:
-    """As child, but without root's power to write where it may not."""
-
-    def run(work: Callable[[], None]) -> int:
-        def powerless() -> None:
-            give_up_power()
-            work()
-
-        return child(powerless)
-
-    return run

@@ -15,7 +15,8 @@ from modelbuild.actions import ActionResult, Digest, FileEntry
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.store import database as database_module
 from modelbuild.store.action_cache import ActionCache
-from modelbuild.store.database import Database, newest
+from modelbuild.store.database import Database
+from modelbuild.store.schemas import INDEX
 
 RESULT = ActionResult((("o", FileEntry(Digest("a" * 64, 1))),), seconds=1.5, max_rss=3)
 OTHER = ActionResult((("o", FileEntry(Digest("b" * 64, 2))),))
@@ -45,7 +46,7 @@ def open_cache(folder: Path, warnings: list[str], clock: Clock) -> Iterator[Call
     databases = []
 
     def make(writable: bool = True) -> ActionCache:
-        databases.append(Database(folder, writable, warnings.append))
+        databases.append(Database(folder, INDEX, writable, warnings.append))
         return ActionCache(databases[-1], clock)
 
     yield make
@@ -54,7 +55,7 @@ def open_cache(folder: Path, warnings: list[str], clock: Clock) -> Iterator[Call
 
 
 def sql(folder: Path, statement: str, *values: Any) -> list[Any]:
-    connection = sqlite3.connect(newest(folder))
+    connection = sqlite3.connect(INDEX.newest(folder)[0])
     with connection:
         rows = connection.execute(statement, values).fetchall()
     connection.close()
@@ -167,7 +168,7 @@ def no_pages(path: Path) -> None:
 def other_tables(path: Path) -> None:
     path.unlink()
     connection = sqlite3.connect(path)
-    connection.executescript(f"CREATE TABLE actions (x); PRAGMA user_version={database_module.SCHEMA};")
+    connection.executescript(f"CREATE TABLE actions (x); PRAGMA user_version={INDEX.version};")
     connection.close()
 
 
@@ -189,7 +190,7 @@ def test_after_a_broken_database_a_new_one_is_begun_and_said_once(
     before = open_cache()
     before.put("k", RESULT, {}, 0)
     before._database.close()
-    broken = newest(folder)
+    broken = INDEX.newest(folder)[0]
     spoil(broken)
     cache = open_cache()
     if first == "get":
@@ -199,8 +200,8 @@ def test_after_a_broken_database_a_new_one_is_begun_and_said_once(
     assert open_cache().get("k2") == OTHER
     assert len(warnings) == 1
     assert warnings[0].startswith(f"{broken} is broken (")
-    assert warnings[0].endswith(f": a new one is begun, {newest(folder).name}")
-    assert newest(folder) != broken
+    assert warnings[0].endswith(f": a new one is begun, {INDEX.newest(folder)[0].name}")
+    assert INDEX.newest(folder)[0] != broken
 
 
 def test_of_two_that_find_it_broken_one_begins_anew(
@@ -238,14 +239,16 @@ def test_a_locked_database_stops_nothing_and_is_said_once(
     monkeypatch.setattr(database_module, "_PATIENCE", 0.05)
     monkeypatch.setattr(database_module, "_NO_PATIENCE_MS", 1)
     open_cache().put("k", RESULT, {}, 0)
-    other = sqlite3.connect(newest(folder), isolation_level=None)
+    other = sqlite3.connect(INDEX.newest(folder)[0], isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     cache = open_cache()
     cache.put("k2", RESULT, {}, 0)
     cache.put("k3", RESULT, {}, 0)
     assert cache.get("k") == RESULT
     assert cache.get("k2") is None
-    assert warnings == [f"cannot use {newest(folder)} (database is locked): results are kept as far as they can be"]
+    assert warnings == [
+        f"cannot use {INDEX.newest(folder)[0]} (database is locked): results are kept as far as they can be"
+    ]
     other.execute("ROLLBACK")
     other.close()
     cache.put("k4", RESULT, {}, 0)
@@ -259,7 +262,7 @@ def test_a_wholly_locked_database_is_a_miss(
     cache = open_cache()
     cache.put("k", RESULT, {}, 0)
     cache._database.close()
-    other = sqlite3.connect(newest(folder), isolation_level=None)
+    other = sqlite3.connect(INDEX.newest(folder)[0], isolation_level=None)
     other.execute("PRAGMA locking_mode=EXCLUSIVE")
     other.execute("BEGIN EXCLUSIVE")
     assert open_cache().get("k") is None
@@ -273,7 +276,7 @@ def test_a_database_that_could_not_be_made_at_first(
 ) -> None:
     """One that is locked while empty is not taken for one without tables."""
     monkeypatch.setattr(database_module, "_PATIENCE", 0.05)
-    other = sqlite3.connect(newest(folder), isolation_level=None)
+    other = sqlite3.connect(INDEX.newest(folder)[0], isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     cache = open_cache()
     assert cache.get("k") is None

@@ -13,6 +13,7 @@ from modelbuild.store import file_digests
 from modelbuild.store.database import Database
 from modelbuild.store.digests import digest_bytes, digest_open
 from modelbuild.store.file_digests import FileDigests
+from modelbuild.store.schemas import INDEX
 
 SECOND = 10**9
 
@@ -37,7 +38,7 @@ def clock() -> Clock:
 @pytest.fixture
 def database(tmp_path: Path, warnings: list[str]) -> Iterator[Database]:
     (tmp_path / "db").mkdir()
-    database = Database(tmp_path / "db", True, warnings.append)
+    database = Database(tmp_path / "db", INDEX, True, warnings.append)
     yield database
     database.close()
     assert warnings == []

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from modelbuild.actions import ActionResult, FileEntry
-from modelbuild.store.database import newest
 from modelbuild.store.digests import digest_bytes
 from modelbuild.store.gc import Collected
 from modelbuild.store.local import LocalStore, open_store
+from modelbuild.store.schemas import INDEX
 
 Remember = Callable[..., ActionResult]
 
@@ -24,7 +24,7 @@ def kb(letter: str, count: int = 1) -> bytes:
 
 def used_at(cache: Path, **times: int) -> None:
     """Say when actions were last used."""
-    connection = sqlite3.connect(newest(cache))
+    connection = sqlite3.connect(INDEX.newest(cache)[0])
     with connection:
         for key, time in times.items():
             assert connection.execute("UPDATE actions SET last_used = ? WHERE key = ?", (time, key)).rowcount == 1
@@ -138,6 +138,8 @@ def test_what_nobody_can_find_goes_without_a_cap(full: Path, write: Callable[...
     write("cache/trash-1/file", b"x")
     write("cache/index-v0.0.db", b"x")
     write("cache/index-v0.0.db-wal", b"x")
+    for name in ("history-v2.db", "history-v3.db-wal", "history-v4.0.db", "history-v4.1.db", "history-v4.1.db-wal"):
+        write(f"cache/{name}", b"x")
     write("cache/cas/00/strange", b"x")
     (full / "cas/00/folder").mkdir()
     with open_store(full) as store:
@@ -146,16 +148,17 @@ def test_what_nobody_can_find_goes_without_a_cap(full: Path, write: Callable[...
         assert (collected.actions, collected.left) == (0, 4000)
         assert store.missing([orphan]) == {orphan}
         assert keys(store, "abcd") == "abcd"
-        index = newest(full).name
+        index = INDEX.newest(full)[0].name
         names = {path.name for path in full.iterdir()} - {f"{index}-wal", f"{index}-shm"}
-        assert names == {"CACHEDIR.TAG", "cas", index, "index.lock", "lock", "tmp"}
+        history = {"history-v4.1.db", "history-v4.1.db-wal"}
+        assert names == {"CACHEDIR.TAG", "cas", index, "index.lock", "lock", "tmp"} | history
         assert list((full / "tmp").iterdir()) == []
         assert blobs(full) == {digest_bytes(kb(key)).hash for key in "abcd"}
 
 
 def test_a_broken_database_goes_with_what_only_it_knew(full: Path, warnings: list[str], remember: Remember) -> None:
     """Of two that were open when it broke, one may still use the old one when it comes to collect."""
-    broken = newest(full)
+    broken = INDEX.newest(full)[0]
     with open_store(full, warn=warnings.append) as store:
         assert keys(store, "abcd") == "abcd"
         other = open_store(full, warn=warnings.append)
@@ -167,8 +170,8 @@ def test_a_broken_database_goes_with_what_only_it_knew(full: Path, warnings: lis
         store.collect()
         assert keys(store, "abcde") == "e"
         assert blobs(full) == {digest_bytes(kb("e")).hash}
-    assert [path.name for path in full.glob("index-v*")] == [newest(full).name]
-    assert newest(full) != broken
+    assert [path.name for path in full.glob("index-v*")] == [INDEX.newest(full)[0].name]
+    assert INDEX.newest(full)[0] != broken
 
 
 def test_folders_that_a_step_closed_go_too(
@@ -283,7 +286,7 @@ def test_digests_of_files_that_are_gone_are_forgotten(full: Path, write: Callabl
         store.files.digest(path)
         path.unlink()
         store.collect()
-    connection = sqlite3.connect(newest(full))
+    connection = sqlite3.connect(INDEX.newest(full)[0])
     assert connection.execute("SELECT count(*) FROM files").fetchall() == [(0,)]
     connection.close()
 

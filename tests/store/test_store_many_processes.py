@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from modelbuild.actions import ActionResult
-from modelbuild.store.database import newest
 from modelbuild.store.digests import digest_bytes
 from modelbuild.store.interface import MissingBlob
 from modelbuild.store.local import LocalStore, open_store
+from modelbuild.store.schemas import INDEX
 
 PROCESSES = 4
 
@@ -106,7 +106,7 @@ def _file(store: LocalStore, process: int) -> Path:
 def test_a_database_found_broken_by_all_at_once(cache: Path) -> None:
     with open_store(cache) as store:
         store.put_action("old", ActionResult((("o", store.put_output(_file(store, 9))),)), {})
-    newest(cache).write_bytes(b"junk" * 10_000)
+    INDEX.newest(cache)[0].write_bytes(b"junk" * 10_000)
 
     def work(process: int) -> None:
         with open_store(cache, warn=lambda message: None) as store:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from modelbuild.actions import ActionResult
-from modelbuild.store.database import newest
 from modelbuild.store.digests import digest_bytes
 from modelbuild.store.local import LocalStore, open_store
+from modelbuild.store.schemas import INDEX
 from modelbuild.store.stat import StepUse
 from modelbuild.store.verify import Verified
 
@@ -60,7 +60,7 @@ def test_broken_rows_and_results_without_blobs_are_dropped(store: LocalStore, ca
     for key in ("good", "row", "lost"):
         remember(store, key, key.encode())
     store.blob_path(digest_bytes(b"lost")).unlink()
-    connection = sqlite3.connect(newest(cache))
+    connection = sqlite3.connect(INDEX.newest(cache)[0])
     with connection:
         connection.execute("UPDATE actions SET result = '{}' WHERE key = 'row'")
     connection.close()
