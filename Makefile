@@ -8,8 +8,9 @@ PYTEST_ARGS ?= -m "not exhaustive"
 VENV := .venv
 BIN := $(VENV)/bin
 LOCKED := $(VENV)/locked-$(firstword $(shell sha256sum requirements.lock))
+CASD := $(VENV)/casd-$(firstword $(shell sha256sum tests/remote/servers.lock))
 PROGRAMS := $(wildcard tests/remote/*/package*.json)
-SERVERS := $(VENV)/servers-$(firstword $(shell cat tests/remote/*.lock $(PROGRAMS) | sha256sum))
+SERVERS := $(VENV)/servers-$(firstword $(shell cat tests/remote/buildgrid.lock $(PROGRAMS) | sha256sum))
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 NATIVE = $(shell find runtime tests/runtime -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
@@ -30,10 +31,10 @@ runtime: venv
 tidy: runtime
 	ls runtime/*/*.cpp | grep -v flavour_nvinfer | xargs -n 4 -P $(JOBS) $(BIN)/clang-tidy -p build/runtime --quiet
 
-test: lint runtime tidy $(SERVERS)
+test: lint runtime tidy $(CASD)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
 
-test-all:
+test-all: $(SERVERS)
 	$(MAKE) test PYTEST_ARGS=
 
 # A million damaged files. `make test` does 20,000 of them.
@@ -78,10 +79,14 @@ $(LOCKED):
 	$(PIP) check
 	@touch $@
 
-# Programs that tests of remote caches start; nothing is imported from there.
-$(SERVERS): $(LOCKED) $(wildcard tests/remote/*.lock) $(PROGRAMS)
-	rm -rf $(VENV)/servers* $(VENV)/buildgrid $(VENV)/bazel $(VENV)/azurite
+# Programs that tests of remote caches start; nothing is imported from there. The quick tests start buildbox-casd alone.
+$(CASD): $(LOCKED) tests/remote/servers.lock
+	rm -rf $(VENV)/casd-* $(VENV)/servers
 	$(PIP) install --quiet --no-deps --require-hashes --target $(VENV)/servers --requirement tests/remote/servers.lock
+	@touch $@
+
+$(SERVERS): $(LOCKED) tests/remote/buildgrid.lock $(PROGRAMS)
+	rm -rf $(VENV)/servers-* $(VENV)/buildgrid $(VENV)/bazel $(VENV)/azurite
 	$(PIP) install --quiet --no-deps --require-hashes --target $(VENV)/buildgrid --requirement tests/remote/buildgrid.lock
 	cp -r tests/remote/bazel tests/remote/azurite $(VENV)
 	@if command -v npm > /dev/null; then \

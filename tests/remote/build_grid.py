@@ -117,7 +117,7 @@ class PostgreSQL:
         programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
         found = shutil.which("initdb") or (str(programs[-1]) if programs else "")
         if not found:
-            pytest.skip("not run: needs PostgreSQL, which .ci/run installs")
+            pytest.skip("not run: needs PostgreSQL")
         self._programs = Path(found).resolve().parent
         self._folder = Path(tempfile.mkdtemp(prefix="modelbuild-postgresql-"))
         self._user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name

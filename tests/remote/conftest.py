@@ -210,7 +210,7 @@ def running_nginx(
     `allowed` methods; others are forbidden."""
     program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
-        pytest.skip("not run: needs nginx, which .ci/run installs")
+        pytest.skip("not run: needs nginx")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     (folder / "root").mkdir(parents=True, exist_ok=True)
@@ -251,7 +251,7 @@ def full(tmp_path: Path) -> Callable[[Path, int], list[str]]:
     return lambda folder, size: [*whole, "--size", str(size), "--tmpfs", str(folder)]
 
 
-@pytest.fixture(params=["casd", "nginx"])
+@pytest.fixture(params=["casd", pytest.param("nginx", marks=pytest.mark.exhaustive)])
 def full_cache(request: pytest.FixtureRequest, tmp_path: Path, full: Callable[[Path, int], list[str]]) -> Iterator[str]:
     """The address of a cache whose disk is full soon."""
     folder = tmp_path / request.param

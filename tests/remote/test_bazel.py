@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.exhaustive
+
 PROGRAM = Path(sys.prefix, "bazel/node_modules/@bazel/bazel-linux_x64/bazel-2.1.0-linux-x86_64")
 
 # Reads a file with the same bytes as a source of the other workspace, so that one blob is both clients'.
@@ -33,7 +35,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def bazel(tmp_path: Path, address: str) -> Callable[[str], str]:
     """Builds in a new workspace with nothing of its own but its sources; returns what Bazel says."""
     if not PROGRAM.is_file():
-        pytest.skip("not run: needs npm, which .ci/run installs")
+        pytest.skip("not run: needs npm")
 
     def build(name: str) -> str:
         root = tmp_path / name

@@ -43,6 +43,7 @@ def build_grid_cache(tmp_path: Path, build_grid: ModuleType) -> Iterator[str]:
     server.kill()
 
 
+@pytest.mark.exhaustive
 def test_two_workspaces_share_every_result_on_build_grid(place: Any, build_grid_cache: str) -> None:
     test_two_workspaces_on_two_paths_share_every_result(place, build_grid_cache)
 

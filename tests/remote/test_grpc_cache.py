@@ -34,7 +34,10 @@ def blob(size: int, seed: int = 0) -> bytes:
     return random.Random(seed).randbytes(size)
 
 
-@pytest.fixture(params=["casd", "zstd_casd", "build_grid", "zstd", "small batches"])
+BUILD_GRID = pytest.param("build_grid", marks=pytest.mark.exhaustive)
+
+
+@pytest.fixture(params=["casd", "zstd_casd", BUILD_GRID, "zstd", "small batches"])
 def cache(request: pytest.FixtureRequest) -> Iterator[GrpcCache]:
     if request.param == "zstd_casd":
         made = connect(request.getfixturevalue(request.param).address)

@@ -25,6 +25,7 @@ def digest(data: bytes) -> Digest:
     return Digest(hashlib.sha256(data).hexdigest(), len(data))
 
 
+@pytest.mark.exhaustive
 def test_two_workspaces_share_what_nginx_keeps(place: Any, nginx: str, tmp_path: Path) -> None:
     one, two = place("one"), place("two")
     assert set(one.build(f"--remote-cache={nginx}").statuses.values()) == {"ran"}

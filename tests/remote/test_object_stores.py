@@ -29,6 +29,8 @@ from modelbuild.store.local import LocalStore, open_store
 from modelbuild.workspace.remote_address import parse_address
 from modelbuild.workspace.remote_settings import RemoteSettings
 
+pytestmark = pytest.mark.exhaustive
+
 AZURITE = Path(sys.prefix, "azurite/node_modules/azurite/dist/src/blob/main.js")
 SECRET = base64.b64encode(b"something").decode()
 
@@ -150,7 +152,7 @@ def s3(seaweed: int) -> dict[str, str]:
 def gs(seaweed: int, tmp_path: Path) -> Iterator[dict[str, str]]:
     program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
-        pytest.skip("not run: needs nginx, which .ci/run installs")
+        pytest.skip("not run: needs nginx")
     (port,) = free_ports(1)
     folder = tmp_path / "front"
     folder.mkdir()
@@ -169,7 +171,7 @@ def gs(seaweed: int, tmp_path: Path) -> Iterator[dict[str, str]]:
 def az(tmp_path: Path) -> Iterator[dict[str, str]]:
     program = shutil.which("node")
     if program is None or not AZURITE.is_file():
-        pytest.skip("not run: needs npm, which .ci/run installs")
+        pytest.skip("not run: needs npm")
     (port,) = free_ports(1)
     endpoint = f"http://127.0.0.1:{port}/team"
     command = [program, AZURITE, "--blobHost=127.0.0.1", f"--blobPort={port}", "--inMemoryPersistence"]

@@ -22,6 +22,7 @@ def changed(place: Any, name: str) -> Any:
     return made
 
 
+@pytest.mark.exhaustive
 def test_an_http_cache_that_forbids_writing_is_read(place: Any, start_nginx: Callable[..., str]) -> None:
     place("one").build(f"--remote-cache={start_nginx()}")
     address = start_nginx(allowed="GET")
@@ -60,6 +61,7 @@ def big_ones_stay(place: Any, address: str, largest: str) -> None:
     assert len(notices(ended.err)) == 1
 
 
+@pytest.mark.exhaustive
 def test_an_http_cache_that_takes_no_big_blobs_takes_the_others(place: Any, start_nginx: Callable[..., str]) -> None:
     big_ones_stay(place, start_nginx(largest=300_000), ": HTTP 413 Request Entity Too Large")
 

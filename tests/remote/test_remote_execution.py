@@ -35,7 +35,7 @@ from modelbuild.store.digests import digest_file
 from modelbuild.workspace.remote_strategy import parse_strategy
 
 
-@pytest.fixture(params=["casd", "BuildGrid"])
+@pytest.fixture(params=["casd", pytest.param("BuildGrid", marks=pytest.mark.exhaustive)])
 def any_farm(
     request: pytest.FixtureRequest, tmp_path: Path, shared_casd: Any, build_grid: ModuleType, mounts: Any
 ) -> Iterator[Any]:

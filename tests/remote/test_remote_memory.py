@@ -43,7 +43,7 @@ BIG = pytest.param(2048, marks=[pytest.mark.exhaustive, pytest.mark.slow])
 
 
 @pytest.mark.parametrize("size", [192, BIG])
-@pytest.mark.parametrize("kind", ["grpc", "http", "file"])
+@pytest.mark.parametrize("kind", ["grpc", pytest.param("http", marks=pytest.mark.exhaustive), "file"])
 def test_a_big_blob_is_never_in_memory(request: pytest.FixtureRequest, tmp_path: Path, kind: str, size: int) -> None:
     if kind == "grpc":
         address = request.getfixturevalue("casd").address
