@@ -7,9 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,8 @@ class StageAttrs(Attrs):
     """Does something odd, and writes what it was given with its own name added."""
 
     srcs: Sources = ()
-    signals: str = ""
-    """Folder where it says its process id, and waits while there is a file `hold`."""
+    waits: str = ""
+    """A file; while it is there, the step waits."""
     does: str = ""
 
 @rule(attrs=StageAttrs)
@@ -33,19 +32,20 @@ def stage(ctx: Context[StageAttrs]) -> tuple[Files]:
         step="stage",
         inputs={"srcs": ctx.files(ctx.attrs.srcs)},
         outputs=[Output("out", f"{ctx.label.name}.txt")],
-        params={"name": ctx.label.name, "signals": ctx.attrs.signals, "does": ctx.attrs.does},
+        params={"name": ctx.label.name, "does": ctx.attrs.does},
+        unkeyed={"waits": ctx.attrs.waits},
     )
     return (Files((made["out"],)),)
 '''
 STEP = """
-import os, signal, sys, time
+import os, signal, sys, tempfile, time
 
 def run(step):
-    name, signals = step.params["name"], step.params["signals"]
-    if signals:
-        with open(f"{signals}/{name}.{os.getpid()}", "w"):
+    name, waits = step.params["name"], step.params["waits"]
+    if waits:
+        with open(f"{tempfile.gettempdir()}/{name}.{os.getpid()}", "w"):
             pass
-        while os.path.exists(f"{signals}/hold"):
+        while os.path.exists(waits):
             time.sleep(0.01)
     print("printed by", name)
     print("complained by", name, file=sys.stderr)
@@ -75,10 +75,9 @@ def running(pid: int) -> bool:
 class Bench:
     """A workspace whose package //a has stages."""
 
-    def __init__(self, world: Any, signals: Path) -> None:
+    def __init__(self, world: Any, folder: Path) -> None:
         self.world = world
-        self.signals = signals
-        self.hold = signals / "hold"
+        self.hold = folder / "hold"
         world.write(
             {
                 "MODELBUILD.toml": 'rules = ["//rules"]\n',
@@ -101,7 +100,8 @@ class Bench:
         return subprocess.Popen(
             [sys.executable, "-m", "modelbuild", "build", *arguments],
             cwd=self.world.root,
-            env=self.world.environment(),
+            # Actions may read the folders of libraries.
+            env=self.world.environment() | {"LD_LIBRARY_PATH": str(self.hold.parent)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -111,11 +111,12 @@ class Bench:
     def waiting(self, name: str, count: int = 1) -> list[int]:
         """The processes of a stage, when there are as many."""
 
-        def begun() -> list[int]:
-            found = [int(path.suffix[1:]) for path in self.signals.glob(f"{name}.[0-9]*")]
+        def found_all() -> list[int]:
+            begun = (self.world.cache / "tmp").glob(f"build-*/*/.home/{name}.[0-9]*")
+            found = [int(path.suffix[1:]) for path in begun]
             return found if len(found) == count else []
 
-        pids: list[int] = wait_for(begun)
+        pids: list[int] = wait_for(found_all)
         return pids
 
     def output(self, name: str) -> str:
@@ -139,22 +140,20 @@ class Bench:
 
 
 @pytest.fixture
-def bench(world: Any) -> Iterator[Bench]:
-    # Where steps may write too, for signals.
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        yield Bench(world, Path(folder))
+def bench(world: Any, tmp_path: Path) -> Bench:
+    folder = tmp_path / "signals"
+    folder.mkdir()
+    return Bench(world, folder)
 
 
 def chain(bench: Bench) -> None:
     """first -> middle, which waits -> last"""
-    bench.stages(
-        first={}, middle={"srcs": [":first"], "signals": str(bench.signals)}, last={"srcs": [":middle"]}, other={}
-    )
+    bench.stages(first={}, middle={"srcs": [":first"], "waits": str(bench.hold)}, last={"srcs": [":middle"]}, other={})
 
 
 def test_two_builds_at_once_are_both_right_and_neither_waits_for_the_other(bench: Bench) -> None:
     many = {f"after{number}": {"srcs": [":middle"]} for number in range(6)}
-    bench.stages(first={}, middle={"srcs": [":first"], "signals": str(bench.signals)}, **many)
+    bench.stages(first={}, middle={"srcs": [":first"], "waits": str(bench.hold)}, **many)
     bench.hold.touch()
     builds = [bench.start("//a/...", "--json", f"--jobs={jobs}") for jobs in (1, 2)]
     bench.waiting("middle", 2)  # both are in the midst of the same action
@@ -246,7 +245,7 @@ def test_keep_going_builds_what_no_failure_touches(bench: Bench) -> None:
 
 def test_otherwise_nothing_starts_after_a_failure(bench: Bench) -> None:
     """Two run at once and fail; what is ready behind them does not begin."""
-    bench.stages(**{f"s{number}": {"signals": str(bench.signals), "does": FAILS} for number in range(6)})
+    bench.stages(**{f"s{number}": {"waits": str(bench.hold), "does": FAILS} for number in range(6)})
     bench.hold.touch()
     build = bench.start("//a/...", "--jobs=2", "--json")
     bench.waiting("*", 2)
