@@ -26,7 +26,7 @@ import numpy as np
 REPOSITORY = Path(__file__).parents[1]
 SOURCES = [
     REPOSITORY / "benchmarks/cuda_zoo.py",
-    REPOSITORY / "tests/rules/steps/cuda/programs.py",
+    REPOSITORY / "tests/rules/backends/cuda/programs.py",
     REPOSITORY / "examples/models/nets.py",
 ]
 sys.path[:0] = [str(source.parent) for source in SOURCES]

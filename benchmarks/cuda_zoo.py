@@ -1,6 +1,6 @@
 """The programs of benchmarks/cuda_programs.py: made in the sandbox of an export, and again where torch runs them.
 
-They are those of tests/rules/steps/cuda/programs.py and the networks of examples/models/nets.py, with weights drawn
+They are those of tests/rules/backends/cuda/programs.py and the networks of examples/models/nets.py, with weights drawn
 from a seed. All take and give float32 and integers, whatever they compute in.
 """
 
