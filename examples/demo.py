@@ -13,7 +13,6 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 PHOTO = Path(__file__).parent / "modelbuild-out/cpu/third_party/astronaut/astronaut.png"
-LANDMARKS = ("left eye", "right eye", "nose", "left mouth corner", "right mouth corner")
 COLOUR = (255, 64, 64)
 
 

@@ -37,12 +37,6 @@ class Change:
         """A file's path in the repository, by that relative to the workspace."""
         return os.path.normpath(self.prefix + path) if path.startswith("../") else self.prefix + path
 
-    def changed_from_here(self) -> Iterator[str]:
-        """The changed files' paths relative to the workspace."""
-        for path in self.changed:
-            inside = path.startswith(self.prefix)
-            yield path[len(self.prefix) :] if inside else os.path.relpath(f"/{path}", f"/{self.prefix}")
-
     def changed_files(self) -> Iterator[str]:
         """The changed files' absolute paths."""
         return (f"{self.top}/{path}" for path in self.changed)

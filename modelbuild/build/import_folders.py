@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib.machinery import all_suffixes
 from pathlib import Path
 
@@ -49,22 +49,16 @@ def importable(folders: Iterable[str]) -> dict[str, Importable]:
     return found
 
 
-def names_in(folder: str) -> str | None:
-    """A digest of the names in a folder that can change what is imported: those of modules, packages and installed
-    distributions. A checkout that Python imports from has other files too, and folders that builds put there. None when
-    it cannot be listed."""
-    return _digest(folder, lambda entry: entry.name)
-
-
 def stamps_in(folder: str) -> str | None:
-    """As names_in(), and when each distribution was installed: to install another of its version changes no name."""
-    return _digest(folder, lambda entry: f"{entry.name} {_installed_at(entry)}")
+    """Return a digest of the names in a folder that can change what is imported, and of when each distribution was
+    installed: to install another of its version changes no name. None when the folder cannot be listed.
 
-
-def _digest(folder: str, text: Callable[[os.DirEntry[str]], str]) -> str | None:
+    The names are those of modules, packages and installed distributions. A checkout that Python imports from has other
+    files too, and folders that builds put there.
+    """
     try:
         with os.scandir(folder) as entries:
-            texts = [text(entry) for entry in entries if _is_chosen(entry.name) and _matters(entry)]
+            texts = [f"{e.name} {_installed_at(e)}" for e in entries if _is_chosen(e.name) and _matters(e)]
     except OSError:
         return None
     return hashlib.sha256(os.fsencode("\0".join(sorted(texts)))).hexdigest()

@@ -17,7 +17,6 @@ class Settings:
     command runs."""
 
     directory: Path
-    verbose_failures: bool = False
     arguments: tuple[str, ...] = ()
 
 
@@ -69,12 +68,12 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     metavar="DIR",
     help="Run as if started in DIR; the workspace is the nearest folder upwards with a MODELBUILD.toml.",
 )
-@click.option("--verbose-failures", is_flag=True, help="Show tracebacks of errors.")
+@click.option("--verbose-failures", is_flag=True, expose_value=False, help="Show tracebacks of errors.")
 @click.pass_context
-def cli(ctx: click.Context, directory: Path, verbose_failures: bool) -> None:
+def cli(ctx: click.Context, directory: Path) -> None:
     """A build system for models: BUILD.toml in, ExecuTorch programs out."""
     try:
         folder = directory.resolve()
     except (OSError, RuntimeError):  # removed meanwhile; links that lead in a circle
         raise click.UsageError(f"no folder '{directory}' any more") from None
-    ctx.obj = Settings(folder, verbose_failures, ctx.obj or ())
+    ctx.obj = Settings(folder, ctx.obj or ())

@@ -27,10 +27,6 @@ from modelbuild.store.local import LocalStore
 _MAX_REPORT = 64 << 20
 
 
-class Interrupted(Exception):
-    """The build is being ended."""
-
-
 class RemoteExecutor:
     """Runs one action at a time for each calling thread. Raises RemoteProblem where it is the server, the line or the
     worker that fails, and not the action.

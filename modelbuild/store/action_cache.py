@@ -73,10 +73,6 @@ class ActionCache:
         rows = self._database.read(sql, (prefix, prefix + "g")) or ()
         return {key: material for key, packed in rows if (material := _unpack(packed)) is not None}
 
-    def mark_used(self, keys: Iterable[str]) -> None:
-        """Note that these results were used now; written by flush()."""
-        self._used.update(keys)
-
     def flush(self) -> None:
         """Write down what was used. Skipped in a read-only cache, silently: it only serves eviction."""
         used, self._used = self._used, set()

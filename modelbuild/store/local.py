@@ -147,10 +147,6 @@ class LocalStore:
         """What keys that begin so were made of, by key."""
         return self._actions.materials(prefix)
 
-    def mark_used(self, keys: Iterable[str]) -> None:
-        """For a build that knew without asking that these results are still right: keeps them from eviction."""
-        self._actions.mark_used(keys)
-
     def stat(self) -> StoreStat:
         """What is in the cache."""
         return measure(self.directory, self._cas, self._actions, self.max_size)

@@ -134,16 +134,6 @@ def test_rows_are_sorted_by_use(open_cache: Callable[..., ActionCache], clock: C
     assert [row.key for row in cache.rows() or ()] == ["c"]
 
 
-def test_used_without_asking(open_cache: Callable[..., ActionCache], clock: Clock) -> None:
-    cache = open_cache()
-    for key in "ab":
-        cache.put(key, RESULT, {}, 0)
-        clock.now += DAY
-    cache.mark_used(["a", "nothing"])
-    cache.flush()
-    assert [row.key for row in cache.rows() or ()] == ["a", "b"]
-
-
 def test_the_total_is_unknown_until_counted(open_cache: Callable[..., ActionCache]) -> None:
     cache = open_cache()
     cache.put("k", RESULT, {}, 5)
@@ -319,7 +309,6 @@ def test_read_only(
     def work() -> None:
         cache = open_cache(writable=False)
         assert cache.get("k") == RESULT
-        cache.mark_used(["k"])
         cache.flush()
         assert warnings == []
         cache.put("k2", RESULT, {}, 0)

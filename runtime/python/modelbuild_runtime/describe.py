@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from modelbuild_runtime.dtypes import item_size
 from modelbuild_runtime.errors import ProgramError, one_line
 from modelbuild_runtime.pte import Constant, Kind, Method, Moved, ProgramFile, Value
 from modelbuild_runtime.shapes import Dim, shape_text
@@ -35,13 +34,6 @@ class Port:
     planned: bool = False
     range: tuple[float, float] | None = None
     constant: Constant = None
-
-    @property
-    def max_bytes(self) -> int:
-        total = item_size(self.dtype) if self.kind == "tensor" else 0
-        for dim in self.shape:
-            total *= dim.max
-        return total
 
     def __str__(self) -> str:
         if self.kind != "tensor":

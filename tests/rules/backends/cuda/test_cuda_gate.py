@@ -28,9 +28,8 @@ def library(stub: Path, calls: str, folder: Path) -> Path:
     return folder / "made.so"
 
 
-def test_symbols_and_libraries_are_read(stub: Path, tmp_path: Path) -> None:
+def test_symbols_are_read(stub: Path, tmp_path: Path) -> None:
     found = needs(library(stub, "one", tmp_path))
-    assert found.libraries == ("libstub.so.1",)
     assert found.undefined == {"one"}
     assert "made" in found.defined
     assert found.glibc == (0, 0)
@@ -40,7 +39,6 @@ def test_symbols_and_libraries_are_read(stub: Path, tmp_path: Path) -> None:
 def test_the_glibc_needed_is_read() -> None:
     library = cuda_home() / "lib/libcudart.so.13"
     found = needs(library)
-    assert "libc.so.6" in found.libraries
     assert (2, 2) < found.glibc <= (2, 28)
     assert found.undefined == frozenset()
 

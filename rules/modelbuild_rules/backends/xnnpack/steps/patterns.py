@@ -12,9 +12,8 @@ from unittest.mock import patch
 
 from executorch.backends.xnnpack.partition.graphs import bilinear_2d, sdpa
 
-# Operators without which no pattern of a kind matches (edge operators by their names).
+# Operators without which no pattern of attention matches (edge operators by their names).
 SDPA = frozenset(("aten._softmax.default", "aten.bmm.default"))
-BILINEAR = frozenset(("aten.upsample_bilinear2d.vec",))
 
 
 @contextmanager

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _MACHINES = {62: "x86_64", 183: "aarch64"}
-_SYMTAB, _DYNAMIC, _DYNSYM, _VERNEED, _VERSYM = 2, 6, 11, 0x6FFFFFFE, 0x6FFFFFFF
-_NEEDED = 1
+_SYMTAB, _DYNSYM, _VERNEED, _VERSYM = 2, 11, 0x6FFFFFFE, 0x6FFFFFFF
 _WEAK = 2
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -18,13 +17,11 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 class Needs:
     """What a library, or an object file, needs.
 
-    libraries   sonames that the loader looks for
     undefined   symbols without a version that have to be found in the process
     defined     symbols that it exports (of an object file, all that it has)
     glibc       the newest version of glibc that a symbol is of, as (2, 17); (0, 0) where there is none
     """
 
-    libraries: tuple[str, ...]
     undefined: frozenset[str]
     defined: frozenset[str]
     glibc: tuple[int, ...]
@@ -48,7 +45,7 @@ def needs(path: Path) -> Needs:
     (start,) = struct.unpack_from("<Q", data, 40)
     size, count = struct.unpack_from("<HH", data, 58)
     sections = [_SECTION.unpack_from(data, start + number * size) for number in range(count)]
-    libraries, undefined, defined = [], set(), set()
+    undefined, defined = set(), set()
     versions: set[tuple[int, ...]] = {(0, 0)}
     versioned = {
         number
@@ -59,10 +56,7 @@ def needs(path: Path) -> Needs:
     }
     for _, kind, _, _, offset, length, link, info, _, _ in sections:
         names = sections[link][4] if link < count else 0
-        if kind == _DYNAMIC:
-            entries = struct.iter_unpack("<QQ", data[offset : offset + length])
-            libraries += [_text(data, names + value) for tag, value in entries if tag == _NEEDED]
-        elif kind in (_DYNSYM, _SYMTAB):
+        if kind in (_DYNSYM, _SYMTAB):
             for number, symbol in enumerate(_SYMBOL.iter_unpack(data[offset : offset + length])):
                 name, about, _, section, _, _ = symbol
                 if section:
@@ -71,7 +65,7 @@ def needs(path: Path) -> Needs:
                     undefined.add(_text(data, names + name))
         elif kind == _VERNEED:
             versions |= _glibc(data, offset, info, names)
-    return Needs(tuple(libraries), frozenset(undefined - {""}), frozenset(defined), max(versions))
+    return Needs(frozenset(undefined - {""}), frozenset(defined), max(versions))
 
 
 def _glibc(data: bytes, offset: int, count: int, names: int) -> set[tuple[int, ...]]:
