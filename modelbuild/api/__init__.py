@@ -1,7 +1,7 @@
 """The rules API: everything that a rule package imports. Built-in rules and a user's own use nothing else."""
 
 from modelbuild.actions import Artifact, DerivedArtifact, Output, Resources, SourceArtifact, Telling
-from modelbuild.api.attrs import Attrs, Dep, Glob, Source, Sources
+from modelbuild.api.attrs import Attrs, Dep, Glob, Size, Source, Sources
 from modelbuild.api.blob import Blob
 from modelbuild.api.context import Context, Expander
 from modelbuild.api.extension import Extensible, Extension
@@ -31,6 +31,7 @@ __all__ = [
     "Resources",
     "Rule",
     "Runnable",
+    "Size",
     "Source",
     "SourceArtifact",
     "Sources",

@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 # pydantic would look for plugins in every distribution that is installed; what is valid is said by rules alone.
 os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Tag
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    Tag,
+)
 from pydantic_core import core_schema
+
+from modelbuild.sizes import parse_size
 
 if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaValue
@@ -85,6 +96,10 @@ def _kind(value: object) -> str:
 Sources: TypeAlias = Annotated[
     Annotated[tuple[Source, ...], Tag("(list)")] | Annotated[Glob, Tag("(glob)")], Discriminator(_kind)
 ]
+
+
+# Bytes, given as a number or as text such as "20GiB"; the validated value is the number.
+Size: TypeAlias = Annotated[int | str, AfterValidator(parse_size)]
 
 
 def references(value: object, path: Path = ()) -> Iterator[tuple[Path, Source | Dep | Glob]]:

@@ -102,11 +102,13 @@ def collect(store: LocalStore) -> Collected:
 
 
 def _store(settings: Settings, max_size: str | None = None) -> LocalStore:
+    from modelbuild.sizes import parse_size
     from modelbuild.store.local import open_store
-    from modelbuild.workspace.workspace import find_root, load_workspace, parse_size
+    from modelbuild.workspace.workspace import find_root, load_workspace
 
     config = load_workspace(find_root(settings.directory)).config
-    size = config.cache_size if max_size is None else parse_size(max_size)
-    if size is None:
-        raise click.UsageError(f"--max-size: expected a size such as 20GiB, or bytes, got '{max_size}'")
+    try:
+        size = config.cache_size if max_size is None else parse_size(max_size, least=0)
+    except ValueError as error:
+        raise click.UsageError(f"--max-size: {error}") from None
     return open_store(config.cache_dir, size)

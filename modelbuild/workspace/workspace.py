@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from modelbuild import sizes
 from modelbuild.errors import EnvironmentProblem, Location, UsageError
 from modelbuild.labels import Label
 from modelbuild.workspace.remote_address import Address
@@ -33,7 +33,6 @@ PROFILE_SWITCHES = ("keep_going", "sandbox_debug", "quiet", "json")
 PROFILE_REMOTE = ("remote_cache", "remote_upload", "remote_download")
 
 _RULE_PACKAGE = re.compile(r"//[\w+@-][\w.+@-]*(/[\w+@-][\w.+@-]*)*\Z|[^\W\d]\w*(\.[^\W\d]\w*)*\Z", re.ASCII)
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kKMGT]i?)?B?\Z")
 
 FlagValue: TypeAlias = bool | int | str | Address | tuple[Label, ...]
 
@@ -178,18 +177,9 @@ def _size(table: Table, key: str, default: int) -> int:
     value = table.get(key)
     if value is None:
         return default
-    size = parse_size(value) if isinstance(value, str) else value
-    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise table.wrong(key, 'a size such as "20GiB", or bytes')
-    return size
-
-
-def parse_size(text: str) -> int | None:
-    """Bytes that a text such as "500", "20GiB", "1.5 GB" means; None when it is no size."""
-    match = _SIZE.match(text)
-    if match is None:
-        return None
-    unit = match[2] or ""
-    base = 1024 if unit.endswith("i") else 1000
-    size = float(match[1]) * base ** " KMGT".index(unit[:1].upper() or " ")
-    return int(size) if math.isfinite(size) else None
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise table.wrong(key, sizes.EXPECTED)
+    try:
+        return sizes.parse_size(value)
+    except ValueError as error:
+        raise table.error(f"'{key}': {error}", key) from None

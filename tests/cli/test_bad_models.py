@@ -134,8 +134,8 @@ BACKENDS_AND_DEVICES = {
         "4:1: a GPU is chosen on a device without CUDA; expected compute_capability as well",
     ),
     "a bad amount of memory": (
-        DEVICE + 'memory = "8GB"\n',
-        "4:1: attribute 'memory': '8GB' is not an amount of memory; expected bytes, or text such as '8GiB'",
+        DEVICE + 'memory = "8G"\n',
+        "4:1: attribute 'memory': expected a size such as \"20GiB\" or \"500 MB\", or bytes, got '8G'",
     ),
     "a bad version of glibc": (
         DEVICE + 'min_glibc = "3"\n',

@@ -155,7 +155,7 @@ TABLE = {
     ),
     "wrong value in the workspace": Bad(
         {"MODELBUILD.toml": '[cache]\nmax_size = "much"\n'},
-        "MODELBUILD.toml:2:1: 'max_size': expected a size such as \"20GiB\", or bytes, got 'much'",
+        "MODELBUILD.toml:2:1: 'max_size': expected a size such as \"20GiB\" or \"500 MB\", or bytes, got 'much'",
     ),
     "a rule package that is not there": Bad(
         {"MODELBUILD.toml": 'rules = ["//tools/rules"]\n'},

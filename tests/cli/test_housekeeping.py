@@ -70,7 +70,8 @@ def test_cache_gc(built: Any) -> None:
     assert built.ran("//a:sums") == {"//a:sums#checksums"}
     ended = built.run("cache", "gc", "--max-size", "much")
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err == "error: --max-size: expected a size such as 20GiB, or bytes, got 'much'\n"
+    assert ended.err == 'error: --max-size: expected a size such as "20GiB" or "500 MB", or bytes, got \'much\'\n'
+    assert built.run("cache", "gc", "--max-size", "0", "--json").json["left"] == 0
 
 
 def test_cache_verify_drops_what_is_damaged(built: Any) -> None:

@@ -21,7 +21,7 @@ from modelbuild.loading.patterns import expand_patterns, parse_pattern
 from modelbuild.loading.tree import SourceTree
 from modelbuild.query.describe import describe_declared
 from modelbuild.query.target_world import TargetWorld
-from modelbuild.workspace.workspace import load_workspace, parse_size
+from modelbuild.workspace.workspace import load_workspace
 from tests.every_rule import PACKAGE, WORKSPACE, write_files
 from tests.hostile import NASTY, cases, damaged, document, mutated, replaced, run_property
 
@@ -161,21 +161,6 @@ def test_any_text_is_a_label_and_a_pattern_or_a_usage_error(examples: int) -> No
                 assert read(text, "pkg")
 
     run_property(examples, st.sampled_from(NASTY) | st.text(alphabet="ab/:.-*@=é\n\0 \udcff", max_size=12), holds)
-
-
-@cases(200, 2_000)
-def test_any_text_is_a_size_or_none(examples: int) -> None:
-    run_property(
-        examples,
-        st.sampled_from(NASTY) | st.text(alphabet="019.kKMGTiB \n٣", max_size=12),
-        lambda text: [None, *range(1)] if parse_size(text) is None else range(parse_size(text) or 1),
-    )
-
-
-def test_a_size_beyond_what_a_number_holds_is_none() -> None:
-    assert parse_size("9" * 400 + "GiB") is None
-    assert parse_size("1e3") is None
-    assert parse_size("1.5 KiB") == 1536
 
 
 NAME = "a" * 200

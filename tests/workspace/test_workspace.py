@@ -109,7 +109,6 @@ def test_no_home_folder_is_told(tmp_path: Path) -> None:
         ("'2KB'", 2000),
         ("'500 MB'", 500_000_000),
         ("'20GiB'", 20 << 30),
-        ("'20G'", 20_000_000_000),
         ("'0.5TiB'", 1 << 39),
     ],
 )
@@ -118,11 +117,18 @@ def test_sizes(tmp_path: Path, written: str, size: int) -> None:
     assert load_workspace(tmp_path, {}).config.cache_size == size
 
 
-@pytest.mark.parametrize("written", ["'0'", "0", "true", "1.5", "''", "'GiB'", "'1GIB'", "'-1GB'", "'1 G B'", "'1e3'"])
-def test_what_is_no_size(tmp_path: Path, written: str) -> None:
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ("'20G'", 'a size such as "20GiB" or "500 MB", or bytes, got \'20G\''),
+        ("0", "a size from 1 byte to 8 EiB, got 0"),
+    ],
+)
+def test_what_is_no_size(tmp_path: Path, written: str, problem: str) -> None:
     (tmp_path / "MODELBUILD.toml").write_text(f"cache.max_size = {written}")
-    with pytest.raises(LoadingError, match=r"^MODELBUILD.toml:1:7: 'max_size': expected a size such as \"20GiB\", or "):
+    with pytest.raises(LoadingError) as caught:
         load_workspace(tmp_path, {})
+    assert str(caught.value) == f"MODELBUILD.toml:1:7: 'max_size': expected {problem}"
 
 
 def test_the_root_is_the_nearest_folder_upwards(tmp_path: Path) -> None:

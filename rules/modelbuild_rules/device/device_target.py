@@ -8,12 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from modelbuild.api import Attrs, Context, Provider, rule
+from modelbuild.api import Attrs, Context, Provider, Size, rule
 from modelbuild_rules.providers import DeviceTarget
-
-_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_MEMORY = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?) ?([KMGT]iB|B)\Z")
-_MOST = (1 << 63) - 1
 
 
 def _like(pattern: str, what: str) -> Callable[[str], str]:
@@ -25,24 +21,10 @@ def _like(pattern: str, what: str) -> Callable[[str], str]:
     return check
 
 
-def _bytes(value: int | str) -> int:
-    if isinstance(value, int):
-        size = value
-    else:
-        match = _MEMORY.match(value)
-        if match is None:
-            raise ValueError(f"'{value}' is not an amount of memory; expected bytes, or text such as '8GiB'")
-        size = int(float(match[1]) * _UNITS[match[2]])
-    if not 0 < size <= _MOST:
-        raise ValueError(f"{value} is not an amount of memory; expected more than 0 bytes, and at most 8 EiB")
-    return size
-
-
 Capability = Annotated[
     str, AfterValidator(_like(r"[0-9]{1,2}\.[0-9]", "a compute capability; expected one such as '8.6'"))
 ]
 Glibc = Annotated[str, AfterValidator(_like(r"2\.[0-9]{1,3}", "a version of glibc; expected one such as '2.31'"))]
-Memory = Annotated[int | str, AfterValidator(_bytes)]
 
 
 class DeviceTargetAttrs(Attrs):
@@ -60,7 +42,7 @@ class DeviceTargetAttrs(Attrs):
     cuda_index: int = Field(default=0, ge=0, le=127)
     """Which of the device's GPUs runs the program."""
 
-    memory: Memory | None = None
+    memory: Size | None = None
     """Memory of the GPU, or of the machine where there is none: bytes, or text such as "8GiB"."""
 
     min_glibc: Glibc | None = None

@@ -18,6 +18,7 @@ from modelbuild.api import (
     Output,
     Provider,
     Resources,
+    Size,
     Source,
     SourceArtifact,
     Sources,
@@ -131,8 +132,8 @@ class PteTestAttrs(TestAttrs):
     metric_srcs: Sources = ()
     """Python files of the metrics."""
 
-    max_bytes: int | None = None
-    """Of the .pte and the .ptd together."""
+    max_bytes: Size | None = None
+    """Of the .pte and the .ptd together, such as "5 MB"."""
 
     max_delegates: int | None = None
     """The most partitions."""
@@ -146,8 +147,8 @@ class PteTestAttrs(TestAttrs):
     baseline: Dep | None = None
     """Another `pte_program` to compare latency with; by default eager PyTorch."""
 
-    max_memory: int | None = Field(default=None, ge=1)
-    """Bytes by which loading the program and its first run raise the process's peak memory, in ExecuTorch's Python
+    max_memory: Size | None = None
+    """How much loading the program and its first run raise the process's peak memory, in ExecuTorch's Python
     runtime."""
 
     backends: dict[str, str] = Field(default_factory=dict)

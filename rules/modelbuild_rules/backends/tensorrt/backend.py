@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from modelbuild.api import Attrs
+from modelbuild.api import Attrs, Size
 from modelbuild_rules.backends.backend import Backend, Operators, Values
-from modelbuild_rules.device.device_target import Memory
 
 RTX_CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")
 """Compute capabilities that tensorrt_rtx 1.6.1.120 builds engines for."""
@@ -64,7 +63,7 @@ class Tensorrt(Attrs):
     optimization_profiles: tuple[dict[str, Profile], ...] = ()
     """Shapes to build for, by input. By default one profile: each dynamic dimension's declared range."""
 
-    workspace_size: Memory = Field(default=1 << 30, validate_default=True)
+    workspace_size: Size = Field(default=1 << 30, validate_default=True)
     """Memory that an engine may use beside its weights: bytes, or text such as "1GiB"."""
 
     on_failure: Literal["error", "fallback"] = "error"
