@@ -4,8 +4,7 @@
 
 The engine tells its own processor time and that of the processes that it started and awaited; what a build of one model
 takes is taken off, so that starting up and importing does not count. Below that, for comparison: what the kernel takes
-for a bare fork and for a folder here, and what importing a step takes once its preloads are there, which only the
-first of its actions does.
+for a bare fork and for a folder here, and what importing a step takes once its preloads are there.
 """
 
 from __future__ import annotations

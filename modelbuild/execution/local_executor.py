@@ -177,15 +177,12 @@ class LocalExecutor:
 
 
 def _order(sandbox: Sandbox, request: Request, workspace: Path) -> dict[str, Any]:
-    """What a worker is told (see worker.py), and `ahead`, the variables with which its step may be imported once for
-    several actions; none where the action sees more than others do."""
+    """Return the order that a worker does (see worker/child.py)."""
     action = request.action
-    scratch = sandbox.folder.parent
     inputs: dict[str, list[str]] = {}
     for item in request.inputs:
         inputs.setdefault(item.name, []).append(item.path)
     cpus, gpu = action.resources.cpu, bool(action.resources.gpu)
-    alone = action.network or gpu
     return {
         "step": action.step,
         "params": {**action.params, **action.unkeyed},
@@ -198,7 +195,6 @@ def _order(sandbox: Sandbox, request: Request, workspace: Path) -> dict[str, Any
         "modules": dict(request.modules),
         "local": bool(request.local),
         "env": environment.variables(sandbox.home, cpus, action.network, gpu) | dict(action.env),
-        "ahead": {} if alone else environment.variables(scratch, cpus) | dict(action.env),
         "root": str(sandbox.folder),
         "writable": [str(sandbox.outputs), str(sandbox.home)],
         "stdout": str(sandbox.stdout),

@@ -54,41 +54,23 @@ class Limits:
     write: tuple[str, ...]
     sockets: frozenset[int] | None
 
-    def impose(self, branch: bool = False) -> None:
-        """Give up all else. In a `branch`, a parent has given up the sockets."""
+    def impose(self) -> None:
+        """Give up all else."""
         if self.sockets == _OWN and not landlock.knows_scopes():
             # Unix sockets without a path are found by all in one network.
             unshare(CLONE_NEWNET)
         landlock.restrict(self.read, self.write, self.sockets is None, self.listed)
-        if not branch:
-            seccomp.refuse(self.sockets)
+        seccomp.refuse(self.sockets)
 
 
-def of_import(settings: Mapping[str, Any], code: Code, hidden: bool) -> Limits:
-    """Return the limits of a process that imports a step for several actions; theirs must be within.
-
-    hidden   it is in a hidden view: whatever an action sees in /dev and beside its own folder there, it may use
-    """
-    scratch = settings["scratch"]
-    read = (*settings["around"], scratch, *code.files)
-    listed = (*settings["readable"], *code.folders)
-    write = (scratch, os.path.dirname(scratch), "/dev") if hidden else (scratch, *devices(gpu=False))
-    return Limits(read, listed, write, _sockets(False, False, hidden))
-
-
-def of_action(order: Mapping[str, Any], settings: Mapping[str, Any], code: Code, view: bool, branch: bool) -> Limits:
-    """Return the limits of a worker.
-
-    view     it is in a view
-    branch   it was forked by a process that has the limits of an import
-    """
+def of_action(order: Mapping[str, Any], settings: Mapping[str, Any], code: Code, view: bool) -> Limits:
+    """Return the limits of a worker; `view`: it is in a view."""
     network, gpu = order["network"], order["gpu"]
     write = (*order["writable"], *devices(gpu), *([SHARED_MEMORY] if view else []))
-    sockets = _sockets(network, gpu, view and is_hidden(order))
-    if branch:
-        return Limits((*settings["readable"], *code.folders, order["root"]), (), write, sockets)
     read = (*settings["around"], *order["fetches"], *code.files, order["root"])
-    return Limits(read, (*settings["readable"], *code.folders), write, sockets)
+    return Limits(
+        read, (*settings["readable"], *code.folders), write, _sockets(network, gpu, view and is_hidden(order))
+    )
 
 
 def is_hidden(order: Mapping[str, Any]) -> bool:

@@ -83,14 +83,12 @@ def work(
     code: confine.Code,
     streams: Streams,
     view: View,
-    branch: bool = False,
 ) -> NoReturn:
     """Run the step and leave the process. What happened is reported, a JSON object a line; the last has the key "end".
 
     order      as LocalExecutor makes it: step, params, inputs, outputs, paths, env, cpus, network, gpu, fetches
     settings   what all actions have in common (see LocalExecutor and confine.completed)
     view       what this action is to see of the machine
-    branch     whether a parent has imported the step, and has the limits of that
     """
     os.setpgid(0, 0)
     adopt()
@@ -101,12 +99,12 @@ def work(
         os.write(streams.report, json.dumps(fact).encode() + b"\n")
 
     try:
-        limits = confine.of_action(order, settings, code, bool(view), branch)
+        limits = confine.of_action(order, settings, code, bool(view))
         view.join()
         readable = (*settings["readable"], *order["fetches"], *limits.write)
         hook = AuditHook(order["root"], settings["workspace"], readable, limits.write, code, limits.sockets, note)
         _set_up(order, streams)
-        limits.impose(branch)
+        limits.impose()
         landlock.release()
         drop_capabilities()
         hook.install()

@@ -19,20 +19,18 @@ class Streams:
     stderr: int
 
     @classmethod
-    def in_memory(cls, *printed: int) -> Streams:
-        """Make empty files. `printed` are those of stdout and stderr where they are there already; they are closed on
-        failure. Raises OSError."""
-        made = list(printed)
+    def in_memory(cls) -> Streams:
+        """Make empty files. Raises OSError."""
+        made: list[int] = []
         try:
-            for name in (*("stdout", "stderr")[len(printed) :], "report"):
+            for name in ("report", "stdout", "stderr"):
                 made.append(os.memfd_create(name))
                 fcntl.fcntl(made[-1], fcntl.F_SETFL, os.O_APPEND)
         except OSError:
             for descriptor in made:
                 os.close(descriptor)
             raise
-        stdout, stderr, report = made
-        return cls(report, stdout, stderr)
+        return cls(*made)
 
     def reported(self) -> str:
         """Return the report."""

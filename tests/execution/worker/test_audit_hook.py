@@ -319,7 +319,7 @@ def test_a_file_beside_a_step_is_in_no_key(bench: Any, place: str) -> None:
     lines = [f"    {read}", ""] if place == "run" else ["    pass", read]
     bench.step("tiny", "from pathlib import Path\ndef run(step):\n" + "\n".join(lines) + "\n")
     bench.write("models/a.txt")
-    for _ in range(3):  # the third runs where the step may have been imported ahead
+    for _ in range(3):
         problem = bench.run("tiny", "models/a.txt").problem
         assert problem.startswith(f"step tiny_rules.tiny reads {bench.rules}/header.txt, which is outside")
 
