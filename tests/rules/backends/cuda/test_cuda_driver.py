@@ -57,7 +57,12 @@ def test_what_fails_is_told(timed_driver: Path, environment: dict[str, str], pro
     assert problem in run(timed_driver, **environment)[1]
 
 
-def test_a_machine_without_a_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "LIBRARY", "libcuda.so.none")
-    with pytest.raises(StepError, match=r"needs an NVIDIA GPU and its driver; libcuda\.so\.none can't be loaded here"):
+def test_a_machine_without_a_driver_is_told(tmp_path: Path) -> None:
+    (tmp_path / "libcuda.so.1").write_text("no library")
+    assert "needs an NVIDIA GPU and its driver; libcuda.so.1 can't be loaded here" in run(tmp_path)[1]
+
+
+def test_a_machine_without_the_bindings_is_told_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    with pytest.raises(StepError, match=r"'cuda-bindings' is not installed; install modelbuild\[cuda\]$"):
         driver.Card()

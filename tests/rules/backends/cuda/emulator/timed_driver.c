@@ -1,6 +1,8 @@
 /* A CUDA driver without a GPU that only times: a kernel takes a microsecond for each of its blocks, and one for each
  * 64 bytes of its shared memory. FAKE_DEVICES, FAKE_CAPABILITY ("90") and FAKE_FAILS (the name of a call) say what is here;
  * FAKE_LOG is a file that gets a line for each launch. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,3 +86,11 @@ int cuEventRecord(void *event, void *stream) { return 0; }
 int cuEventSynchronize(void *event) { return 0; }
 int cuEventElapsedTime(float *milliseconds, void *start, void *end) { *milliseconds = took; return 0; }
 int cuGetErrorString(int error, const char **text) { *text = "a failure that was asked for"; return 0; }
+/* By the name without a version, the latest: cuMemAlloc is cuMemAlloc_v2. */
+int cuGetProcAddress_v2(const char *name, void **found, int version, unsigned long long flags, int *status) {
+  char latest[128];
+  snprintf(latest, sizeof latest, "%s_v2", name);
+  *found = dlsym(RTLD_DEFAULT, latest);
+  if (!*found) *found = dlsym(RTLD_DEFAULT, name);
+  return 0;
+}

@@ -23,10 +23,7 @@ from typing import Any, Protocol
 
 from modelbuild.step import StepError
 
-LIBRARY = "libcuda.so.1"
 RUNS = 21
-_MAJOR, _MINOR, _L2 = 75, 76, 38  # CUdevice_attribute
-_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _FLOATS = ("*fp", "*bf")
 _SMALL = 0x3C  # each byte of a floating-point buffer: a small number in all of the types
 _NUMBERS = {
@@ -130,96 +127,89 @@ class Card:
 
     def __init__(self, index: int = 0) -> None:
         try:
-            self._cuda: Any = ctypes.CDLL(LIBRARY)
-        except OSError:
-            raise StepError(
-                f'build_on = "gpu" needs an NVIDIA GPU and its driver; {LIBRARY} can\'t be loaded here; expected a'
-                ' machine with one, or build_on = "cpu"'
-            ) from None
+            from cuda.bindings import driver
+        except ImportError:
+            raise StepError("the package 'cuda-bindings' is not installed; install modelbuild[cuda]") from None
+        self._cuda: Any = driver
         try:
             self._open(index)
         except Failed as failed:
             raise StepError(
                 f'build_on = "gpu" needs an NVIDIA GPU; {failed}; expected a machine with one, or build_on = "cpu"'
             ) from None
+        except RuntimeError:  # cuda.bindings found no driver
+            raise StepError(
+                'build_on = "gpu" needs an NVIDIA GPU and its driver; libcuda.so.1 can\'t be loaded here; expected a'
+                ' machine with one, or build_on = "cpu"'
+            ) from None
 
     def _open(self, index: int) -> None:
         self._call("cuInit", 0)
-        count, device, context = ctypes.c_int(), ctypes.c_int(), ctypes.c_void_p()
-        self._call("cuDeviceGetCount", ctypes.byref(count))
-        if count.value <= index:
-            raise Failed(f"this machine has {count.value}")
-        self._call("cuDeviceGet", ctypes.byref(device), index)
-        name = ctypes.create_string_buffer(128)
-        self._call("cuDeviceGetName", name, len(name), device)
-        self.name = name.value.decode()
-        self.capability = 10 * self._attribute(device, _MAJOR) + self._attribute(device, _MINOR)
-        self._flushed = 2 * max(self._attribute(device, _L2), 1 << 20)
+        count = self._call("cuDeviceGetCount")
+        if count <= index:
+            raise Failed(f"this machine has {count}")
+        device = self._call("cuDeviceGet", index)
+        self.name = self._call("cuDeviceGetName", 128, device).partition(b"\0")[0].decode()
+        known = self._cuda.CUdevice_attribute
+        major = self._call("cuDeviceGetAttribute", known.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device)
+        minor = self._call("cuDeviceGetAttribute", known.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device)
+        self.capability = 10 * major + minor
+        cache = self._call("cuDeviceGetAttribute", known.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, device)
+        self._flushed = 2 * max(cache, 1 << 20)
         self.driver = self._driver()
-        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-        self._call("cuCtxSetCurrent", context)
+        self._call("cuCtxSetCurrent", self._call("cuDevicePrimaryCtxRetain", device))
 
     def time(self, launch: Launch) -> float:
         """Median microseconds of a kernel whose inputs are not in the cache. Raises Failed where it can't run."""
-        module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        self._call("cuModuleLoadData", ctypes.byref(module), launch.cubin)
+        module = self._call("cuModuleLoadData", launch.cubin)
         try:
-            self._call("cuModuleGetFunction", ctypes.byref(function), module, launch.name.encode())
-            self._call("cuFuncSetAttribute", function, _SHARED, launch.shared)
+            function = self._call("cuModuleGetFunction", module, launch.name.encode())
+            shared = self._cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            self._call("cuFuncSetAttribute", function, shared, launch.shared)
             with self._arguments(launch) as (arguments, flush):
                 return self._median(launch, function, arguments, flush)
         finally:
             self._call("cuModuleUnload", module)
 
     def _median(self, launch: Launch, function: Any, arguments: Any, flush: Any) -> float:
-        start, end, took = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_float()
-        for event in (start, end):
-            self._call("cuEventCreate", ctypes.byref(event), 0)
+        start, end = (self._call("cuEventCreate", 0) for _ in range(2))
         times = []
         for _ in range(RUNS + 2):
-            self._call("cuMemsetD8Async", flush, 0, ctypes.c_size_t(self._flushed), None)
-            self._call("cuEventRecord", start, None)
-            self._call(
-                "cuLaunchKernel", function, *launch.grid, launch.threads, 1, 1, launch.shared, None, arguments, None
-            )
-            self._call("cuEventRecord", end, None)
+            self._call("cuMemsetD8Async", flush, 0, self._flushed, 0)
+            self._call("cuEventRecord", start, 0)
+            self._call("cuLaunchKernel", function, *launch.grid, launch.threads, 1, 1, launch.shared, 0, arguments, 0)
+            self._call("cuEventRecord", end, 0)
             self._call("cuEventSynchronize", end)
-            self._call("cuEventElapsedTime", ctypes.byref(took), start, end)
-            times.append(took.value * 1e3)
+            times.append(self._call("cuEventElapsedTime", start, end) * 1e3)
         for event in (start, end):
-            self._call("cuEventDestroy_v2", event)
+            self._call("cuEventDestroy", event)
         return statistics.median(times[2:])
 
     @contextmanager
     def _arguments(self, launch: Launch) -> Iterator[tuple[Any, Any]]:
-        """What cuLaunchKernel takes, and memory to write over between runs."""
+        """Yield the kernel's arguments as cuLaunchKernel takes them, and memory to write over between runs."""
         made: list[Any] = []
 
         def memory(size: int, byte: int) -> Any:
-            pointer = ctypes.c_uint64()
-            if size:
-                self._call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
-                made.append(pointer)
-                self._call("cuMemsetD8_v2", pointer, byte, ctypes.c_size_t(size))
-            return pointer
+            if not size:
+                return 0
+            made.append(self._call("cuMemAlloc", size))
+            self._call("cuMemsetD8", made[-1], byte, size)
+            return int(made[-1])
 
         try:
             values = [
                 memory(int(value), _SMALL if kind.startswith(_FLOATS) else 0)
                 if kind.startswith("*")
-                else _number(kind, value)
+                else float(value)
+                if kind.startswith("fp")
+                else int(value)
                 for kind, value in launch.arguments
             ]
-            pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(each) for each in values))
-            yield pointers, memory(self._flushed, 0)
+            yield (tuple(values), tuple(_type(kind) for kind, _ in launch.arguments)), memory(self._flushed, 0)
         finally:
             for pointer in made:
-                self._call("cuMemFree_v2", pointer)
-
-    def _attribute(self, device: Any, number: int) -> int:
-        value = ctypes.c_int()
-        self._call("cuDeviceGetAttribute", ctypes.byref(value), number, device)
-        return value.value
+                self._call("cuMemFree", pointer)
 
     def _driver(self) -> str:
         """As nvidia-smi has it, or else CUDA's version that the driver is for."""
@@ -227,23 +217,25 @@ class Card:
         found = re.search(r"\s(\d+\.\d+(\.\d+)?)\s", file.read_text()) if file.is_file() else None
         if found:
             return found[1]
-        version = ctypes.c_int()
-        self._call("cuDriverGetVersion", ctypes.byref(version))
-        return f"CUDA {version.value // 1000}.{version.value % 1000 // 10}"
+        version = self._call("cuDriverGetVersion")
+        return f"CUDA {version // 1000}.{version % 1000 // 10}"
 
-    def _call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self._cuda, name)(*arguments)
-        if status:
-            words = ctypes.c_char_p()
-            self._cuda.cuGetErrorString(status, ctypes.byref(words))
-            raise Failed(f"{name} says {(words.value or b'error').decode()} ({status})")
+    def _call(self, name: str, *arguments: Any) -> Any:
+        """Return what a function of the driver returns. Raises Failed."""
+        status, *values = getattr(self._cuda, name)(*arguments)
+        if int(status):
+            _, words = self._cuda.cuGetErrorString(status)
+            raise Failed(f"{name} says {(words or b'error').decode()} ({int(status)})")
+        return values[0] if values else None
 
 
-def _number(kind: str, value: float) -> Any:
+def _type(kind: str) -> Any:
+    """Return the type in C of a kernel's argument. Raises Failed for one that is not known."""
+    if kind.startswith("*"):
+        return ctypes.c_void_p
     if kind not in _NUMBERS:
         raise Failed(f"no argument of type {kind} is known")
-    made = _NUMBERS[kind]
-    return made(value if kind.startswith("fp") else int(value))
+    return _NUMBERS[kind]
 
 
 def main() -> None:
