@@ -1,3 +1,3 @@
-"""modelbuild: a build system for models. Importing it imports nothing else."""
+"""modelbuild: a build system for ML models. Importing this package imports nothing else."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""The action graph: who makes which artifact, what must be made for the artifacts asked for, and in which order."""
+"""The action graph: which action makes which artifact, and in which order actions run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class ActionGraph:
-    """Actions and expansions by id, and a directed acyclic graph of them. It grows while it is executed.
+    """Actions and expansions by id, and a directed acyclic graph of them. The graph grows while it is executed.
 
-    complete   adds to a declared action what its step is known by, or refuses it
+    complete   called with each declared action: returns it with the tools that its step imports, or raises
     """
 
     def __init__(self, complete: Callable[[Action], Action] = lambda action: action) -> None:
@@ -25,8 +25,8 @@ class ActionGraph:
 
     @cached_property
     def dag(self) -> nx.DiGraph[str]:
-        """The graph: its nodes are ids, its edges lead from each maker to what reads from it. Made when it is first
-        used: declaring actions and asking about targets need no graph, and importing networkx takes 0.2 s."""
+        """Return the graph: nodes are ids, edges lead from each maker to its readers. It is created on first use,
+        because importing networkx takes 0.2 s and declaring actions or querying targets needs no graph."""
         import networkx as nx
 
         made: nx.DiGraph[str] = nx.DiGraph()
@@ -35,15 +35,15 @@ class ActionGraph:
         return made
 
     def add_action(self, action: Action) -> None:
-        """Raises ValueError for a second action of one id, for outputs that cannot lie side by side and for inputs that
-        nothing declared before makes: so no declaration can close a cycle."""
+        """Add an action. Raises ValueError for a second action with the same id, for outputs that overlap, and for
+        inputs that no earlier declaration makes; so no declaration can close a cycle."""
         check_outputs(action)
-        for artifact in action.telling.reads if action.telling is not None else ():
+        for artifact in action.error_text.reads if action.error_text is not None else ():
             self.check(artifact)
         self._add(self._complete(action))
 
     def add_expansion(self, expansion: Expansion) -> None:
-        """Raises ValueError as add_action() does."""
+        """Add an expansion. Raises ValueError as add_action() does."""
         check_promises(expansion)
         self._add(expansion)
 
@@ -57,10 +57,10 @@ class ActionGraph:
             self.dag.add_edges_from((maker, node.id) for maker in self.makers(node.id))
 
     def keep_promises(self, expansion: str, made: Iterable[Artifact], done: Container[str]) -> set[str]:
-        """Take in the artifacts that stand for an expansion's promises: from now on it reads them. Returns the ids of
-        what makes them. `done` holds the nodes that have ended, which no cycle can lead through.
+        """Add edges from the makers of the artifacts that fulfil an expansion's promises, and return the makers' ids.
+        `done` contains the nodes that have finished; no cycle can lead through them.
 
-        Raises ValueError for an artifact that is itself made from one of the promises.
+        Raises ValueError for an artifact that is made from one of the promises.
         """
         makers = {artifact.action for artifact in made if isinstance(artifact, DerivedArtifact)}
         seen = set(makers)
@@ -69,7 +69,7 @@ class ActionGraph:
             name = waiting.pop()
             if name == expansion:
                 cycle = " -> ".join(self._cycle(name, makers))
-                raise ValueError(f"it gives what is made from its own promises: {cycle}")
+                raise ValueError(f"it fulfils a promise with an artifact that is made from it: {cycle}")
             if name not in done:
                 new = set(self.dag.pred[name]) - seen
                 seen |= new
@@ -84,8 +84,8 @@ class ActionGraph:
         return min((ways[maker] for maker in makers if maker in ways), key=len)
 
     def check(self, artifact: Artifact) -> None:
-        """Raises ValueError for an artifact that no declared action or expansion makes, and PathError for one outside
-        of the workspace or of the folder that it is a part of."""
+        """Raise ValueError for an artifact that no declared action or expansion makes, and PathError for one outside
+        the workspace or outside the folder that it is a part of."""
         if isinstance(artifact, SourceArtifact):
             check_source(artifact.path)
             return
@@ -100,11 +100,11 @@ class ActionGraph:
             check_part(artifact, known[artifact.output])
 
     def makers(self, node: str) -> set[str]:
-        """The ids of what makes the artifacts that a node reads, as it was declared."""
+        """Return the ids of the nodes that make a node's declared inputs."""
         return {artifact.action for artifact in reads(self.nodes[node])}
 
     def basename(self, artifact: Artifact) -> str:
-        """The last part of an artifact's path, as its maker declared it, or who promised it."""
+        """Return the last part of an artifact's path, as its action or expansion declared it."""
         if isinstance(artifact, SourceArtifact):
             return artifact.path.rpartition("/")[2]
         if artifact.subpath:
@@ -115,12 +115,12 @@ class ActionGraph:
         return next(o.path for o in maker.outputs if o.name == artifact.output).rpartition("/")[2]
 
     def is_promise(self, artifact: Artifact) -> bool:
-        """Whether what makes an artifact, and how that calls it, is known only when an expansion has gone."""
+        """Return whether an artifact's maker and name are unknown until an expansion has run."""
         return isinstance(artifact, DerivedArtifact) and isinstance(self.nodes[artifact.action], Expansion)
 
     def needed_for(self, artifacts: Iterable[Artifact], known: Container[str] = ()) -> set[str]:
-        """The ids of everything that has to run for these artifacts to exist, without the nodes in `known` and what
-        only those need."""
+        """Return the ids of all nodes that these artifacts depend on, except nodes in `known` and nodes that only those
+        need."""
         found = {a.action for a in artifacts if isinstance(a, DerivedArtifact) and a.action not in known}
         waiting = list(found)
         while waiting:
@@ -131,7 +131,7 @@ class ActionGraph:
 
 
 def reads(node: Action | Expansion) -> Iterator[DerivedArtifact]:
-    """The artifacts that must be there before an action or expansion can go."""
+    """Yield the derived artifacts that an action or expansion reads."""
     if isinstance(node, Expansion):
         yield node.reads
     else:
@@ -141,7 +141,7 @@ def reads(node: Action | Expansion) -> Iterator[DerivedArtifact]:
 
 
 def closure(names: set[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
-    """These names and all that edges lead to from them."""
+    """Return these names and everything reachable from them along the edges."""
     found, waiting = set(names), list(names)
     while waiting:
         new = set(edges.get(waiting.pop(), ())) - found

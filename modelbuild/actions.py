@@ -1,4 +1,4 @@
-"""The nouns of a build: artifacts, actions and what running one yields. Frozen data, no behaviour, no I/O."""
+"""The data types of a build: artifacts, actions and results. Frozen data, no behaviour, no I/O."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ class Tree:
     files: tuple[tuple[str, FileEntry], ...]
 
     def under(self, subpath: str) -> Tree:
-        """The part below `subpath` ('' is the whole)."""
+        """Return the part below `subpath`; '' returns the whole tree."""
         if not subpath:
             return self
         prefix = subpath + "/"
         return Tree(tuple((p.removeprefix(prefix), f) for p, f in self.files if p.startswith(prefix)))
 
 
-# What an input or output is, by content.
+# The content of an input or output.
 Value: TypeAlias = FileEntry | Tree
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SourceArtifact:
-    """A file of the workspace, by its path relative to the root ('/' separators)."""
+    """A file of the workspace, by path relative to the root, with '/' separators."""
 
     path: str
 
@@ -66,7 +66,7 @@ Artifact: TypeAlias = SourceArtifact | DerivedArtifact
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An artifact under the path at which the step finds it, and the attribute that it came from."""
+    """An artifact, the path where the step reads it, and the name of its input."""
 
     name: str
     path: str
@@ -84,9 +84,10 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What an action takes while it runs: cores, bytes of memory, GPUs. Never oversubscribed. Of these `cpu`, the
-    number of threads the step gets, is part of the key: it can change the order of a sum. So is whether it takes GPUs:
-    if not, it sees none. `compute_capability` ("8.9") is what they have to have; it says which worker will do."""
+    """The cores, bytes of memory and GPUs that an action uses while it runs; never oversubscribed. `cpu`, the number of
+    threads of the step, is part of the key because it can change the order of a sum. The key also states whether the
+    action uses GPUs: without them, it sees none. `compute_capability` ("8.9") is a requirement on the GPUs; it selects
+    workers."""
 
     cpu: int = 1
     memory: int = 512 << 20
@@ -95,28 +96,28 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
-    """What the failure of an action is told with, and no result depends on: files, which are not built for it, and a
-    function of the problem and of what is in them that gives the text to show."""
+class ErrorText:
+    """Files and a function used only to format an action's error message. The files are not built for it; the function
+    takes the problem and their contents, and returns the text to print."""
 
     reads: tuple[Artifact, ...]
-    words: Callable[..., str]
+    format: Callable[..., str]
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A step to run on inputs to get outputs. Its id names it within one build; its key names it for all time.
+    """A step to run on inputs to get outputs. Its id is unique within one build; its key identifies it across builds.
 
     step        import name of the module whose `run(step: modelbuild.step.Step)` does the work
-    plugins     import names of modules that the step loads by name; they and what they import are in the key
+    plugins     import names of modules that the step loads by name; the key contains them and the modules they import
     params      attributes that the step reads: JSON values only, all part of the key
-    unkeyed     parameters that cannot change what comes out (the address of a mirror): not part of the key
+    unkeyed     parameters that cannot change the outputs (the address of a mirror); not part of the key
     tools       distributions whose versions decide the output's bytes
-    python      names of inputs that hold Python source: the distributions that they import are tools as well
-    env         environment variables that the step sees besides the fixed ones; part of the key
-    preload     modules that a warm worker imports before it forks
+    python      names of inputs that are Python source: the distributions that they import are tools as well
+    env         environment variables for the step besides the fixed ones; part of the key
+    preload     modules that the server process imports before it forks workers
     network     whether the step may use the network (fetching a file whose digest is pinned)
-    telling     what a failure is told with; not part of the key
+    error_text  formats the action's error message; not part of the key
     """
 
     id: str
@@ -135,19 +136,19 @@ class Action:
     network: bool = False
     resources: Resources = Resources()
     description: str = ""
-    telling: Telling | None = None
+    error_text: ErrorText | None = None
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """The modules whose source, with all that it imports, is in the key."""
+        """The modules whose source closure is part of the key."""
         return (self.step, *self.plugins)
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """A part of the graph that is known only when `reads` is built: `then`, given an Expander and the bytes, declares
-    it and returns the artifact of each promise. `room` is that of the rule (see modelbuild.api.rule.Rule); `names` are
-    the paths at which steps find promises."""
+    """A part of the graph that is known only after `reads` is built: `then` takes an Expander and the bytes of `reads`,
+    declares the part and returns the artifact of each promise. `room` is the room of the rule (see
+    modelbuild.api.rule.Rule); `names` are the paths at which steps read the promised artifacts."""
 
     id: str
     owner: str
@@ -165,8 +166,8 @@ class Expansion:
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """What the action cache remembers of an action that succeeded. Nothing of it depends on when or where it ran,
-    but `seconds` and `max_rss` (bytes), which are kept for estimates."""
+    """The action cache's entry for an action that succeeded. Nothing in it depends on when or where the action ran,
+    except `seconds` and `max_rss` (bytes), which are used for estimates."""
 
     outputs: tuple[tuple[str, Value], ...]
     stdout: Digest | None = None
@@ -183,8 +184,8 @@ class ActionResult:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an action ran that did not run here, and seconds as the server tells them (0 where it does not): until a
-    worker took it, and that worker's for getting inputs, running and sending outputs."""
+    """The remote worker that ran an action, and durations in seconds as the server reports them (0 if it reports none):
+    waiting for a worker, fetching inputs, running, and sending outputs."""
 
     worker: str
     queued: float = 0.0
@@ -197,8 +198,8 @@ class Place:
 class StagedInput:
     """One input of an action, ready to be laid out: a file of the workspace, or a value in the store.
 
-    name         the input's name (what step.inputs is keyed by)
-    path         where the step finds it, relative to the action's folder
+    name         the input's name (the key in step.inputs)
+    path         where the step reads it, relative to the action's folder
     source       absolute path in the workspace (None for a derived value)
     value        its content
     """

@@ -1,4 +1,4 @@
-"""Checks of what a rule declares: every path stays in the folder that it is for."""
+"""Checks of a rule's declarations: every path stays in its folder."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from modelbuild.paths import RESERVED, PathError, check_apart, check_path
 
 
 def check_outputs(action: Action) -> None:
-    """Raises PathError or ValueError for outputs that a step cannot write side by side into its folder."""
+    """Raise PathError or ValueError for outputs that a step cannot write side by side into its folder."""
     for output in action.outputs:
         _check(output.path, f"output '{output.name}'")
         if output.kind not in ("file", "tree"):
             raise ValueError(f"output '{output.name}' is a {output.kind!r}; expected 'file' or 'tree'")
     if len(kinds(action)) < len(action.outputs):
-        raise ValueError(f"{action.id} has two outputs of one name: {', '.join(o.name for o in action.outputs)}")
+        raise ValueError(f"{action.id} has two outputs of the same name: {', '.join(o.name for o in action.outputs)}")
     try:
         check_apart(output.path for output in action.outputs)
     except PathError as error:
@@ -23,29 +23,29 @@ def check_outputs(action: Action) -> None:
 
 
 def check_promises(expansion: Expansion) -> None:
-    """Raises PathError or ValueError for promises that no output could stand for."""
+    """Raise PathError or ValueError for promises that no output can fulfil."""
     for promise, path in zip(expansion.promises, expansion.names, strict=True):
         _check(path, f"promise '{promise}'")
     if len(kinds(expansion)) < len(expansion.promises):
-        raise ValueError(f"{expansion.id} promises two of one name: {', '.join(expansion.promises)}")
+        raise ValueError(f"{expansion.id} has two promises of the same name: {', '.join(expansion.promises)}")
 
 
 def check_part(artifact: DerivedArtifact, kind: str) -> None:
-    """Raises PathError for a part of an output of a kind ('' where it is not known yet) that cannot be there."""
+    """Raise PathError for an impossible part of an output. `kind` is the output's kind, '' if not known yet."""
     _check(artifact.subpath, f"a part of output '{artifact.output}' of {artifact.action}")
     if kind == "file":
         raise PathError(f"output '{artifact.output}' of {artifact.action} is a file; expected a tree to take a part of")
 
 
 def check_source(path: str) -> None:
-    """Raises PathError for a path that no file of the workspace can have in an action's folder."""
+    """Raise PathError for a path that no workspace file can have in an action's folder."""
     _check(path, "a file of the workspace")
     if path.partition("/")[0] in RESERVED:
-        raise PathError(f"{path!r}: an action has files of the engine's own there; expected another name")
+        raise PathError(f"{path!r}: reserved for the engine's files; expected another name")
 
 
 def kinds(node: Action | Expansion) -> Mapping[str, str]:
-    """The kind of each output by name; '' of what is only promised."""
+    """Return the kind of each output by name; '' for promises."""
     if isinstance(node, Expansion):
         return dict.fromkeys(node.promises, "")
     return {output.name: output.kind for output in node.outputs}

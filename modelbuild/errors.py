@@ -1,4 +1,4 @@
-"""What can go wrong, said in one line: where, what, what was expected, and the nearest right spelling."""
+"""Errors that users see, on one line: place, problem, expected value and the nearest correct spelling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Exit codes of the command line; Bazel's numbers where Bazel has one."""
+    """Exit codes of the command line. They match Bazel's where Bazel has an equivalent."""
 
     OK = 0
     BUILD_FAILED = 1
@@ -33,7 +33,7 @@ class Location:
 
 
 class ModelbuildError(Exception):
-    """A mistake of the user's, or of the machine's, that one line explains. Never shown as a traceback."""
+    """An error of the user or of the machine, explained in one line and never printed as a traceback."""
 
     exit_code = ExitCode.INTERNAL
 
@@ -47,13 +47,13 @@ class ModelbuildError(Exception):
 
 
 class UsageError(ModelbuildError):
-    """The command line asks for something that does not exist or does not go together."""
+    """The command line refers to a missing thing, or combines options that exclude each other."""
 
     exit_code = ExitCode.USAGE
 
 
 class LoadingError(ModelbuildError):
-    """MODELBUILD.toml, a BUILD.toml, a rule package or a target's attributes are wrong."""
+    """MODELBUILD.toml, a BUILD.toml, a rule package or an attribute of a target is wrong."""
 
     exit_code = ExitCode.LOADING_FAILED
 
@@ -71,15 +71,15 @@ class EnvironmentProblem(ModelbuildError):
 
 
 class ResultDiffers(EnvironmentProblem):
-    """What a result out of a cache names is nowhere to be had, and came out otherwise when it was made again."""
+    """The blob of a cached result is missing, and running the action again gave a different result."""
 
 
-# Characters of a word that others are compared with, which takes time by the square of them.
+# Candidates and words longer than this are not compared: the time grows with the square of the length.
 _LONGEST = 200
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
-    """The candidate most like `word`, or None when none is near."""
+    """Return the candidate most similar to `word`, or None when none is near."""
     import difflib
 
     if len(word) > _LONGEST:
@@ -90,6 +90,6 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """`; did you mean 'x'?`, or the empty string when no candidate is near."""
+    """Return `; did you mean 'x'?`, or the empty string when no candidate is near."""
     best = nearest(word, candidates)
     return f"; did you mean '{best}'?" if best is not None else ""

@@ -1,4 +1,4 @@
-"""What happens during a build, as frozen events: all that those who show or record a build ever see of it."""
+"""Events of a build, as frozen dataclasses: the only input of reporters and recorders."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ if TYPE_CHECKING:
 Status: TypeAlias = Literal["ran", "cached", "failed"]
 TestStatus: TypeAlias = Literal["passed", "failed", "not_run"]
 
-# Of a member that is no part of what is written down: there may be very many ids.
+# Marks a field that is not written to files: there may be very many ids.
 INSIDE = {"inside": True}
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened, and when: `at` is time.monotonic() in seconds."""
+    """Base of all events. `at` is time.monotonic() in seconds."""
 
     at: float = field(default_factory=time.monotonic, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Event):
-    """The BUILD files of the `targets` asked for are loaded; analysis begins."""
+    """The BUILD files of the `targets` requested targets are loaded; analysis begins."""
 
     targets: int
 
 
 @dataclass(frozen=True, slots=True)
 class BuildStarted(Event):
-    """Loading and analysis are done. `targets` are labels as shown, `total` the actions known so far, `actions` their
-    ids."""
+    """Loading and analysis are done. `targets` are printed labels, `total` is the number of known actions, `actions`
+    their ids."""
 
     targets: tuple[str, ...]
     total: int
@@ -44,7 +44,8 @@ class BuildStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class GraphGrew(Event):
-    """An action that ended added others; `total` is the new number of actions, `actions` are the ids of all."""
+    """A finished action added actions to the graph; `total` is the new number of actions, `actions` are the ids of
+    all."""
 
     total: int
     actions: tuple[str, ...] = field(default=(), repr=False, metadata=INSIDE)
@@ -52,8 +53,8 @@ class GraphGrew(Event):
 
 @dataclass(frozen=True, slots=True)
 class ActionStarted(Event):
-    """An action that no cache knows begins to run. `description` is one line without the owner, such as
-    `compile p0 (xnnpack)`; `worker` numbers the slot that runs it, counted from 0."""
+    """An action that is in no cache starts. `description` is one line without the owner, such as `compile p0
+    (xnnpack)`; `worker` numbers the slot that runs it, counted from 0."""
 
     id: str
     owner: str
@@ -64,7 +65,7 @@ class ActionStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class CacheUsed(Event):
-    """The caches were asked for an action's result, or given it; that took `seconds`, and has ended."""
+    """A lookup in the caches, or storing a result in them, has ended after `seconds`."""
 
     id: str
     kind: Literal["lookup", "store"]
@@ -73,13 +74,13 @@ class CacheUsed(Event):
 
 @dataclass(frozen=True, slots=True)
 class ActionFinished(Event):
-    """An action ended, or its result was found in a cache (then no ActionStarted came before).
+    """An action ended, or its result was found in a cache (then there was no ActionStarted).
 
-    seconds   how long it ran; 0 when cached
-    problem   why it failed: one line, or a traceback in the user's own code whose last line says it
-    stdout    what it printed, decoded; only needed when it failed
-    makers    ids of the actions that made what it read
-    place     where it ran, unless here
+    seconds   duration of the run; 0 when cached
+    problem   reason for the failure: one line, or a traceback in the user's own code with the reason in its last line
+    stdout    printed text, decoded; only needed when the action failed
+    makers    ids of the actions that made its inputs
+    place     the remote worker; None for a local run
     """
 
     id: str
@@ -99,7 +100,8 @@ class ActionFinished(Event):
 
 @dataclass(frozen=True, slots=True)
 class TargetBuilt(Event):
-    """All of a target is there. `outputs` are paths as the user may type them; `config` names the configuration."""
+    """A target's outputs are in the output tree. `outputs` are paths as the user may type them; `config` names the
+    configuration."""
 
     label: str
     config: str
@@ -108,7 +110,7 @@ class TargetBuilt(Event):
 
 @dataclass(frozen=True, slots=True)
 class TestCase:
-    """One case of a test. `message` says why it did not pass; `place` is `file:line`, where that is known."""
+    """One case of a test. `message` is the reason why it did not pass; `place` is `file:line`, if known."""
 
     name: str
     status: TestStatus
@@ -121,13 +123,13 @@ class TestCase:
 class TestFinished(Event):
     """A test target ended.
 
-    status     not_run: what it needs is not on this machine; `reason` says what
+    status     not_run: this machine lacks a requirement, named in `reason`
     reason     why it did not pass, in one line
-    cached     its result is that of an earlier run
-    attempts   how often it ran, and how many of these runs `passed`; more than one where that was asked for
+    cached     the result is from an earlier run
+    attempts   number of runs (more than one only on request), of which `passed` passed
     location   where it is declared, as file:line:column
     measures   numbers by name, such as `latency_ms`
-    output     what the run that did not pass printed
+    output     printed text of the run that did not pass
     """
 
     label: str
@@ -146,7 +148,7 @@ class TestFinished(Event):
 
 @dataclass(frozen=True, slots=True)
 class TargetFailed(Event):
-    """A target could not be built: `because` names the action that failed."""
+    """A target could not be built; `because` names the failed action."""
 
     label: str
     config: str
@@ -155,15 +157,15 @@ class TargetFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Notice(Event):
-    """Something the user should know that is no failure, in one line."""
+    """One line for the user that is not a failure."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class UploadsAwaited(Event):
-    """All else is done, and the end waits for `results` that are on their way to the remote cache. Told every second;
-    `bytes` are those of their blobs that are not there yet, as far as that is known."""
+    """Everything else is done, and the build waits for uploads of `results` results to the remote cache. Emitted every
+    second; `bytes` is the size of the blobs still to be sent, as far as known."""
 
     results: int
     bytes: int
@@ -171,10 +173,11 @@ class UploadsAwaited(Event):
 
 @dataclass(frozen=True, slots=True)
 class BuildFinished(Event):
-    """The end, good or bad. `seconds` counts from the start of the command.
+    """The build has ended. `seconds` counts from the start of the command.
 
-    up_to_date   nothing had to be looked up or run: the tree is as the last build left it; `actions` says how many
-                 actions that stands for, since none of them was reported on its own
+    up_to_date   no action was looked up or run, because the tree is as the last build left it; `actions` is the number
+                 of
+                 actions in it, none of which was reported on its own
     """
 
     seconds: float
@@ -184,18 +187,18 @@ class BuildFinished(Event):
 
 @dataclass(frozen=True, slots=True)
 class BuildAborted(Event):
-    """The build came to no end: something was wrong that is no action's failure (the caller says it on stderr), or it
-    was interrupted by Ctrl-C or a signal."""
+    """The build stopped without a result: it was interrupted by Ctrl-C or a signal, or hit a problem that is no
+    action's failure (the caller prints it on stderr)."""
 
     problem: str
     interrupted: bool = False
 
 
 class Reporter(Protocol):
-    """Takes events, from any thread. Must not raise: a build does not fail because nobody can watch it."""
+    """Receives events, from any thread. Must not raise: a failing display must not fail the build."""
 
     def emit(self, event: Event) -> None:
         """Show or record an event."""
 
     def close(self) -> None:
-        """Leave the terminal as it was. Safe to call twice, and when the build ended by an exception."""
+        """Restore the terminal. Safe to call twice, and after an exception."""

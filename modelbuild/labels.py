@@ -1,4 +1,4 @@
-"""Labels (`//package:name`) as Bazel writes them."""
+"""Labels (`//package:name`) in Bazel's syntax."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Label:
 
     @classmethod
     def parse(cls, text: str, package: str = "") -> Label:
-        """A label as written in `package`: `//pkg:name`, `//pkg` (its last folder's name), `:name` or `name`.
+        """Parse a label written in `package`: `//pkg:name`, `//pkg` (its last folder's name), `:name` or `name`.
 
         Raises UsageError, without a location, when the text is none of these.
         """
@@ -42,11 +42,11 @@ class Label:
 
 
 def is_package_name(text: str) -> bool:
-    """Whether a folder of this path, relative to the workspace, can be a package."""
+    """Return whether a folder with this path, relative to the workspace, can be a package."""
     return bool(_PACKAGE.match(text)) and not any(dots in text.split("/") for dots in _DOTS)
 
 
 def is_target_name(text: str) -> bool:
-    """Return whether a target can be called so: letters, digits and `_.+@=-`, at most 255 as its outputs' folder is
-    called the same, and not dots alone."""
+    """Return whether a target can have this name: letters, digits and `_.+@=-`, not only dots, and at most 255
+    characters, because it is also the name of the outputs' folder."""
     return bool(_NAME.match(text)) and text not in _DOTS and len(text) <= MAX_NAME

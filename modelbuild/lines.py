@@ -1,10 +1,10 @@
-"""Text that stays on one line: what may be part of a path or a name, and how anything else is shown."""
+"""Single-line text: the characters allowed in paths and names, and how other characters are escaped."""
 
 from __future__ import annotations
 
 import re
 
-# Control characters, what else ends a line, and the lone surrogates by which Python holds bytes that are not UTF-8.
+# Control characters, line separators, and the lone surrogates that stand for bytes that are not UTF-8.
 _OTHER = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 EXPECTED = "expected UTF-8 without control characters and line breaks"
@@ -16,11 +16,11 @@ def is_line(text: str) -> bool:
 
 
 def one_line(text: str) -> str:
-    r"""Return text with control characters, line breaks and what is not UTF-8 escaped: `a\nb`, `\x1b[0m`."""
+    r"""Return text with control characters, line breaks and bytes that are not UTF-8 escaped: `a\nb`, `\x1b[0m`."""
     return _OTHER.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def shown(text: str, most: int = 60) -> str:
-    """Return text in quotes, as an error names it: on one line, and cut short where it is long."""
+    """Return text in quotes, on one line and truncated, for an error message."""
     quoted = repr(text[:most])
     return quoted if len(text) <= most and len(quoted) <= most else f"{quoted[: most - 3]}..."

@@ -1,4 +1,4 @@
-"""Paths that stay within a folder: what rules, steps, caches and workers may call a file."""
+"""Checks of paths that rules, steps, caches and workers give: relative, and inside their folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from modelbuild.lines import is_line
 
-# Names at the top of an action's folder that are the engine's; workspace files lie beside them, at their own paths.
+# Names at the top of an action's folder that belong to the engine; workspace files are beside them, at their own paths.
 RESERVED = HOME, INPUTS, LOCAL, OUTPUTS, STDERR, STDOUT = (
     ".home",
     ".inputs",
@@ -16,10 +16,10 @@ RESERVED = HOME, INPUTS, LOCAL, OUTPUTS, STDERR, STDOUT = (
     ".stdout",
 )
 
-# Bytes that Linux's file systems allow in a name.
+# Most bytes of a name on Linux's file systems.
 MAX_NAME = 255
 
-# Bytes of a whole path, of the 4096 that Linux allows together with the folder that it is in.
+# Most bytes of a relative path. Linux allows 4096 bytes together with the folder's path.
 MAX_PATH = 2048
 
 EXPECTED = (
@@ -29,7 +29,7 @@ EXPECTED = (
 
 
 class PathError(ValueError):
-    """A path that cannot be a file's where it is given. The message is one line."""
+    """A path that does not fit its place. The message is one line."""
 
 
 def check_path(path: object) -> str:
@@ -52,20 +52,20 @@ def check_name(name: object) -> str:
 
 
 def check_apart(paths: Iterable[str]) -> None:
-    """Raises PathError where a path is there twice, or lies below another."""
+    """Raise PathError if a path occurs twice, or is below another path."""
     found: set[str] = set()
     for path in paths:
         if path in found:
-            raise PathError(f"{path!r} is there twice; expected each at a path of its own")
+            raise PathError(f"{path!r} occurs twice; expected a different path for each")
         found.add(path)
     for path in found:
         for parent in parents(path):
             if parent in found:
-                raise PathError(f"{path!r} is below {parent!r}; expected each at a path of its own")
+                raise PathError(f"{path!r} is below {parent!r}; expected separate paths")
 
 
 def parents(path: str) -> Iterator[str]:
-    """Yield the folders that a path is in, the innermost first."""
+    """Yield the folders that contain a path, the innermost first."""
     while path := path.rpartition("/")[0]:
         yield path
 

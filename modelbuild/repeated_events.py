@@ -1,4 +1,4 @@
-"""Tells of each action once, where a job builds first and then tests what it built, and where a build begins again."""
+"""Suppress repeated events when one job builds first and then tests its outputs, or when a build starts over."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from modelbuild.events import ActionFinished, ActionStarted, Event, Reporter, St
 
 
 class EachEventOnce:
-    """Leaves out that an action is found in the cache which was told of before, and that one fails again."""
+    """Suppress repeated "cached" and "failed" events for an action already reported."""
 
     def __init__(self, inner: Reporter) -> None:
         self._inner = inner
@@ -16,13 +16,13 @@ class EachEventOnce:
         self._ended: dict[str, Status] = {}
 
     def emit(self, event: Event) -> None:
-        if not self._again(event):
+        if not self._is_repeated(event):
             self._inner.emit(event)
 
     def close(self) -> None:
         self._inner.close()
 
-    def _again(self, event: Event) -> bool:
+    def _is_repeated(self, event: Event) -> bool:
         with self._lock:
             match event:
                 case ActionStarted():

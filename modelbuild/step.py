@@ -1,4 +1,4 @@
-"""What a step sees: the only thing of modelbuild that code running inside an action imports."""
+"""The interface of a step: the only module of modelbuild that code inside an action imports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class StepError(Exception):
-    """A failure that the user can mend. The message is shown as it is, without a traceback."""
+    """A failure that the user can fix. The message is printed as it is, without a traceback."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ class Step:
     cpus: int = 1
 
     def input(self, name: str) -> Path:
-        """The path of an input that is a single file or folder. KeyError when there is none of that name."""
+        """Return the path of an input that is a single file or folder. Raises KeyError for an unknown name, and
+        ValueError for several paths."""
         paths = self.inputs[name]
         if len(paths) != 1:
             raise ValueError(f"input {name!r} has {len(paths)} paths, not one")

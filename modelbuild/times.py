@@ -1,14 +1,14 @@
-"""How far the time of a file or folder can be trusted to show that it changed."""
+"""Time stamps of files and folders: when an equal time proves that nothing changed."""
 
 from __future__ import annotations
 
 
 def granularity(time_ns: int) -> int:
-    """Nanoseconds within which a file may change again without its time showing it: two ticks of the slowest kernel
-    timer where the file system keeps parts of a second at all, else the 2 s of FAT."""
+    """Return the nanoseconds within which a file may change again without a new time: two ticks of the slowest kernel
+    timer if the file system stores fractions of a second, else the 2 s of FAT."""
     return 50_000_000 if time_ns % 1_000_000_000 else 2_000_000_000
 
 
 def settled(time_ns: int, looked_at: int) -> int:
-    """The time of what was looked at later, or 0 when it may yet change without its time showing it."""
+    """Return the time of a file that was looked at later, or 0 if the file may still change without a new time."""
     return time_ns if time_ns + granularity(time_ns) < looked_at else 0

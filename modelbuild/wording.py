@@ -1,15 +1,15 @@
-"""Words that messages of every room use: quantities, and the names of actions."""
+"""Text that messages of every room use: quantities, and the names of actions."""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # a build that has nothing to do imports nothing to say so
+if TYPE_CHECKING:  # a null build imports no more than it needs
     from modelbuild.actions import Action
     from modelbuild.events import ActionFinished, ActionStarted
 
 
 def duration(seconds: float) -> str:
-    """`0.04 s`, `1.2 s`, `2 min 03 s`, `1 h 02 min`."""
+    """Return `0.04 s`, `1.2 s`, `2 min 03 s` or `1 h 02 min`."""
     if seconds < 0.0995:
         return f"{seconds:.2f} s"
     if seconds < 59.95:
@@ -21,12 +21,12 @@ def duration(seconds: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """`1 target`, `2 targets`."""
+    """Return `1 target` or `2 targets`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def size_text(count: int) -> str:
-    """`12 bytes`, `3.4 KiB`, `1.0 GiB`."""
+    """Return `12 bytes`, `3.4 KiB` or `1.0 GiB`."""
     if count < 1024:
         return f"{count} bytes"
     value = float(count)
@@ -38,13 +38,13 @@ def size_text(count: int) -> str:
 
 
 def number(value: float) -> str:
-    """`1,234,567`, `0.1235`: something that was measured."""
+    """Return a measured number as `1,234,567` or `0.1235`."""
     if value - value != 0:  # not finite
         return str(value)
     return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.4g}"
 
 
 def action_line(event: ActionStarted | ActionFinished | Action) -> str:
-    """`compile //models:detector p0 (xnnpack)`."""
+    """Return `compile //models:detector p0 (xnnpack)`."""
     detail = event.description.removeprefix(event.mnemonic).strip()
     return " ".join(part for part in (event.mnemonic, event.owner, detail) if part)

@@ -42,5 +42,5 @@ def test_paths_beside_each_other(paths: Sequence[str], apart: bool) -> None:
 
 
 def test_a_path_that_is_there_twice() -> None:
-    with pytest.raises(PathError, match="'a' is there twice"):
+    with pytest.raises(PathError, match="'a' occurs twice"):
         check_apart(["a", "b", "a"])

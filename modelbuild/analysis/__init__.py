@@ -1,1 +1,1 @@
-"""From targets and a configuration to a graph of actions."""
+"""Analysis: targets and a configuration to a graph of actions."""

@@ -1,4 +1,4 @@
-"""Targets and a configuration to actions: selects resolved, attributes validated, dependencies first, then the rule."""
+"""Analyse targets for a configuration: resolve selects, validate attributes, analyse dependencies, call the rule."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DEVICE = "device"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Node:
-    """A target in a configuration. `device` is what the command line or a depending target asks for; None leaves it
+    """A target in a configuration. `device` comes from the command line or a depending target; None leaves the choice
     to the target's own attribute and the workspace's default."""
 
     label: Label
@@ -44,8 +44,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredTarget:
-    """A target after analysis. `device` is the one it is configured for; `configured` says whether that decides
-    anything of it or of what it depends on."""
+    """A target after analysis. `device` is the one it is configured for; `configured` is whether the device makes a
+    difference to it or to its dependencies."""
 
     node: Node
     rule: str
@@ -60,7 +60,7 @@ class ConfiguredTarget:
 
 @dataclass(slots=True)
 class _Pending:
-    """A target whose attributes are read and whose dependencies are not all analysed yet."""
+    """A target with validated attributes and some dependencies still to be analysed."""
 
     node: Node
     selected: Selected
@@ -74,7 +74,7 @@ class _Pending:
 
 
 class Analyzer:
-    """Analyses targets on demand, each once a configuration, and collects the actions that they declare."""
+    """Analyses targets on demand, each once per configuration, and collects the actions that they declare."""
 
     def __init__(self, loader: Loader, rules: Rules, default_device: Label | None = None) -> None:
         self.loader = loader
@@ -86,13 +86,13 @@ class Analyzer:
         self._unconfigured: dict[Label, ConfiguredTarget] = {}
 
     def analyze(self, label: Label, device: Label | None = None) -> ConfiguredTarget:
-        """A target configured for a device. Raises LoadingError, located, for whatever is wrong in BUILD files."""
+        """Return a target configured for a device. Raises LoadingError, located, for any error in BUILD files."""
         if device is not None:
             self._platform(device)
         return self._analyze(Node(label, device), None)
 
     def _analyze(self, root: Node, at: Where | None) -> ConfiguredTarget:
-        # An explicit stack: chains of targets may be longer than Python's recursion limit.
+        # An explicit stack, because chains of targets may be longer than Python's recursion limit.
         if root in self.targets:
             return self.targets[root]
         stack = [self._open(root, at)]
@@ -131,12 +131,12 @@ class Analyzer:
         for path, reference in references(attrs):
             found.setdefault((type(reference), reference), path)
         pending = _Pending(node, selected, rule, attrs, device, found, has_device or bool(selecting), iter(()))
-        # The workspace's default is not handed down: it would stand in for what a dependency asks for itself.
+        # The workspace's default is not passed down: it would override a dependency's own device.
         pending.dependencies = iter(list(self._dependencies(pending, asked)))
         return pending
 
     def _own_device(self, target: Target) -> Label | None:
-        """The attribute `device`, read before selects are resolved because selects look at it."""
+        """Return the attribute `device`, read before selects are resolved because selects depend on it."""
         text = target.attributes.get(DEVICE)
         if not isinstance(text, str):
             return None
@@ -151,7 +151,7 @@ class Analyzer:
             label = parse_label(reference, package, at)
             node = Node(label, device)
             if path == (DEVICE,):
-                # A device is not built for a device; and the one asked for from above stands in for this one.
+                # A device is not built for a device; and a requested device overrides this one.
                 node = Node(pending.device or label, None)
             check_visible(self.loader.target(label, at), package, at)
             pending.found[reference] = node
@@ -162,7 +162,7 @@ class Analyzer:
         configured = pending.configurable or any(self.targets[n].configured for n in pending.found.values())
         if configured:
             return self._apply_rule(pending, pending.node, configured=True)
-        # The same for every device, and so analysed, and its actions declared, once.
+        # The same for every device, so it is analysed and its actions are declared only once.
         label = pending.node.label
         if label not in self._unconfigured:
             self._unconfigured[label] = self._apply_rule(pending, Node(label, None), configured=False)
@@ -208,11 +208,11 @@ class Analyzer:
             try:
                 return (_in_workspace(self.loader.source(pending.node.label.package, reference, at), at),)
             except LoadingError as error:
-                told = f"; {reference.where_from}" if reference.where_from else ""
-                raise LoadingError(error.message + told, error.location) from None
+                hint = f"; {reference.where_from}" if reference.where_from else ""
+                raise LoadingError(error.message + hint, error.location) from None
         target = self.targets[pending.found[reference]]
         if not any(isinstance(p, Files) for p in target.providers):
-            raise LoadingError(f"'{reference}' is a {target.rule}, which gives no files", at())
+            raise LoadingError(f"'{reference}' is a {target.rule}, which provides no files", at())
         return target.files()
 
     def _platform(self, label: Label, at: Where | None = None) -> Platform:

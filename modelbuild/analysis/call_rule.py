@@ -1,4 +1,4 @@
-"""Call a rule's function, and say whose mistake it is when that goes wrong."""
+"""Call a rule's function, and attribute its errors to the rule or to the target."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from modelbuild.actions import Artifact, DerivedArtifact, SourceArtifact
 from modelbuild.api.providers import Files, Provider, TestAction
 from modelbuild.api.rule import Rule
-from modelbuild.api.rule_errors import told
+from modelbuild.api.rule_errors import describe_error
 from modelbuild.errors import LoadingError, Location, ModelbuildError
 from modelbuild.paths import PathError
 from modelbuild.workspace.workspace import BUILT_IN
@@ -23,10 +23,11 @@ def call_rule(
     root: Path,
     at: Callable[[], Location],
 ) -> tuple[Provider, ...]:
-    """What a rule of the package in `folder` returns for a target declared `at` a place of the workspace at `root`.
-    `check` raises ValueError for an artifact that cannot be built.
+    """Return the providers of a rule in the package at `folder`, for a target declared `at` a place of the workspace at
+    `root`. `check` raises ValueError for an artifact that cannot be built.
 
-    Raises LoadingError for whatever goes wrong in the rule, but for one of ours: that is a bug, and raised as it is.
+    Raises LoadingError for any error in the rule, except that an error in a built-in rule is a bug and passes
+    unchanged.
     """
     try:
         providers = _checked(rule.implementation(context), check)
@@ -35,12 +36,12 @@ def call_rule(
     except ModelbuildError:
         raise
     except (Exception, SystemExit) as error:
-        # A name of the user's can make a path too long: no bug of a built-in rule.
+        # A user's name can make a path too long, so this is not a bug of a built-in rule.
         if rule.package == BUILT_IN and not isinstance(error, PathError):
             raise
-        raise LoadingError(f"rule '{rule.name}' fails: {told(error, folder, root)}", at()) from error
+        raise LoadingError(f"rule '{rule.name}' fails: {describe_error(error, folder, root)}", at()) from error
     if any(isinstance(p, TestAction) for p in providers) and not rule.name.endswith("_test"):
-        message = f"the rule '{rule.name}' gives a TestAction; expected a name that ends in '_test'"
+        message = f"the rule '{rule.name}' returns a TestAction; expected a name that ends in '_test'"
         raise LoadingError(message, at())
     return providers
 
@@ -58,7 +59,7 @@ def _checked(given: object, check: Callable[[Artifact], None]) -> tuple[Provider
 
 
 def _artifacts(provider: Provider) -> Iterable[Artifact]:
-    """What is built when the target is."""
+    """Return the artifacts that are built with the target."""
     if isinstance(provider, Files):
         return provider.files
     if isinstance(provider, TestAction):

@@ -1,7 +1,7 @@
-"""A JSON Schema of BUILD.toml, made of the loaded rules' attribute schemas: for editors, which complete and check.
+"""A JSON Schema of BUILD.toml, from the loaded rules' attribute schemas, for completion and checks in editors.
 
-Draft 7, which Taplo and its relatives read. It accepts a little more than modelbuild does: any value may be a select,
-and a string may hold an axis of a matrix.
+Draft 7, which Taplo and similar tools read. It accepts slightly more than modelbuild: any value may be a select, and a
+string may contain an axis of a matrix.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _VALUE = {"type": ["string", "number", "boolean"]}
 _ENGINE: dict[str, Any] = {
     "name": {**_TEXT, "minLength": 1, "description": "The target's name, unique in its package."},
     "visibility": _VISIBILITY,
-    "tags": {**_TEXTS, "description": "Words to choose targets by."},
+    "tags": {**_TEXTS, "description": "Words for selecting targets."},
     "matrix": {
         "type": "object",
         "description": "Axes and their values; the target is declared once for each combination, with {axis} replaced"
@@ -42,7 +42,7 @@ _ENGINE: dict[str, Any] = {
 }
 _PACKAGE = {
     "type": "object",
-    "description": "What holds for all targets of this file.",
+    "description": "Settings for all targets of this file.",
     "properties": {"default_visibility": _VISIBILITY},
     "additionalProperties": False,
 }
@@ -59,11 +59,12 @@ _OTHER = {
 
 
 def build_file_schema(rules: Mapping[str, Rule]) -> dict[str, Any]:
-    """The schema of a BUILD.toml whose rules are these, by name. Raises LoadingError for an attribute that has none."""
+    """Return the schema of a BUILD.toml with these rules, by name. Raises LoadingError for an attribute without a
+    schema."""
     models = [(rule.attrs, "validation") for rule in rules.values()]
     try:
         by_model, shared = models_json_schema(models, ref_template=_REFERENCE)  # type: ignore[arg-type]
-    except PydanticUserError as error:  # of a type that a workspace's own rule has
+    except PydanticUserError as error:  # for a type in a workspace's own rule
         raise LoadingError(f"an attribute has no JSON Schema: {error.message}") from error
     definitions = shared.get("$defs", {})
     tables = {}
@@ -89,7 +90,7 @@ def build_file_schema(rules: Mapping[str, Rule]) -> dict[str, Any]:
 
 
 def _table(attrs: dict[str, Any]) -> dict[str, Any]:
-    """The schema of one [[rule]] table: its attributes and the engine's."""
+    """Return the schema of one [[rule]] table: its attributes and the engine's."""
     opened = _open(attrs)
     return {
         **opened,
@@ -100,7 +101,7 @@ def _table(attrs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _open(schema: Any, inside: bool = False) -> Any:
-    """A schema of pydantic's in the words of draft 7; below properties and in lists, selects and axes are let in."""
+    """Translate a schema of pydantic's to draft 7. Below properties and in lists, it also accepts selects and axes."""
     if not isinstance(schema, dict):
         return schema
     words = {key: value for key, value in schema.items() if key not in ("title", "discriminator")}
@@ -122,7 +123,7 @@ def _open(schema: Any, inside: bool = False) -> Any:
 
 
 def _without_unused(schema: dict[str, Any]) -> dict[str, Any]:
-    """Drop definitions that nothing refers to: the rules' own, which stand in their tables."""
+    """Drop definitions without references: the rules' own, which are inlined in their tables."""
     definitions = schema["definitions"]
     rest = {key: value for key, value in schema.items() if key != "definitions"}
     kept: set[str] = set()

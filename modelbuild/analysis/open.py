@@ -1,4 +1,4 @@
-"""Open a workspace for questions: rules and packages, nothing built."""
+"""Open a workspace for queries: rules and packages, nothing built."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from modelbuild.workspace.workspace import Workspace
 
 
 def open_analyzer(workspace: Workspace) -> Analyzer:
-    """Raises LoadingError for a rule package that does not load."""
+    """Return an analyzer. Raises LoadingError for a rule package that does not load."""
     rules = load_rules(workspace.root, workspace.config.rules, workspace.rule_locations())
     return Analyzer(Loader(workspace, rules.by_name), rules, workspace.config.default_device)

@@ -1,4 +1,4 @@
-"""Rule packages: the built-in one and a workspace's own, found and loaded in the same way."""
+"""Load rule packages, the built-in one and a workspace's own in the same way."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from modelbuild.api.extension import Extension, extended
 from modelbuild.api.rule import Rule
-from modelbuild.api.rule_errors import told
+from modelbuild.api.rule_errors import describe_error
 from modelbuild.code.byte_code import keep_byte_code
 from modelbuild.code.package_finder import PackageFinder
 from modelbuild.errors import LoadingError, Location
@@ -26,8 +26,8 @@ T = TypeVar("T", Rule, Extension)
 # The folder of code that runs inside actions.
 STEPS = "steps"
 
-# Finds the rule packages of workspaces, whose folders are not on sys.path. Byte code by time and size, as Python keeps
-# it by itself, is not used: a rule may be edited twice within a second.
+# Finds the rule packages of workspaces, whose folders are not on sys.path. Ignores Python's own byte code, which is
+# valid for a time and a size: a rule may be edited twice within a second.
 _finder = PackageFinder({})
 
 
@@ -40,21 +40,21 @@ class Rules:
     extensions: Mapping[str, Mapping[str, Extension]] = field(default_factory=dict)
 
 
-# Names that a workspace's rule package would take away from whatever else is imported.
+# A workspace's rule package with one of these names would hide other modules.
 _TAKEN = sys.stdlib_module_names | {"modelbuild", BUILT_IN, LIBRARY}
 
 
 def import_name(reference: str) -> str:
-    """The import name of a rule package: itself, or for a folder of the workspace (`//tools/rules`) its path with
-    underscores (`tools_rules`)."""
+    """Return the import name of a rule package: the reference itself, or for a folder of the workspace
+    (`//tools/rules`) its path with underscores (`tools_rules`)."""
     return reference.removeprefix("//").replace("/", "_").replace("-", "_").replace(".", "_")
 
 
 def load_rules(root: Path, references: Sequence[str], locate: Mapping[str, Location] | None = None) -> Rules:
     """Import the built-in rule package and the referenced ones, and collect the rules and extensions in their modules.
 
-    Raises LoadingError for a package that is not there, fails to import, or names a rule or an extension as another
-    package does.
+    Raises LoadingError for a package that is missing or fails to import, and for a rule or extension with the name of
+    another package's.
     """
     by_name: dict[str, Rule] = {}
     extensions: dict[str, dict[str, Extension]] = {}
@@ -109,13 +109,13 @@ def _import(root: Path, reference: str, where: Location | None) -> ModuleType:
 
 
 def forget(name: str) -> None:
-    """Drop a package and its modules from sys.modules (another workspace's of the same name was loaded before)."""
+    """Drop a package and its modules from sys.modules (a package of the same name in another workspace)."""
     for key in [k for k in sys.modules if k == name or k.startswith(name + ".")]:
         del sys.modules[key]
 
 
 def _modules(root: Path, package: ModuleType, reference: str, where: Location | None) -> Iterator[ModuleType]:
-    """Import the modules of a package and of those in it, except for folders called `steps`: their modules run inside
+    """Import the modules of a package and its subpackages, except folders called `steps`: their modules run inside
     actions, import torch, and are loaded by name."""
     for info in pkgutil.iter_modules(package.__path__):
         if info.name == STEPS:
@@ -139,7 +139,7 @@ def _broken(root: Path, name: str, reference: str, error: BaseException, where: 
         return LoadingError(f"no rule package '{reference}'; expected {expected}", where)
     folder = root / reference.removeprefix("//")
     if not reference.startswith("//"):
-        with suppress(ValueError):  # of a module without a spec
+        with suppress(ValueError):  # for a module without a spec
             package = importlib.util.find_spec(name)
             folder = Path(package.origin).parent if package is not None and package.origin else folder
-    return LoadingError(f"rule package '{reference}' does not load: {told(error, folder, root)}", where)
+    return LoadingError(f"rule package '{reference}' does not load: {describe_error(error, folder, root)}", where)

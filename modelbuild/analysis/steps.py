@@ -1,4 +1,4 @@
-"""The steps of declared actions: that they are there and are Python, and what those of a user's own rules import."""
+"""Check the steps of declared actions: they exist and are Python. Finds the imports of a workspace's own steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from modelbuild.workspace.workspace import BUILT_IN
 
 
 class Steps:
-    """Of the rule packages in `packages` (import name -> folder); `root` is the workspace's."""
+    """Steps of the rule packages in `packages` (import name -> folder), in the workspace at `root`."""
 
     def __init__(self, packages: Mapping[str, Path], root: Path) -> None:
         self._packages = packages
@@ -24,11 +24,10 @@ class Steps:
         self._imported: dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[str, ...]] = {}
 
     def complete(self, action: Action) -> Action:
-        """The action; with what its modules import among its tools, except for built-in ones. The rules of those name
-        them: most belong to one backend, and a step imports what it needs.
+        """Return the action, with the distributions that its modules import among its tools. Not for built-in modules:
+        their rules list the tools, because most belong to one backend and a step imports only those it needs.
 
-        Raises LookupError when there is no such step, and LoadingError when there is no such plug-in, or when one of
-        them is not Python.
+        Raises LookupError for a missing step, and LoadingError for a missing plug-in or a module that is not Python.
         """
         step = (action.modules, action.tools)
         if step not in self._imported:
@@ -60,7 +59,7 @@ class Steps:
         return f"no step '{name}': there is no {self._shown(folder)}/{name}.py{did_you_mean(name, there)}"
 
     def _not_python(self, folder: Path) -> LoadingError:
-        """Of the first file that is not: who read them to follow imports did not say."""
+        """Return an error for the first file that does not parse."""
         for file in sorted(folder.rglob("*.py")):
             try:
                 parse(file.read_bytes())

@@ -1,4 +1,4 @@
-"""Raw attributes to a validated schema instance, or one located line that says what is wrong."""
+"""Validate raw attributes against a schema; an error is one located line."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def validate(
     try:
         return schema.model_validate_json(text)
     except ValidationError as error:
-        details, path = _telling([(each, _path(raw, each)) for each in error.errors(include_url=False)], locate)
+        details, path = _choose_error([(each, _path(raw, each)) for each in error.errors(include_url=False)], locate)
         raise LoadingError(_line(rule, name, schema, raw, details, path), locate(path)) from None
-    except Exception as error:  # a validator's own mistake
+    except Exception as error:  # a bug in a validator
         if _raised_in(error) == BUILT_IN:
             raise
         problem = f"{type(error).__name__}: {error}"
@@ -38,16 +38,18 @@ def validate(
 
 
 def _raised_in(error: BaseException) -> str:
-    """The package whose code raised an exception."""
+    """Return the top-level package of the innermost frame of an exception."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
-def _telling(found: list[tuple[ErrorDetails, Path]], locate: Callable[[Path], Location]) -> tuple[ErrorDetails, Path]:
-    """The error to tell: one inside a value before one of the whole, which may only follow from it, and what is written
-    wrongly before what is missing. Where branches of a union expected different things, it says all."""
+def _choose_error(
+    found: list[tuple[ErrorDetails, Path]], locate: Callable[[Path], Location]
+) -> tuple[ErrorDetails, Path]:
+    """Return the error to report: an error inside a value before one of the whole value, which may only follow from it,
+    and a wrong value before a missing one. If branches of a union expected different things, it lists all of them."""
     inner = [(e, path) for e, path in found if not any(other[: len(path)] == path != other for _, other in found)]
     details, path = min(inner, key=lambda item: (item[0]["type"] == "missing", locate(item[1])))
     if _is_plain(details):
@@ -81,7 +83,7 @@ def _expected(details: ErrorDetails) -> str:
 
 
 def _path(raw: object, details: ErrorDetails) -> Path:
-    """pydantic's location without the names of union branches, which stand in no file."""
+    """Return pydantic's location without the names of union branches, which are in no file."""
     path: list[str | int] = []
     here = raw
     loc = details["loc"]
@@ -91,7 +93,7 @@ def _path(raw: object, details: ErrorDetails) -> Path:
         elif isinstance(here, list) and isinstance(part, int) and part < len(here):
             here = here[part]
         elif details["type"] == "missing" and position == len(loc) - 1:
-            here = None  # its name is told although it is not there
+            here = None  # reported although it is missing
         else:
             continue
         path.append(part)
@@ -132,7 +134,7 @@ def _line(rule: str, name: str, schema: type[Attrs], raw: Mapping[str, Any], det
 
 
 def _fields(schema: type[BaseModel], raw: object, loc: tuple[str | int, ...]) -> list[str]:
-    """The attribute names that could stand where an unknown one does."""
+    """Return the attributes that are allowed in the place of an unknown one."""
     known: dict[str, None] = {}
     frontier: list[type[BaseModel]] = [schema]
     seen: set[type[BaseModel]] = set()
@@ -170,5 +172,5 @@ def _shown(value: object) -> str:
 
 
 def _quoted(allowed: str) -> list[str]:
-    """The words in a list such as "'a', 'b' or 'c'"."""
+    """Return the words in a list such as "'a', 'b' or 'c'"."""
     return allowed.split("'")[1::2]

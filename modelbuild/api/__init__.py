@@ -1,6 +1,6 @@
-"""The rules API: everything that a rule package imports. Built-in rules and a user's own use nothing else."""
+"""The rules API: everything that a rule package may import, built-in or a user's own."""
 
-from modelbuild.actions import Artifact, DerivedArtifact, Output, Resources, SourceArtifact, Telling
+from modelbuild.actions import Artifact, DerivedArtifact, ErrorText, Output, Resources, SourceArtifact
 from modelbuild.api.attrs import Attrs, Dep, Glob, Size, Source, Sources
 from modelbuild.api.blob import Blob
 from modelbuild.api.context import Context, Expander
@@ -18,6 +18,7 @@ __all__ = [
     "Context",
     "Dep",
     "DerivedArtifact",
+    "ErrorText",
     "Expander",
     "Extensible",
     "Extension",
@@ -35,7 +36,6 @@ __all__ = [
     "Source",
     "SourceArtifact",
     "Sources",
-    "Telling",
     "TestAction",
     "is_line",
     "rule",

@@ -1,4 +1,4 @@
-"""What an attribute schema is made of: pydantic models whose references to files and targets the engine finds."""
+"""Attribute schemas: pydantic models, and the types of references to files and targets in them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
-# pydantic would look for plugins in every distribution that is installed; what is valid is said by rules alone.
+# pydantic would look for plugins in every installed distribution; only rules decide about valid values.
 os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
 
 from pydantic import (
@@ -30,7 +30,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 class Attrs(BaseModel):
-    """Base of a rule's attributes, and of tables inside them: unknown attributes are errors, types are strict. The
+    """Base of a rule's attributes and of tables inside them: unknown attributes are errors, types are strict. The
     string below an attribute describes it in the JSON Schema."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -39,7 +39,7 @@ class Attrs(BaseModel):
     def __get_pydantic_json_schema__(
         cls, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        # pydantic's use_attribute_docstrings reads the sources of all rules whenever they are loaded.
+        # pydantic's use_attribute_docstrings would read the sources of all rules on every load.
         from modelbuild.api.docs import attribute_docs
 
         made = handler(schema)
@@ -62,12 +62,12 @@ class _Reference(str):
 
 
 class Source(_Reference):
-    """A file: a path relative to the package, or the label (`//pkg:name`, `:name`) of a target that gives files."""
+    """A file: a path relative to the package, or the label (`//pkg:name`, `:name`) of a target that provides files."""
 
     __slots__ = ()
 
     where_from: ClassVar[str] = ""
-    """Of a subclass: how to get a file that is not there. Told with the error."""
+    """In a subclass: how to get a missing file. Printed with the error."""
 
     @property
     def is_label(self) -> bool:
@@ -81,7 +81,7 @@ class Dep(_Reference):
 
 
 class Glob(Attrs):
-    """Files of the package by pattern (`*`, `?`, `**`), sorted; patterns do not reach into other packages."""
+    """Files of the package by pattern (`*`, `?`, `**`), sorted; patterns do not match files of other packages."""
 
     glob: tuple[str, ...] = Field(min_length=1)
     exclude: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class Glob(Attrs):
 
 
 def _kind(value: object) -> str:
-    # In parentheses: pydantic puts it into error paths, where no attribute may be called the same.
+    # In parentheses, because pydantic puts it into error paths, and an attribute may have the same name.
     return "(glob)" if isinstance(value, (dict, Glob)) else "(list)"
 
 
@@ -103,7 +103,7 @@ Size: TypeAlias = Annotated[int | str, AfterValidator(parse_size)]
 
 
 def references(value: object, path: Path = ()) -> Iterator[tuple[Path, Source | Dep | Glob]]:
-    """Every reference inside a validated value, with the path at which it stands in the BUILD file."""
+    """Yield every reference inside a validated value, with its path in the BUILD file."""
     if isinstance(value, (Source, Dep, Glob)):
         yield path, value
     elif isinstance(value, BaseModel):

@@ -9,12 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """What a backend's module returns from `describe(path, offset, size)` for the blob at a place in a file.
-
-    summary          one line
-    inputs, outputs  names of the delegate's arguments, in their order; () where the blob does not name them
-    facts            JSON values by name
-    """
+    """The return value of a backend's `describe(path, offset, size)` for a delegate's blob in a file."""
 
     summary: str
     inputs: tuple[str, ...] = ()

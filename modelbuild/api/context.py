@@ -1,4 +1,4 @@
-"""What a rule's function gets: its target's attributes, its dependencies' providers, and ways to declare actions."""
+"""The context of a rule's function: attributes, providers of dependencies, and methods that declare actions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from modelbuild.actions import (
     Action,
     Artifact,
     DerivedArtifact,
+    ErrorText,
     Expansion,
     Input,
     Output,
     Resources,
     SourceArtifact,
-    Telling,
 )
 from modelbuild.api.attrs import Attrs, Dep, Glob, Path, Source
 from modelbuild.api.extension import Extension
@@ -34,21 +34,21 @@ Artifacts = Artifact | Sequence[Artifact]
 
 
 class Graph(Protocol):
-    """Where declared actions go."""
+    """Receives declared actions."""
 
     def add_action(self, action: Action) -> None: ...
 
     def add_expansion(self, expansion: Expansion) -> None: ...
 
     def check(self, artifact: Artifact) -> None:
-        """Raises ValueError for an artifact that nothing declared makes, or whose path leaves its folder."""
+        """Raise ValueError for an artifact that no declaration makes, or whose path leaves its folder."""
 
     def basename(self, artifact: Artifact) -> str:
-        """The name of the file or folder that an artifact is, as its maker declared it."""
+        """Return the file or folder name of an artifact, as its maker declared it."""
 
 
 class Expander:
-    """Declares actions on behalf of one target."""
+    """Declares actions for one target."""
 
     def __init__(self, graph: Graph, owner: str, room: str) -> None:
         self._graph = graph
@@ -73,14 +73,14 @@ class Expander:
         resources: Resources | None = None,
         name: str = "",
         description: str = "",
-        telling: Telling | None = None,
+        error_text: ErrorText | None = None,
     ) -> Mapping[str, DerivedArtifact]:
         """Declare an action that runs the module `<step>.py` in the folder `steps` beside the rule's module; see
-        `modelbuild.actions.Action`. A step of another folder is named by its whole import name.
+        `modelbuild.actions.Action`. A step in another folder is given by its full import name.
 
-        `name` tells actions of one target apart (default: the mnemonic). Returns its outputs by name. Raises TypeError
-        or ValueError for what can be no part of a key, for an input that is no artifact, and for a name or description
-        that is not one line.
+        `name` distinguishes actions of one target (default: the mnemonic). Returns its outputs by name. Raises
+        TypeError or ValueError for values that a key cannot contain, for an input that is not an artifact, and for a
+        name or description of more than one line.
         """
         for text in (mnemonic, name, description):
             if not is_line(text):
@@ -107,13 +107,13 @@ class Expander:
             network=network,
             resources=resources or Resources(),
             description=description,
-            telling=telling,
+            error_text=error_text,
         )
         self._graph.add_action(action)
         return {output.name: DerivedArtifact(identifier, output.name) for output in outputs}
 
     def _lay_out(self, inputs: Mapping[str, Artifacts]) -> Iterable[Input]:
-        """Say where a step finds each input: a workspace file at its own path, a derived one under `.inputs/`."""
+        """Yield the path of each input: a workspace file at its own path, a derived artifact under `.inputs/`."""
         for name, given in inputs.items():
             check_name(name)
             artifacts = [given] if isinstance(given, (SourceArtifact, DerivedArtifact)) else given
@@ -128,8 +128,8 @@ class Expander:
                     yield Input(name, check_path(path), artifact)
 
     def _name(self, name: str, artifact: DerivedArtifact) -> str:
-        """What a step finds a derived input as. What a part of a folder is called there says which of several it is,
-        and is no part of a key: of its name only the suffix is left."""
+        """Return the name under which a step reads a derived artifact. For a part of a folder it is the input's name
+        with the part's suffix: the part's own name is its position among others, and must not be in a key."""
         if artifact.subpath:
             return name + PurePosixPath(artifact.subpath).suffix
         return self._graph.basename(artifact)
@@ -144,7 +144,7 @@ class Expander:
     ) -> Mapping[str, DerivedArtifact]:
         """Promise artifacts of actions that can only be declared once the file `reads` is built.
 
-        A promise is an Output where steps that read it are to find it under another name than its own.
+        A promise is an Output if steps should read it under a name other than its own.
         """
         identifier = f"{self._owner}#{name}"
         outputs = [each if isinstance(each, Output) else Output(each, each) for each in promises]
@@ -155,7 +155,8 @@ class Expander:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A target's references, resolved, and where each stands (by type too: a Source and a Dep may read the same)."""
+    """A target's resolved references, and the place of each. Places are also by type, because a Source and a Dep may be
+    the same text."""
 
     files: Mapping[Source | Glob, tuple[Artifact, ...]] = field(default_factory=dict)
     providers: Mapping[str, tuple[Provider, ...]] = field(default_factory=dict)
@@ -164,7 +165,7 @@ class Resolved:
 
 
 class Context(Expander, Generic[A]):
-    """One target, in one configuration, being analysed by its rule."""
+    """One target, in one configuration, as its rule sees it."""
 
     def __init__(
         self,
@@ -183,27 +184,28 @@ class Context(Expander, Generic[A]):
         self.label = label
         self.attrs = attrs
         self.device_label = device_label
-        """The device this target is configured for; None where no device decides anything of it."""
+        """The device this target is configured for; None if the device makes no difference to it."""
         self._resolved = resolved
         self._platform = platform
         self._locate = locate
         self._extensions = extensions
 
     def extension(self, point: str, name: str) -> Extension:
-        """Return the extension of a point that a table names by its `type`. Raises KeyError when there is none."""
+        """Return the extension of a point by its name, the `type` of a table. Raises KeyError for an unknown name."""
         return self._extensions[point][name]
 
     def error(self, path: str | Path, message: str) -> LoadingError:
-        """An error at an attribute (`"inputs"`, or `("inputs", 0, "shape")` inside one), for the rule to raise."""
+        """Return an error at an attribute (`"inputs"`, or `("inputs", 0, "shape")` inside one), for the rule to
+        raise."""
         return LoadingError(message, self._locate((path,) if isinstance(path, str) else path))
 
     def files(self, reference: Source | Glob | Iterable[Source]) -> tuple[Artifact, ...]:
-        """The files that references stand for, in order, each once."""
+        """Return the files of these references, in order, without repetition."""
         references = [reference] if isinstance(reference, (Source, Glob)) else list(reference)
         return tuple(dict.fromkeys(a for r in references for a in self._resolved.files[r]))
 
     def file(self, reference: Source) -> Artifact:
-        """The one file that a reference stands for. Raises LoadingError when it is none or several."""
+        """Return the only file of a reference. Raises LoadingError for no file or several."""
         found = self._resolved.files[reference]
         if len(found) != 1:
             message = f"'{reference}' gives {len(found)} files; expected one"
@@ -211,19 +213,19 @@ class Context(Expander, Generic[A]):
         return found[0]
 
     def provider(self, dep: Dep, kind: type[P]) -> P:
-        """What a dependency provides of a kind. Raises LoadingError when the target is of the wrong kind."""
+        """Return a dependency's provider of a kind. Raises LoadingError if the target has no such provider."""
         for provider in self._resolved.providers[dep]:
             if isinstance(provider, kind):
                 return provider
-        message = f"'{dep}' is a {self._resolved.targets[dep]}, which gives no {kind.__name__}"
+        message = f"'{dep}' is a {self._resolved.targets[dep]}, which provides no {kind.__name__}"
         raise LoadingError(message, self._locate(self._resolved.paths[Dep, dep]))
 
     def providers(self, dep: Dep) -> tuple[Provider, ...]:
-        """All that a dependency provides."""
+        """Return all providers of a dependency."""
         return self._resolved.providers[dep]
 
     def device(self, kind: type[P]) -> P:
-        """The device this target is configured for. Raises LoadingError when there is none."""
+        """Return the device this target is configured for. Raises LoadingError when there is none."""
         if self.device_label is None:
             message = (
                 f"no device for {self.label}: expected the attribute 'device', --device, or default_device in "

@@ -1,4 +1,4 @@
-"""What a schema's source says about its attributes: the string that follows each."""
+"""Descriptions of attributes, read from a schema's source: the string after each attribute."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import textwrap
 
 
 def attribute_docs(schema: type) -> dict[str, str]:
-    """The docstrings below the attributes of a class, by attribute. Empty where its source cannot be read."""
+    """Return the docstrings of a class's attributes by attribute; empty if the source cannot be read."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(schema)))
     except (OSError, TypeError, SyntaxError):

@@ -1,4 +1,4 @@
-"""Attributes whose tables other rule packages define: the backends of a `backend_stack`, for example."""
+"""Attributes with tables that other rule packages define, such as the backends of a `backend_stack`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from modelbuild.api.attrs import Attrs
 
 @dataclass(frozen=True)
 class Extension:
-    """One kind of table that an extensible attribute takes. Any module of a rule package may define some.
+    """One kind of table in an extensible attribute. Any module of a rule package may define extensions.
 
     point   the name of the extension point, such as "backend"
     name    the value of `type` in the table
     attrs   the schema of the table; its attribute `type` is a Literal of the name
-    tools   names of distributions that it uses, whose versions `modelbuild info` prints
+    tools   names of distributions that it uses; `modelbuild info` prints their versions
 
-    Of a backend whose blobs `modelbuild inspect` is to describe:
+    Only for backends with blobs that `modelbuild inspect` describes:
 
-    delegate    the id by which ExecuTorch knows it
-    describing  import name of a module whose `describe(path, offset, size)` returns a Blob; ValueError for other bytes
+    delegate    ExecuTorch's id of the backend
+    describing  import name of a module whose `describe(path, offset, size)` returns a Blob, or raises ValueError for
+                other bytes
     """
 
     point: str

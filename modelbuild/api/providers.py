@@ -1,4 +1,4 @@
-"""What a target tells the targets that depend on it."""
+"""Providers: the data that a target passes to the targets that depend on it."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from modelbuild.actions import Artifact, DerivedArtifact
 
 
 class Provider:
-    """Base of what rules return: frozen dataclasses, one of a class per target."""
+    """Base of a rule's return values: frozen dataclasses, at most one of each class per target."""
 
 
 class Platform(Provider):
-    """Base of the provider that makes a target a device: what `--device` and the attribute `device` may name."""
+    """Base of the provider of a device, which `--device` and the attribute `device` may name."""
 
 
 class Runnable(Provider):
-    """Base of the provider of a program that `modelbuild run` runs."""
+    """Base of the provider of a program for `modelbuild run`."""
 
     @property
     def input_names(self) -> tuple[str, ...] | None:
-        """What the program takes; None where that is known only when it is built."""
+        """The names of the program's inputs; None if they are known only after it is built."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Files(Provider):
-    """The files that `modelbuild build` lays out, and that another target's `Source` attribute gets."""
+    """The files that `modelbuild build` lays out, and that other targets get for a `Source` attribute."""
 
     files: tuple[Artifact, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TestAction(Provider):
-    """Makes a target a test. Each report is an output of an action that tests something (one for each shard): JSON as
-    docs/ci.md describes it. `modelbuild test` runs these actions, `modelbuild build` does not.
+    """Makes a target a test. Each report is an output of a test action (one per shard): JSON as described in
+    docs/ci.md. `modelbuild test` runs these actions, `modelbuild build` does not.
 
-    flaky   whether a failure may be tried again without being asked for
-    bisect  what looks for the cause of a failure, when asked for: JSON as docs/ci.md describes it
+    flaky   whether a failed test is run again without being requested
+    bisect  the search for the cause of a failure, on request: JSON as described in docs/ci.md
     """
 
-    __test__ = False  # for pytest, which takes it for a class of tests
+    __test__ = False  # pytest would collect it as a test class
 
     reports: tuple[DerivedArtifact, ...]
     flaky: bool = False

@@ -35,7 +35,7 @@ class Rule:
 
 
 def rule(*, attrs: type[A]) -> Callable[[Implementation[A]], Rule]:
-    """Make a rule of a function: its name is the rule's. Any module of a rule package may hold rules, except those in a
+    """Make a rule of a function, with the function's name. Any module of a rule package may define rules, except in a
     folder called `steps`."""
 
     def decorate(function: Implementation[A]) -> Rule:
@@ -45,6 +45,6 @@ def rule(*, attrs: type[A]) -> Callable[[Implementation[A]], Rule]:
 
 
 def _room(module: str) -> str:
-    """The package of a module; a rule in a package's `__init__.py` has that package's name as its module already."""
+    """Return the package of a module. The module of a rule in a package's `__init__.py` is the package itself."""
     loaded = sys.modules.get(module)
     return module if hasattr(loaded, "__path__") else module.rpartition(".")[0] or module

@@ -1,4 +1,4 @@
-"""A mistake in a rule package, in a line that its author can use."""
+"""One-line descriptions of errors in rule packages."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import traceback
 from pathlib import Path
 
 
-def told(error: BaseException, folder: Path, root: Path) -> str:
-    """`NameError: name 'x' is not defined (tools/rules/x.py:7)`: what was raised, and the last line of the package in
-    `folder` that it passed. Files of the workspace at `root` are named as in it, others from the package on."""
+def describe_error(error: BaseException, folder: Path, root: Path) -> str:
+    """Return `NameError: name 'x' is not defined (tools/rules/x.py:7)`: the error, and the last line on its stack in
+    the package at `folder`. The path is relative to the workspace at `root`, or begins with the package."""
     frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     text = str(error)
     if isinstance(error, SyntaxError):
@@ -22,8 +22,8 @@ def told(error: BaseException, folder: Path, root: Path) -> str:
     return f"{type(error).__name__}: {text} ({shown}:{line})"
 
 
-def told_of_callback(error: Exception) -> str:
-    """As told(), of the package whose code was called by the one that caught the error, if it was raised there."""
+def describe_callback_error(error: Exception) -> str:
+    """Return describe_error() for the package of the function that the caller called, the second frame of the stack."""
     called = traceback.extract_tb(error.__traceback__)[1:]
     folder = Path(called[0].filename).parent if called else Path()
-    return told(error, folder, folder.parent)
+    return describe_error(error, folder, folder.parent)

@@ -23,14 +23,14 @@ from modelbuild.actions import (
     Artifact,
     DerivedArtifact,
     Digest,
+    ErrorText,
     Expansion,
     FileEntry,
     Place,
     SourceArtifact,
     StagedInput,
-    Telling,
 )
-from modelbuild.api.rule_errors import told_of_callback
+from modelbuild.api.rule_errors import describe_callback_error
 from modelbuild.errors import BuildError, ModelbuildError
 from modelbuild.events import ActionFinished, CacheUsed, GraphGrew, Reporter
 from modelbuild.execution.action_runner import Running
@@ -240,7 +240,7 @@ class Scheduler:
         except Exception as error:
             if not isinstance(error, ModelbuildError) and expansion.package == BUILT_IN:
                 raise
-            problem = str(error) if isinstance(error, ModelbuildError) else told_of_callback(error)
+            problem = str(error) if isinstance(error, ModelbuildError) else describe_callback_error(error)
             self._failed(expansion.id, expansion.owner, "expand", "expand", problem)
             return
         self.values.promised(expansion.id, made)
@@ -335,16 +335,16 @@ class Scheduler:
             self._remaker.know(Found(found.request, found.key, found.material, ended[0].result))
         return ended
 
-    def _told(self, telling: Telling | None, problem: str) -> str:
-        """The text to show for a problem; as it is when what it is told with was not built."""
-        if telling is None:
+    def _error_text(self, error_text: ErrorText | None, problem: str) -> str:
+        """Return the error message for a problem; unchanged if the files for the text were not built."""
+        if error_text is None:
             return problem
-        made = [self.values.value(artifact) for artifact in telling.reads if self.values.has(artifact)]
+        made = [self.values.value(artifact) for artifact in error_text.reads if self.values.has(artifact)]
         files = [value for value in made if isinstance(value, FileEntry)]
-        if len(files) != len(telling.reads):
+        if len(files) != len(error_text.reads):
             return problem
-        words = telling.words
-        return self._remaker.keeping(lambda: words(problem, *(self._store.read_bytes(f.digest) for f in files)))
+        format_error = error_text.format
+        return self._remaker.keeping(lambda: format_error(problem, *(self._store.read_bytes(f.digest) for f in files)))
 
     def _ran(self, action: Action, found: _Prepared, ended: tuple[Outcome, int] | None) -> None:
         self._free += 1
@@ -371,7 +371,7 @@ class Scheduler:
                 failed.owner,
                 failed.mnemonic,
                 failed.description or failed.mnemonic,
-                self._told(failed.telling, outcome.problem),
+                self._error_text(failed.error_text, outcome.problem),
                 self._text(outcome.stdout),
                 self._text(outcome.stderr),
                 slot,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from modelbuild.execution.sandbox import Sandbox, remove
 from modelbuild.store.files import open_folder
-from modelbuild.store.lock import alone
+from modelbuild.store.lock import exclusive
 
 
 class Scratch:
@@ -25,7 +25,7 @@ class Scratch:
 
     def __init__(self, folder: Path, keep: bool = False) -> None:
         stale: list[tuple[Path, int]] = []
-        with alone(folder / "lock", folder):
+        with exclusive(folder / "lock", folder):
             self.path = Path(tempfile.mkdtemp(prefix="kept-" if keep else "build-", dir=folder.resolve()))
             lock = _try_lock(self.path)
             assert lock is not None

@@ -1,1 +1,1 @@
-"""Why an action ran, or did not: what its key was made of, now and the last time."""
+"""Explain why an action ran or was cached, by comparing its key with the previous one."""

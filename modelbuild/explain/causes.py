@@ -1,4 +1,4 @@
-"""Follow a changed key to what the user changed: through inputs to the actions that made them."""
+"""Trace a changed key to the user's change, through inputs to the actions that made them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from modelbuild.history.action_facts import Facts
 Lookup: TypeAlias = Callable[[str], Facts | None]
 TargetLookup: TypeAlias = Callable[[str], dict[str, Any] | None]
 
-# Parts of a key that a rule makes of attributes.
+# Parts of a key that depend on attributes.
 _FROM_ATTRIBUTES = frozenset(("parameter", "step", "output", "environment", "threads", "gpu", "tool"))
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """A way through actions: the first of them, and the rest of the way. Ways that end alike share their ends, so that
-    those of a chain of actions take no more room than the chain."""
+    """A path through actions: the first one, and the rest of the path. Paths share common ends, so the paths in a chain
+    of actions take no more memory than the chain."""
 
     action: str
     rest: Hop | None = None
@@ -36,9 +36,9 @@ class Hop:
 class Cause:
     """A difference that no other action explains.
 
-    action   the action whose key has it
-    through  the way from the action asked about to that one, which is the last on it; None where they are the same
-    target   for an attribute, the target that has it
+    action   the action with this difference in its key
+    through  the path from the explained action to `action`, which is its last; None if they are the same
+    target   for an attribute, its target
     """
 
     difference: Difference
@@ -48,13 +48,13 @@ class Cause:
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
-        """Equal for the same difference found on two ways."""
+        """Equal for the same difference at the ends of two paths."""
         return self.difference.kind, self.difference.name, self.action, self.target
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Two moments to compare: actions by id and targets by node, as they were and as they are."""
+    """Two points in time to compare: actions by id and targets by node, before and after."""
 
     old: Lookup
     new: Lookup
@@ -63,14 +63,14 @@ class Times:
 
 
 class Causes:
-    """Causes of changed keys between two moments. Answers about actions that read from each other share their work."""
+    """Causes of changed keys between two points in time. Actions with common inputs share their results."""
 
     def __init__(self, times: Times) -> None:
         self._times = times
         self._known: dict[str, tuple[Cause, ...]] = {}
 
     def of(self, action: str) -> tuple[Cause, ...]:
-        """Return why the key of an action differs; each cause once. Empty when it is the same."""
+        """Return the causes of an action's changed key, each once; empty if the key is the same."""
         for name in makers_first([action], self._changed_makers, self._known):
             self._known[name] = self._causes(name)
         return self._known[action]
@@ -82,7 +82,7 @@ class Causes:
                 yield maker
 
     def _maker(self, action: str, each: Difference) -> str:
-        """The action that makes an input which differs."""
+        """Return the action that makes an input with a difference, or ''."""
         new = self._times.new(action)
         return each.maker if each.kind == "input" and new is not None and each.maker in new.makers else ""
 
@@ -107,7 +107,7 @@ class Causes:
 
 
 def _attributes(action: str, times: Times) -> list[Cause]:
-    """The attributes that differ, of the target itself and of those that it reads directly."""
+    """Return the attributes with differences, of the target itself and of its direct dependencies."""
     found: list[Cause] = []
     old, new = times.old(action), times.new(action)
     if old is None or new is None:

@@ -1,4 +1,4 @@
-"""What has changed since a target was built last."""
+"""Changes since a target's last build."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from modelbuild.workspace.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class ChangedSince:
-    """Why actions of a target would have other keys now than in its last build. `problem`: it cannot be told."""
+    """Causes for new keys of a target's actions since its last build. `problem`: why they are unknown."""
 
     causes: tuple[Cause, ...] = ()
     problem: str = ""
 
 
 def pending(workspace: Workspace, records: Records, label: Label, devices: Sequence[Label]) -> ChangedSince:
-    """Analyse and look keys up; nothing is built. What stands behind an action that would run is not known."""
+    """Analyse the target and compute keys, without building. Actions behind one that would run are not covered."""
     try:
         analyzer = open_analyzer(workspace)
         targets = [analyzer.analyze(label, device) for device in devices or (None,)]

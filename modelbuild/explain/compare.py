@@ -1,4 +1,4 @@
-"""Compare a target's last build with one of another machine."""
+"""Compare a target's last build with one on another machine."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from modelbuild.history.stored_facts import load_dump
 
 
 def write_dump(records: Records, verdicts: Sequence[Verdict], path: Path) -> None:
-    """Write the facts of the actions explained, and of the targets that own them, for `compare` elsewhere. Raises
-    UsageError for a file that cannot be written."""
+    """Write the facts of the explained actions, and of the targets that own them, for `compare` on another machine.
+    Raises UsageError for a file that cannot be written."""
     targets = {}
     for verdict in verdicts:
         last = records.rows(verdict.facts.id)[0].last
@@ -33,7 +33,8 @@ def write_dump(records: Records, verdicts: Sequence[Verdict], path: Path) -> Non
 
 
 def compare(records: Records, verdicts: Sequence[Verdict], path: Path) -> list[Verdict]:
-    """The same actions, each compared with the one in a file. Raises UsageError when the file is none of ours."""
+    """Return verdicts on the same actions, each compared with its counterpart in a file. Raises UsageError for a file
+    that write_dump did not write."""
     try:
         actions, targets = load_dump(path.read_bytes())
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What differs between two actions, part by part of their keys."""
+"""Differences between two actions, part by part of their keys."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Kind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One part of a key: what it was and what it is; None where it was, or is, not there.
+    """One part of a key, before and after; None for a missing part.
 
-    name    an input's path (its name, where an action made it), a parameter such as `inputs[0].shape[2]`, a module,
-            a local module or a file of one, a distribution
+    name    an input's path (its name, if an action made it), a parameter such as `inputs[0].shape[2]`, a module,
+            a local module or a file in one, a distribution
     maker   the action that makes the input
     """
 
@@ -42,7 +42,7 @@ class Difference:
 
 
 def differences(old: Facts, new: Facts) -> list[Difference]:
-    """In the order of consequence: what the user wrote before what surrounds it."""
+    """Return the differences in order of relevance: the user's own files and attributes before the environment."""
     found = list(materials(old.material, new.material, old.makers, new.makers))
     modules = [
         Difference("module", name, old.modules.get(name), new.modules.get(name))
@@ -55,7 +55,7 @@ def differences(old: Facts, new: Facts) -> list[Difference]:
 def materials(
     old: Mapping[str, Any], new: Mapping[str, Any], old_makers: tuple[str, ...] = (), new_makers: tuple[str, ...] = ()
 ) -> Iterator[Difference]:
-    """What differs between what two keys were made of."""
+    """Yield the differences between the contents of two keys."""
     before = _inputs(old, old_makers)
     after = _inputs(new, new_makers)
     for place in before.keys() | after.keys():
@@ -89,7 +89,7 @@ _SCALARS: Mapping[Kind, str] = {
 
 
 def _inputs(material: Mapping[str, Any], makers: tuple[str, ...]) -> dict[str, tuple[str, str]]:
-    """Digest and maker by path, or by name (and number) of what an action makes."""
+    """Return digest and maker by path, or by name (and number) for inputs that actions make."""
     found = {}
     inputs: list[tuple[str, str, str]] = material["inputs"]
     for (name, path, digest), maker in zip(inputs, makers or [""] * len(inputs), strict=True):
@@ -100,7 +100,7 @@ def _inputs(material: Mapping[str, Any], makers: tuple[str, ...]) -> dict[str, t
 
 
 def _local(old: Mapping[str, Mapping[str, str]], new: Mapping[str, Mapping[str, str]]) -> Iterator[Difference]:
-    """What differs between local modules: files by path, and a whole module that was not, or is not, there."""
+    """Yield the differences between local modules: files by path, and modules that appeared or disappeared."""
     for module in sorted(old.keys() | new.keys()):
         before, after = old.get(module), new.get(module)
         if before is None or after is None:
@@ -110,7 +110,7 @@ def _local(old: Mapping[str, Mapping[str, str]], new: Mapping[str, Mapping[str, 
 
 
 def _values(kind: Kind, name: str, old: Any, new: Any) -> Iterator[Difference]:
-    """The smallest parts of two JSON values that differ."""
+    """Yield the smallest differing parts of two JSON values."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(old.keys() | new.keys()):
             yield from _values(kind, f"{name}.{key}" if name else key, old.get(key), new.get(key))
@@ -122,5 +122,5 @@ def _values(kind: Kind, name: str, old: Any, new: Any) -> Iterator[Difference]:
 
 
 def attribute_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
-    """What differs between two targets, or one at two times (see facts.attributes_of)."""
+    """Return the differences between two targets, or between two versions of one (see facts.attributes_of)."""
     return list(_values("parameter", "", old["attributes"], new["attributes"]))

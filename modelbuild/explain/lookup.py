@@ -1,4 +1,4 @@
-"""Find what a key was made of by its first digits: in the cache, or in the history."""
+"""Find a key's contents by the key's first digits, in the cache or in the history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEY = re.compile(r"[0-9a-f]{4,64}\Z")
 
 
 def material_of(workspace: Workspace, prefix: str) -> Mapping[str, Any]:
-    """Raises UsageError when no known key begins so, or several do."""
+    """Return the contents of a key. Raises UsageError unless exactly one known key has this prefix."""
     if not _KEY.match(prefix):
         raise UsageError(f"'{prefix}' is not a key; expected at least its first 4 digits, 0-9 and a-f")
     config = workspace.config

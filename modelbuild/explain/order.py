@@ -1,4 +1,4 @@
-"""The order in which actions are explained: each after the actions that it reads from."""
+"""Topological order of actions for explanations."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Container, Iterable
 
 
 def makers_first(names: Iterable[str], makers: Callable[[str], Iterable[str]], known: Container[str] = ()) -> list[str]:
-    """Return these actions and all that they read from, makers first. Actions in `known`, and what only those read
-    from, are not in it. A chain may be longer than Python's recursion limit."""
+    """Return these actions and everything that they depend on, makers first, without actions in `known` and those
+    needed only by them. A chain may be longer than Python's recursion limit."""
     ordered: dict[str, None] = {}
     stack = [(name, False) for name in reversed(list(names))]
     opened: set[str] = set()

@@ -1,4 +1,4 @@
-"""Differences and verdicts in words."""
+"""Differences and verdicts as text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DIGESTS = frozenset(("input", "local", "module"))
 
 
 def difference_line(each: Difference) -> str:
-    """`models/nets.py changed (3f2a1b -> 99ab01)`, `torch: 2.13.0 -> 2.14.0`."""
+    """Return `models/nets.py changed (3f2a1b -> 99ab01)` or `torch: 2.13.0 -> 2.14.0`."""
     if each.kind == "input" and each.name == "order":
         return "the order of the inputs changed"
     if each.kind == "tool":
@@ -40,7 +40,7 @@ def difference_line(each: Difference) -> str:
 
 
 def _tool_line(each: Difference) -> str:
-    """Of a distribution, whose version is followed by a digest of its files."""
+    """Return a line for a distribution; its value is the version followed by a digest of its files."""
     (was, _, files), (now, _, others) = (str(value or "nothing").partition(" ") for value in (each.old, each.new))
     if was != now:
         return f"{each.name}: {was} -> {now}"
@@ -48,7 +48,7 @@ def _tool_line(each: Difference) -> str:
 
 
 def cause_line(cause: Cause) -> str:
-    """A difference, where it stands, and the way from there."""
+    """Return a difference, its place, and the path to it."""
     each = cause.difference
     if cause.target:
         line = f"attribute {each.name} of {cause.target}: {_shown(each.old)} -> {_shown(each.new)}"
@@ -60,7 +60,7 @@ def cause_line(cause: Cause) -> str:
 
 
 def _way(through: Hop) -> str:
-    """The actions on a way; of a long one the first and the last."""
+    """Return the actions on a path; for a long one the first ones and "..."."""
     first = list(islice(through, _SHOWN_HOPS + 1))
     if len(first) <= _SHOWN_HOPS:
         return " <- ".join(first)
@@ -68,28 +68,28 @@ def _way(through: Hop) -> str:
 
 
 def verdict_lines(verdict: Verdict) -> Iterator[str]:
-    """The action and how it ended, and below it why."""
+    """Yield the action and its status, and below it the reasons."""
     facts = verdict.facts
     how = f"ran ({duration(facts.seconds)}{_place(facts.place)})" if facts.status == "ran" else facts.status
     yield f"{facts.id}  {how}"
     cached = facts.status == "cached"
     match verdict.reason:
         case "first":
-            yield "  no earlier build here had it" + ("; its result was in the cache already" if cached else "")
+            yield "  not in any earlier build here" + ("; its result was already in the cache" if cached else "")
         case "unchanged":
-            yield "  nothing that it reads has changed"
+            yield "  no input has changed"
         case "cutoff":
-            yield f"  early cutoff: what it reads of {', '.join(verdict.because)} came out as before"
+            yield f"  early cutoff: the outputs that it reads from {', '.join(verdict.because)} are unchanged"
         case "lost":
-            yield "  nothing that it reads has changed, but its result was not in the cache any more"
+            yield "  no input has changed, but its result was no longer in the cache"
         case "failed":
-            yield "  nothing that it reads has changed, but its last run failed"
+            yield "  no input has changed, but its last run failed"
         case "changed" | "elsewhere":
             if verdict.compared:
-                yield f"  no earlier build had it for this device; compared with {verdict.compared}"
+                yield f"  not in any earlier build for this device; compared with {verdict.compared}"
             yield from (f"  {cause_line(cause)}" for cause in verdict.causes)
             if cached:
-                yield "  its result for that was in the cache already"
+                yield "  its new result was already in the cache"
 
 
 def verdict_json(verdict: Verdict) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def _cause(cause: Cause) -> dict[str, Any]:
 
 
 def _place(place: Mapping[str, Any]) -> str:
-    """Which worker ran it, and what took a tenth of a second or more around that."""
+    """Return the worker, and durations of a tenth of a second or more around the run."""
     if not place:
         return ""
     around = {"queued": "waited", "fetching": "got inputs", "sending": "sent outputs"}
@@ -133,10 +133,10 @@ def _shown(value: Any) -> str:
 def explanation_lines(
     label: str, built: float, since: ChangedSince, verdicts: Sequence[Verdict], against: Path | None
 ) -> Iterator[str]:
-    """The whole answer: what has changed since, the target's own actions, and those upstream that were not idle."""
+    """Yield the whole explanation: changes since, the target's own actions, and changed actions upstream."""
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(built))
     if since.problem:
-        yield f"{label}, built {when}; what has changed since cannot be told: {since.problem}"
+        yield f"{label}, built {when}; changes since then are unknown: {since.problem}"
     elif since.causes:
         yield f"{label}, built {when}; changed since:"
         yield from (f"  {cause_line(cause)}" for cause in since.causes)

@@ -1,4 +1,4 @@
-"""Why nothing is known of a target's builds."""
+"""Check a target without any known build."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from modelbuild.workspace.workspace import Workspace
 
 
 def check_there(workspace: Workspace, label: Label, acts: bool = False) -> None:
-    """Raises UsageError, with the nearest name, when there is no such target; with `acts` also when there is one that
-    declares no action. Raises LoadingError when the workspace does not load."""
+    """Raise UsageError, with the nearest name, for an unknown target; with `acts` also for a target without actions.
+    Raises LoadingError when the workspace does not load."""
     analyzer = open_analyzer(workspace)
     analyzer.loader.target(label, None)
     if acts:
         target = analyzer.analyze(label)
         if not any(node.owner == owner_of(target) for node in analyzer.graph.nodes.values()):
-            raise UsageError(f"{label}: a {target.rule} without actions of its own, so there is nothing to explain")
+            raise UsageError(f"{label}: a {target.rule} without actions of its own; there is nothing to explain")

@@ -1,4 +1,4 @@
-"""Why each action of a target ran in the last build that it was part of, or why it did not have to."""
+"""Why each action of a target ran or was cached in its last build."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Reason: TypeAlias = Literal["first", "changed", "unchanged", "lost", "failed", "
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Of one action.
+    """The explanation of one action.
 
     reason   first      it was never part of a build here (cached: another workspace or machine has run it)
-             changed    its key is another one than the last time, because of `causes`
-             elsewhere  as changed, compared with the target's last build for another device, `compared`
-             unchanged  it has the key it had the last time
-             cutoff     so too, although actions that it reads from ran, `because` of which outputs came out as before
-             lost       so too, but its result was not in the cache any more
-             failed     so too, but its last run failed
+             changed    its key differs from the last time, because of `causes`
+             elsewhere  like changed, compared with the target's last build for another device, `compared`
+             unchanged  its key is the same as the last time
+             cutoff     unchanged, although actions that it depends on ran: outputs of those in `because` are unchanged
+             lost       unchanged, but its result was no longer in the cache
+             failed     unchanged, but its last run failed
     """
 
     facts: Facts
@@ -36,7 +36,7 @@ class Verdict:
 
 
 def explain(records: Records, label: str) -> list[Verdict]:
-    """The actions of a target and those that they read from, makers first; empty when it was never built."""
+    """Return verdicts on a target's actions and on everything they depend on, makers first; empty if never built."""
 
     def makers(name: str) -> tuple[str, ...]:
         rows = records.rows(name)
@@ -48,7 +48,7 @@ def explain(records: Records, label: str) -> list[Verdict]:
 
 
 class _Verdicts:
-    """Explains actions, makers first, and keeps what their readers' explanations need."""
+    """Explains actions, makers first, and keeps results for the actions that depend on them."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
@@ -76,7 +76,7 @@ class _Verdicts:
         return Verdict(row.facts, "elsewhere", Causes(times).of(name), (), others[0].facts.id)
 
     def _moved_above(self, row: Row) -> frozenset[str]:
-        """The nearest actions upstream that had another key than before in the build that `row` was in last."""
+        """Return the nearest actions upstream whose key changed in the last build of `row`."""
         found: set[str] = set()
         for name in {maker for maker in row.facts.makers if maker}:
             maker = next(iter(self._records.rows(name)), None)
@@ -89,7 +89,7 @@ class _Verdicts:
         return frozenset(found)
 
     def _times(self, then: int, now: int, instead: Mapping[str, Facts] = MappingProxyType({})) -> Times:
-        """Two builds to compare; `instead` are facts that stand in for those of the earlier one."""
+        """Return two builds to compare; `instead` replaces facts of the earlier one."""
 
         def at(build: int, name: str) -> Facts | None:
             return next((row.facts for row in self._records.rows(name) if row.first <= build), None)

@@ -1,1 +1,1 @@
-"""What builds were like: written after a build that had something to do, never by one that had not."""
+"""Earlier builds: written after a build that did some work, never by a null build."""

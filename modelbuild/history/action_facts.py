@@ -1,4 +1,4 @@
-"""What is remembered of an action: all that its key was made of, where its inputs came from, what came out."""
+"""The stored facts of an action: the contents of its key, the makers of its inputs, and its outputs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ VERSION = 1
 class Facts:
     """One action in one build: JSON values only.
 
-    status    ran, cached, failed; `absent` when it was only looked up and is in no cache
+    status    ran, cached or failed; `absent` if it was only looked up and is in no cache
     material  see modelbuild.execution.keys
-    modules   SHA-256 of each module that the step is made of, by import name
-    makers    who makes each input, in the order of `material["inputs"]`: an action's id, '' for a file of the workspace
+    modules   SHA-256 of each module of the step, by import name
+    makers    maker of each input, in the order of `material["inputs"]`: an action's id, or '' for a file of the
+              workspace
     outputs   digest of each output by name
-    place     where it ran and what took time there (see modelbuild.actions.Place); empty: here
+    place     the worker and its durations (see modelbuild.actions.Place); empty for a local run
     """
 
     id: str
@@ -45,7 +46,7 @@ class Facts:
 
 
 def gather(graph: ActionGraph, scheduler: Scheduler, code: StepCode, missing: str = "failed") -> dict[str, Facts]:
-    """The facts of every action whose key is known; `missing` is the status of those that have no result."""
+    """Return the facts of every action with a known key; `missing` is the status of actions without a result."""
     report = scheduler.report
     found = {}
     for name, key in report.keys.items():
@@ -76,14 +77,14 @@ def _maker(scheduler: Scheduler, action: Action) -> Iterable[str]:
 
 
 def dump(facts: Iterable[Facts], attributes: Mapping[str, Mapping[str, Any]]) -> str:
-    """Facts and targets' attributes as a file that `explain --against` reads elsewhere."""
+    """Return facts and targets' attributes as the text of a file for `explain --against`."""
     return json.dumps(
         {"version": VERSION, "actions": [asdict(each) for each in facts], "targets": attributes}, sort_keys=True
     )
 
 
 def attributes_of(analyzer: Analyzer) -> dict[str, dict[str, Any]]:
-    """What each analysed target is: `rule`, `attributes` with defaults, and the targets that it `needs`."""
+    """Return each analysed target as its `rule`, its `attributes` with defaults, and the targets that it `needs`."""
     found = {}
     for target in analyzer.targets.values():
         node = str(target.node if target.configured else target.node.label)

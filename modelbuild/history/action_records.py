@@ -1,4 +1,4 @@
-"""Read what builds of a workspace left in the history."""
+"""Read a workspace's earlier builds from the history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from modelbuild.store.schemas import HISTORY
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An action with one key: the first and the last build in which it had it."""
+    """An action with one key, and the first and the last build with this key."""
 
     facts: Facts
     first: int
@@ -38,16 +38,16 @@ class Records:
         """Return the reason why builds cannot be read or recorded; '' when they can."""
         if self._problems or not self._directory.is_dir() or self._database.writable:
             return "".join(self._problems[:1])
-        return f"{self._directory} is read-only: new {HISTORY.contents} are not kept"
+        return f"{self._directory} is read-only: new {HISTORY.contents} are not stored"
 
     def rows(self, action: str) -> list[Row]:
-        """All that is known of an action, the newest first."""
+        """Return all stored rows of an action, the newest first."""
         if action not in self._known:
             self._known[action] = list(self._rows("id = ?", action))
         return self._known[action]
 
     def actions_of(self, label: str) -> list[str]:
-        """The actions of a target, in every configuration, that were part of the last build that had any of them."""
+        """Return a target's actions, in every configuration, in the last build that contained any of them."""
         found = self._read(
             f"SELECT id, max(CAST(last AS INTEGER)) FROM actions WHERE workspace = ? AND {_OWNED} GROUP BY id",
             (self._workspace, *_owned(label)),
@@ -56,18 +56,18 @@ class Records:
         return sorted(name for name, last in found if last == newest)
 
     def elsewhere(self, action: str) -> list[Row]:
-        """The same action of the same target in other configurations, the newest first."""
+        """Return the rows of the same action in other configurations of the target, the newest first."""
         owner, _, name = action.partition("#")
         rows = self._rows(_OWNED, *_owned(owner.partition(" (")[0]))
         return [row for row in rows if row.facts.id != action and row.facts.id.partition("#")[2] == name]
 
     def built_at(self, build: int) -> float:
-        """When a build was, in seconds since 1970."""
+        """Return the time of a build, in seconds since 1970."""
         rows = self._read("SELECT CAST(at AS REAL) FROM builds WHERE build = ?", (build,))
         return rows[0][0] if rows and 0 <= rows[0][0] < _LATEST else 0.0
 
     def target(self, node: str, build: int) -> dict[str, Any] | None:
-        """What a target was in the last build up to `build` that had it."""
+        """Return a target's stored attributes from the last build up to `build` that contained it."""
         rows = self._read(
             "SELECT data FROM targets JOIN parts ON hash = parts WHERE workspace = ? AND node = ? AND first <= ?"
             " ORDER BY first DESC LIMIT 1",
@@ -79,7 +79,7 @@ class Records:
         return None
 
     def material(self, prefix: str) -> dict[str, Any]:
-        """Keys that begin so, of any workspace, and what they were made of."""
+        """Return the contents of all keys with a prefix, in any workspace, by key."""
         rows = self._read(
             "SELECT DISTINCT key, data FROM actions JOIN parts ON hash = parts WHERE key >= ? AND key < ?",
             (prefix, prefix + "g"),
@@ -102,15 +102,15 @@ class Records:
             (self._workspace, *values),
         ):
             columns = {"id": name, "owner": owner, "key": key, "status": status, "seconds": seconds}
-            with suppress(ValueError):  # a row that is damaged is none
+            with suppress(ValueError):  # a damaged row is skipped
                 own = {"modules": unpack(code), "place": read_object(place)}
                 yield Row(facts_of({**unpack(parts), **columns, **own}), first, last)
 
 
-# Seconds since 1970 that a calendar has a date for.
+# Most seconds since 1970 that a calendar can represent.
 _LATEST = 1e11
 
-# A target's actions are owned by its label, or by that with a configuration behind it.
+# The owner of a target's actions is its label, or its label followed by a configuration.
 _OWNED = "(owner = ? OR substr(owner, 1, length(?)) = ?)"
 
 

@@ -41,7 +41,7 @@ def pack(text: str) -> bytes:
 
 
 def unpack(data: Any) -> dict[str, Any]:
-    """Return the object whose JSON was packed. Raises ValueError for anything else."""
+    """Unpack an object. Raises ValueError for anything but packed JSON of an object."""
     try:
         return read_object(zlib.decompress(data))
     except (TypeError, zlib.error) as error:
@@ -49,11 +49,11 @@ def unpack(data: Any) -> dict[str, Any]:
 
 
 def read_object(text: Any) -> dict[str, Any]:
-    """Return the object of some JSON. Raises ValueError for anything else."""
+    """Parse an object. Raises ValueError for anything but JSON of an object."""
     try:
         found = json.loads(text)
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from None
     if not isinstance(found, dict):
-        raise ValueError(f"{type(found).__name__} where an object was written")
+        raise ValueError(f"{type(found).__name__}; expected an object")
     return found

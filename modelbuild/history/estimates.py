@@ -1,4 +1,4 @@
-"""How long targets are likely to take, by what they took before."""
+"""Estimated durations of actions and targets, from earlier runs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from statistics import median
 
 from modelbuild.history.database import open_history, read_history
 
-_RUNS = 5  # the last ones
+_RUNS = 5  # the newest ones
 _COLUMNS = "CAST(subject AS TEXT), CAST(value AS REAL)"
-_AT_ONCE = 500  # ids in one question to SQLite
+_AT_ONCE = 500  # ids in one SQLite query
 
 
 def action_estimates(directory: Path) -> dict[str, float]:
-    """Seconds by action id: the median of its last runs, in any workspace that uses the cache."""
+    """Return seconds by action id: the median of its last runs, in any workspace that uses the cache."""
     runs: dict[str, list[float]] = defaultdict(list)
     sql = f"SELECT {_COLUMNS} FROM measures WHERE name = 'seconds' ORDER BY at DESC"
     for subject, value in read_history(directory, sql):
@@ -27,7 +27,7 @@ def action_estimates(directory: Path) -> dict[str, float]:
 
 
 def estimates_of(directory: Path, ids: Iterable[str]) -> dict[str, float]:
-    """Seconds of these actions, as far as they ran before: as action_estimates, without reading of others."""
+    """Return seconds of these actions, if they ran before: like action_estimates, without reading other actions."""
     runs: dict[str, list[float]] = defaultdict(list)
     wanted = list(ids)
     newest = "row_number() OVER (PARTITION BY subject ORDER BY at DESC) AS place"
@@ -42,14 +42,14 @@ def estimates_of(directory: Path, ids: Iterable[str]) -> dict[str, float]:
 
 
 def _usual(runs: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """The median of each, but for what only a damaged file holds."""
+    """Return the median of each, ignoring impossible values of a damaged file."""
     known = {subject: [each for each in values if 0 <= each < inf] for subject, values in runs.items()}
     return {subject: median(values) for subject, values in known.items() if values}
 
 
 def expected_seconds(directory: Path, ids: Iterable[str]) -> dict[str, float]:
-    """Seconds of these actions: those of `estimates_of`; for an action that never ran the median of the others with its
-    mnemonic, or a second where there are none."""
+    """Return seconds of these actions: `estimates_of`, or for an action that never ran the median of others with its
+    mnemonic, or one second if there are none."""
     wanted = set(ids)
     found = estimates_of(directory, wanted)
     kinds: dict[str, list[float]] = defaultdict(list)
@@ -60,13 +60,13 @@ def expected_seconds(directory: Path, ids: Iterable[str]) -> dict[str, float]:
 
 
 def kind_of(action: str) -> str:
-    """`compile` of `//models:detector#compile:p3`."""
+    """Return `compile` for `//models:detector#compile:p3`."""
     return action.rpartition("#")[2].partition(":")[0]
 
 
 def target_estimates(directory: Path, labels: Iterable[str]) -> dict[str, float]:
-    """Seconds by label, of those that ran before: all of a target's own actions, one after the other. An action that
-    ran for several devices counts once."""
+    """Return seconds by label, for targets that ran before: the sum of a target's own actions. An action that ran for
+    several devices counts once."""
     wanted = set(labels)
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for action, seconds in action_estimates(directory).items():

@@ -1,4 +1,4 @@
-"""What a workspace is known by in the history: the same in every clone of its repository, another in others."""
+"""A workspace's identity in the history: equal in every clone of its repository, different in other repositories."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SCP = re.compile(r"(?:[^@/:]+@)?([^/:]+):(?!//)(.+)\Z")
 
 @cache
 def identity(root: Path) -> str:
-    """A digest of the address that the repository was cloned from, and of the workspace's path in it; of the absolute
-    path where there is no such address. The first commit would not do: CI systems clone without it."""
+    """Return a digest of the repository's remote address and of the workspace's path in it, or of the absolute path if
+    there is no remote. Not of the first commit: CI systems clone without it."""
     top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), None)
     address = "" if top is None else plain_address(_origin(top))
     name = f"{address}//{root.relative_to(top).as_posix()}" if top is not None and address else str(root)
@@ -24,12 +24,12 @@ def identity(root: Path) -> str:
 
 
 def stored_path(root: Path) -> str:
-    """The path of a workspace as a database takes it: what is not UTF-8 is escaped."""
+    """Return the path of a workspace for a database: bytes that are not UTF-8 are escaped."""
     return str(root).encode(errors="backslashreplace").decode()
 
 
 def plain_address(address: str) -> str:
-    """`host/path`, whatever way leads there: without protocol, user, password and `.git`."""
+    """Return `host/path` of an address: without protocol, user, password and `.git`."""
     scp = _SCP.match(address)
     plain = f"{scp[1]}/{scp[2]}" if scp else address.partition("://")[2] or address
     host, slash, path = plain.partition("/")

@@ -1,4 +1,4 @@
-"""Numbers that earlier builds and tests left: durations, sizes, latencies."""
+"""Measurements of earlier builds and tests: durations, sizes, latencies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from modelbuild.history.identity import identity
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One number: when it was taken (seconds since 1970), and the key of the action that it belongs to, or ''."""
+    """One number, its time (seconds since 1970), and the key of its action, or ''."""
 
     at: float
     value: float
@@ -20,7 +20,7 @@ class Point:
 
 
 class Measures:
-    """Of the workspace at `root`, in a cache's folder. What was known when it was opened is what `last` tells."""
+    """Measures of the workspace at `root`, in a cache's folder. `last` returns values from before it was opened."""
 
     def __init__(self, directory: Path, root: Path) -> None:
         self._directory = directory
@@ -28,11 +28,11 @@ class Measures:
         self._last = {(subject, name): value for subject, name, _, value, _ in self._rows("at")}
 
     def last(self, subject: str, name: str) -> float | None:
-        """The newest value, such as of ("//models:detector (cpu)", "bytes")."""
+        """Return the newest value, for example of ("//models:detector (cpu)", "bytes")."""
         return self._last.get((subject, name))
 
     def series(self, label: str) -> dict[tuple[str, str], list[Point]]:
-        """All that is known of a target in any configuration, and of its actions: by subject and name, oldest first."""
+        """Return all values of a target in any configuration, and of its actions: by subject and name, oldest first."""
         found: dict[tuple[str, str], list[Point]] = {}
         for subject, name, at, value, key in self._rows("subject, name, at"):
             if subject.partition("#")[0].partition(" (")[0] == label:
@@ -40,7 +40,8 @@ class Measures:
         return found
 
     def _rows(self, order: str) -> list[tuple[str, str, float, float, str]]:
-        """Subject, name, time, value and key of each measure, whatever a damaged file has in a column."""
+        """Return subject, name, time, value and key of each measure, also if a column of a damaged file has another
+        type."""
         columns = "CAST(subject AS TEXT), CAST(name AS TEXT), CAST(at AS REAL), CAST(value AS REAL), CAST(key AS TEXT)"
         sql = f"SELECT {columns} FROM measures WHERE workspace = ? ORDER BY {order}"
         rows = read_history(self._directory, sql, [self._workspace])

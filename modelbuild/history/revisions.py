@@ -1,4 +1,4 @@
-"""What was measured at commits: what a summary compares a change with."""
+"""Measurements at commits, with which a summary compares a change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KEPT = 500  # commits
 
 
 def remember_revision(directory: Path, root: Path, revision: str, values: Values) -> None:
-    """Write to the history in the cache's folder what was measured at a commit of the workspace at `root`."""
+    """Store the measurements at a commit of the workspace at `root` in the history in the cache's folder."""
     if not values:
         return
     now = time.time()
@@ -42,8 +42,8 @@ def remember_revision(directory: Path, root: Path, revision: str, values: Values
 
 
 def values_at(directory: Path, root: Path, ancestors: Sequence[str]) -> Values:
-    """What the workspace at `root` was like at the first of these commits: a job measures only what its change touches,
-    so each value is that of the first commit in the list which has one."""
+    """Return measurements of the workspace at `root`. Each value comes from the first commit in the list that has it,
+    because a job measures only targets that its change affects."""
     order = {revision: place for place, revision in enumerate(ancestors)}
     sql = "SELECT revision, subject, name, CAST(value AS REAL) FROM revisions WHERE workspace = ?"
     rows = read_history(directory, sql, [identity(root)])
@@ -52,13 +52,13 @@ def values_at(directory: Path, root: Path, ancestors: Sequence[str]) -> Values:
 
 
 def write_report(path: Path, revision: str | None, values: Values) -> None:
-    """Raises OSError."""
+    """Write a report. Raises OSError."""
     rows = [{"subject": subject, "name": name, "value": value} for (subject, name), value in values.items()]
     path.write_text(json.dumps({"version": VERSION, "commit": revision, "measures": rows}, indent=1) + "\n")
 
 
 def read_report(path: Path) -> tuple[str | None, Values]:
-    """The commit and the values that write_report wrote. Raises UsageError for what is no such file."""
+    """Return the commit and the values of a report by write_report. Raises UsageError for any other file."""
     try:
         data = json.loads(path.read_bytes())
         if data["version"] != VERSION:

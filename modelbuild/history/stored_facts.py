@@ -1,4 +1,4 @@
-"""Facts that were written down, read again. What is not as it was written is refused."""
+"""Parse stored facts; reject anything that was not written by this module's counterparts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Table(BaseModel):
 
 
 class _Material(_Table):
-    """As far as differences are told by it."""
+    """The parts of a key that differences are computed from."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -66,12 +66,12 @@ class _Dump(_Table):
 
 
 def check_material(value: Any) -> dict[str, Any]:
-    """Return what a key was made of, as it was given. Raises ValueError for anything else."""
+    """Return a key's contents unchanged. Raises ValueError for anything else."""
     return _checked(_Material, value)
 
 
 def check_target(value: Any) -> dict[str, Any]:
-    """Return what a target was, as it was given. Raises ValueError for anything else."""
+    """Return a target's attributes unchanged. Raises ValueError for anything else."""
     return _checked(_Target, value)
 
 
@@ -84,7 +84,8 @@ def facts_of(value: Mapping[str, Any]) -> Facts:
 
 
 def load_dump(text: bytes) -> tuple[dict[str, Facts], dict[str, dict[str, Any]]]:
-    """Return the facts by action and the targets by node that `facts.dump` wrote. Raises ValueError for other text."""
+    """Return the facts by action and the targets by node from the text of `facts.dump`. Raises ValueError for other
+    text."""
     try:
         dump = _Dump.model_validate_json(text).model_dump(exclude_unset=True)
     except ValidationError as error:

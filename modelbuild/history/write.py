@@ -1,4 +1,4 @@
-"""Write a build down: what each action's key was made of, and how long actions took."""
+"""Store a build in the history: the contents of each action's key, and the durations of actions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def remember(
 ) -> None:
     """Add a build to the history in the cache's folder.
 
-    An action that has the key it had last time keeps its row, which tells the first and the last build with that key.
+    An action with the same key as in its last build keeps its row, which contains the first and the last build with it.
     measures  (label or action id, name) -> value, such as ("//models:detector", "bytes")
     """
     if not facts:
@@ -56,7 +56,7 @@ def _write(
     facts: Mapping[str, Facts],
     targets: Mapping[str, Mapping[str, Any]],
 ) -> int:
-    """Returns the build's number."""
+    """Insert the rows, and return the build's number."""
     row = (workspace, time.time(), seconds, ok)
     build = int(history.execute("INSERT INTO builds VALUES (NULL, ?, ?, ?, ?)", row).lastrowid or 0)
     _actions(history, workspace, build, facts)

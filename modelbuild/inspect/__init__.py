@@ -1,1 +1,1 @@
-"""What a .pte holds, told to people and machines."""
+"""Contents of a .pte, for people and machines."""

@@ -1,4 +1,4 @@
-"""Describes the blobs of delegates, each by the module that the delegate's backend declares."""
+"""Describe the blobs of delegates, each by the module that the delegate's backend declares."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 
 class Blobs:
-    """The backends that describe blobs. `extensions` loads them; it is called when a program has a delegate."""
+    """The backends that describe blobs. `extensions` loads them, on the first delegate of a program."""
 
     def __init__(self, extensions: Callable[[], Iterable[Extension]] = tuple) -> None:
         self._extensions = extensions
 
     @cached_property
     def _by_delegate(self) -> dict[str, Extension]:
-        # A workspace's own come after those of modelbuild.
+        # A workspace's own come after modelbuild's and take precedence.
         return {each.delegate: each for each in self._extensions() if each.describing}
 
     def describe(self, path: Path, delegate: Delegate) -> dict[str, Any] | None:
-        """Return what is known of a delegate's blob in a .pte, as JSON values; None if no backend describes it. Raises
-        LoadingError for a backend that fails to."""
+        """Return a description of a delegate's blob in a .pte, as JSON values; None if no backend describes it. Raises
+        LoadingError for a backend that fails."""
         backend = self._by_delegate.get(delegate.backend)
         return None if backend is None else _described(backend, path, delegate)
 
 
 def _described(backend: Extension, path: Path, delegate: Delegate) -> dict[str, Any]:
     from modelbuild.api.blob import Blob
-    from modelbuild.api.rule_errors import told_of_callback
+    from modelbuild.api.rule_errors import describe_callback_error
 
     try:
         found = importlib.import_module(backend.describing).describe(path, delegate.offset, delegate.size)
@@ -48,5 +48,5 @@ def _described(backend: Extension, path: Path, delegate: Delegate) -> dict[str, 
         return {"problem": str(error)}
     except Exception as error:
         raise LoadingError(
-            f"{backend.point} '{backend.name}' does not describe its blob: {told_of_callback(error)}"
+            f"{backend.point} '{backend.name}' failed to describe its blob: {describe_callback_error(error)}"
         ) from error

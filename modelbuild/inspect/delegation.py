@@ -1,4 +1,4 @@
-"""The delegation.json beside a program: which backend took each node, why others did not, and what partitions are."""
+"""The delegation.json beside a program: each node's backend, the reasons of others to refuse it, and the partitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST = 2**63 - 1
 
 
 class _Table(BaseModel):
-    """Members that are not named are kept as they are."""
+    """Keeps unknown members."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -24,7 +24,7 @@ class Refusal(_Table):
 
 
 class Node(_Table):
-    """`partition` is there where a backend took it."""
+    """A node; `partition` is set if a backend took it."""
 
     name: str
     op: str
@@ -34,7 +34,8 @@ class Node(_Table):
 
 
 class Partition(_Table):
-    """Known by the size of its blob in the program, and where several have the same by the digest of that."""
+    """A partition, identified by the size of its blob in the program, and by the digest if several have the same
+    size."""
 
     processed_bytes: int = Field(ge=0, le=_MOST)
     processed_sha256: str | None = None
@@ -49,13 +50,13 @@ class Delegation(_Table):
     partitions: tuple[Partition, ...]
 
     def left(self) -> list[dict[str, Any]]:
-        """The nodes outside partitions, as the file has them."""
+        """Return the nodes outside partitions, as in the file."""
         return [node.model_dump(exclude_unset=True) for node in self.nodes if node.partition is None]
 
 
 def read_delegation(path: Path) -> Delegation | None:
-    """Read a file. None when it is not there, or is another program's: an object without nodes or partitions. Raises
-    UsageError for one that is damaged."""
+    """Read a file. Returns None if it is missing, or belongs to another program: an object without nodes or partitions.
+    Raises UsageError for a damaged file."""
     try:
         return Delegation.model_validate_json(path.read_bytes())
     except FileNotFoundError:
@@ -69,4 +70,4 @@ def read_delegation(path: Path) -> Delegation | None:
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
         where = f"{path}: {place}" if place else str(path)
         problem = f"{first['msg'][0].lower()}{first['msg'][1:]}"
-        raise UsageError(f"{where}: {problem}; expected what a build writes beside the program") from None
+        raise UsageError(f"{where}: {problem}; expected the file that a build writes beside the program") from None

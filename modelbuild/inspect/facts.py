@@ -1,4 +1,4 @@
-"""Gathers what a .pte, and a delegation.json beside it, say: JSON values. Needs no torch."""
+"""Gather the contents of a .pte, and of a delegation.json beside it, as JSON values. Needs no torch."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ VERSION = 2
 
 
 def gather(path: Path, blobs: Blobs | None = None) -> dict[str, Any]:
-    """Return every fact of a program; those of delegates' blobs are by `blobs`. Raises UsageError for a file that is no
-    program, and for a damaged one beside it, LoadingError for a backend that fails to describe a blob."""
+    """Return every fact of a program; `blobs` describes delegates' blobs. Raises UsageError for a file that is not a
+    program or a damaged file beside it, and LoadingError for a backend that fails to describe a blob."""
     blobs = blobs or Blobs()
     try:
         from modelbuild_runtime.describe import describe
@@ -38,9 +38,9 @@ def gather(path: Path, blobs: Blobs | None = None) -> dict[str, Any]:
         raise UsageError(str(error)) from None
     facts = described.to_json()
     delegation = read_delegation(path.with_name("delegation.json"))
-    for told, method in zip(facts["methods"], program.methods, strict=True):
-        del told["delegates"]
-        told["partitions"] = [
+    for described_method, method in zip(facts["methods"], program.methods, strict=True):
+        del described_method["delegates"]
+        described_method["partitions"] = [
             _partition(path, number, delegate, delegation, blobs) for number, delegate in enumerate(method.delegates)
         ]
     left = None if delegation is None else delegation.left()
@@ -75,7 +75,7 @@ def _partition(
 
 
 def _known(path: Path, delegate: Delegate, partitions: Sequence[Partition]) -> Partition | None:
-    """What is said of a delegate: of the blob with its size, and where several have the same, its digest."""
+    """Return the partition of a delegate: the one with its blob's size, and if several have that, its blob's digest."""
     found = [each for each in partitions if each.processed_bytes == delegate.size]
     if len(found) > 1:
         digest = _digest(path, delegate)
@@ -102,7 +102,7 @@ def _value(value: Value) -> dict[str, Any]:
 
 
 def _text(value: bytes) -> str:
-    """A compile spec's value, where it is short text; else what it is."""
+    """Return a compile spec's value if it is short text, else its size."""
     text = value.rstrip(b"\0")
     if len(text) <= 80 and text.isascii() and text.decode("ascii").isprintable():
         return text.decode("ascii")

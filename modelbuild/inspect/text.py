@@ -1,4 +1,4 @@
-"""What is known of a program, as text with a table of its partitions."""
+"""A program as text, with a table of its partitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HEAD = ("#", "backend", "nodes", "bytes", "device", "what it is")
 
 
 def lines(facts: Mapping[str, Any], every_node: bool) -> Iterator[str]:
-    """The text, line by line. Nodes that stayed outside are summed up by operator unless `every_node`."""
+    """Yield the lines. Nodes outside partitions are counted by operator unless `every_node`."""
     yield f"{facts['path']}: {facts['bytes']:,} bytes"
     for data in facts["data"]:
         yield f"with {data['path']}: {data['bytes']:,} bytes"
@@ -53,18 +53,18 @@ def _row(partition: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _about(about: Mapping[str, Any] | None) -> str:
-    return "; ".join(f"{name} {_told(value)}" for name, value in (about or {}).items())
+    return "; ".join(f"{name} {_shown(value)}" for name, value in (about or {}).items())
 
 
-def _told(value: Any) -> str:
-    """Lists in brief: of plain values those, of tables how many."""
+def _shown(value: Any) -> str:
+    """Return a list of plain values as text, and a list of tables as their count."""
     if not isinstance(value, list):
         return str(value)
     return str(len(value)) if any(isinstance(each, dict) for each in value) else ", ".join(map(str, value))
 
 
 def _arguments(partition: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the arguments of a delegate whose blob names them."""
+    """Yield the arguments of a delegate if its blob names them."""
     blob = partition["blob"] or {}
     names = [("in ", name) for name in blob.get("inputs", ())] + [("out", name) for name in blob.get("outputs", ())]
     if len(names) == len(partition["arguments"]):
@@ -89,8 +89,8 @@ def _size(size: Any) -> str:
 
 def _left(nodes: Sequence[Mapping[str, Any]], every_node: bool) -> Iterator[str]:
     yield f"outside partitions: {len(nodes)} node{'' if len(nodes) == 1 else 's'}"
-    told = Counter((node["name"] if every_node else "", node["op"], node["backend"], _why(node)) for node in nodes)
-    for (name, op, backend, why), count in sorted(told.items(), key=lambda item: (-item[1], item[0][1])):
+    counts = Counter((node["name"] if every_node else "", node["op"], node["backend"], _why(node)) for node in nodes)
+    for (name, op, backend, why), count in sorted(counts.items(), key=lambda item: (-item[1], item[0][1])):
         what = f"{name} ({op})" if name else f"{count} {op}"
         yield f"  {what}, {backend}" + (f": {why}" if why else "")
 

@@ -1,1 +1,1 @@
-"""From a workspace's files to targets: MODELBUILD.toml, BUILD.toml, patterns, sources, with a place for every error."""
+"""Loading: MODELBUILD.toml, BUILD.toml, patterns and source files to targets, with a location for every error."""

@@ -1,4 +1,4 @@
-"""Match files of a package by pattern: `*` and `?` inside a name, `**` for any folders between."""
+"""Glob patterns for files of a package: `*` and `?` inside a name, `**` for any folders between."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modelbuild.loading.package import PACKAGE_FILE
 from modelbuild.loading.tree import SourceTree, join
 from modelbuild.workspace.workspace import WORKSPACE_FILE
 
-# The parts of a pattern that are still to be matched.
+# The remaining parts of a pattern.
 _Tail: TypeAlias = tuple[str, ...]
 
 _ANY_FOLDERS = "**"
@@ -19,13 +19,13 @@ _OWN_FILES = (PACKAGE_FILE, WORKSPACE_FILE)
 
 
 def parse_glob(pattern: str) -> tuple[str, ...]:
-    """The parts of a pattern. Raises ValueError, with what was expected, when it is none."""
+    """Return the parts of a pattern. Raises ValueError, with the expected form, for a malformed one."""
     parts = tuple(pattern.split("/"))
     if any(part in ("", ".", "..") for part in parts):
         raise ValueError("expected a pattern for paths inside the package, without '.', '..' or empty parts")
     if any(_ANY_FOLDERS in part and part != _ANY_FOLDERS for part in parts):
         raise ValueError("expected '**' alone between slashes")
-    # Several in a row match what one does, and would all be tried.
+    # Several in a row match the same paths as one, and matching would try them all.
     kept = tuple(part for part, before in zip(parts, ("", *parts), strict=False) if not part == before == _ANY_FOLDERS)
     return (*kept, "*") if parts[-1] == _ANY_FOLDERS else kept
 
@@ -33,10 +33,11 @@ def parse_glob(pattern: str) -> tuple[str, ...]:
 def expand_glob(
     tree: SourceTree, package: str, include: Sequence[tuple[str, ...]], exclude: Sequence[tuple[str, ...]]
 ) -> tuple[str, ...]:
-    """The files of a package that match one of `include` and none of `exclude`: paths below the root, sorted.
+    """Return the files of a package that match a pattern in `include` and none in `exclude`: paths below the root,
+    sorted.
 
-    A wildcard does not match a leading dot, nor BUILD.toml and MODELBUILD.toml. Packages and workspaces further down,
-    Python environments, links to folders and the output tree are not entered.
+    A wildcard does not match a leading dot, nor BUILD.toml and MODELBUILD.toml. Other packages and workspaces below the
+    package, Python environments, links to folders and the output tree are skipped.
     """
     found: list[str] = []
     waiting = [("", frozenset(include), frozenset(exclude))]
@@ -56,7 +57,7 @@ def expand_glob(
 
 
 def _step(tails: Iterable[_Tail], name: str) -> frozenset[_Tail]:
-    """What is left of patterns once a part of a path has been matched; () is a pattern that is matched wholly."""
+    """Return the remaining parts of patterns after `name`; () is a pattern that has matched completely."""
     left: set[_Tail] = set()
     waiting = [tail for tail in tails if tail]
     for tail in waiting:
@@ -64,7 +65,7 @@ def _step(tails: Iterable[_Tail], name: str) -> frozenset[_Tail]:
             if _part(tail[0]).match(name):
                 left.add(tail[1:])
             continue
-        waiting.append(tail[1:])  # no folder at all; never the pattern's end, see parse_glob
+        waiting.append(tail[1:])  # `**` as no folder; never the last part, see parse_glob
         if not name.startswith("."):
             left.add(tail)
     return frozenset(left)
@@ -75,7 +76,7 @@ def _part(pattern: str) -> re.Pattern[str]:
     begin, *rest = pattern.split("*")
     wild = _plain(begin)
     if rest:
-        # What is between stars is matched where it is found first, for good: trying later places takes forever.
+        # The text between stars is matched at its first occurrence only: trying later ones takes exponential time.
         wild += "".join(f"(?>.*?{_plain(part)})" for part in rest[:-1] if part) + f".*{_plain(rest[-1])}"
     visible = r"(?!\.)" if pattern[0] in "*?" else ""
     return re.compile(f"{visible}{wild}\\Z", re.DOTALL)

@@ -1,4 +1,4 @@
-"""Load packages and targets on demand, each once."""
+"""Loads packages and targets on demand, each once."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from modelbuild.workspace.workspace import WORKSPACE_FILE, Workspace
 class Loader:
     """The packages of a workspace. Not thread-safe.
 
-    Every method raises LoadingError, located, for what is wrong in a BUILD.toml. `at` tells where the thing asked for
-    is referred to; without it the command line asks, and what does not exist is a UsageError.
+    Every method raises LoadingError, located, for errors in a BUILD.toml. `at` returns the location of a reference;
+    without it, the name comes from the command line, and a missing package or target is a UsageError.
     """
 
     def __init__(self, workspace: Workspace, known_rules: Collection[str]) -> None:
@@ -31,14 +31,14 @@ class Loader:
         self._packages: dict[str, Package] = {}
 
     def package(self, name: str, at: Where | None = None) -> Package:
-        """The package in a folder, by its path below the root."""
+        """Return the package in a folder, by its path below the root."""
         found = self._packages.get(name)
         if found is None:
             found = self._packages[name] = self._load(name, at)
         return found
 
     def target(self, label: Label, at: Where | None = None) -> Target:
-        """The target of a label."""
+        """Return the target of a label."""
         package = self.package(label.package, at)
         target = package.targets.get(label.name)
         if target is None:
@@ -47,15 +47,15 @@ class Loader:
         return target
 
     def _elsewhere(self, name: str) -> str:
-        """`; did you mean '//package:name'?` of the first package that has a target of that name; '' when none has."""
+        """Return `; did you mean '//package:name'?` for the first package with a target of that name, or ''."""
         for package in sorted(filter(is_package_name, self._tree.packages())):
-            with suppress(LoadingError):  # which is not what was asked
+            with suppress(LoadingError):  # in another package: not the user's question
                 if name in self.package(package).targets:
                     return f"; did you mean '{Label(package, name)}'?"
         return ""
 
     def packages_below(self, name: str) -> list[str]:
-        """The packages in a folder and all folders below it, sorted; the folder need not be a package itself."""
+        """Return the packages in a folder and all folders below it, sorted; the folder itself need not be a package."""
         names = sorted(self._tree.packages(name)) if self._tree.is_folder(name) and not self._foreign(name) else []
         for found in names:
             if not is_package_name(found):
@@ -64,29 +64,29 @@ class Loader:
         return names
 
     def source(self, package: str, path: str, at: Where) -> str:
-        """The path below the root of a file that is named relative to a package (see `find_source`)."""
+        """Return the path below the root of a file that is named relative to a package (see `find_source`)."""
         return find_source(self._tree, self.package(package), path, at)
 
     def glob(
         self, package: str, include: Sequence[str], exclude: Sequence[str], allow_empty: bool, at: Where
     ) -> tuple[str, ...]:
-        """The paths below the root, sorted, of the files of a package that match patterns (see `find_glob`)."""
+        """Return the paths below the root, sorted, of a package's files that match patterns (see `find_glob`)."""
         return find_glob(self._tree, self.package(package), include, exclude, allow_empty, at)
 
     def files_read(self) -> Mapping[str, Stamp]:
-        """Every file that loading read, by path below the root, as it was when it was read."""
+        """Return the stamp of every file that loading read, by path below the root, from the time of reading."""
         return self._tree.files
 
     def folders_listed(self) -> Mapping[str, FolderStamp]:
-        """Every folder whose listing decided something, by path below the root, as it was when it was listed."""
+        """Return the stamp of every folder whose listing mattered, by path below the root, from the time of listing."""
         return self._tree.folders
 
     def files_present(self) -> AbstractSet[str]:
-        """Every path below the root at which a file, read or not, decided something by being there."""
+        """Return every path below the root where the presence of a file, read or not, mattered."""
         return self._tree.present
 
     def files_absent(self) -> AbstractSet[str]:
-        """Every file, by path below the root, whose absence decided something."""
+        """Return every path below the root where the absence of a file mattered."""
         return self._tree.absent
 
     def _load(self, name: str, at: Where | None) -> Package:
@@ -101,7 +101,7 @@ class Loader:
         return parse_package(document, values, name, self.known_rules)
 
     def _foreign(self, name: str) -> str | None:
-        """The folder of the other workspace that a folder is in, if it is."""
+        """Return the root folder of the other workspace that contains a folder, or None."""
         folder = ""
         for part in name.split("/") if name else ():
             folder = join(folder, part)

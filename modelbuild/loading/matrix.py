@@ -15,21 +15,22 @@ from modelbuild.workspace.toml_table import Table
 
 Scalar: TypeAlias = str | int | float | bool
 
-# More than anybody means; a slip such as a list of a thousand sizes on three axes would never end.
+# A bound against mistakes: a thousand sizes on each of three axes would never finish.
 MOST = 10_000
 
-# Characters of a text with the axes filled in.
+# Characters of a text after substitution.
 _LONGEST = 100_000
 
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 def expand_matrix(document: Document, path: KeyPath, declaration: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The declarations that the one at `path` stands for, in the order of its axes, the last axis quickest.
+    """Return the declarations of all combinations of the one at `path`, in the order of its axes, the last axis
+    fastest.
 
     `{axis}` in a string, at any depth and in the name too, is replaced by the axis's value; a string that is just
-    `"{axis}"` becomes the value itself, number or boolean (a name is always text). `{{` and `}}` are braces.
-    Raises LoadingError.
+    `"{axis}"` becomes the value itself, number or boolean (a name is always text). `{{` and `}}` are braces. Raises
+    LoadingError.
     """
     table = Table(document, path, declaration)
     axes = table.table("matrix")

@@ -1,4 +1,4 @@
-"""What a BUILD.toml declares: targets, and the package that they are in."""
+"""Packages and targets, as a BUILD.toml declares them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from modelbuild.workspace.toml_positions import KeyPath
 
 PACKAGE_FILE = "BUILD.toml"
 
-# Attributes that every rule has: the engine reads them, a rule never sees them.
+# Attributes of every rule: the engine reads them, and rules never see them.
 ENGINE_ATTRIBUTES = ("name", "visibility", "tags", "matrix")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """A declared target, whose attributes are as tomli gave them: not validated, selects not resolved.
+    """A declared target. Attributes are tomli's values: not validated, selects not resolved.
 
-    visibility  as written, valid, relative labels made absolute; the package's default where none is written
-    path        where its declaration is in the document, such as ("torch_model", 0)
+    visibility  valid entries with absolute labels; the package's default if there is no attribute
+    path        position of the declaration in the document, such as ("torch_model", 0)
     """
 
     label: Label
@@ -39,7 +39,8 @@ class Target:
         return self.document.path
 
     def location(self, path: KeyPath = ()) -> Location:
-        """The place of an attribute, such as ("inputs", 0, "shape"); of the nearest thing around it if not written."""
+        """Return the location of an attribute, such as ("inputs", 0, "shape"); if it is missing, of its nearest
+        parent."""
         return self.document.location((*self.path, *path))
 
 

@@ -1,4 +1,4 @@
-"""Turn a parsed BUILD.toml into a package: the engine's own attributes are taken out of each target and checked."""
+"""Parse a BUILD.toml into a package: the engine's own attributes are removed from each target and checked."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from modelbuild.workspace.toml_table import Table
 
 PACKAGE_TABLE = "package"
 
-# Names that mean something else in a label.
+# Names with another meaning in a label.
 _RESERVED = ("all", "__pkg__", "__subpackages__")
 
 
 def parse_package(document: Document, values: Mapping[str, Any], name: str, known_rules: Collection[str]) -> Package:
-    """The package `name` that a BUILD.toml declares. Raises LoadingError for the first thing wrong in it; a rule's own
-    attributes are not looked at."""
+    """Return the package `name` that a BUILD.toml declares. Raises LoadingError for the first error in it. Does not
+    check a rule's own attributes."""
     top = Table(document, (), values)
     table = top.table(PACKAGE_TABLE) or Table(document, (PACKAGE_TABLE,), {})
     default = _visibility(table, "default_visibility", name, (PRIVATE,))
@@ -80,7 +80,7 @@ def _target(
         expected = "expected letters, digits and any of _.+@=-" + f", at most {MAX_NAME}" * (len(name) > MAX_NAME)
         raise document.error((*path, "name"), f"{show(name)} is not a name; {expected}")
     if name in _RESERVED:
-        raise document.error((*path, "name"), f"{show(name)} means something else in a label; choose another name")
+        raise document.error((*path, "name"), f"{show(name)} is reserved in labels; choose another name")
     visibility = default
     tags: tuple[str, ...] = ()
     if "visibility" in values or "tags" in values:
@@ -102,5 +102,5 @@ def _visibility(table: Table, key: str, package: str, default: tuple[str, ...]) 
         except ValueError as error:
             raise table.error(f"'{key}': {error}, got {show(text)}", key, index) from None
         if len(written) > 1 and text in (PUBLIC, PRIVATE):
-            raise table.error(f"'{key}': '{text}' stands alone", key, index)
+            raise table.error(f"'{key}': '{text}' excludes other entries", key, index)
     return tuple(entries)

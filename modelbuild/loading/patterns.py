@@ -1,4 +1,4 @@
-"""Target patterns of the command line, as Bazel writes them, to targets."""
+"""Expand the command line's target patterns, in Bazel's syntax, to targets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from modelbuild.loading.loader import Loader
     from modelbuild.loading.package import Target
 
-# Targets with this tag are built only when they are named.
+# Patterns skip targets with this tag; labels do not.
 MANUAL = "manual"
 
 _ALL = ("all", "*")
@@ -23,7 +23,7 @@ _ALL = ("all", "*")
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One pattern: a target (`name`), every target of a package, or (`below`) of all packages from a folder down."""
+    """A pattern: a target (`name`), every target of a package, or (`below`) of all packages in a folder and below."""
 
     text: str
     subtract: bool
@@ -33,7 +33,7 @@ class Pattern:
 
 
 def parse_pattern(text: str, current: str) -> Pattern:
-    """A pattern as written in the package `current`: `//pkg:name`, `//pkg`, `:name`, `name`, `sub:name`,
+    """Parse a pattern relative to the package `current`: `//pkg:name`, `//pkg`, `:name`, `name`, `sub:name`,
     `//pkg:all` or `//pkg:*`, `//pkg/...`, `...`; each may begin with `-`. Raises UsageError for anything else."""
     subtract = text.startswith("-")
     body = text.removeprefix("-")
@@ -66,16 +66,16 @@ def parse_pattern(text: str, current: str) -> Pattern:
 def expand_patterns(
     loader: Loader, texts: Sequence[str], current: str = "", manual: bool = False
 ) -> tuple[Target, ...]:
-    """The targets that patterns mean together, each once, in order: `-pattern` takes out what came before it. Those
-    tagged manual are left out of what means several, unless `manual`.
+    """Return the targets of all patterns, each once, in order; `-pattern` removes targets of earlier patterns. Targets
+    tagged manual need to be named, unless `manual`.
 
-    Raises UsageError for what is no pattern, and for a package, folder or target that does not exist.
+    Raises UsageError for a malformed pattern, and for a package, folder or target that does not exist.
     """
     chosen: dict[Label, Target] = {}
     for position, text in enumerate(texts):
         pattern = parse_pattern(text, current)
         if pattern.subtract and position == 0:
-            raise UsageError(f"'{text}' has nothing to take from; expected a pattern before it, such as //...")
+            raise UsageError(f"'{text}' has nothing to subtract from; expected a pattern before it, such as //...")
         for target in _targets(loader, pattern):
             if pattern.subtract:
                 chosen.pop(target.label, None)

@@ -1,4 +1,4 @@
-"""Read a label that stands in a file: what is wrong with it is told at its place."""
+"""Parse labels in files, with errors at the location of the reference."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from modelbuild.workspace.toml_document import Where
 
 
 def parse_label(text: str, package: str, at: Where) -> Label:
-    """`Label.parse`, raising LoadingError at the reference."""
+    """Return `Label.parse`, with a LoadingError at the reference in place of a UsageError."""
     try:
         return Label.parse(text, package)
     except UsageError as error:

@@ -1,4 +1,4 @@
-"""Choose between values by device: `{ select = { "//devices:a" = 1, "default" = 2 } }` anywhere in an attribute."""
+"""Resolve values by device: `{ select = { "//devices:a" = 1, "default" = 2 } }` anywhere in an attribute."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """A target's attributes for one device. `moved` tells, for each path that held a select, where the value that was
-    chosen is written."""
+    """A target's attributes for one device. `moved` maps each path of a select to the path of the chosen value."""
 
     target: Target
     attributes: Mapping[str, Any]
     moved: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
 
     def location(self, path: KeyPath = ()) -> Location:
-        """The place of an attribute, inside the branch that was chosen; as `Target.location` does."""
+        """Return the location of an attribute, inside the chosen branch; as `Target.location` does."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.moved:
                 return self.target.location(self.moved[path[:length]] + path[length:])
@@ -36,7 +35,7 @@ class Selected:
 
 
 def select_labels(target: Target) -> Iterator[tuple[Label, KeyPath]]:
-    """Every device that the selects of a target ask for, in all their branches, with where it is written.
+    """Yield every device in the selects of a target, in all branches, with its path.
 
     Raises LoadingError for a malformed select.
     """
@@ -45,7 +44,7 @@ def select_labels(target: Target) -> Iterator[tuple[Label, KeyPath]]:
 
 
 def resolve_selects(target: Target, device: Label | None) -> Selected:
-    """The target's attributes with each select replaced by its value for a device (None: no device is configured).
+    """Return the target's attributes with each select replaced by its value for a device (None: no device configured).
 
     Raises LoadingError for a malformed select, and for one without a value for the device.
     """
@@ -70,7 +69,7 @@ def _labels(target: Target, value: Any, path: KeyPath) -> Iterator[tuple[Label, 
 def _resolve(
     target: Target, device: Label | None, value: Any, path: KeyPath, written: KeyPath, moved: dict[KeyPath, KeyPath]
 ) -> Any:
-    """`value`, which stands at `written`, as it is to stand at `path`."""
+    """Return `value`, written at `written`, resolved for `path`."""
     if isinstance(value, list):
         return [
             _resolve(target, device, item, (*path, index), (*written, index), moved) for index, item in enumerate(value)
@@ -92,10 +91,12 @@ def _resolve(
 
 
 def _branches(target: Target, value: Mapping[str, Any], path: KeyPath) -> Mapping[Label | None, str]:
-    """The keys of a select as written, by the device that each stands for; None is the default."""
+    """Return the keys of a select as written, by device; None is the default."""
     if len(value) > 1:
         other = next(key for key in value if key != SELECT)
-        raise target.document.error((*target.path, *path, other), f"a select stands alone; got {other!r} beside it")
+        raise target.document.error(
+            (*target.path, *path, other), f"a select must be the only key; got {other!r} beside it"
+        )
     path = (*path, SELECT)
     branches = value[SELECT]
     if not isinstance(branches, dict) or not branches:

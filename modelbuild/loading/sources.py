@@ -1,4 +1,4 @@
-"""Find the files that a target names: by path or by pattern, and only in the target's own package."""
+"""Find a target's source files, by path or by pattern, in the target's own package."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from modelbuild.loading.tree import SourceTree, join
 from modelbuild.workspace.toml_document import Where, show
 from modelbuild.workspace.workspace import WORKSPACE_FILE
 
-# Files looked at for the nearest spelling of a name.
+# Most files that are compared for a `did you mean`.
 _MOST = 5_000
 
 
 def find_source(tree: SourceTree, package: Package, text: str, at: Where) -> str:
-    """The path below the root of a file named relative to its package. Raises LoadingError, located at the reference,
-    when there is no such regular file, or it is outside the package."""
+    """Return the path below the root of a file named relative to its package. Raises LoadingError, located at the
+    reference, if there is no such regular file, or if it is outside the package."""
     parts = text.split("/")
     if any(part in ("", ".", "..") for part in parts):
         expected = f"expected a path inside //{package.name}, without '.', '..' or empty parts"
-        raise LoadingError(f"{show(text)}: {expected}; a file of another package goes by a label", at())
+        raise LoadingError(f"{show(text)}: {expected}; use a label for a file of another package", at())
     if not is_line(text):
         raise LoadingError(f"{show(text)}: {EXPECTED}", at())
     folder = package.name
@@ -58,7 +58,7 @@ def find_glob(
     allow_empty: bool,
     at: Where,
 ) -> tuple[str, ...]:
-    """The paths below the root, sorted, of the files that patterns match (see `expand_glob`).
+    """Return the paths below the root, sorted, of the files that match patterns (see `expand_glob`).
 
     Raises LoadingError, located at the reference, for a malformed pattern, and when no file matches unless
     `allow_empty`.

@@ -1,5 +1,5 @@
-"""The files of a workspace as loading sees them; it notes all that it looked at, so that a later build can tell
-whether loading would come out the same."""
+"""The files of a workspace, for loading. Records every access, so that a later build can check that loading would give
+the same result."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from modelbuild.loading.package import PACKAGE_FILE
 from modelbuild.workspace.toml_document import Document, Stamp, read_document
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, WORKSPACE_FILE
 
-# Folders never entered, besides hidden ones.
+# Skipped folders, besides hidden ones.
 _SKIPPED = frozenset(("__pycache__", "node_modules", OUTPUT_FOLDER))
 
-# A folder with one of these belongs to another package, another workspace, or is a Python environment.
+# A folder with one of these is another package, another workspace, or a Python environment.
 _BOUNDARIES = frozenset((PACKAGE_FILE, WORKSPACE_FILE, "pyvenv.cfg"))
 
 
 class FolderStamp(NamedTuple):
-    """Shows that a folder lists the same without listing it: its ctime, which no program can set, and its inode. Where
-    one of these differs, a digest of the names shows it."""
+    """Equal stamps mean that a folder has the same entries. ctime (which no program can set) and inode are compared
+    first; where one differs, the digest of the names decides."""
 
     ctime_ns: int
     inode: int
@@ -31,8 +31,9 @@ class FolderStamp(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """The names in a folder, sorted: regular files (or links to some), and folders (no links). `links` are the links
-    among them, and those that lead to no regular file: where a link leads can change without the folder's ctime."""
+    """The names in a folder, sorted: regular files (or links to them), and folders (no links). `links` are the links
+    among the files, and links to anything else but a regular file: a link's destination can change without the folder's
+    ctime."""
 
     files: tuple[str, ...]
     folders: tuple[str, ...]
@@ -58,7 +59,7 @@ def list_folder(root: str, folder: str) -> Listing:
     folders: list[str] = []
     links: list[str] = []
     try:
-        status = os.stat(path)  # before the listing: what changes meanwhile is then seen as a change
+        status = os.stat(path)  # before the listing: a concurrent change then counts as a change
         with os.scandir(path) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
@@ -77,10 +78,10 @@ def list_folder(root: str, folder: str) -> Listing:
 class SourceTree:
     """The files below a workspace's root. Paths are relative to it, with '/' separators; '' is the root.
 
-    files    what was read, by path
-    folders  what was listed, by path
-    present  where a regular file, or a link to one, was relied on
-    absent   where it was relied on that there is none
+    files    stamps of files that were read, by path
+    folders  stamps of folders that were listed, by path
+    present  paths where a regular file, or a link to one, was required
+    absent   paths where no regular file was required
     """
 
     def __init__(self, root: Path) -> None:
@@ -107,13 +108,13 @@ class SourceTree:
         return listing
 
     def is_file(self, path: str) -> bool:
-        """Whether there is a regular file, or a link to one."""
+        """Return whether there is a regular file, or a link to one."""
         if path not in self.present and path not in self.absent:
             (self.present if os.path.isfile(f"{self._prefix}/{path}") else self.absent).add(path)
         return path in self.present
 
     def is_marked(self, folder: str, name: str) -> bool:
-        """Whether a folder holds BUILD.toml or MODELBUILD.toml, told from its listing if it was listed."""
+        """Return whether a folder contains BUILD.toml or MODELBUILD.toml; uses the folder's listing if there is one."""
         marks = self._marks.get(folder)
         return name in marks if marks is not None else self.is_file(join(folder, name))
 
@@ -121,8 +122,8 @@ class SourceTree:
         return os.path.isdir(f"{self._prefix}/{path}")
 
     def packages(self, top: str = "") -> Iterator[str]:
-        """Every folder with a BUILD.toml from `top` downwards, parents first. Not entered: hidden folders, Python
-        environments, node_modules, the output tree, other workspaces, links to folders."""
+        """Yield every folder with a BUILD.toml from `top` downwards, parents first. Hidden folders, Python
+        environments, node_modules, the output tree, other workspaces and links to folders are skipped."""
         waiting = [top]
         while waiting:
             folder = waiting.pop()
@@ -134,7 +135,7 @@ class SourceTree:
             waiting += [join(folder, name) for name in reversed(listing.folders) if not name.startswith(".")]
 
     def package_files(self, package: str) -> Iterator[str]:
-        """Every visible file of a package, relative to it, nearest first; not those of packages below it."""
+        """Yield every visible file of a package, relative to it, nearest first; not those of packages below it."""
         waiting = [""]
         for folder in waiting:
             listing = self.list(join(package, folder))
@@ -145,5 +146,5 @@ class SourceTree:
 
 
 def join(folder: str, name: str) -> str:
-    """A path below a folder of the workspace; either may be ''."""
+    """Return a path below a folder of the workspace; either may be ''."""
     return f"{folder}/{name}" if folder and name else folder or name

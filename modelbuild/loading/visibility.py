@@ -1,4 +1,4 @@
-"""Who may depend on a target."""
+"""Which packages may depend on a target."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _BELOW = ":__subpackages__"
 
 
 def parse_visibility(text: str, package: str) -> str:
-    """An entry of `visibility` as `visible` reads it: `//pkg` and `:__pkg__` written out.
+    """Return an entry of `visibility` in the form for `visible`: `//pkg` and `:__pkg__` written out.
 
-    Raises ValueError, with what was expected, when it is none.
+    Raises ValueError, with the expected forms, for a malformed entry.
     """
     if text in (PUBLIC, PRIVATE):
         return text
@@ -30,7 +30,7 @@ def parse_visibility(text: str, package: str) -> str:
 
 
 def visible(target: Target, from_package: str) -> bool:
-    """Whether targets of a package may depend on a target. Those of its own package always may."""
+    """Return whether targets of a package may depend on a target. Its own package always may."""
     if from_package == target.label.package:
         return True
     for entry in target.visibility:
@@ -45,10 +45,10 @@ def visible(target: Target, from_package: str) -> bool:
 
 
 def check_visible(target: Target, from_package: str, at: Where) -> None:
-    """Raise LoadingError, located where a target of `from_package` refers to `target`, unless it may."""
+    """Raise LoadingError, located at the reference in `from_package`, unless `target` is visible there."""
     if not visible(target, from_package):
         raise LoadingError(
-            f"{target.label} is not visible from //{from_package}; to let it, add '//{from_package}:__pkg__' to its "
+            f"{target.label} is not visible from //{from_package}; to allow it, add '//{from_package}:__pkg__' to its "
             f"visibility at {target.location(('visibility',))}",
             at(),
         )

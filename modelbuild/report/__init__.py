@@ -1,4 +1,4 @@
-"""What shows a build: events, and those that listen to them."""
+"""Reporters: they show or record a build's events."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 def make_reporter(
     *, quiet: bool = False, as_json: bool = False, results: TextIO | None = None, history: Path | None = None
 ) -> Reporter:
-    """Who shows a build: live on a terminal, one line an action elsewhere, one JSON object with `as_json`.
+    """Return a reporter: live on a terminal, one line per action elsewhere, one JSON object with `as_json`.
 
-    Progress and failures go to stderr; what was built goes to `results` (stdout when None). `history` is the
-    cache's folder: what is known there tells how much time is left.
+    Progress and failures go to stderr; built outputs go to `results` (stdout when None). `history` is the cache's
+    folder: the remaining time is estimated from the history in it.
     """
     out = sys.stdout if results is None else results
     if as_json:

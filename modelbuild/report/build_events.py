@@ -1,4 +1,4 @@
-"""A build as a stream of events, one JSON object a line, written as they happen. docs/ci.md describes it."""
+"""A build as a stream of events, one JSON object per line, written as they happen. docs/ci.md describes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERSION = 1
 
 
 class BuildEvents:
-    """Writes to a file, which is begun anew. Every line has `event` and `at`: seconds since the first line."""
+    """Writes to a file, which is overwritten. Every line has `event` and `at`: seconds since the first line."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w", encoding="utf-8")
@@ -39,13 +39,13 @@ class BuildEvents:
             self._file.close()
 
     def _write(self, line: dict[str, Any]) -> None:
-        with suppress(OSError, ValueError):  # a full disk, or closed: the build does not fail because of it
+        with suppress(OSError, ValueError):  # a full disk, or closed: must not fail the build
             self._file.write(json.dumps(line, default=_plain) + "\n")
             self._file.flush()
 
 
 def name_of(kind: type[Event]) -> str:
-    """`action_finished` of ActionFinished."""
+    """Return `action_finished` for ActionFinished."""
     return re.sub(r"(?<!^)([A-Z])", r"_\1", kind.__name__).lower()
 
 

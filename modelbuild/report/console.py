@@ -1,4 +1,4 @@
-"""A build on a terminal: a bar and the running actions with their times, which vanish when it ends."""
+"""A build on a terminal: a progress bar and the running actions with their times, removed at the end."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ BAR = 30  # columns
 
 
 class ConsoleReporter:
-    """Live progress on `err`, which is a terminal; failures stay above it. What was built goes to `out`."""
+    """Live progress on `err`, a terminal, with failures above it. Built outputs go to `out`."""
 
     def __init__(self, out: TextIO, err: TextIO, history: Path | None = None) -> None:
-        """`history` is the folder of the cache: see remaining.py."""
+        """`history` is the folder of the cache: see time_left.py."""
         self._out = out
         self._err = err
         self._history = history
         self._time_left: TimeLeft | None = None
-        self._new: list[tuple[str, ...]] = []  # ids of actions that _time_left has not heard of
+        self._new: list[tuple[str, ...]] = []  # ids of actions that _time_left does not know yet
         self._ended: list[str] = []
         self._jobs = 1
-        # rich draws in a thread of its own, under a lock of its own, and reads what _state guards. So the order is
-        # _screen (who writes), rich's, _state; rich is never called with _state held.
+        # rich draws in a thread of its own, under its own lock, and reads fields guarded by _state. So the lock order
+        # is _screen (for writing), rich's, _state; rich is never called with _state held.
         self._screen = threading.Lock()
         self._state = threading.Lock()
         self._progress = Progress()
@@ -67,7 +67,7 @@ class ConsoleReporter:
             match event:
                 case BuildStarted():
                     self._began = event.at
-                    self._running.clear()  # of a build that begins again
+                    self._running.clear()  # from before a restart of the build
                     self._awaited = None
                     self._jobs = event.jobs
                     self._new.append(event.actions)
@@ -84,11 +84,11 @@ class ConsoleReporter:
             case ActionStarted() | UploadsAwaited():
                 self._show()
             case ActionFinished(status="failed"):
-                self._say("\n".join(failure_lines(event)))
+                self._print("\n".join(failure_lines(event)))
             case ActionFinished() if event.at - self._began > PATIENCE:
                 self._show()
             case Notice(text=text):
-                self._say(f"note: {text}")
+                self._print(f"note: {text}")
             case BuildFinished():
                 self.close()
                 show_end(self._progress, self._out, self._err, quiet=False)
@@ -104,7 +104,7 @@ class ConsoleReporter:
                 self._live.stop()
 
     def _show(self) -> None:
-        """Start to draw, unless that has begun or is over."""
+        """Start drawing, unless it has started or ended."""
         if self._live is not None:
             return
         from rich.console import Console
@@ -124,8 +124,8 @@ class ConsoleReporter:
                 )
                 self._live.start(refresh=True)
 
-    def _say(self, lines: str) -> None:
-        """Lines that stay, above the bar where there is one."""
+    def _print(self, lines: str) -> None:
+        """Print permanent lines, above the bar if there is one."""
         with self._screen:
             if self._live is None or self._closed:
                 write(self._err, lines)
@@ -135,7 +135,7 @@ class ConsoleReporter:
                 self._live.console.print(Text.from_ansi(encodable(lines, self._err)), soft_wrap=True)
 
     def _estimates(self, new: Sequence[tuple[str, ...]], ended: Sequence[str]) -> TimeLeft | None:
-        """What is known of the actions to come. For the thread that draws."""
+        """Return the estimated time of the remaining actions. For the drawing thread."""
         if self._history is None:
             return None
         from modelbuild.report.time_left import TimeLeft
@@ -148,7 +148,7 @@ class ConsoleReporter:
         return self._time_left
 
     def _picture(self, console: Console) -> Group:
-        """The bar, and below it the actions that have run longest."""
+        """Return the bar, and below it the actions that have run longest."""
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table
@@ -169,13 +169,13 @@ class ConsoleReporter:
         head = Table.grid(padding=(0, 2, 0, 0))
         head.add_column(width=max(4, min(BAR, console.width - 40)))
         head.add_column(no_wrap=True, overflow="crop")
-        said = Text(f"{done}/{total}  {ended}", end="")
+        status = Text(f"{done}/{total}  {ended}", end="")
         if failed:
-            said.append(f", {failed} failed", style="bold red")
-        said.append(f"  {duration(now - self._began)}", style="dim")
+            status.append(f", {failed} failed", style="bold red")
+        status.append(f"  {duration(now - self._began)}", style="dim")
         if left is not None and left >= 1:
-            said.append(f", about {f'{left:.0f} s' if left < 59.5 else duration(left)} left", style="dim")
-        head.add_row(ProgressBar(total=max(total, 1), completed=done), said)
+            status.append(f", about {f'{left:.0f} s' if left < 59.5 else duration(left)} left", style="dim")
+        head.add_row(ProgressBar(total=max(total, 1), completed=done), status)
 
         shown = running[: max(1, min(SHOWN_ACTIONS, console.height - 3))]
         times = [duration(now - action.at) for action in shown]

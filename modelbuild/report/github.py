@@ -1,4 +1,4 @@
-"""Failures as GitHub's workflow commands, which show them at the line that is to blame."""
+"""Failures as GitHub's workflow commands, which annotate the line at fault."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class GitHubAnnotations:
                     self._write("notice", "", "modelbuild", event.text)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing."""
 
     def _write(self, level: str, place: str, title: str, message: str) -> None:
         members = {}
@@ -50,8 +50,8 @@ class GitHubAnnotations:
         if match is not None:
             members = {"file": self._folder + match[1], "line": match[2]} | ({"col": match[3]} if match[3] else {})
         members["title"] = title
-        said = ",".join(f"{name}={_member(value)}" for name, value in members.items())
-        write(self._out, f"::{level} {said}::{_escaped(message)}")
+        properties = ",".join(f"{name}={_member(value)}" for name, value in members.items())
+        write(self._out, f"::{level} {properties}::{_escaped(message)}")
 
 
 def _escaped(text: str) -> str:

@@ -15,7 +15,7 @@ VERSION = 1
 
 
 class JsonReporter:
-    """Failures and notices as text on `err` while the build runs; when it ends, one line of JSON on `out`.
+    """Failures and notices as text on `err` during the build; at the end one line of JSON on `out`.
 
     docs/cli.md lists its members.
     """
@@ -39,7 +39,7 @@ class JsonReporter:
                     write(self._err, f"note: {text}")
 
     def close(self) -> None:
-        """Write the object. A build that ended by an error before its end is not ok."""
+        """Write the object. A build that was aborted is not ok."""
         with self._lock:
             if not self._written:
                 self._written = True

@@ -1,4 +1,4 @@
-"""Tests, and actions that failed, as JUnit XML."""
+"""Tests and failed actions as JUnit XML."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from xml.etree import ElementTree
 from modelbuild.events import Event, TestFinished
 from modelbuild.report.progress import Progress
 
-# What XML cannot hold.
+# Characters not allowed in XML.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class JUnit:
-    """Gathers events; close() writes the file. A target is a test suite, and so are the actions that failed."""
+    """Collects events; close() writes the file. Each test target is a test suite, and the failed actions are another
+    one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -41,7 +42,7 @@ class JUnit:
                 suite = self._suite("actions", [("failed", each.seconds) for each in failed])
                 for each in failed:
                     case = _case(suite, each.owner, each.id, each.seconds)
-                    _say(case, "failure", each.problem.strip().rpartition("\n")[2], each.problem)
+                    _add(case, "failure", each.problem.strip().rpartition("\n")[2], each.problem)
             ElementTree.indent(self._root)
             with suppress(OSError):
                 ElementTree.ElementTree(self._root).write(self._path, "utf-8", xml_declaration=True)
@@ -49,15 +50,15 @@ class JUnit:
     def _test(self, test: TestFinished) -> None:
         cases = [(case.name, case.status, case.seconds, case.message, case.place) for case in test.cases]
         if not cases or (test.status == "failed" and all(status != "failed" for _, status, *_ in cases)):
-            # What no case tells: it came to no end, or a skip is a failure.
+            # A result that no case shows: the test was aborted, or a skip counts as a failure.
             cases.append((test.label, test.status, test.seconds, test.reason, ""))
         suite = self._suite(test.label, [(status, seconds) for _, status, seconds, _, _ in cases])
         for name, status, seconds, message, place in cases:
             case = _case(suite, test.label, name, seconds)
             if status == "failed":
-                _say(case, "failure", message, f"{place}: {message}" if place else message)
+                _add(case, "failure", message, f"{place}: {message}" if place else message)
             elif status == "not_run":
-                _say(case, "skipped", message)
+                _add(case, "skipped", message)
         if test.output:
             ElementTree.SubElement(suite, "system-out").text = _clean(test.output)
 
@@ -79,7 +80,7 @@ def _case(suite: ElementTree.Element, owner: str, name: str, seconds: float) -> 
     return ElementTree.SubElement(suite, "testcase", classname=owner, name=_clean(name), time=f"{seconds:.3f}")
 
 
-def _say(case: ElementTree.Element, tag: str, message: str, text: str = "") -> None:
+def _add(case: ElementTree.Element, tag: str, message: str, text: str = "") -> None:
     ElementTree.SubElement(case, tag, message=_clean(message)).text = _clean(text) or None
 
 

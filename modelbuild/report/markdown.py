@@ -15,7 +15,7 @@ from modelbuild.report.text import summary
 from modelbuild.testing.text import test_summary
 from modelbuild.wording import number
 
-# (subject, name) -> the value that the base had, where it is known; see modelbuild.history.
+# Returns the base's value of (subject, name), or None; see modelbuild.history.
 Before: TypeAlias = Callable[[str, str], float | None]
 
 _SHOWN = {"bytes": "size (bytes)", "latency_ms": "latency (ms)", "memory": "memory (bytes)", "delegates": "delegates"}
@@ -23,7 +23,8 @@ _MOST = 50  # rows of a table
 
 
 class Markdown:
-    """Gathers events; close() adds to the file. `sizes` tells bytes of outputs, `title` what `before` is."""
+    """Collects events; close() appends to the file. `sizes` returns bytes of outputs; `title` names the `before`
+    column."""
 
     def __init__(
         self, path: Path, before: Before, sizes: Callable[[Sequence[str]], int], title: str = "before"

@@ -1,4 +1,4 @@
-"""Gathers what targets measure: bytes of their outputs, and what tests report."""
+"""Collect targets' measurements: bytes of outputs, and values that tests report."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from modelbuild.events import BuildFinished, Event, TargetBuilt, TestFinished
 
 
 class Measures:
-    """`sizes` tells bytes of outputs; `keep` gets all values by (subject, name) when a build that came to its end is
-    closed."""
+    """`sizes` returns bytes of outputs; `keep` receives all values by (subject, name) on close, if the build
+    finished."""
 
     def __init__(
         self, sizes: Callable[[Sequence[str]], int], keep: Callable[[Mapping[tuple[str, str], float]], None]

@@ -1,4 +1,4 @@
-"""A build as plain lines, one for each action that ends: for pipes, logs and terminals that can't move the cursor."""
+"""A build as plain lines, one per finished action: for pipes, logs and terminals without cursor movement."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from modelbuild.report.progress import Progress
 from modelbuild.report.text import counts, failure_lines, finished_line, summary, target_lines, uploads_line, write
 from modelbuild.testing.text import test_lines, test_summary
 
-# Seconds from one line of a long wait to the next: some CI systems end what is silent for some minutes.
-_AGAIN = 60.0
+# Seconds between lines during a long wait: some CI systems kill jobs without output for some minutes.
+_REPEAT = 60.0
 
 
 class PlainReporter:
-    """Progress and failures on `err`, what was built on `out`. Quiet: failures and notices only."""
+    """Progress and failures on `err`, built outputs on `out`. Quiet: failures and notices only."""
 
     def __init__(self, out: TextIO, err: TextIO, quiet: bool = False) -> None:
         self._out = out
@@ -31,7 +31,7 @@ class PlainReporter:
         self._quiet = quiet
         self._lock = threading.Lock()
         self._progress = Progress()
-        self._awaited = float("-inf")  # when that was last said
+        self._awaited = float("-inf")  # time of the last such line
 
     def emit(self, event: Event) -> None:
         with self._lock:
@@ -41,7 +41,7 @@ class PlainReporter:
                     self._action(event)
                 case BuildStarted():
                     self._awaited = float("-inf")
-                case UploadsAwaited() if not self._quiet and event.at - self._awaited >= _AGAIN:
+                case UploadsAwaited() if not self._quiet and event.at - self._awaited >= _REPEAT:
                     self._awaited = event.at
                     write(self._err, uploads_line(event))
                 case Notice(text=text):
@@ -52,7 +52,7 @@ class PlainReporter:
                     write(self._err, f"Interrupted: {counts(self._progress)}")
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing."""
 
     def _action(self, event: ActionFinished) -> None:
         if not self._quiet:
@@ -62,7 +62,7 @@ class PlainReporter:
 
 
 def show_end(progress: Progress, out: TextIO, err: TextIO, quiet: bool) -> None:
-    """What was built, what was not, and the last line."""
+    """Print targets that failed, tests, built targets and the summary line."""
     for target in progress.unbuilt:
         write(err, f"{target.label} was not built: {target.because} failed")
     for test in progress.tests:

@@ -1,4 +1,4 @@
-"""Plots measurements with matplotlib, which `modelbuild[plot]` installs."""
+"""Plot measurements with matplotlib, which `modelbuild[plot]` installs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def write_plot(
     series: Mapping[tuple[str, str], Sequence[Point]],
     worse: Collection[tuple[str, str]] = (),
 ) -> None:
-    """Write a file with a panel for each series: SVG, or what the name ends in (.png, .pdf).
+    """Write a file with a panel for each series: SVG, or PNG or PDF according to the suffix.
 
-    Points are at even distances, in order of time. The last is red in the series named by `worse`. Raises UsageError
-    where the file cannot be written, EnvironmentProblem where matplotlib is missing.
+    Points are equally spaced, in order of time. The last point of a series in `worse` is red. Raises UsageError if the
+    file cannot be written, and EnvironmentProblem if matplotlib is missing.
     """
     try:
         from matplotlib import rc_context

@@ -1,4 +1,4 @@
-"""What is known of a build so far, gathered from its events."""
+"""The state of a build, collected from its events."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from modelbuild.events import (
 
 @dataclass(slots=True)
 class Progress:
-    """Actions and targets by how they ended, in the order in which they did; what is told of one again, where a build
-    began again, takes the place of what was told before. Not thread-safe."""
+    """Actions and targets by status, in the order in which they ended. After a restart of the build, a new event for an
+    action or target replaces the earlier one. Not thread-safe."""
 
     total: int = 0
     actions: dict[str, ActionFinished] = field(default_factory=dict)
     ends: Counter[Status] = field(default_factory=Counter)
     targets: dict[tuple[str, str], TargetBuilt | TargetFailed] = field(default_factory=dict)
     tests: list[TestFinished] = field(default_factory=list)
-    shown: int = 0  # of `built`, those that an end before this one has shown
+    shown: int = 0  # number of `built` targets that were already printed
     finished: BuildFinished | None = None
     aborted: BuildAborted | None = None
 

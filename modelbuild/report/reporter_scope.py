@@ -1,4 +1,4 @@
-"""A reporter for as long as a job takes."""
+"""Close a reporter at the end of a job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modelbuild.events import BuildAborted, Reporter
 
 @contextmanager
 def reporting(reporter: Reporter) -> Iterator[Reporter]:
-    """Close the reporter at the end, after having told it what ended the job before its time."""
+    """Close the reporter at the end, and report an error or interrupt that ended the job."""
     try:
         yield reporter
     except (ModelbuildError, KeyboardInterrupt) as error:

@@ -1,4 +1,4 @@
-"""Show or record a build in several ways at once."""
+"""Combine several reporters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from modelbuild.events import Event, Reporter
 
 
 class SeveralReporters:
-    """Hands each event to several reporters, in order."""
+    """Passes each event to several reporters, in order."""
 
     def __init__(self, reporters: Sequence[Reporter]) -> None:
         self._reporters = tuple(reporters)

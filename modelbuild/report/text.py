@@ -1,50 +1,50 @@
-"""How a build is put into words. Pure functions from events to lines."""
+"""A build's events as text. Pure functions from events to lines."""
 
 from __future__ import annotations
 
 from modelbuild.wording import action_line, count, duration, size_text
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # a build that has nothing to do imports nothing to say so
+if TYPE_CHECKING:  # a null build imports no more than it needs
     from collections.abc import Iterator, Sequence
     from typing import TextIO
 
     from modelbuild.events import ActionFinished, UploadsAwaited
     from modelbuild.report.progress import Progress
 
-# With more targets than this, only as many are listed.
+# The most targets that are listed.
 SHOWN_TARGETS = 20
 
 
 def encodable(text: str, stream: TextIO) -> str:
-    """The text with what the stream's encoding lacks escaped."""
+    """Return the text with characters escaped that the stream's encoding lacks."""
     encoding = stream.encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def write(stream: TextIO, lines: str) -> None:
-    """Write a line or lines and flush. That nobody reads them is no error."""
+    """Write lines and flush. Ignores a closed stream."""
     try:
         stream.write(encodable(lines, stream) + "\n")
         stream.flush()
-    except (OSError, ValueError):  # the reader has gone, or the stream is closed
+    except (OSError, ValueError):  # the reader has closed the pipe, or the stream is closed
         pass
 
 
 def uploads_line(event: UploadsAwaited) -> str:
-    """`waiting for 3 uploads to the remote cache, 1.2 GiB left`."""
+    """Return `waiting for 3 uploads to the remote cache, 1.2 GiB left`."""
     uploads = count(event.results, "upload")
-    return f"waiting for {uploads} to the remote cache, {size_text(event.bytes)} left (Ctrl-C ends the wait)"
+    return f"waiting for {uploads} to the remote cache, {size_text(event.bytes)} left (Ctrl-C to stop waiting)"
 
 
 def finished_line(event: ActionFinished, done: int, total: int) -> str:
-    """`[3/14] compile //models:detector p0 (xnnpack)  1.2 s`."""
+    """Return `[3/14] compile //models:detector p0 (xnnpack)  1.2 s`."""
     how = {"ran": duration(event.seconds), "cached": "cached", "failed": "FAILED"}[event.status]
     return f"[{done}/{total}] {action_line(event)}  {how}"
 
 
 def failure_lines(event: ActionFinished) -> Iterator[str]:
-    """What a failed action printed, and last the line that says why it failed."""
+    """Yield the output of a failed action, and last the line with the reason."""
     for name, text in (("stdout", event.stdout), ("stderr", event.stderr)):
         if text.strip():
             yield f"--- {name} of {action_line(event)}"
@@ -55,7 +55,7 @@ def failure_lines(event: ActionFinished) -> Iterator[str]:
 
 
 def target_lines(built: Sequence[tuple[str, str, tuple[str, ...]]]) -> Iterator[str]:
-    """Each target that was built (label, configuration, outputs), its outputs below it."""
+    """Yield each built target (label, configuration, outputs), with its outputs below it."""
     several = len({label for label, _, _ in built}) < len(built)
     for label, config, outputs in built[:SHOWN_TARGETS]:
         yield f"{label} ({config})" if several else label
@@ -66,7 +66,7 @@ def target_lines(built: Sequence[tuple[str, str, tuple[str, ...]]]) -> Iterator[
 
 
 def summary(progress: Progress) -> str:
-    """The last line of a build that came to an end."""
+    """Return the last line of a finished build."""
     assert progress.finished is not None
     if progress.tests:
         return f"Done in {duration(progress.finished.seconds)}: {counts(progress)}"
@@ -80,12 +80,12 @@ def summary(progress: Progress) -> str:
 
 
 def nothing_to_do(targets: int, actions: int, seconds: float) -> str:
-    """The last line of a build for which nothing had changed."""
+    """Return the last line of a build without changes."""
     return f"Nothing to do: {count(targets, 'target')} up to date ({count(actions, 'action')}) in {duration(seconds)}"
 
 
 def counts(progress: Progress) -> str:
-    """`14 actions, 9 ran, 5 cached`."""
+    """Return `14 actions, 9 ran, 5 cached`."""
     parts = [count(progress.total, "action"), f"{progress.ran} ran", f"{progress.cached} cached"]
     if progress.failed:
         parts.append(f"{progress.failed} failed")

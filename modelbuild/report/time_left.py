@@ -1,4 +1,4 @@
-"""How much longer a build is likely to take: what its actions took before."""
+"""Estimated remaining time of a build, from earlier durations of its actions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modelbuild.history.estimates import estimates_of, kind_of
 
 
 class TimeLeft:
-    """Knows the actions that have not ended. One that never ran is taken to last as long as others of its kind."""
+    """The actions that have not ended. An action that never ran counts like others of its kind."""
 
     def __init__(self, history: Path) -> None:
         """`history` is the folder of the cache."""
@@ -21,7 +21,7 @@ class TimeLeft:
         self._kinds: dict[str, list[float]] = defaultdict(list)
 
     def expect(self, ids: Iterable[str]) -> None:
-        """Actions that the build needs."""
+        """Add actions of the build."""
         new = [name for name in dict.fromkeys(ids) if name not in self._seen]
         self._seen.update(new)
         found = estimates_of(self._history, new)
@@ -30,13 +30,13 @@ class TimeLeft:
         self._waiting |= {name: found.get(name) for name in new}
 
     def ended(self, name: str) -> None:
-        """An action has ended."""
+        """Remove an action."""
         self._seen.add(name)
         self._waiting.pop(name, None)
 
     def left(self, running: Iterable[tuple[str, float]], jobs: int) -> float | None:
-        """Seconds until all have ended, with `jobs` at once; None when nothing is known of an action that is to come.
-        `running` are ids with the seconds that they have run."""
+        """Return seconds until all have ended, with `jobs` at once; None if an action to come has no estimate.
+        `running` are ids with their seconds so far."""
         if not self._waiting:
             return None
         rest = 0.0

@@ -1,8 +1,7 @@
-"""A build as a Chrome trace, which Perfetto and chrome://tracing open.
+"""A build as a Chrome trace, for Perfetto and chrome://tracing.
 
-One track for the command's phases, one for each worker, one for results found in a cache, some for looking there and
-for storing, one for the critical path: the chain of actions, each waiting for the one before, that the build could not
-have been shorter than.
+One track for the command's phases, one per worker, one for results found in a cache, some for lookups and stores, and
+one for the critical path: the chain of dependent actions that is a lower bound of the build's duration.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ _PHASES, _CACHE, _CRITICAL, _WORKERS, _LANES = 0, 1, 2, 10, 10_000
 
 
 class Trace:
-    """Gathers events; close() writes the file."""
+    """Collects events; close() writes the file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
         self._began = time.monotonic()
-        self._loading: float | None = self._began  # since when nothing runs, None while actions do
+        self._loading: float | None = self._began  # start of the phase in which no action runs; None while actions do
         self._running = self._began
         self._phases: list[dict[str, Any]] = []
         self._actions: dict[str, ActionFinished] = {}
@@ -77,7 +76,7 @@ class Trace:
                 self._path.write_text(json.dumps({"displayTimeUnit": "ms", "traceEvents": self._all()}) + "\n")
 
     def _all(self) -> list[dict[str, Any]]:
-        if self._loading is None:  # it came to no end
+        if self._loading is None:  # the build was aborted
             self._phase("execution", self._running, time.monotonic())
         elif not self._phases:
             self._phase("loading", self._loading, time.monotonic())
@@ -107,7 +106,7 @@ class Trace:
         facts: dict[str, Any] = {name: getattr(event, name) for name in ("id", "status", "key", "description")}
         if event.place is not None:
             facts["place"] = dataclasses.asdict(event.place)
-        # That it ended is told later than its worker has begun something else.
+        # The event comes late: the worker may have started its next action by then.
         start = self._starts.get(event.id, event.at - event.seconds)
         return self._slice(f"{event.mnemonic} {event.owner}", start, start + event.seconds, track, facts)
 
@@ -123,7 +122,7 @@ class Trace:
 
 
 def critical_path(actions: Mapping[str, ActionFinished]) -> list[ActionFinished]:
-    """Of the actions that ran, the chain with the most seconds in which each reads from the one before."""
+    """Return the chain of actions that ran, each an input of the next, with the most seconds."""
     longest: dict[str, tuple[float, str]] = {}
     for name, event in sorted(actions.items(), key=lambda item: item[1].at):
         before = [(longest[maker][0], maker) for maker in event.makers if maker in longest]
@@ -138,7 +137,7 @@ def critical_path(actions: Mapping[str, ActionFinished]) -> list[ActionFinished]
 
 
 def _lanes(accesses: Iterable[CacheUsed]) -> list[list[CacheUsed]]:
-    """As few rows as it takes for those that overlap to lie in different ones."""
+    """Return the fewest rows in which overlapping accesses are in different ones."""
     lanes: list[list[CacheUsed]] = []
     for each in sorted(accesses, key=lambda access: access.at - access.seconds):
         free = (lane for lane in lanes if lane[-1].at <= each.at - each.seconds)

@@ -1,4 +1,4 @@
-"""Results of actions by key, in SQLite: what came out, and what the key was made of."""
+"""Action results by key, in SQLite, with the contents of the keys."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from modelbuild.store.codec import decode_result, encode_result
 from modelbuild.store.database import Database
 from modelbuild.store.digests import digest_bytes
 
-# The time of last use is written again only when it is older than this, so that a build that finds all its results
-# writes nothing. In seconds.
+# Seconds after which the time of last use is updated, so that a build that finds all its results writes nothing.
 _USE_STEP = 3600
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One action: its key, its result (None: the row is broken) and what the key was made of."""
+    """An action's key, its result (None: the row is damaged) and the contents of its key."""
 
     key: str
     result: ActionResult | None
@@ -31,7 +30,7 @@ class Row:
 
 
 class ActionCache:
-    """The action table. Wrong or broken rows are misses."""
+    """The action table. Damaged rows count as misses."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
@@ -39,7 +38,7 @@ class ActionCache:
         self._used: set[str] = set()
 
     def get(self, key: str) -> ActionResult | None:
-        """The result under a key, whether or not its blobs are there."""
+        """Return the result for a key; its blobs may be missing."""
         rows = self._database.read("SELECT result, checksum, last_used FROM actions WHERE key = ?", (key,))
         if not rows:
             return None
@@ -50,7 +49,7 @@ class ActionCache:
         return result
 
     def put(self, key: str, result: ActionResult, material: Mapping[str, Any], added: int) -> None:
-        """Remember a result. `added`: bytes that the blobs have grown by since the last put."""
+        """Store a result. `added`: bytes of new blobs since the last put."""
         import zlib
 
         text = encode_result(result)
@@ -63,18 +62,18 @@ class ActionCache:
         )
 
     def material(self, key: str) -> dict[str, Any] | None:
-        """What a key was made of, if its action is remembered."""
+        """Return the contents of a key, if its action is stored."""
         rows = self._database.read("SELECT material FROM actions WHERE key = ?", (key,))
         return _unpack(rows[0][0]) if rows else None
 
     def materials(self, prefix: str) -> dict[str, dict[str, Any]]:
-        """What keys that begin with some hexadecimal digits were made of, by key."""
+        """Return the contents of all keys with a hexadecimal prefix, by key."""
         sql = "SELECT key, material FROM actions WHERE key >= ? AND key < ?"
         rows = self._database.read(sql, (prefix, prefix + "g")) or ()
         return {key: material for key, packed in rows if (material := _unpack(packed)) is not None}
 
     def flush(self) -> None:
-        """Write down what was used. Skipped in a read-only cache, silently: it only serves eviction."""
+        """Write the times of use. Silently skipped in a read-only cache: they only serve eviction."""
         used, self._used = self._used, set()
         if used and self._database.writable:
             now = int(self._clock())
@@ -83,12 +82,13 @@ class ActionCache:
             )
 
     def total(self) -> int | None:
-        """Bytes of blobs: counted by the last gc, and what was added since. None before the first."""
+        """Return the bytes of all blobs: the total of the last gc plus the bytes added since. None before the first
+        gc."""
         rows = self._database.read("SELECT value FROM totals WHERE name = 'bytes'")
         return rows[0][0] if rows and isinstance(rows[0][0], int) else None
 
     def rows(self) -> list[Row] | None:
-        """All actions, the one used last first; None when they cannot be read."""
+        """Return all actions, the most recently used first; None if they cannot be read."""
         found = self._database.read(
             "SELECT key, result, checksum, material FROM actions ORDER BY last_used DESC, rowid DESC"
         )
@@ -97,7 +97,7 @@ class ActionCache:
         return [Row(key, _decode(key, text, checksum), packed) for key, text, checksum, packed in found]
 
     def forget(self, keys: Iterable[str]) -> bool:
-        """Drop results. Whether that was done."""
+        """Delete results. Returns whether they were deleted."""
         return self._database.write(("DELETE FROM actions WHERE key = ?", [(key,) for key in keys]))
 
     def set_total(self, size: int) -> None:
@@ -105,7 +105,7 @@ class ActionCache:
 
 
 def _decode(key: str, text: Any, checksum: Any) -> ActionResult | None:
-    """A row's result, or None when it is not what was written."""
+    """Return a row's result, or None if the row is damaged."""
     if not isinstance(text, str) or checksum != _sum(key, text):
         return None
     try:
@@ -115,7 +115,7 @@ def _decode(key: str, text: Any, checksum: Any) -> ActionResult | None:
 
 
 def _unpack(packed: Any) -> dict[str, Any] | None:
-    """A row's material, or None when it is not what was written."""
+    """Return a row's material, or None if the row is damaged."""
     import zlib
 
     try:

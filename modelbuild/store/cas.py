@@ -1,10 +1,10 @@
-"""Blobs on disk, named by content: written once, read-only, and checked whenever they are used.
+"""Blobs on disk, named by content: written once, read-only, and checked on every use.
 
-A blob's modification time carries a mark of its contents below the second: microseconds made from the hash. Whoever
-writes to the file, say through a hard link in an output tree, sets another time. So a stat tells whether a blob is as
-it was stored, with no table beside the files that a crash could leave behind or ahead of them. A machine that stops
-may leave a file with the right size and time and without its bytes; so big blobs are forced to the disk before they
-get their mark, and small ones are read and hashed at each use, which takes less than the forcing.
+A blob's modification time carries a mark of its contents below the second: microseconds derived from the hash. Any
+write to the file, say through a hard link in an output tree, sets another time. So a stat shows that a blob is intact,
+without a separate table that a crash could leave out of date. After a power failure, a file may have the right size and
+time but not its bytes; so big blobs are synced to the disk before they get their mark, and small blobs are read and
+hashed on every use, which is faster than syncing.
 """
 
 from __future__ import annotations
@@ -42,20 +42,21 @@ _SECOND = 1_000_000_000
 _SMALL = 16 << 10
 _SUFFIX = {False: "", True: ".x"}
 _MODE = {False: 0o444, True: 0o555}
-_BUSY = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR)  # which says nothing of a file
+_BUSY = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR)  # errors unrelated to the file
 
 
 def mark(hash_: str) -> int:
-    """Nanoseconds below the second, whole microseconds and never 0, so that times cut to a second do not pass."""
+    """Return nanoseconds below the second: whole microseconds, never 0, so that a time truncated to a second has no
+    mark."""
     return (int(hash_[:8], 16) % 999_999 + 1) * 1000
 
 
 class Cas:
-    """A folder of blobs, and perhaps one below it that is only read.
+    """A folder of blobs, optionally with a read-only second one.
 
-    A blob lies at ab/<hash>, or at ab/<hash>.x where it is executable: hard links share their mode. Temporary files
-    are made in `temporary`, which must be on the same file system, and beside `folder`. Whatever else is in the place
-    of a blob or of a folder is removed; folders that are gone are made again.
+    A blob is at ab/<hash>, or at ab/<hash>.x if executable, because hard links share their mode. Temporary files are
+    created in `temporary`, which must be on the same file system, and beside `folder`. Anything else in the place of a
+    blob or a folder is removed; missing folders are created again.
     """
 
     def __init__(self, folder: Path, temporary: Path, lower: Path | None = None) -> None:
@@ -67,15 +68,15 @@ class Cas:
         self._added = 0
         self._ever_added = False
         for entry in _entries(self._folder):
-            if entry.is_symlink():  # which would lead to files that are not ours
+            if entry.is_symlink():  # it would lead to files outside the cache
                 _remove(entry.path)
 
     def find(self, digest: Digest, executable: bool | None = None) -> str:
-        """Path of a sound blob with that executable bit (None: with either). Raises MissingBlob."""
+        """Return the path of an intact blob with that executable bit (None: with either). Raises MissingBlob."""
         for wanted in (False, True) if executable is None else (executable,):
             for folder in self._folders:
                 path = _path(folder, digest.hash, wanted)
-                if _sound(path, digest, wanted):
+                if _is_intact(path, digest, wanted):
                     return path
         raise MissingBlob(digest)
 
@@ -87,7 +88,7 @@ class Cas:
         return True
 
     def path(self, digest: Digest, executable: bool) -> str:
-        """As find, but made from the other one if only that is here."""
+        """Like find, but copies the blob with the other executable bit if only that exists."""
         try:
             return self.find(digest, executable)
         except MissingBlob:
@@ -96,32 +97,32 @@ class Cas:
             return self.find(digest, executable)
 
     def read(self, digest: Digest) -> bytes:
-        """A blob's bytes, always hashed: they are in memory anyway. Raises MissingBlob."""
+        """Return a blob's bytes. Always checks the hash, since the bytes are in memory anyway. Raises MissingBlob."""
         for executable in (False, True):
             for folder in self._folders:
                 path = _path(folder, digest.hash, executable)
                 data = _read(path)
                 if data is not None and digest_bytes(data) == digest:
                     return data
-                _mend(path, digest, executable)
+                _verify_blob(path, digest, executable)
         raise MissingBlob(digest)
 
     def add_bytes(self, data: bytes) -> Digest:
         digest = digest_bytes(data)
         if not self.has(digest):
-            _again(lambda: self._write(data, digest))
+            _retry(lambda: self._write(data, digest))
         return digest
 
     def add_copy(self, path: str, executable: bool) -> FileEntry:
-        """Keep a copy of a file. Raises OSError when it cannot be read."""
-        return _again(lambda: self._copy(path, executable))
+        """Store a copy of a file. Raises OSError if it cannot be read."""
+        return _retry(lambda: self._copy(path, executable))
 
     def add_file(self, path: Path) -> FileEntry:
-        """Take a file over; it is gone from `path` afterwards. Raises ValueError for anything but a plain file."""
+        """Move a file into the store. Raises ValueError for anything but a plain file."""
         status = os.lstat(path)
         check_plain(status.st_mode, path.name)
         executable = bool(status.st_mode & 0o100)
-        # A file with another hard link may be somebody's source: its mode and time are not ours to change.
+        # A file with another hard link may be somebody's source, so its mode and time stay unchanged.
         if status.st_nlink == 1:
             if not status.st_mode & 0o400:
                 os.chmod(path, _MODE[executable])
@@ -135,7 +136,7 @@ class Cas:
         return entry
 
     def link(self, entry: FileEntry, destination: str) -> None:
-        """Lay one file out at a path that does not exist. Raises MissingBlob."""
+        """Lay out one file at a path that does not exist. Raises MissingBlob."""
         source = self.path(entry.digest, entry.executable)
         try:
             link_or_copy(source, destination, _MODE[entry.executable])
@@ -145,7 +146,7 @@ class Cas:
             raise MissingBlob(entry.digest) from None
 
     def scan(self) -> Iterator[tuple[str, os.DirEntry[str]]]:
-        """Every file, by the name that it has in its folder."""
+        """Yield every file with its name in its folder."""
         for folder in chain.from_iterable(map(_entries, self._folders)):
             if folder.is_dir(follow_symlinks=False):
                 for entry in _entries(folder.path):
@@ -153,11 +154,11 @@ class Cas:
 
     @property
     def ever_added(self) -> bool:
-        """Whether this process brought anything in."""
+        """Return whether this process added a blob."""
         return self._ever_added
 
     def take_added(self) -> int:
-        """Bytes of new blobs since this was last asked."""
+        """Return the bytes of new blobs since the last call."""
         with self._lock:
             added, self._added = self._added, 0
             return added
@@ -197,8 +198,8 @@ class Cas:
             try:
                 _link_or_move(path, target)
             except (FileExistsError, IsADirectoryError):
-                if _sound(target, digest, executable):
-                    return  # Another build was quicker.
+                if _is_intact(target, digest, executable):
+                    return  # Another build was faster.
                 remove(target)
             except OSError as error:
                 if attempt and (error.errno not in NO_FOLDER or not os.path.lexists(path)):
@@ -218,8 +219,8 @@ class Cas:
         make_folder(self._top, path)
 
 
-def _again(work: Callable[[], T]) -> T:
-    """Do some work with new files; once more when somebody removed them meanwhile, as whoever empties a cache does."""
+def _retry(work: Callable[[], T]) -> T:
+    """Call `work`; retry if another process, such as a cache cleanup, removed its files meanwhile."""
     for _ in range(ATTEMPTS - 1):
         with suppress(FileNotFoundError):
             return work()
@@ -227,24 +228,24 @@ def _again(work: Callable[[], T]) -> T:
 
 
 def hash_of(name: str) -> str:
-    """The hash in the name of a blob's file."""
+    """Return the hash in the name of a blob's file."""
     return name.removesuffix(_SUFFIX[True])
 
 
 def check(path: str, name: str) -> bool:
-    """Rehash a blob's file whatever its time says; drop it when it is wrong. Whether it was right."""
+    """Rehash a blob's file regardless of its time, and delete it if it is damaged. Returns whether it was intact."""
     try:
         size = os.lstat(path).st_size
     except OSError:
         return False
-    return _mend(path, Digest(hash_of(name), size), name.endswith(_SUFFIX[True]))
+    return _verify_blob(path, Digest(hash_of(name), size), name.endswith(_SUFFIX[True]))
 
 
 def _path(folder: str, hash_: str, executable: bool) -> str:
     return f"{folder}/{hash_[:2]}/{hash_}{_SUFFIX[executable]}"
 
 
-def _sound(path: str, digest: Digest, executable: bool) -> bool:
+def _is_intact(path: str, digest: Digest, executable: bool) -> bool:
     try:
         status = os.lstat(path)
     except OSError:
@@ -256,7 +257,7 @@ def _sound(path: str, digest: Digest, executable: bool) -> bool:
     )
     if sealed and digest.size > _SMALL:
         return True
-    return (sealed and digest_bytes(_read(path) or b"") == digest) or _mend(path, digest, executable)
+    return (sealed and digest_bytes(_read(path) or b"") == digest) or _verify_blob(path, digest, executable)
 
 
 def _read(path: str) -> bytes | None:
@@ -267,31 +268,31 @@ def _read(path: str) -> bytes | None:
         return None
 
 
-def _mend(path: str, digest: Digest, executable: bool) -> bool:
-    """Rehash a blob that somebody touched: seal it again when its bytes are right, else drop it, as whatever else is
-    in its place. Whether it is what the digest says."""
+def _verify_blob(path: str, digest: Digest, executable: bool) -> bool:
+    """Rehash a blob with an unexpected stat: seal it again if its bytes match, else delete it or anything in its place.
+    Returns whether it matches the digest."""
     try:
         with open_plain(path) as file:
             found = digest_open(file)
             if found.hash == digest.hash:
-                with suppress(OSError):  # A read-only cache: as good as before.
+                with suppress(OSError):  # a read-only cache: still usable
                     _seal(file, digest.hash, executable)
                 return found == digest
-            # Another process may have dropped it and put a right one in its place since.
+            # Another process may have replaced it with an intact one since.
             if os.path.samestat(os.lstat(path), os.fstat(file.fileno())):
                 os.unlink(path)
     except (FileNotFoundError, NotADirectoryError, FileChanged):
         pass
     except OSError as error:
         if error.errno not in _BUSY:
-            with suppress(OSError):  # A read-only cache.
+            with suppress(OSError):  # a read-only cache
                 remove(path)
     return False
 
 
 def _seal(file: FileIO, hash_: str, executable: bool) -> None:
-    """Bytes to the disk first, then the mark that vouches for them. The time is a second old, so that no clock is
-    ahead of it, and later writes show whatever the clock's step."""
+    """Sync the bytes to the disk, then set the mark that certifies them. The time is one second in the past, so that no
+    clock is behind it, and later writes show with any clock granularity."""
     if os.fstat(file.fileno()).st_size > _SMALL:
         os.fsync(file.fileno())
     os.fchmod(file.fileno(), _MODE[executable])

@@ -1,4 +1,4 @@
-"""Values and action results as JSON. Reading is strict: whatever is not exactly what writing makes is refused."""
+"""Values and action results as JSON. Decoding is strict: it rejects anything that encoding cannot produce."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ _HASH = re.compile(r"[0-9a-f]{64}\Z")
 
 
 def encode_value(value: Value) -> list[Any]:
-    """A file as ["file", hash, size, executable], a folder as ["tree", [[path, hash, size, executable], ...]]."""
+    """Encode a file as ["file", hash, size, executable], a folder as ["tree", [[path, hash, size, executable],
+    ...]]."""
     if isinstance(value, FileEntry):
         return ["file", *_file(value)]
     return ["tree", [[path, *_file(entry)] for path, entry in sorted(value.files)]]
 
 
 def encode_result(result: ActionResult) -> str:
-    """One line of JSON."""
+    """Encode a result as one line of JSON."""
     return json.dumps(
         {
             "outputs": [[name, encode_value(value)] for name, value in result.outputs],
@@ -36,7 +37,7 @@ def encode_result(result: ActionResult) -> str:
 
 
 def decode_result(text: str) -> ActionResult:
-    """What encode_result was given. Raises ValueError for anything else, paths that leave their folder included."""
+    """Decode the text of encode_result. Raises ValueError for anything else, such as a path that leaves its folder."""
     try:
         data = json.loads(text)
         if set(data) != {"outputs", "stdout", "stderr", "seconds", "max_rss"}:
@@ -56,7 +57,7 @@ def decode_result(text: str) -> ActionResult:
 
 
 def blobs_of(result: ActionResult) -> set[Digest]:
-    """Every blob that a result names."""
+    """Return the digests of all blobs of a result."""
     found = {digest for digest in (result.stdout, result.stderr) if digest is not None}
     for _, value in result.outputs:
         if isinstance(value, FileEntry):

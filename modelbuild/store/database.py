@@ -1,4 +1,4 @@
-"""One SQLite file that threads and processes share: opened when first needed, followed by another when broken."""
+"""An SQLite file shared by threads and processes: opened on first use, replaced by a new one if damaged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.store.files import make_folder, open_up
-from modelbuild.store.lock import alone
+from modelbuild.store.lock import exclusive
 from modelbuild.store.problems import FULL, Warn, no_space
 from modelbuild.store.schemas import Schema
 
@@ -39,7 +39,7 @@ class Database:
         self._schema = schema
         self._warn = warn
         self._warned = False
-        self._begun_anew = False
+        self._started_new = False
         self._connection: sqlite3.Connection | None = None
         self._path = directory
         self._number = 0
@@ -72,7 +72,7 @@ class Database:
         """Return the result of `work`, whose reads and writes are done all together or, where the result is None, not
         at all. `work` is called again with an empty database when this one turns out to be broken."""
         if not self.writable:
-            self._warn_once(f"{self.directory} is read-only: new {self._schema.contents} are not kept")
+            self._warn_once(f"{self.directory} is read-only: new {self._schema.contents} are not stored")
             return None
 
         def all_or_nothing(connection: sqlite3.Connection) -> T:
@@ -107,7 +107,7 @@ class Database:
                     if self._is_gone():
                         self._drop_connection()
                     elif self._is_broken(error):
-                        self._begin_anew(error)
+                        self._start_new(error)
                     else:
                         raise
                     return work(self._open())
@@ -124,12 +124,12 @@ class Database:
                 return None
 
     def _is_gone(self) -> bool:
-        """Whether somebody removed the database that is open."""
+        """Return whether another process removed the open database."""
         return self.writable and self._connection is not None and not self._path.exists()
 
     def _is_broken(self, error: sqlite3.Error) -> bool:
-        """Whether another database is to be begun."""
-        return self.writable and not self._begun_anew and _code(error) in _broken()
+        """Return whether to start a new database."""
+        return self.writable and not self._started_new and _code(error) in _broken()
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -146,7 +146,7 @@ class Database:
         try:
             connection.execute("PRAGMA synchronous=NORMAL")
             if _version(connection) != self._schema.version:
-                with alone(self._mending, self.directory):
+                with exclusive(self._lock_file, self.directory):
                     if _version(connection) not in (0, self._schema.version):
                         raise sqlite3.DatabaseError(f"schema {_version(connection)}, not {self._schema.version}")
                     connection.execute("PRAGMA journal_mode=WAL")
@@ -161,7 +161,7 @@ class Database:
     def _open_read_only(self) -> sqlite3.Connection:
         import sqlite3
 
-        # Without its -shm file a database in WAL mode opens only as "immutable" where no file can be made.
+        # On a read-only file system, a database in WAL mode without its -shm file opens only as "immutable".
         for mode in ("mode=ro", "immutable=1"):
             uri = f"{self._path.absolute().as_uri()}?{mode}"
             connection = sqlite3.connect(uri, _PATIENCE, isolation_level=None, check_same_thread=False, uri=True)
@@ -174,20 +174,20 @@ class Database:
                     raise
         raise AssertionError("unreachable")
 
-    def _begin_anew(self, error: sqlite3.Error) -> None:
-        """Begin the next database, unless another process has done so. The broken one stays where it is: a database
-        may not be moved, nor another be put in its place, while somebody may have it open."""
-        self._begun_anew = True
+    def _start_new(self, error: sqlite3.Error) -> None:
+        """Create the next database, unless another process has done so. The damaged one stays in place: a database must
+        not be moved or replaced while another process may have it open."""
+        self._started_new = True
         self._drop_connection()
-        with alone(self._mending, self.directory):
+        with exclusive(self._lock_file, self.directory):
             if self._schema.newest(self.directory)[0] != self._path:
                 return
             fresh = self._schema.path(self.directory, self._number + 1)
             fresh.touch()
-        self._warn(f"{self._path} is broken ({error}): a new one is begun, {fresh.name}")
+        self._warn(f"{self._path} is broken ({error}): starting a new one, {fresh.name}")
 
     @property
-    def _mending(self) -> Path:
+    def _lock_file(self) -> Path:
         return self.directory / f"{self._schema.name}.lock"
 
     def _drop_connection(self) -> None:
@@ -196,7 +196,8 @@ class Database:
             self._connection = None
 
     def _after_fork(self) -> None:
-        """A connection must not be used in a forked process, nor closed: that would let go of the parent's locks."""
+        """Drop the parent's connection. A forked process must neither use nor close it: closing releases the parent's
+        locks."""
         if self._pid != os.getpid():
             if self._connection is not None:
                 _inherited.append(self._connection)
@@ -224,7 +225,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _code(error: sqlite3.Error | OSError) -> int:
-    """SQLite's primary result code; that of a broken file where there is none."""
+    """Return SQLite's primary result code; for an error without one, that of a corrupt file."""
     import sqlite3
 
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)

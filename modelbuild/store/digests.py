@@ -1,4 +1,4 @@
-"""Digests: of bytes, of files, and of values (a file or a folder by content)."""
+"""Digests of bytes, of files, and of values (a file or folder by content)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from modelbuild.actions import Digest, Value
 from modelbuild.store.codec import encode_value
 
-# Below this many bytes one read is quicker than file_digest, which sets up a buffer of 256 KiB.
+# Below this many bytes one read is faster than file_digest, which allocates a buffer of 256 KiB.
 _SMALL = 1 << 16
 
 
@@ -25,13 +25,14 @@ def digest_bytes(data: bytes) -> Digest:
 
 
 def digest_file(path: Path) -> Digest:
-    """The digest of a file's bytes, read once. Raises OSError, and FileChanged when it is being written to."""
+    """Return the digest of a file's bytes, read once. Raises OSError, and FileChanged if it is written to meanwhile."""
     with FileIO(os.fspath(path)) as file:
         return digest_open(file)
 
 
 def digest_open(file: FileIO) -> Digest:
-    """As digest_file, of a file open at its start. Reads in blocks, without the interpreter's lock."""
+    """Return the digest of a file that is open at its start, as digest_file. Reads in blocks, without the interpreter's
+    lock."""
     import hashlib
 
     before = os.fstat(file.fileno())
@@ -43,5 +44,5 @@ def digest_open(file: FileIO) -> Digest:
 
 
 def value_digest(value: Value) -> str:
-    """64 hex digits that two values share only when they are the same: kind, paths, bytes and executable bits."""
+    """Return 64 hex digits that are equal only for equal values: kind, paths, bytes and executable bits."""
     return digest_bytes(json.dumps(encode_value(value), separators=(",", ":")).encode()).hash

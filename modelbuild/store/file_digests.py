@@ -1,4 +1,4 @@
-"""Digests of the workspace's files, remembered, so that an unchanged file is not read again."""
+"""Cached digests of the workspace's files, so that an unchanged file is not read again."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """What tells that a file is as it was. ctime changes with every write, also when mtime is put back after it;
-    no program can set it."""
+    """Equal stamps mean an unchanged file. ctime changes with every write, even if mtime is restored, and no program
+    can set it."""
 
     size: int
     mtime_ns: int
@@ -36,7 +36,7 @@ class FileStamp:
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """A file of the workspace: its bytes, its executable bit, and the stamp it had when they were read."""
+    """A file of the workspace: its bytes, its executable bit, and its stamp when the bytes were read."""
 
     digest: Digest
     executable: bool
@@ -55,12 +55,12 @@ class FileDigests:
         self._clock = clock
 
     def digest(self, path: Path) -> FileState:
-        """The state of one file; symbolic links are followed. Raises FileNotFoundError, IsADirectoryError, and
-        EnvironmentProblem for what is neither file nor folder or never stops changing."""
+        """Return the state of one file; symbolic links are followed. Raises FileNotFoundError, IsADirectoryError, and
+        EnvironmentProblem for something that is neither a file nor a folder, or that keeps changing."""
         status = os.stat(path)
         _check_kind(path, status)
         name = os.fsencode(os.path.abspath(path))
-        hash_ = self._known(name, str(_stamp(status)))
+        hash_ = self._stored(name, str(_stamp(status)))
         if hash_ is not None:
             return _state(Digest(hash_, status.st_size), status)
         recorded, status, digest = self._read(path)
@@ -70,17 +70,17 @@ class FileDigests:
         return _state(digest, status)
 
     def forget_missing(self) -> None:
-        """Forget files that are not there any more."""
+        """Delete the rows of files that no longer exist."""
         rows = self._database.read("SELECT path FROM files") or []
         gone = [row for row in rows if not isinstance(row[0], bytes) or not os.path.exists(row[0])]
         if gone:
             self._database.write(("DELETE FROM files WHERE path = ?", gone))
 
-    def _known(self, name: bytes, stamp: str) -> str | None:
-        """The hash that goes with a path and a stamp, if it can be trusted.
+    def _stored(self, name: bytes, stamp: str) -> str | None:
+        """Return the stored hash for a path and a stamp, or None.
 
-        A file that changed so shortly before it was read that the file system's clock had not moved on may have
-        changed again without its stamp showing it (git calls such an entry racy): it is read again.
+        A file that changed within the clock's granularity before it was read may have changed again with the same stamp
+        (git calls such an entry racy), so it is read again.
         """
         sql = "SELECT recorded, hash, checksum FROM files WHERE path = ? AND stamp = ?"
         for recorded, hash_, checksum in self._database.read(sql, [name, stamp]) or ():
@@ -90,7 +90,7 @@ class FileDigests:
         return None
 
     def _read(self, path: Path) -> tuple[int, os.stat_result, Digest]:
-        """Hash a file: when that began, and the file's status, the same before and after."""
+        """Hash a file. Returns the start time, and the file's status, which is equal before and after."""
         for _ in range(_ATTEMPTS):
             recorded = self._clock()
             with FileIO(os.fspath(path)) as file:
@@ -105,7 +105,7 @@ class FileDigests:
 
 
 def _checksum(name: bytes, stamp: str, recorded: int, hash_: str) -> int:
-    """Of a row: SQLite has none, and a digest that is another than it was would be taken for the file's."""
+    """Return a checksum of a row. SQLite has none, and a damaged digest would count as the file's."""
     return crc32(f"{stamp} {recorded} {hash_}".encode(errors="replace"), crc32(name))
 
 

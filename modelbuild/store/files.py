@@ -1,4 +1,4 @@
-"""Copying and linking files, and putting folders and files in place of whatever is at a path."""
+"""Copy and link files, and replace anything at a path by a folder or file."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from pathlib import Path
 
 from modelbuild.paths import check_path
 
-# What link(2) says where links cannot be: other file system, too many links, not one's own file, no such thing.
+# Errors of link(2) where links are impossible: other file system, too many links, another owner, unsupported.
 NO_LINK = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS)
-# What any call says of a path whose folder is not there, or is something else.
+# Errors of any call for a path with a missing folder, or with something else in its place.
 NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-ATTEMPTS = 100  # at what another process may undo meanwhile
+ATTEMPTS = 100  # attempts at something that another process may undo
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_COPY_RANGE = (errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.ETXTBSY, errno.EPERM)
 
 
 def check_plain(mode: int, name: str) -> None:
-    """Raises ValueError, with that name, for the mode of anything but a plain file."""
+    """Raise ValueError, with that name, for the mode of anything but a plain file."""
     if not stat.S_ISREG(mode):
         kind = "a symbolic link" if stat.S_ISLNK(mode) else "neither a file nor a folder"
         raise ValueError(f"{name} is {kind}; an output is made of plain files and folders")
 
 
 def open_plain(path: str) -> FileIO:
-    """Open a file to read. Raises OSError for what is no regular file: a symbolic link is not followed (ELOOP), and a
-    pipe or a device might never end (ENOTSUP)."""
+    """Open a file for reading. Raises OSError for anything but a regular file: a symbolic link is not followed (ELOOP),
+    and a pipe or a device might never end (ENOTSUP)."""
     return FileIO(path, opener=_open_regular)
 
 
@@ -44,9 +44,9 @@ def _open_regular(path: str, flags: int) -> int:
 
 @contextmanager
 def open_folder(top: str | int, path: str = "") -> Iterator[int]:
-    """Open the folder `path` below `top`, a folder's path or descriptor. No symbolic link is followed from the last
-    name of `top` on: there, and where something is no folder, it raises OSError (ELOOP, ENOTDIR); and PathError for a
-    path that leaves `top`."""
+    """Open the folder `path` below `top`, a folder's path or descriptor. Follows no symbolic link from the last name of
+    `top` on. Raises OSError for a link or something that is not a folder (ELOOP, ENOTDIR), and PathError for a path
+    that leaves `top`."""
     names = check_path(path).split("/") if path else ()
     descriptor = os.open(top, _FOLDER) if isinstance(top, str) else os.dup(top)
     try:
@@ -60,12 +60,12 @@ def open_folder(top: str | int, path: str = "") -> Iterator[int]:
 
 
 def path_in(folder: int, name: str) -> Path:
-    """The path of a name in an open folder, wherever that folder has been moved to."""
+    """Return the path of a name in an open folder, valid even if the folder is moved."""
     return Path(f"/proc/self/fd/{folder}/{name}")
 
 
 def copy_into(source: str, target: str, mode: int) -> None:
-    """Copy a file's bytes to a path that does not exist; on file systems that can, without copying a block."""
+    """Copy a file's bytes to a path that does not exist; shares blocks where the file system supports it."""
     with open_plain(source) as a, FileIO(target, "x") as b:
         try:
             while os.copy_file_range(a.fileno(), b.fileno(), 1 << 30):
@@ -80,7 +80,7 @@ def copy_into(source: str, target: str, mode: int) -> None:
 
 
 def link_or_copy(source: str, target: str, mode: int) -> None:
-    """A hard link, or a copy with the same modification time, at a path that does not exist."""
+    """Create a hard link, or a copy with the same modification time, at a path that does not exist."""
     try:
         os.link(source, target)
         return
@@ -93,8 +93,8 @@ def link_or_copy(source: str, target: str, mode: int) -> None:
 
 
 def make_folder(top: str | Path, path: str | Path) -> None:
-    """Make a folder that is `top` or below it, and those between. Whatever else is in the place of one below `top`,
-    which is ours, is removed, such as a link to somebody else's; a folder of ours that we may not use is made usable.
+    """Make a folder that is `top` or below it, and its parents. Everything below `top` belongs to modelbuild: anything
+    else in the place of a folder there is removed, such as a link, and a folder without permissions is made usable.
     Raises OSError."""
     top, path = str(top), str(path)
     if path == top:
@@ -120,7 +120,7 @@ def make_folder(top: str | Path, path: str | Path) -> None:
 
 
 def open_up(path: str | Path, mode: int) -> None:
-    """Give ourselves some permissions for what is at a path, unless it is a link or somebody else's."""
+    """Add permissions for the current user to the file at a path, unless it is a link or has another owner."""
     with suppress(OSError):
         status = os.lstat(path)
         if status.st_uid == os.geteuid() and not stat.S_ISLNK(status.st_mode) and status.st_mode & mode != mode:
@@ -128,8 +128,8 @@ def open_up(path: str | Path, mode: int) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a file or a folder with all that is in it, read-only folders too. Symbolic links are not followed; what
-    somebody else removes meanwhile is no error, and what somebody puts there meanwhile stays."""
+    """Remove a file or a folder with all its contents, read-only folders too. Symbolic links are not followed.
+    Concurrent removals are no error, and files that appear meanwhile stay."""
     waiting = [(path, False)]
     while waiting:
         each, emptied = waiting.pop()

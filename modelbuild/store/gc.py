@@ -1,4 +1,4 @@
-"""Throwing out: what was used least recently when over the cap, and whatever nobody can find any more."""
+"""Garbage collection: evict the least recently used results above the cap, and delete unreferenced files."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from modelbuild.store.schemas import DATABASES
 
 TRASH = "trash-"
 
-# Over the cap, the cache shrinks to this part of it, so that not every build has something to throw out.
+# Above the cap, the cache shrinks to this fraction of it, so that not every build has to evict.
 _KEEP = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What a collection threw out, and what is left. `busy`: other builds use the cache, so nothing was done."""
+    """Counts of a collection. `busy`: other builds use the cache, so nothing was done."""
 
     actions: int = 0
     blobs: int = 0
@@ -33,12 +33,12 @@ class Collected:
 
 
 def collect(directory: Path, cas: Cas, actions: ActionCache, max_size: int | None) -> Collected:
-    """Evict what is over the cap (None: no cap; 0: keep nothing), and drop blobs that no action names and whatever
-    killed builds left behind.
+    """Evict results above the cap (None: no cap; 0: evict all), and delete blobs that no action refers to and leftovers
+    of killed builds.
 
-    The caller holds the cache's lock alone, and should call empty_trash() after letting go of it: here files are only
-    moved aside, so that builds that wait do not wait for the disk. Killed at any moment, it leaves at worst blobs
-    without actions, which the next collection drops.
+    The caller holds the cache's lock exclusively, and should call empty_trash() after releasing it: files are only
+    moved here, so that waiting builds do not wait for the disk. Killed at any moment, it leaves at worst blobs without
+    actions, which the next collection deletes.
     """
     rows = actions.rows()
     if rows is None:
@@ -78,9 +78,9 @@ def collect(directory: Path, cas: Cas, actions: ActionCache, max_size: int | Non
 
 
 def empty_trash(directory: Path) -> None:
-    """Remove what collections moved aside; several processes may do so at once."""
+    """Delete the files that collections moved; several processes may do so at once."""
     for path in directory.glob(f"{TRASH}*"):
-        with suppress(OSError):  # somebody else's
+        with suppress(OSError):  # another user's
             remove(str(path))
 
 
@@ -94,7 +94,7 @@ def _leftovers(directory: Path) -> Iterable[Path]:
 def _move(paths: Iterable[str], trash: Path) -> None:
     for number, path in enumerate(paths):
         target = trash / f"{os.path.basename(path)}-{number}"
-        with suppress(OSError):  # gone, or somebody else's
+        with suppress(OSError):  # missing, or another user's
             try:
                 os.rename(path, target)
             except PermissionError:

@@ -1,4 +1,4 @@
-"""The one interface that the rest of modelbuild knows of a store, local or remote."""
+"""The interface of a store, local or remote, for the rest of modelbuild."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from modelbuild.actions import ActionResult, Digest, Value
 
 
 class MissingBlob(Exception):
-    """A blob is not in the store, or what is there is no longer what its digest says (and was dropped)."""
+    """A blob is not in the store, or was damaged and has been deleted."""
 
     def __init__(self, digest: Digest) -> None:
         super().__init__(f"no blob {digest}")
@@ -18,39 +18,39 @@ class MissingBlob(Exception):
 
 
 class Store(Protocol):
-    """Content-addressed blobs and an action cache. Safe for many threads and for many processes at once.
+    """Content-addressed blobs and an action cache. Safe for many threads and processes at once.
 
-    A full disk, a missing permission and the like are an EnvironmentProblem.
+    A full disk, a missing permission and similar problems raise EnvironmentProblem.
     """
 
     def put_bytes(self, data: bytes) -> Digest:
-        """Keep some bytes."""
+        """Store bytes."""
 
     def put_file(self, path: Path) -> Digest:
-        """Keep a file that the caller gives up: it is moved where it can be (same file system, no other hard link),
-        else copied; either way it is gone from `path`. Raises ValueError for anything but a plain file, and for a
-        file that somebody is still writing to."""
+        """Move a file into the store: it is renamed where possible (same file system, no other hard link), else copied;
+        in either case it is gone from `path`. Raises ValueError for anything but a plain file, and for a file that
+        another process is still writing."""
 
     def put_output(self, path: Path) -> Value:
-        """Keep a file or a folder that a step wrote (given up, as in put_file). Symbolic links, sockets and the like
-        are refused with a ValueError that names them, before anything is moved."""
+        """Move a file or folder that a step wrote into the store, as put_file. Raises ValueError for symbolic links,
+        sockets and the like, with their name, before anything is moved."""
 
     def read_bytes(self, digest: Digest) -> bytes:
-        """All bytes of a blob. Raises MissingBlob."""
+        """Return all bytes of a blob. Raises MissingBlob."""
 
     def blob_path(self, digest: Digest, executable: bool = False) -> Path:
-        """A read-only file with the blob's bytes: the one that place() links. Raises MissingBlob."""
+        """Return a read-only file with the blob's bytes: the one that place() links. Raises MissingBlob."""
 
     def missing(self, digests: Iterable[Digest]) -> set[Digest]:
-        """Those that are not here."""
+        """Return the digests whose blobs are not in the store."""
 
     def place(self, value: Value, destination: Path) -> None:
-        """Lay a value out as a file or folder at a path that does not exist, in a folder that does: hardlinks where
-        the file system allows (read-only), else copies. Raises MissingBlob, before anything is made."""
+        """Lay out a value as a file or folder at a path that does not exist, in a folder that does: hard links where
+        the file system allows (read-only), else copies. Raises MissingBlob, before anything is created."""
 
     def get_action(self, key: str, material: Mapping[str, Any] | None = None) -> ActionResult | None:
-        """The result under a key, if all its blobs are here or can be expected to come; marks it used. `material`, as
-        for put_action, lets a store look elsewhere and remember what it finds."""
+        """Return the result for a key, if all its blobs are here or can be fetched, and mark it used. With `material`,
+        as for put_action, a store can look in other caches and store a found result."""
 
     def put_action(self, key: str, result: ActionResult, material: Mapping[str, Any]) -> None:
-        """Remember a result, with what its key was made of (for explanations)."""
+        """Store a result, with the contents of its key (for explanations)."""

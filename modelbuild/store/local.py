@@ -30,32 +30,32 @@ _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of modelbuild; se
 
 
 def open_store(directory: Path, max_size: int | None = None, warn: Warn = warn_on_stderr) -> LocalStore:
-    """The store in a folder, which is made if need be. Raises EnvironmentProblem when it can be neither made nor read.
+    """Open the store in a folder, creating it if needed. Raises EnvironmentProblem if it can be neither created nor
+    read.
 
-    max_size: bytes of blobs above which close() evicts; None: no bound. warn: told, once each, what the user should
-    know of a cache that only partly works.
+    max_size: bytes of blobs above which close() evicts; None: no bound. warn: called, once each, with warnings about a
+    cache that works only partly.
     """
     directory = Path(os.path.abspath(directory))
     with explained(directory):
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
-            raise EnvironmentProblem(f"{directory} is to be the cache's folder, but is a file") from None
-        except FileNotFoundError:  # /proc, say, takes no folders
-            raise EnvironmentProblem(f"{directory} is to be the cache's folder, and cannot be made") from None
+            raise EnvironmentProblem(f"{directory} is a file; expected a folder for the cache") from None
+        except FileNotFoundError:  # /proc, for example, accepts no folders
+            raise EnvironmentProblem(f"{directory} cannot be created; expected a folder for the cache") from None
         return LocalStore(directory, max_size, warn)
 
 
 class LocalStore:
     """Implements Store; see there. Use open_store().
 
-    directory  cas/ blobs, index-*.db actions and file digests, tmp/ whatever is under way
-    scratch    a folder on the blobs' file system for actions' own folders, so that outputs move instead of being
-               copied; whatever a killed build leaves in it goes with the next collection
+    directory  cas/ blobs, index-*.db actions and file digests, tmp/ files in progress
+    scratch    a folder on the blobs' file system for actions' own folders, so that outputs are renamed, not copied;
+               the next collection deletes leftovers of killed builds
     files      digests of workspace files
 
-    In a read-only folder blobs and results are read from it, and new blobs go to a temporary folder that close()
-    removes.
+    A read-only folder is only read; new blobs go to a temporary folder that close() removes.
     """
 
     def __init__(self, directory: Path, max_size: int | None = None, warn: Warn = warn_on_stderr) -> None:
@@ -67,7 +67,7 @@ class LocalStore:
         self._own = directory if writable else _temporary_folder()
         self._pid = os.getpid()
         make_folder(self._own, self._own / "cas")
-        # A link would be followed, to a file that is not ours.
+        # A link would be followed to a file outside the cache.
         with suppress(OSError), open(self._own / "CACHEDIR.TAG", "x") as tag:
             tag.write(_TAG)
         self._cas = Cas(self._own / "cas", self.scratch, None if writable else directory / "cas")
@@ -85,7 +85,7 @@ class LocalStore:
             return self._cas.add_file(path).digest
 
     def put_copy(self, path: Path, executable: bool) -> Digest:
-        """Keep a copy of a file, or of what a link leads to. Raises FileNotFoundError."""
+        """Store a copy of a file, or of a link's target. Raises FileNotFoundError."""
         with explained(self.directory):
             return self._cas.add_copy(os.path.realpath(path), executable).digest
 
@@ -140,24 +140,24 @@ class LocalStore:
         self._actions.put(key, result, material, self._cas.take_added())
 
     def material(self, key: str) -> dict[str, Any] | None:
-        """What a key was made of, if its result is remembered."""
+        """Return the contents of a key, if its result is stored."""
         return self._actions.material(key)
 
     def materials(self, prefix: str) -> dict[str, dict[str, Any]]:
-        """What keys that begin so were made of, by key."""
+        """Return the contents of all keys with a prefix, by key."""
         return self._actions.materials(prefix)
 
     def stat(self) -> StoreStat:
-        """What is in the cache."""
+        """Return the counts and sizes of the cache's contents."""
         return measure(self.directory, self._cas, self._actions, self.max_size)
 
     def verify(self) -> Verified:
-        """Read every blob, and drop what is wrong."""
+        """Read every blob, and delete damaged ones."""
         return verify(self._cas, self._actions)
 
     @property
     def scratch(self) -> Path:
-        """Makes the folder when it is gone."""
+        """Return the folder for temporary files; creates it if it is missing."""
         folder = self._own / "tmp"
         make_folder(self._own, folder)
         return folder
@@ -167,16 +167,16 @@ class LocalStore:
         return self._own != self.directory
 
     def collect(self) -> Collected:
-        """Evict under the cap and drop what nobody can find, unless other builds use the cache."""
+        """Evict results above the cap and delete unreferenced files, unless other builds use the cache."""
         try:
             return self._collect()
         finally:
             self._lock.share()
 
     def close(self) -> Collected | None:
-        """Let go of the cache; after a build that took it over its cap, collect. Does nothing in a forked process.
+        """Release the cache; after a build that exceeded its cap, collect. Does nothing in a forked process.
 
-        Every process that uses the store's blobs must have ended before.
+        All processes that use the store's blobs must have ended before.
         """
         if self._pid != os.getpid():
             return None
@@ -188,8 +188,8 @@ class LocalStore:
             self._actions.flush()
             if self._over_cap():
                 collected = self._collect()
-        except (OSError, EnvironmentProblem) as error:  # what was built is there all the same
-            self._warn(f"the cache is not tidied up: {error}")
+        except (OSError, EnvironmentProblem) as error:  # the build itself succeeded
+            self._warn(f"cache cleanup failed: {error}")
         finally:
             self._database.close()
             self._lock.close()
@@ -210,10 +210,10 @@ class LocalStore:
         return total is None or total > self.max_size
 
     def _collect(self) -> Collected:
-        """Ends with the lock let go."""
-        if self.read_only or not self._lock.try_alone():
+        """Collect and release the lock."""
+        if self.read_only or not self._lock.try_exclusive():
             return Collected(busy=True)
-        self._database.close()  # Another build may have begun a new one.
+        self._database.close()  # another build may have started a new one
         with explained(self.directory):
             collected = collect(self.directory, self._cas, self._actions, self.max_size)
             self.files.forget_missing()
@@ -224,8 +224,8 @@ class LocalStore:
 
 
 def _files_in(folder: int, shown: str) -> list[str]:
-    """Paths of all files below an open folder, relative to it. Raises ValueError for what is neither file nor folder,
-    and for a name that is not UTF-8."""
+    """Return the paths of all files below an open folder, relative to it. Raises ValueError for anything that is
+    neither a file nor a folder, and for a name that is not UTF-8."""
     found = []
     waiting = [""]
     while waiting:

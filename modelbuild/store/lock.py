@@ -1,6 +1,6 @@
-"""Locks between processes. The kernel lets go of them when a process ends, however it ends.
+"""Locks between processes. The kernel releases them when a process ends, for any reason.
 
-On a file system that has no locks nothing is locked: each single file is still written whole or not at all.
+On a file system without locks nothing is locked: each single file is still written whole or not at all.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from modelbuild.store.files import ATTEMPTS, make_folder, open_up, remove
 
 
 class UseLock:
-    """Held shared by whoever uses a cache, alone by whoever throws things out of it.
+    """Held shared by processes that use a cache, exclusively by a process that evicts from it.
 
-    A process forked from a holder holds it too, until the holder lets go.
+    A process forked from a holder holds it too, until the holder releases it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -28,13 +28,13 @@ class UseLock:
             self._fd = _open(path)
 
     def share(self) -> None:
-        """Waits while somebody holds the lock alone."""
+        """Take the lock shared; waits for an exclusive holder."""
         if self._fd >= 0:
             with suppress(OSError):
                 fcntl.flock(self._fd, fcntl.LOCK_SH)
 
-    def try_alone(self) -> bool:
-        """Whether the lock is now held alone. If not, it is not held at all."""
+    def try_exclusive(self) -> bool:
+        """Take the lock exclusively. Returns whether that succeeded; if not, the lock is released."""
         if self._fd < 0:
             return False
         try:
@@ -57,9 +57,9 @@ class UseLock:
 
 
 @contextmanager
-def alone(path: Path, top: Path) -> Iterator[None]:
-    """Hold a file's lock alone, waiting for it. The file is made if need be, with its folder, which is `top` or below
-    it, and again if somebody removed it while we waited. Raises OSError."""
+def exclusive(path: Path, top: Path) -> Iterator[None]:
+    """Hold a file's lock exclusively, waiting for it. The file is created if needed, with its folder, which is `top` or
+    below it, and again if another process removed it during the wait. Raises OSError."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             make_folder(top, path.parent)
@@ -79,7 +79,7 @@ def alone(path: Path, top: Path) -> Iterator[None]:
 
 
 def _open(path: Path) -> int:
-    """A descriptor of a file to be locked, which replaces whatever is no file. Raises OSError."""
+    """Open a file for locking; replaces anything that is not a regular file. Raises OSError."""
     with suppress(OSError):
         if not stat.S_ISREG(os.lstat(path).st_mode):
             remove(str(path))
@@ -89,7 +89,7 @@ def _open(path: Path) -> int:
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             with suppress(OSError):
-                return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # which can be locked as well
+                return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # sufficient for a lock
         raise
 
 

@@ -1,4 +1,4 @@
-"""Laying out what was asked for below modelbuild-out/, and cleaning that up."""
+"""Lay out requested outputs in modelbuild-out/, and clean it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from modelbuild.paths import check_path
 from modelbuild.store.digests import digest_bytes
 from modelbuild.store.files import ATTEMPTS, make_folder, open_plain, remove
 from modelbuild.store.interface import Store
-from modelbuild.store.lock import alone
+from modelbuild.store.lock import exclusive
 from modelbuild.store.problems import explained
 
-# Ours, below the output tree: the lock, temporary files, and for each target a list of its files, and of its empty
-# folders with a slash behind each. Stale files are found by that list, not by looking into folders: the folder of //a:b
-# may hold that of //a/b:c.
+# modelbuild's own folder in the output tree: the lock, temporary files, and for each target a list of its files and of
+# its empty folders (with a slash at the end). Stale files are found by that list, not by listing folders: the folder of
+# //a:b may contain that of //a/b:c.
 _STATE = ".modelbuild"
 _IGNORE = ".gitignore"
 OWN_NAMES = (_STATE, _IGNORE)
 
 
-class Laid(NamedTuple):
-    """Shows that a file is as it was laid out. Not its ctime, which moves with each hard link to the same blob."""
+class OutputStamp(NamedTuple):
+    """An equal stamp means that an output is unchanged. It has no ctime, which moves with each hard link to the same
+    blob."""
 
     size: int
     mtime_ns: int
@@ -37,20 +38,20 @@ class Laid(NamedTuple):
 
 
 def make_root(root: Path) -> None:
-    """Make the folder of an output tree, if need be. Raises EnvironmentProblem where nothing can be laid out in it."""
+    """Create the folder of an output tree if needed. Raises EnvironmentProblem if it is not writable."""
     with explained(root):
         make_folder(root, root)
     if not os.access(root, os.W_OK | os.X_OK):
-        raise EnvironmentProblem(f"{root}: read-only; expected a folder for outputs that can be written to")
+        raise EnvironmentProblem(f"{root}: read-only; expected a writable folder for outputs")
 
 
-def lay_out(store: Store, root: Path, folder: str, values: Mapping[str, Value]) -> dict[str, Laid]:
-    """Make `root`/`folder` hold these values, by their path in it, and nothing that an earlier call put there. Returns
-    each file as it is then, by its path below `root`.
+def lay_out(store: Store, root: Path, folder: str, values: Mapping[str, Value]) -> dict[str, OutputStamp]:
+    """Make `root`/`folder` contain exactly these values, by their path in it, and nothing from an earlier call. Returns
+    the stamp of each file by its path below `root`.
 
-    Each file appears whole or not at all; files that are already right are not touched. Of two builds at once the
-    second waits for the first, so a target's files are always of one build. Raises MissingBlob, and EnvironmentProblem
-    where something else is in the way; symbolic links below `root` are not followed.
+    Each file appears whole or not at all; correct files are not touched. Of two concurrent builds the second waits for
+    the first, so a target's files are always from one build. Raises MissingBlob, and EnvironmentProblem if something
+    else is in the way; symbolic links below `root` are not followed.
     """
     check_path(folder)
     files, empty = _flatten(values)
@@ -62,8 +63,8 @@ def lay_out(store: Store, root: Path, folder: str, values: Mapping[str, Value]) 
 
 def _lay_out(
     store: Store, root: Path, folder: str, files: Mapping[str, FileEntry], empty: Collection[str]
-) -> dict[str, Laid]:
-    """Raises FileNotFoundError when somebody else removes files meanwhile."""
+) -> dict[str, OutputStamp]:
+    """Lay out under the lock. Raises FileNotFoundError if another process removes files meanwhile."""
     manifest = root / _STATE / "outputs" / f"{digest_bytes(folder.encode()).hash[:32]}.json"
     before = _read(manifest)
     now = {*files, *(f"{path}/" for path in empty)}
@@ -78,17 +79,17 @@ def _lay_out(
         _make_folders(root, f"{folder}/{path}", folders)
     if before != now:
         _write(root, manifest, now)
-    return {f"{folder}/{path}": _laid(root / folder / path) for path in (*files, *empty)}
+    return {f"{folder}/{path}": _stamp(root / folder / path) for path in (*files, *empty)}
 
 
-def _laid(path: Path) -> Laid:
+def _stamp(path: Path) -> OutputStamp:
     status = os.lstat(path)
-    return Laid(status.st_size, status.st_mtime_ns, status.st_ino, status.st_mode)
+    return OutputStamp(status.st_size, status.st_mtime_ns, status.st_ino, status.st_mode)
 
 
 def clean(root: Path) -> None:
-    """Remove everything in an output tree. Waits for a build that is laying out, and leaves what another lays out
-    afterwards. What a link points to stays."""
+    """Remove everything in an output tree. Waits for a build that is laying out; the outputs of later builds stay. Link
+    targets stay."""
     if not root.is_dir():
         return
     lock = root / _STATE / "lock"
@@ -104,15 +105,15 @@ def clean(root: Path) -> None:
 
 @contextmanager
 def _held(root: Path) -> Iterator[None]:
-    with alone(root / _STATE / "lock", root):
-        # A link would be followed, to a file that is not ours.
+    with exclusive(root / _STATE / "lock", root):
+        # A link would be followed to a file outside the tree.
         with suppress(FileExistsError), open(root / _IGNORE, "x") as ignore:
             ignore.write("*\n")
         yield
 
 
 def _flatten(values: Mapping[str, Value]) -> tuple[dict[str, FileEntry], list[str]]:
-    """All files by path, and the folders in which there is none."""
+    """Return all files by path, and the folders without files."""
     files: dict[str, FileEntry] = {}
     for name, value in values.items():
         check_path(name)
@@ -130,15 +131,15 @@ def _lay(store: Store, root: Path, path: str, entry: FileEntry, folders: set[str
     if _is_copy(target, blob):
         return
     if target.is_dir() and not target.is_symlink():
-        raise EnvironmentProblem(f"{target} is a folder, where a file has to go; remove it")
+        raise EnvironmentProblem(f"{target} is a folder in the place of an output file; remove it")
     temporary = root / _STATE / "new"
-    remove(str(temporary))  # A killed build's.
+    remove(str(temporary))  # from a killed build
     store.place(entry, temporary)
     os.replace(temporary, target)
 
 
 def _is_copy(target: Path, blob: Path) -> bool:
-    """Whether a file is a hard link to a blob, or the untouched copy that place() makes on another file system."""
+    """Return whether a file is a hard link to a blob, or an unchanged copy from place() on another file system."""
     try:
         a = os.lstat(target)
     except OSError:
@@ -148,7 +149,7 @@ def _is_copy(target: Path, blob: Path) -> bool:
 
 
 def _make_folders(root: Path, folder: str, made: set[str]) -> None:
-    """Raises EnvironmentProblem where a link or a file stands in place of a folder."""
+    """Make folders. Raises EnvironmentProblem if a link or a file is in the place of one."""
     if folder in made:
         return
     path = root
@@ -160,13 +161,13 @@ def _make_folders(root: Path, folder: str, made: set[str]) -> None:
         mode = os.lstat(path).st_mode
         if not stat.S_ISDIR(mode):
             kind = "symbolic link" if stat.S_ISLNK(mode) else "file"
-            raise EnvironmentProblem(f"{path} is a {kind}, where a folder has to go; remove it")
+            raise EnvironmentProblem(f"{path} is a {kind} in the place of a folder; remove it")
     made.add(folder)
 
 
 def _drop(root: Path, path: str) -> None:
-    """Remove a file that an earlier call laid out, or, of a path with a slash behind it, an empty folder, and the
-    folders that this leaves empty."""
+    """Remove a file that an earlier call laid out (or an empty folder, for a path with a slash at the end), and folders
+    that become empty."""
     folders = [root / parent for parent in Path(f"{path}_").parents if parent.parts]
     if any(folder.is_symlink() for folder in folders):
         return
@@ -179,7 +180,7 @@ def _drop(root: Path, path: str) -> None:
 
 
 def _read(manifest: Path) -> set[str]:
-    """Paths laid out before. A list that is not there or not readable is empty."""
+    """Return the paths laid out before; empty if the list is missing or unreadable."""
     try:
         with open_plain(str(manifest)) as file:
             paths: list[str] = json.loads(file.readall())

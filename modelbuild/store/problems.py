@@ -1,4 +1,4 @@
-"""Troubles of the disk, as one line each."""
+"""Disk errors, each as one line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def no_space(directory: Path) -> EnvironmentProblem:
 
 @contextmanager
 def explained(directory: Path) -> Iterator[None]:
-    """Raises EnvironmentProblem for an OSError. That a file is there or is not passes: the caller may know better."""
+    """Raise EnvironmentProblem for an OSError. FileExistsError and FileNotFoundError pass: the caller may handle
+    them."""
     try:
         yield
     except (FileExistsError, FileNotFoundError):

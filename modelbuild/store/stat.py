@@ -1,4 +1,4 @@
-"""What is in a cache, and how much of it."""
+"""Counts and sizes of a cache's contents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modelbuild.store.codec import blobs_of
 
 @dataclass(frozen=True, slots=True)
 class StepUse:
-    """What the results of one step take: bytes of distinct blobs, which other steps may use too."""
+    """The results of one step. `bytes` counts distinct blobs, which other steps may use too."""
 
     step: str
     actions: int
@@ -24,8 +24,8 @@ class StepUse:
 
 @dataclass(frozen=True, slots=True)
 class StoreStat:
-    """Counts and bytes. `orphans` are blobs that no action names; `temporary` is what running or killed builds have
-    in hand; `index` is the databases."""
+    """Counts and bytes. `orphans` are blobs that no action refers to; `temporary` are files of running or killed
+    builds; `index` is the databases."""
 
     directory: Path
     max_size: int | None
@@ -41,7 +41,7 @@ class StoreStat:
 
 
 def measure(directory: Path, cas: Cas, actions: ActionCache, max_size: int | None) -> StoreStat:
-    """Looks at every blob's size and every action; reads no blob."""
+    """Return the counts of a cache. Looks at every blob's size and every action; reads no blob."""
     sizes: dict[str, int] = defaultdict(int)
     blobs = 0
     for name, entry in cas.scan():
@@ -75,7 +75,7 @@ def measure(directory: Path, cas: Cas, actions: ActionCache, max_size: int | Non
 
 
 def _sizes(path: Path) -> list[int]:
-    """Sizes of a file, or of all files below a folder."""
+    """Return the sizes of a file, or of all files below a folder."""
     paths = [str(path)] if path.is_file() else [f"{top}/{f}" for top, _, files in os.walk(path) for f in files]
     sizes = []
     for each in paths:

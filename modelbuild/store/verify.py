@@ -1,4 +1,4 @@
-"""Reading a whole cache again: is every blob what its name says?"""
+"""Check every blob of a cache against its digest."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from modelbuild.store.codec import blobs_of
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """How many blobs (and bytes) were read, the hashes of those that were wrong and dropped, and how many actions
-    were dropped because a blob of theirs is not there or their row was broken."""
+    """The number of blobs (and bytes) read, the hashes of damaged blobs, which were deleted, and the number of actions
+    deleted because of a missing blob or a damaged row."""
 
     blobs: int
     bytes: int
@@ -21,7 +21,7 @@ class Verified:
 
 
 def verify(cas: Cas, actions: ActionCache) -> Verified:
-    """Other builds may go on meanwhile: only what is wrong is dropped."""
+    """Verify a cache. Other builds may run meanwhile: only damaged entries are deleted."""
     blobs = 0
     size = 0
     bad = []

@@ -13,7 +13,7 @@ from modelbuild.build.source_files import Sources
 from modelbuild.build.target_reads import gather_reads
 from modelbuild.events import TestFinished
 from modelbuild.execution.scheduler import Scheduler
-from modelbuild.store.output_tree import Laid
+from modelbuild.store.output_tree import OutputStamp
 from modelbuild.testing.text import test_lines, test_summary
 
 
@@ -31,7 +31,7 @@ class Memory:
         sources: Sources,
         scheduler: Scheduler,
         tests: Sequence[tuple[TestFinished, Sequence[str]]],
-        laid_out: Mapping[str, Laid],
+        laid_out: Mapping[str, OutputStamp],
     ) -> str:
         """Write down what decided the results, if each is in the cache; tests come with the paths of their reports,
         which are `laid_out`. Returns what there is to say when nothing has changed; '' when tests are to run again."""

@@ -20,7 +20,7 @@ from modelbuild.errors import ExitCode, UsageError
 from modelbuild.events import BuildFinished, BuildStarted, Reporter, TestFinished
 from modelbuild.execution.scheduler import Scheduler
 from modelbuild.history.action_facts import attributes_of
-from modelbuild.store.output_tree import Laid, lay_out, make_root
+from modelbuild.store.output_tree import OutputStamp, lay_out, make_root
 from modelbuild.testing.causes import find_causes, has_failed
 from modelbuild.testing.executor import Attempts, TestExecutor
 from modelbuild.testing.record_results import Memory
@@ -64,7 +64,7 @@ class _Session:
     analyzer: Analyzer
     engine: Engine
     executor: TestExecutor
-    laid_out: dict[str, Laid] = field(default_factory=dict)
+    laid_out: dict[str, OutputStamp] = field(default_factory=dict)
 
 
 def run_tests(
@@ -208,7 +208,7 @@ def _report(session: _Session, scheduler: Scheduler, artifact: DerivedArtifact) 
 
 def _lay_out(
     session: _Session, scheduler: Scheduler, target: ConfiguredTarget, action: TestAction
-) -> Mapping[str, Laid]:
+) -> Mapping[str, OutputStamp]:
     """Put the reports where the outputs of targets are; returns them as they are then."""
     values = {
         name: scheduler.values.value(artifact)

@@ -1,4 +1,4 @@
-"""What an action asks of a worker, as platform properties under the names that the server has for them."""
+"""A remote worker's platform properties, from an action's resources and [remote.platform]."""
 
 from __future__ import annotations
 
@@ -8,26 +8,24 @@ from collections.abc import Mapping
 from modelbuild.actions import Action
 from modelbuild.errors import UsageError, did_you_mean
 
-# What a value of [remote.platform] may stand for. Those in the second tuple are asked for under their own name where no
-# value does.
+# The fields that a value of [remote.platform] may contain. Those in the second tuple become properties with their own
+# name if no value contains them.
 FIELDS = ("cpu", "memory", "gpu", "compute_capability", "network")
 _OWN = ("gpu", "compute_capability", "network")
 _FIELD = re.compile(r"\{(\w*)\}")
 
 
 def check_value(text: str) -> str:
-    """Raises UsageError for a value of [remote.platform] with a field that is none."""
+    """Return the text. Raises UsageError for a value of [remote.platform] with an unknown field."""
     for name in _FIELD.findall(text):
         if name not in FIELDS:
             expected = ", ".join(f"{{{field}}}" for field in FIELDS)
-            raise UsageError(
-                f"'{{{name}}}' is nothing that an action takes; expected {expected}{did_you_mean(name, FIELDS)}"
-            )
+            raise UsageError(f"'{{{name}}}' is an unknown field; expected {expected}{did_you_mean(name, FIELDS)}")
     return text
 
 
 def properties(action: Action, platform: Mapping[str, str]) -> dict[str, str]:
-    """The properties by name. `platform` is what every worker has to have; one that comes to nothing is left out."""
+    """Return the properties by name. `platform` applies to every worker; a property with an empty value is omitted."""
     takes = action.resources
     facts = {
         "cpu": str(takes.cpu),

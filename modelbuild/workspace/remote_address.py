@@ -16,10 +16,10 @@ _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server is.
+    """The address of a server.
 
     host   host:port; the bucket or container of an object store; '' for file
-    path   without slashes at its ends: the instance's name, the path below the host or in the bucket; of file the
+    path   without slashes at its ends: the instance's name, or the path below the host or in the bucket; for file, the
            absolute path of the folder
     """
 
@@ -29,7 +29,7 @@ class Address:
 
     @property
     def private(self) -> bool:
-        """Whether nobody on the way can read what goes there."""
+        """Return whether nobody can read the traffic: TLS, an object store or this machine."""
         return self.scheme in ("grpcs", "https", *STORES) or self.host.rpartition(":")[0] in _LOCAL
 
     def __str__(self) -> str:
@@ -37,7 +37,7 @@ class Address:
 
 
 def parse_address(text: str, schemes: tuple[str, ...] = SCHEMES) -> Address:
-    """Raises UsageError for what is no such address, and for one with a password in it."""
+    """Parse an address. Raises UsageError for a malformed one, and for one that contains a password."""
     scheme, separator, rest = text.partition("://")
     if not separator or scheme not in schemes:
         hint = did_you_mean(scheme, schemes) if separator else ""
@@ -65,7 +65,7 @@ def _port(host: str) -> bool:
 
 
 def _hidden(text: str) -> str:
-    """An address as it may be shown: without user and password, and without a query, which may be a signature."""
+    """Return an address for display: without user, password and query (which may be a signature)."""
     scheme, separator, rest = text.rpartition("://")
     host, slash, path = rest.partition("?")[0].partition("#")[0].partition("/")
     return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"

@@ -1,4 +1,4 @@
-"""What MODELBUILD.toml and the command line say of remotes. Read on every build: imports nothing big."""
+"""Settings of remotes, from MODELBUILD.toml and the command line. Read on every build: imports nothing big."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from modelbuild.workspace.remote_address import Address
 Upload: TypeAlias = Literal["always", "ci-only", "never"]
 Download: TypeAlias = Literal["toplevel", "all", "minimal"]
 PLACES = ("remote", "local")
-MOST_SECONDS = 1_000_000  # of a timeout: sockets and clocks take no number of any size
+MOST_SECONDS = 1_000_000  # of a timeout: sockets and clocks reject larger numbers
 DEFAULT_PLACES = PLACES
-# Kind of action ('*': every other one) and where it runs: places in the order to try.
+# Kind of action ('*': every other one), and places to run it in the order to try.
 Strategy: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 
 UPLOADS: tuple[str, ...] = get_args(Upload)
@@ -23,11 +23,11 @@ DOWNLOADS: tuple[str, ...] = get_args(Download)
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How to know the servers, and how they know us. At most one of the tokens is set.
+    """Authentication in both directions. At most one of the tokens is set.
 
     ca                certificates to trust in place of the system's (PEM)
     cert, key         our own certificate and its key (PEM), for mutual TLS
-    token_file, token_command, token_env   where the bearer token comes from: never kept, shown or part of a key
+    token_file, token_command, token_env   source of the bearer token, which is never stored, shown or part of a key
     """
 
     ca: Path | None = None
@@ -44,14 +44,15 @@ class Security:
 
 @dataclass(frozen=True, slots=True)
 class RemoteSettings:
-    """
-    timeout    seconds without any progress after which a call counts as failed
-    queue_notice  seconds that an action waits for a worker before a notice says so
-    executor   a server of the Remote Execution API with workers; None: actions run here
-    python     the interpreter on the workers
-    platform   what every worker has to have, as the server's properties
-    gpus       models of the workers' GPUs, where this machine has none
-    lookups    whether results are looked for in the cache; no user's setting
+    """Remote caching and execution.
+
+    timeout       seconds without any progress after which a call fails
+    queue_notice  seconds that an action waits for a worker before a notice is printed
+    executor      a Remote Execution API server with workers; None: actions run on this machine
+    python        the interpreter on the workers
+    platform      properties that every worker must have, in the server's terms
+    gpus          models of the workers' GPUs, for a machine without GPUs
+    lookups       whether results are looked up in the cache; not a user's setting
     """
 
     cache: Address | None = None
@@ -69,16 +70,16 @@ class RemoteSettings:
 
     @property
     def leaves_outputs(self) -> bool:
-        """Whether outputs stay in the caches instead of being laid out."""
+        """Return whether outputs stay in the caches instead of being laid out."""
         return self.cache is not None and self.download == "minimal"
 
     @property
     def lookups_at_once(self) -> int:
-        """Looking for a result far away is mostly waiting."""
+        """Return the number of concurrent lookups: a remote lookup is mostly waiting."""
         return 2 if self.cache is None else 16
 
     def uploads(self, environ: Mapping[str, str]) -> bool:
-        """Whether results go up: CI services set CI."""
+        """Return whether results are uploaded. CI services set the variable CI."""
         ci = environ.get("CI", "").lower() not in ("", "0", "false")
         return self.upload == "always" or (self.upload == "ci-only" and ci)
 

@@ -1,4 +1,4 @@
-"""Where each kind of action is to run, as text."""
+"""Where each kind of action runs, as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from modelbuild.workspace.remote_settings import PLACES
 
 
 def parse_strategy(text: str) -> tuple[str, tuple[str, ...]]:
-    """`compile=remote,local`: kind of action ('*': every other one) and places in order. Raises UsageError."""
+    """Parse `compile=remote,local`: kind of action ('*': every other one), and places in order. Raises UsageError."""
     kind, equals, places = text.partition("=")
     if not equals or not kind:
         raise UsageError(
@@ -19,10 +19,10 @@ def parse_strategy(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def check_places(places: Sequence[str]) -> tuple[str, ...]:
-    """Raises UsageError."""
+    """Return places in order. Raises UsageError for an unknown, repeated or missing place."""
     for place in places:
         if place not in PLACES:
-            raise UsageError(f"'{place}' is no place to run; expected remote or local{did_you_mean(place, PLACES)}")
+            raise UsageError(f"'{place}' is an unknown place; expected remote or local{did_you_mean(place, PLACES)}")
     if not places or len(set(places)) != len(places):
         raise UsageError("expected remote, local, or both in the order to try")
     return tuple(places)

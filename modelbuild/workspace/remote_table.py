@@ -14,7 +14,7 @@ from modelbuild.workspace.toml_table import Table
 
 
 def read_settings(table: Table, root: Path) -> RemoteSettings:
-    """Raises LoadingError, located. Paths are relative to the workspace."""
+    """Return the settings. Paths are relative to the workspace. Raises LoadingError, located."""
     default = RemoteSettings()
     security = _security(table, root)
     cache = read_address(table, "cache")
@@ -44,7 +44,7 @@ def read_address(table: Table, key: str, schemes: tuple[str, ...] = SCHEMES) -> 
 
 
 def read_choice(table: Table, key: str, choices: tuple[str, ...]) -> str | None:
-    """One of some words. Raises LoadingError, located."""
+    """Return a word from `choices`, or None. Raises LoadingError, located."""
     text = table.string(key)
     if text is not None and text not in choices:
         expected = ", ".join(f'"{choice}"' for choice in choices)
@@ -56,7 +56,7 @@ def _platform(table: Table) -> tuple[tuple[str, str], ...]:
     below = table.table("platform")
     if below is None:
         return ()
-    # Not needed by builds without workers.
+    # Builds without workers do not need this.
     from modelbuild.workspace.platform_properties import check_value
 
     found = []
@@ -93,7 +93,7 @@ def _strategy(table: Table) -> Strategy:
 def _security(table: Table, root: Path) -> Security:
     tokens = [key for key in ("token_file", "token_command", "token_env") if key in table.values]
     if len(tokens) > 1:
-        raise table.error(f"'{tokens[1]}': '{tokens[0]}' is there already; expected one of them", tokens[1])
+        raise table.error(f"'{tokens[1]}': '{tokens[0]}' is already set; expected only one of them", tokens[1])
     if ("tls_cert" in table.values) != ("tls_key" in table.values):
         key = "tls_cert" if "tls_cert" in table.values else "tls_key"
         raise table.error(f"'{key}': expected 'tls_cert' and 'tls_key' together", key)

@@ -1,4 +1,4 @@
-"""Read a TOML file of the workspace, and tell the place of anything in it."""
+"""TOML files of the workspace, with the location of every key and element."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from modelbuild.errors import LoadingError, Location
 from modelbuild.lines import shown
 from modelbuild.workspace.toml_positions import KeyPath, positions
 
-# Where something is referred to. A function, because places are only computed for errors.
+# Computes the location of a reference. A function, because locations are only needed for errors.
 Where: TypeAlias = Callable[[], Location]
 
-# What a document may hold: TOML's own integers, and fewer levels than whatever walks through a value can go down.
+# Bounds of a document: TOML's own integers, and fewer levels than recursive functions can handle.
 _INTEGERS = range(-(2**63), 2**63)
 _LEVELS = 100
 
 
 class Stamp(NamedTuple):
-    """What tells, without reading it, that a file is still the one that was read. The ctime moves with every change of
-    content or mode, and no program can set it back."""
+    """Equal stamps mean that a file is still the one that was read. The ctime moves with every change of content or
+    mode, and no program can set it back."""
 
     size: int
     ctime_ns: int
@@ -36,7 +36,7 @@ class Stamp(NamedTuple):
 
 
 class Document:
-    """The text of a TOML file that was read, by its path relative to the workspace."""
+    """The text of a TOML file, and its path relative to the workspace."""
 
     __slots__ = ("_places", "path", "text")
 
@@ -46,7 +46,7 @@ class Document:
         self._places: dict[KeyPath, tuple[int, int]] | None = None
 
     def location(self, path: KeyPath = ()) -> Location:
-        """The place of a key (or of an element of an array); of the nearest thing around it if it is not there."""
+        """Return the location of a key or array element; if it is missing, of its nearest parent."""
         if self._places is None:
             self._places = positions(self.text)
         while path not in self._places:
@@ -89,7 +89,7 @@ def _parse(path: str, data: bytes) -> tuple[Document, dict[str, Any]]:
 
 
 def _is_bounded(values: Mapping[str, Any]) -> bool:
-    """Return whether a document's integers and levels are within bounds. Level by level, which is quick."""
+    """Return whether a document's integers and levels are within bounds. Level by level, for speed."""
     level: list[Any] = [values]
     for _ in range(_LEVELS):
         below: list[Any] = []
@@ -107,7 +107,7 @@ def _is_bounded(values: Mapping[str, Any]) -> bool:
 
 
 def _out_of_bounds(values: Mapping[str, Any]) -> tuple[KeyPath, str]:
-    """Return the path of the first value that is not within bounds, and what is wrong with it."""
+    """Return the path of the first value out of bounds, and a description of the problem."""
     waiting: list[tuple[KeyPath, Any]] = [((), values)]
     while waiting:
         path, value = waiting.pop()
@@ -122,7 +122,7 @@ def _out_of_bounds(values: Mapping[str, Any]) -> tuple[KeyPath, str]:
 
 
 def show(value: object) -> str:
-    """A value of a TOML file as an error quotes it: on one line, and short."""
+    """Return a TOML value as an error quotes it: on one line, and short."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""Find where each key and array element of a TOML document stands: tomli gives values without places.
+"""Positions of keys and array elements in a TOML document; tomli returns values without positions.
 
-Follows the grammar of TOML 1.1 (newlines and comments inside inline tables) and, as the text was accepted by tomli
-before, checks nothing.
+Follows the grammar of TOML 1.1 (newlines and comments inside inline tables). Checks nothing, because tomli has accepted
+the text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import tomli
 
-# The keys and indices that lead to a value in a document, such as ("torch_model", 0, "inputs", 1, "shape").
+# The keys and indices of a value in a document, such as ("torch_model", 0, "inputs", 1, "shape").
 KeyPath: TypeAlias = tuple[str | int, ...]
 
 _BLANK = re.compile(r"(?:[ \t\n]|#[^\n]*)*")
@@ -30,10 +30,10 @@ _BARE_VALUE = re.compile(r"[^,\]}\n#]*")
 
 
 def positions(text: str) -> dict[KeyPath, tuple[int, int]]:
-    """Line and column, from 1, of every path of the document `text`.
+    """Return line and column, from 1, of every path of the document `text`.
 
-    A key stands where it is written first; an element of an array where its value begins, or at the `[[` of its
-    header. The document itself, path (), stands at 1:1.
+    A key's position is its first occurrence; an array element's is the start of its value, or the `[[` of its header.
+    The document itself, path (), is at 1:1.
     """
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
@@ -49,7 +49,7 @@ class _Scanner:
         self.text = text
         self.at = 0
         self.found: dict[KeyPath, int] = {(): 0}
-        # How many elements each array of tables has so far.
+        # Number of elements so far of each array of tables.
         self.counts: dict[KeyPath, int] = {}
 
     def scan(self) -> dict[KeyPath, int]:
@@ -71,7 +71,7 @@ class _Scanner:
         self.found.setdefault(path, offset)
 
     def keys(self) -> Iterator[tuple[str, int]]:
-        """The parts of a dotted key, each with its offset."""
+        """Yield the parts of a dotted key, each with its offset."""
         while True:
             start = self.skip(_SPACE)
             raw = self.text[start : self.skip(_KEY)]
@@ -103,7 +103,7 @@ class _Scanner:
         self.value(self.dotted(table))
 
     def dotted(self, table: KeyPath) -> KeyPath:
-        """The path of a key in a table. Skips the equals sign behind it."""
+        """Return the path of a key in a table, and skip the equals sign after it."""
         path = table
         for key, offset in self.keys():
             path = (*path, key)
@@ -112,7 +112,8 @@ class _Scanner:
         return path
 
     def value(self, path: KeyPath) -> None:
-        """Skip a value, noting what is in it. On a stack of our own: it may be nested deeper than Python's can go."""
+        """Skip a value and note the positions in it. Uses its own stack: nesting may exceed Python's recursion
+        limit."""
         inside = [self.parts(path)]
         while inside:
             part = next(inside[-1], None)
@@ -122,7 +123,7 @@ class _Scanner:
                 inside.append(self.parts(part))
 
     def parts(self, path: KeyPath) -> Iterator[KeyPath]:
-        """Skip a value, stopping at each value in it, whose path this gives."""
+        """Skip a value; yield the path of each value in it, positioned at that value."""
         self.skip(_SPACE)
         opening = self.text[self.at]
         if opening in "\"'":
@@ -138,7 +139,7 @@ class _Scanner:
             self.skip(_BARE_VALUE)
 
     def items(self, closing: str) -> Iterator[None]:
-        """Stop at each item of an array or inline table, and at last behind its closing bracket."""
+        """Stop at each item of an array or inline table, and finally after its closing bracket."""
         self.at += 1
         while True:
             self.skip(_BLANK)

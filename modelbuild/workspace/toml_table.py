@@ -1,4 +1,4 @@
-"""Take the keys of one table of a TOML file, checking each; what is left over is unknown."""
+"""Typed access to the keys of one table of a TOML file; keys that were not read are unknown."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from modelbuild.workspace.toml_positions import KeyPath
 
 
 class Table:
-    """A table at `path` of a document. Every getter returns None when the key is not there, and raises LoadingError,
-    located, when its value is of another kind."""
+    """A table at `path` of a document. Every getter returns None for a missing key, and raises LoadingError, located,
+    for a value of another type."""
 
     def __init__(self, document: Document, path: KeyPath, values: Mapping[str, Any]) -> None:
         self.document = document
         self.path = path
         self.values = values
-        self.known: set[str] = set()
+        self.read: set[str] = set()
 
     def get(self, key: str) -> Any:
-        self.known.add(key)
+        self.read.add(key)
         return self.values.get(key)
 
     def boolean(self, key: str) -> bool | None:
@@ -44,7 +44,7 @@ class Table:
         raise self.wrong(key, expected)
 
     def line(self, key: str, expected: str) -> str | None:
-        """A string that the system can take for a path or a name: no NUL, no other control character."""
+        """Return a string without control characters, as paths and names require."""
         value = self.string(key, expected)
         if value is None or is_line(value):
             return value
@@ -70,15 +70,15 @@ class Table:
         return Table(self.document, (*self.path, key), value)
 
     def error(self, message: str, *path: str | int) -> LoadingError:
-        """An error at `path` below this table."""
+        """Return an error at `path` below this table."""
         return self.document.error((*self.path, *path), message)
 
     def wrong(self, key: str, expected: str) -> LoadingError:
         return self.error(f"'{key}': expected {expected}, got {show(self.values[key])}", key)
 
     def finish(self) -> None:
-        """Raise LoadingError for the first key that nobody asked for."""
+        """Raise LoadingError for the first key that no getter has read."""
         for key in self.values:
-            if key not in self.known:
+            if key not in self.read:
                 where = f" of [{'.'.join(map(str, self.path))}]" if self.path else ""
-                raise self.error(f"unknown key {key!r}{where}{did_you_mean(key, self.known)}", key)
+                raise self.error(f"unknown key {key!r}{where}{did_you_mean(key, self.read)}", key)

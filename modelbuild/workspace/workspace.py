@@ -1,4 +1,4 @@
-"""A workspace: the folder that holds MODELBUILD.toml, and what that file says."""
+"""A workspace: the folder with MODELBUILD.toml, and the settings in that file."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from modelbuild.workspace.toml_document import Document, Stamp, read_document, s
 from modelbuild.workspace.toml_table import Table
 
 WORKSPACE_FILE = "MODELBUILD.toml"
-# The rule package that every workspace has.
+# The rule package of every workspace.
 BUILT_IN = "modelbuild_rules"
-# What steps of any rule package may import besides their own: it is part of their source as that is.
+# Steps of every rule package may import this besides their own package: it counts as part of their source.
 LIBRARY = "modelbuild_runtime"
 OUTPUT_FOLDER = "modelbuild-out"
 CACHE_VARIABLE = "MODELBUILD_CACHE_DIR"
@@ -39,14 +39,14 @@ FlagValue: TypeAlias = bool | int | str | Address | tuple[Label, ...]
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What MODELBUILD.toml says.
+    """The settings in MODELBUILD.toml.
 
     rules           rule packages besides the built-in one: import names, or folders such as `//tools/rules`
     default_device  the device of a target when neither the command line nor the target names one
-    jobs            how many actions may run at once; None leaves it to the machine
-    cache_dir       absolute; MODELBUILD_CACHE_DIR goes before the file, which goes before ~/.cache/modelbuild
-    cache_size      bytes above which the least recently used results are dropped
-    remote          the remote cache, and how it is used
+    jobs            number of actions that may run at once; None: decided by the machine
+    cache_dir       absolute; MODELBUILD_CACHE_DIR overrides the file, which overrides ~/.cache/modelbuild
+    cache_size      bytes above which the least recently used results are deleted
+    remote          the remote cache and workers
     profiles        flags by profile, named as on the command line with `_` for `-`
     """
 
@@ -62,7 +62,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """An open workspace. `root` is absolute; `document` and `stamp` are MODELBUILD.toml as it was read."""
+    """An open workspace. `root` is absolute; `document` and `stamp` describe MODELBUILD.toml when it was read."""
 
     root: Path
     config: Config
@@ -70,17 +70,19 @@ class Workspace:
     stamp: Stamp
 
     def package_of(self, folder: Path) -> str:
-        """The package that relative patterns mean in a folder: its path below the root, '' at the root or outside."""
+        """Return the package that relative patterns refer to in a folder: its path below the root, '' at the root or
+        outside."""
         below = os.path.relpath(os.path.realpath(folder), os.path.realpath(self.root))
         return "" if below == "." or below.split(os.sep)[0] == ".." else below
 
     def rule_locations(self) -> Mapping[str, Location]:
-        """Where each rule package is listed."""
+        """Return the location of each rule package in MODELBUILD.toml."""
         return {name: self.document.location(("rules", index)) for index, name in enumerate(self.config.rules)}
 
 
 def find_root(folder: Path) -> Path:
-    """The nearest folder, from this one upwards, that holds MODELBUILD.toml. Raises UsageError when none does."""
+    """Return the nearest folder, from this one upwards, that contains MODELBUILD.toml. Raises UsageError if there is
+    none."""
     start = Path(os.path.abspath(folder))
     if not start.is_dir():
         raise UsageError(f"no folder {str(folder)!r}")
@@ -91,7 +93,7 @@ def find_root(folder: Path) -> Path:
 
 
 def load_workspace(root: Path, environ: Mapping[str, str] = os.environ) -> Workspace:
-    """Read the MODELBUILD.toml of `root`. Raises LoadingError, located, for whatever is wrong in it."""
+    """Read the MODELBUILD.toml of `root`. Raises LoadingError, located, for any error in it."""
     document, values, stamp = read_document(root, WORKSPACE_FILE)
     top = Table(document, (), values)
     rules = _rules(top)

@@ -92,13 +92,16 @@ def test_an_input_whose_name_is_no_name(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        ('action("x", Output("a", "x"), Output("b", "x"))', "outputs of //:o#x: 'x' is there twice"),
+        ('action("x", Output("a", "x"), Output("b", "x"))', "outputs of //:o#x: 'x' occurs twice"),
         ('action("x", Output("a", "x"), Output("b", "x/y"))', "outputs of //:o#x: 'x/y' is below 'x'"),
         ('action("x", Output("a", "x/y/z"), Output("b", "x", "tree"))', "outputs of //:o#x: 'x/y/z' is below 'x'"),
-        ('action("x", Output("a", "x"), Output("a", "y"))', "//:o#x has two outputs of one name"),
+        ('action("x", Output("a", "x"), Output("a", "y"))', "//:o#x has two outputs of the same name"),
         ('action("x", Output("a", "x", "dir"))', "output 'a' is a 'dir'; expected 'file' or 'tree'"),
-        ('ctx.expand(reads=made["f"], promises=["a", "a"], then=None)', "//:o#expand promises two of one name"),
-        ('action("x", i=SourceArtifact(".outputs/x"))', "'.outputs/x': an action has files of the engine's own there"),
+        (
+            'ctx.expand(reads=made["f"], promises=["a", "a"], then=None)',
+            "//:o#expand has two promises of the same name",
+        ),
+        ('action("x", i=SourceArtifact(".outputs/x"))', "'.outputs/x': reserved for the engine's files"),
         ('action("x", i=DerivedArtifact("//:o#tree", "f", "x"))', "output 'f' of //:o#tree is a file"),
         ('action("x", i=DerivedArtifact("//:o#tree", "g"))', "//:o#tree has no output 'g'; expected one of: t, f"),
         ('action("x", i=DerivedArtifact("//:p#tree", "t"))', "'t' of //:p#tree is read, which is not declared"),
@@ -114,9 +117,7 @@ def test_outputs_that_clash_and_artifacts_that_nothing_makes(tmp_path: Path, bod
 def test_a_source_where_the_engine_s_own_files_are(tmp_path: Path) -> None:
     """Of a built-in rule too: it is the user who named it."""
     for srcs in ('[".outputs/x"]', '{ glob = [".outputs/x"] }'):
-        with pytest.raises(
-            LoadingError, match=r"^BUILD.toml:4:\d+: '.outputs/x': an action has files of the engine's own"
-        ):
+        with pytest.raises(LoadingError, match=r"^BUILD.toml:4:\d+: '.outputs/x': reserved for the engine's files"):
             analyze(tmp_path, "pass", f'[[filegroup]]\nname = "g"\nsrcs = {srcs}\n', "g")
 
 

@@ -72,7 +72,7 @@ def test_something_to_do_is_an_error_before_anything_is_done(read_only: Any) -> 
     (read_only.root / "a/x").write_text("changed")
     ended = read_only("build", "//...")
     assert (ended.returncode, ended.stdout) == (36, "")
-    assert ended.stderr == f"error: {out}: read-only; expected a folder for outputs that can be written to\n"
+    assert ended.stderr == f"error: {out}: read-only; expected a writable folder for outputs\n"
 
 
 def test_outputs_may_lie_elsewhere(read_only: Any, tmp_path: Any) -> None:

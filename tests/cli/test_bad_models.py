@@ -145,11 +145,11 @@ BACKENDS_AND_DEVICES = {
 PROGRAMS = {
     "a model that is none": (
         PROGRAM.replace('":m"', '":s"') + STACK,
-        "3:1: ':s' is a backend_stack, which gives no ExportedModel",
+        "3:1: ':s' is a backend_stack, which provides no ExportedModel",
     ),
     "a stack that is none": (
         PROGRAM.replace('":s"', '":cpu"') + MODEL + DEVICE,
-        "4:1: ':cpu' is a device_target, which gives no BackendStack",
+        "4:1: ':cpu' is a device_target, which provides no BackendStack",
     ),
     "a device that is none": (
         PROGRAM + 'device = ":s"\n' + MODEL + STACK,

@@ -84,8 +84,8 @@ TABLE = {
     ),
     "a file outside": Bad(
         {"a/BUILD.toml": '[[filegroup]]\nname = "g"\nsrcs = ["../x"]\n', "x": ""},
-        "a/BUILD.toml:3:9: '../x': expected a path inside //a, without '.', '..' or empty parts; a file of another "
-        "package goes by a label",
+        "a/BUILD.toml:3:9: '../x': expected a path inside //a, without '.', '..' or empty parts; use a label for a "
+        "file of another package",
     ),
     "an empty glob": Bad(
         {"BUILD.toml": '[[filegroup]]\nname = "g"\nsrcs = { glob = ["*.py"] }\n'},
@@ -105,7 +105,7 @@ TABLE = {
     ),
     "not visible": Bad(
         {"a/BUILD.toml": GROUP, "b/BUILD.toml": '[[filegroup]]\nname = "h"\nsrcs = ["//a:g"]\n'},
-        "b/BUILD.toml:3:9: //a:g is not visible from //b; to let it, add '//b:__pkg__' to its visibility at "
+        "b/BUILD.toml:3:9: //a:g is not visible from //b; to allow it, add '//b:__pkg__' to its visibility at "
         "a/BUILD.toml:1:1",
     ),
     "a bad visibility": Bad(
@@ -122,7 +122,7 @@ TABLE = {
     ),
     "a target without files as a source": Bad(
         {"BUILD.toml": DEVICE + '[[filegroup]]\nname = "g"\nsrcs = [":cpu"]\n'},
-        "BUILD.toml:6:9: ':cpu' is a device_target, which gives no files",
+        "BUILD.toml:6:9: ':cpu' is a device_target, which provides no files",
     ),
     "a select without a match": Bad(
         {"BUILD.toml": DEVICE + '[[filegroup]]\nname = "g"\nsrcs = { select = { ":cpu" = [] } }\n'},

@@ -174,5 +174,5 @@ def test_a_cache_folder_that_cannot_be_made(world: Any) -> None:
     ended = world.run("cache", "stat", MODELBUILD_CACHE_DIR="/proc/none/cache")
     assert (ended.code, ended.err) == (
         36,
-        "error: /proc/none/cache is to be the cache's folder, and cannot be made\n",
+        "error: /proc/none/cache cannot be created; expected a folder for the cache\n",
     )

@@ -181,7 +181,7 @@ def test_a_backend_that_fails_to_describe_a_blob_is_named(
 ) -> None:
     ended = own_backend(new_world(), reading).run("inspect", str(foreign_program))
     assert (ended.code, ended.out, len(ended.err.splitlines())) == (3, "", 1), ended.err
-    assert ended.err.startswith("error: backend 'own' does not describe its blob: ")
+    assert ended.err.startswith("error: backend 'own' failed to describe its blob: ")
     assert problem in ended.err
 
 

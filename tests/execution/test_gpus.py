@@ -140,6 +140,6 @@ def test_another_card_runs_the_actions_that_take_one(driver: Path, tmp_path: Pat
         assert ran == {f"//:new{number}"} | ({"//:on_gpu", "//:on_cpu"}, {"//:on_gpu"}, set())[number]
         said.append(workspace.run("explain", "//:on_gpu", **environment).stdout)
     assert '  gpu: ["NVIDIA A (8.6)"] -> ["NVIDIA B (12.0)"]\n' in said[1]
-    assert "its result for that was in the cache already" in said[2]
+    assert "its new result was already in the cache" in said[2]
     models = workspace.run("info", "gpu_models", LD_LIBRARY_PATH=str(driver), FAKE_GPUS=f"{A}|{B}|{B}").stdout
     assert models == "NVIDIA A (8.6), NVIDIA B (12.0)\n"

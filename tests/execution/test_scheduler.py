@@ -16,11 +16,11 @@ from modelbuild.actions import (
     Artifact,
     DerivedArtifact,
     Digest,
+    ErrorText,
     FileEntry,
     Output,
     Resources,
     SourceArtifact,
-    Telling,
     Tree,
 )
 from modelbuild.api.context import Expander
@@ -325,7 +325,7 @@ def test_an_expansion_that_gives_what_reads_its_own_promise_is_refused(world: Wo
     assert report.failed.keys() == {"//m:x#expand", "//m:x#near", "//m:x#far"}
     (problem,) = [e.problem for e in recorder.events if isinstance(e, ActionFinished) and e.status == "failed"]
     cycle = "//m:x#expand -> //m:x#near -> //m:x#far"
-    assert problem.startswith(f"ValueError: it gives what is made from its own promises: {cycle}")
+    assert problem.startswith(f"ValueError: it fulfils a promise with an artifact that is made from it: {cycle}")
 
 
 def test_only_what_an_expansion_adds_is_reported_as_new(world: World) -> None:
@@ -378,8 +378,8 @@ def test_a_failure_is_told_with_what_was_built_before(world: World) -> None:
         )
         made = []
         for name, reads in (("told", plan), ("plain", never)):
-            telling = Telling((reads,), lambda problem, data: f"{problem}: {data.decode()}")
-            failing = on.action(name, step="fail", outputs=OUT, inputs={"in": plan}, name=name, telling=telling)
+            error_text = ErrorText((reads,), lambda problem, data: f"{problem}: {data.decode()}")
+            failing = on.action(name, step="fail", outputs=OUT, inputs={"in": plan}, name=name, error_text=error_text)
             made.append(failing["out"])
         return made
 

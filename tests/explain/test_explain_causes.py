@@ -21,7 +21,7 @@ class Case(NamedTuple):
     ran        the actions that run because of it
     cause      kind, name, old, new (digests are not compared), of the one cause
     target     whose attribute it is
-    cutoff     the compile action is cached because export came out as before
+    cutoff     the compile action is cached because export's output is unchanged
     """
 
     change: Callable[[Any], None]
@@ -208,7 +208,7 @@ def test_what_was_never_built(models: Any) -> None:
     ("command", "label", "line"),
     [
         ("explain", "//:ap", "no target 'ap' in //; did you mean 'app'?"),
-        ("explain", "//:cpu", "//:cpu: a device_target without actions of its own, so there is nothing to explain"),
+        ("explain", "//:cpu", "//:cpu: a device_target without actions of its own; there is nothing to explain"),
         ("history", "//:ap", "no target 'ap' in //; did you mean 'app'?"),
         ("history", "//:app", "//:app: no build has measured anything of it"),
     ],
@@ -227,12 +227,14 @@ def test_builds_that_cannot_be_read_or_written_down(
     history.write_text("no database, but as long as the header of one would be " * 9)
     history.with_name(f"{history.name}-wal").unlink(missing_ok=True)
     broken = (
-        rf"^//:app: nothing is known of its builds: {history} is broken \(file is not a database\): a new one is begun"
+        rf"^//:app: nothing is known of its builds: {history} is broken \(file is not a database\): starting a new one"
     )
     with pytest.raises(EnvironmentProblem, match=broken):
         models.run("explain", "//:app")
     with pytest.raises(UsageError, match="no build in this workspace ran an action of it; build it first"):
         models.run("explain", "//:app")
     monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK)  # root may write everywhere
-    with pytest.raises(EnvironmentProblem, match=f"{tmp_path}/cache is read-only: new records of builds are not kept"):
+    with pytest.raises(
+        EnvironmentProblem, match=f"{tmp_path}/cache is read-only: new records of builds are not stored"
+    ):
         models.run("explain", "//:app")

@@ -103,7 +103,7 @@ def test_a_read_only_history_is_read_and_not_written(tmp_path: Path, as_user: Ca
         database = open_history(tmp_path, said.append)
         assert database.read("SELECT key FROM actions") == [("k",)]
         assert not database.write(("DELETE FROM actions", [()]))
-        assert said == [f"{tmp_path} is read-only: new records of builds are not kept"]
+        assert said == [f"{tmp_path} is read-only: new records of builds are not stored"]
         assert Records(tmp_path, tmp_path).problem() == said[0]
 
     try:

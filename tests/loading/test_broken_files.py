@@ -104,7 +104,7 @@ PACKAGES = [
         "2:1",
         "'a\\nb' is not a name; expected letters, digits and any of _.+@=-",
     ),
-    ("[[torch_model]]\nname = 'all'", "2:1", "'all' means something else in a label; choose another name"),
+    ("[[torch_model]]\nname = 'all'", "2:1", "'all' is reserved in labels; choose another name"),
     (MODEL + "[[filegroup]]\nname = 'a'", "4:1", "name 'a' is taken by the torch_model at m/BUILD.toml:1:1"),
     (MODEL + "tags = 'manual'", "3:1", "'tags': expected an array of strings, got 'manual'"),
     (MODEL + "tags = ['x', true]", "3:14", "'tags': expected strings, got true"),
@@ -123,7 +123,7 @@ PACKAGES = [
     (
         MODEL + "visibility = ['//b', '//visibility:private']",
         "3:22",
-        "'visibility': '//visibility:private' stands alone",
+        "'visibility': '//visibility:private' excludes other entries",
     ),
     (MODEL + "matrix = ['fp16']", "3:1", "'matrix': expected a table, got an array"),
     (MODEL + "matrix = {}", "3:1", "'matrix': expected at least one axis, such as size = [224, 320]"),
@@ -196,7 +196,7 @@ SELECTS = [
         "3:10",
         "'select': expected a table such as { \"//devices:a\" = 1, default = 2 }, got an empty table",
     ),
-    ("size = { select = { default = 1 }, x = 2 }", "3:36", "a select stands alone; got 'x' beside it"),
+    ("size = { select = { default = 1 }, x = 2 }", "3:36", "a select must be the only key; got 'x' beside it"),
     (
         "x = [{ y = { select = { 'a b' = 1 } } }]",
         "3:25",

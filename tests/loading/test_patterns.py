@@ -82,7 +82,7 @@ def test_what_patterns_mean(loader: Loader, patterns: str, current: str, labels:
         ("//emtpy/...", "no package in //emtpy/...; did you mean '//empty'?"),
         ("//a/none/...", "no package in //a/none/...; did you mean '//a/b'?"),
         ("//a/none", "no package //a/none: there is no a/none/BUILD.toml; did you mean '//a/b'?"),
-        ("-//a:x", "'-//a:x' has nothing to take from; expected a pattern before it, such as //..."),
+        ("-//a:x", "'-//a:x' has nothing to subtract from; expected a pattern before it, such as //..."),
         *(
             (bad, f"{bad!r} is not a target pattern; expected //package:name, :name, //package:all or //package/...")
             for bad in ("/a:x", "//a:x:y", "//a:", ":", "-", "//", "a/", "//a//b:all", "//../a:all", "./a:x",

@@ -83,7 +83,7 @@ def test_a_path_that_is_not_plainly_inside_the_package(loader: Loader, path: str
     with pytest.raises(LoadingError) as caught:
         loader.source("p", path, lambda: AT)
     expected = "expected a path inside //p, without '.', '..' or empty parts"
-    assert str(caught.value) == f"p/BUILD.toml:3:4: {path!r}: {expected}; a file of another package goes by a label"
+    assert str(caught.value) == f"p/BUILD.toml:3:4: {path!r}: {expected}; use a label for a file of another package"
 
 
 def glob(loader: Loader, *include: str, exclude: tuple[str, ...] = (), allow_empty: bool = False) -> tuple[str, ...]:

@@ -100,10 +100,10 @@ def test_the_table(tmp_path: Path) -> None:
         ('download = "none"', 'expected one of "toplevel", "all", "minimal"'),
         ("timeout = 0", "'timeout': expected a whole number"),
         ('tls_cert = "x"', "expected 'tls_cert' and 'tls_key' together"),
-        ('token_file = "x"\ntoken_env = "X"', "'token_env': 'token_file' is there already"),
+        ('token_file = "x"\ntoken_env = "X"', "'token_env': 'token_file' is already set"),
         (
             'platform = { gpus = "{gpus}" }',
-            "'gpus': '{gpus}' is nothing that an action takes; expected {cpu}, {memory}",
+            "'gpus': '{gpus}' is an unknown field; expected {cpu}, {memory}",
         ),
         ('cash = "x"', "unknown key 'cash' of [remote]; did you mean 'cache'?"),
     ],

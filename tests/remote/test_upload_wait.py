@@ -144,7 +144,7 @@ def test_a_wait_is_said_and_ctrl_c_ends_it(place: Any, stalling: Any, serve: Any
     process.send_signal(signal.SIGINT)
     assert process.wait(80) == 8
     said = [line for line in log.read_text().splitlines() if line]
-    assert said[2] == "waiting for 1 upload to the remote cache, 640.1 KiB left (Ctrl-C ends the wait)"
+    assert said[2] == "waiting for 1 upload to the remote cache, 640.1 KiB left (Ctrl-C to stop waiting)"
     assert said[3:] == ["Interrupted: 2 actions, 2 ran, 0 cached", "interrupted"]
     plain.build()
     assert one.outputs() == plain.outputs()

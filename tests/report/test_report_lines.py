@@ -138,7 +138,7 @@ def test_a_wait_for_uploads_is_said_once_a_minute() -> None:
     waits = [UploadsAwaited(3, 5 << 20, at=100.0 + second) for second in range(70)]
     events = (*GOOD[:-1], *waits, UploadsAwaited(1, 10, at=170.0), GOOD[-1])
     _, err = shown(PlainReporter, events)
-    assert err[-2:] == ["waiting for 3 uploads to the remote cache, 5.0 MiB left (Ctrl-C ends the wait)"] * 2
+    assert err[-2:] == ["waiting for 3 uploads to the remote cache, 5.0 MiB left (Ctrl-C to stop waiting)"] * 2
     assert len(err) == 6
     assert shown(functools.partial(PlainReporter, quiet=True), events) == ([], [])
 

@@ -111,7 +111,7 @@ def test_the_cursor_is_back_when_the_build_ends_by_an_exception() -> None:
 
 
 def test_a_wait_for_uploads_is_part_of_the_picture() -> None:
-    said = "  waiting for 2 uploads to the remote cache, 1.5 GiB left (Ctrl-C ends the wait)"
+    said = "  waiting for 2 uploads to the remote cache, 1.5 GiB left (Ctrl-C to stop waiting)"
     assert said in [line.rstrip() for line in frames(on_terminal("uploads"))]
 
 

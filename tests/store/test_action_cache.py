@@ -190,7 +190,7 @@ def test_after_a_broken_database_a_new_one_is_begun_and_said_once(
     assert open_cache().get("k2") == OTHER
     assert len(warnings) == 1
     assert warnings[0].startswith(f"{broken} is broken (")
-    assert warnings[0].endswith(f": a new one is begun, {INDEX.newest(folder)[0].name}")
+    assert warnings[0].endswith(f": starting a new one, {INDEX.newest(folder)[0].name}")
     assert INDEX.newest(folder)[0] != broken
 
 
@@ -314,7 +314,7 @@ def test_read_only(
         cache.put("k2", RESULT, {}, 0)
         cache.put("k3", RESULT, {}, 0)
         assert cache.get("k2") is None
-        assert warnings == [f"{folder} is read-only: new results are not kept"]
+        assert warnings == [f"{folder} is read-only: new results are not stored"]
 
     try:
         assert as_user(work) == 0

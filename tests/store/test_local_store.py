@@ -247,7 +247,7 @@ def test_a_read_only_cache_is_used_and_what_is_new_lasts_as_long_as_the_build(
             store.place(entry(b"new", True), tmp_path / "placed-new")
             store.place(entry(b"data", True), tmp_path / "placed-executable")
             assert store.collect().busy
-        assert warnings == [f"{cache} is read-only: new results are not kept"]
+        assert warnings == [f"{cache} is read-only: new results are not stored"]
 
     try:
         assert as_user(work) == 0
@@ -267,7 +267,7 @@ def test_a_cache_that_cannot_be_made(
 
     def work() -> None:
         for path, message in (
-            (write("file"), f"{tmp_path}/file is to be the cache's folder, but is a file"),
+            (write("file"), f"{tmp_path}/file is a file; expected a folder for the cache"),
             (tmp_path / "file" / "x", f"{tmp_path}/file/x: Not a directory"),
             (tmp_path / "closed" / "x", f"{tmp_path}/closed/x: Permission denied"),
         ):

@@ -156,7 +156,7 @@ def test_a_users_own_files_are_never_removed(store: LocalStore, root: Path, put:
     assert contents(root) == {"c/p/n/t/notes": b"mine"}
     with pytest.raises(EnvironmentProblem) as caught:
         lay_out(store, root, "c/p/n", {"t": put(b"file")})
-    assert str(caught.value) == f"{root}/c/p/n/t is a folder, where a file has to go; remove it"
+    assert str(caught.value) == f"{root}/c/p/n/t is a folder in the place of an output file; remove it"
     assert contents(root) == {"c/p/n/t/notes": b"mine"}
 
 
@@ -165,7 +165,7 @@ def test_a_file_where_a_folder_has_to_go(store: LocalStore, root: Path, put: Put
     (root / "c").write_text("mine")
     with pytest.raises(EnvironmentProblem) as caught:
         lay_out(store, root, "c/p/n", {"f": put(b"f")})
-    assert str(caught.value) == f"{root}/c is a file, where a folder has to go; remove it"
+    assert str(caught.value) == f"{root}/c is a file in the place of a folder; remove it"
     assert (root / "c").read_text() == "mine"
 
 
@@ -180,7 +180,7 @@ def test_links_to_folders_are_not_followed(store: LocalStore, root: Path, put: P
     for now in ({"t": Tree((("d/x", put(b"new")),))}, {"t": Tree((("d/z", put(b"z")),))}):
         with pytest.raises(EnvironmentProblem) as caught:
             lay_out(store, root, "c/p/n", now)
-        assert str(caught.value) == f"{root / at} is a symbolic link, where a folder has to go; remove it"
+        assert str(caught.value) == f"{root / at} is a symbolic link in the place of a folder; remove it"
         assert contents(elsewhere) == before
     lay_out(store, root, "c/p/n", {})
     assert contents(elsewhere) == before

@@ -256,7 +256,7 @@ def test_a_rule_of_tests_is_called_so(repository_of_300: Repository) -> None:
     ended = repo.run("modelbuild", "ci", "//p0:t0")
     assert (ended.returncode, ended.stderr) == (
         3,
-        "error: p0/BUILD.toml:3:1: the rule 'join' gives a TestAction; expected a name that ends in '_test'\n",
+        "error: p0/BUILD.toml:3:1: the rule 'join' returns a TestAction; expected a name that ends in '_test'\n",
     )
 
 

@@ -193,4 +193,4 @@ def test_a_test_without_declared_inputs_is_an_error(world: World, written: str, 
         place, _, said = ended.stderr.partition(": ")[2].partition(": ")
         assert (place.partition(":")[0], said) == ("BUILD.toml", f"{line}\n")
     else:
-        assert "':program' is a pte_program, which gives no EagerModel" in ended.stderr
+        assert "':program' is a pte_program, which provides no EagerModel" in ended.stderr

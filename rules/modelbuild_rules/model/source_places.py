@@ -12,21 +12,21 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from modelbuild.api import DerivedArtifact, Telling
+from modelbuild.api import DerivedArtifact, ErrorText
 from modelbuild_rules.providers import ExportedModel
 
 _NODE = re.compile(r"\bnode (?P<name>\w+) from (?P<origin>\w+)")
 _OPERATOR = re.compile(r"\boperator (?P<index>\d+) of the partition")
 
 
-def of_program(model: ExportedModel) -> Telling:
+def of_program(model: ExportedModel) -> ErrorText:
     """For a step that names nodes as program/steps/lowering/delegation.py (named) does."""
-    return Telling((model.debug,), _in_program)
+    return ErrorText((model.debug,), _in_program)
 
 
-def of_partition(model: ExportedModel, report: DerivedArtifact, partition: str) -> Telling:
+def of_partition(model: ExportedModel, report: DerivedArtifact, partition: str) -> ErrorText:
     """For a step that sees one partition only and counts its operators: "operator 3 of the partition"."""
-    return Telling((model.debug, report), partial(_in_partition, partition))
+    return ErrorText((model.debug, report), partial(_in_partition, partition))
 
 
 def _in_program(problem: str, debug: bytes) -> str:
@@ -41,10 +41,10 @@ def _in_partition(partition: str, problem: str, debug: bytes, report: bytes) -> 
         if fact.get("partition") == partition:
             nodes.setdefault(fact["index"], []).append(f"node {fact['name']}{_place(places, fact['origin'])}")
 
-    def told(found: re.Match[str]) -> str:
+    def located(found: re.Match[str]) -> str:
         return " and ".join(nodes.get(int(found["index"]), [found[0]]))
 
-    return _OPERATOR.sub(told, problem)
+    return _OPERATOR.sub(located, problem)
 
 
 def _place(places: Mapping[str, Any], origin: str | None) -> str:

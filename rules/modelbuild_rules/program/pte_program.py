@@ -14,12 +14,12 @@ from modelbuild.api import (
     Context,
     Dep,
     DerivedArtifact,
+    ErrorText,
     Expander,
     Files,
     Output,
     Provider,
     Resources,
-    Telling,
     rule,
 )
 from modelbuild_rules.backends.backend import Beside, Prerequisite
@@ -87,7 +87,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         preload=_WARM,
         resources=Resources(memory=2 << 30),
         description=f"partition {ctx.attrs.model} with {ctx.attrs.stack}",
-        telling=source_places.of_program(model),
+        error_text=source_places.of_program(model),
     )
     prerequisites = _prerequisites(ctx, stack, facts)
     beside = tuple(dict.fromkeys(each for entry in stack if (each := entry.backend.beside(entry.attributes))))
@@ -205,7 +205,7 @@ def _compile(
     facts: Mapping[str, Any],
     inputs: Mapping[str, Artifact],
     each: Mapping[str, Any],
-    telling: Telling,
+    error_text: ErrorText,
 ) -> DerivedArtifact:
     backend, attributes = entry.backend, entry.attributes
     operators = f"{each['nodes']} operator{'s' * (each['nodes'] != 1)}"
@@ -220,7 +220,7 @@ def _compile(
         preload=_WARM,
         resources=_resources(backend.gpus(attributes), facts, each),
         description=f"compile {each['id']} for {backend.name} ({operators})",
-        telling=telling,
+        error_text=error_text,
     )["compiled"]
 
 

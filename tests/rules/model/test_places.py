@@ -23,22 +23,22 @@ MODEL = ExportedModel(
 
 
 def test_of_a_program() -> None:
-    telling = source_places.of_program(MODEL)
-    assert telling.reads == (MODEL.debug,)
+    error_text = source_places.of_program(MODEL)
+    assert error_text.reads == (MODEL.debug,)
     problem = "no kernel for aten.topk.default (node aten_topk_default from topk; why), node aten_sin_default from sin"
-    assert telling.words(problem, DEBUG) == (
+    assert error_text.format(problem, DEBUG) == (
         "no kernel for aten.topk.default (node aten_topk_default at net.py:12; why), node aten_sin_default"
     )
 
 
 def test_of_a_partition() -> None:
     report = DerivedArtifact("p", "report")
-    telling = source_places.of_partition(MODEL, report, "p0")
-    assert telling.reads == (MODEL.debug, report)
-    told = telling.words("no kernel for operator 3 of the partition (aten.topk.default)", DEBUG, REPORT)
+    error_text = source_places.of_partition(MODEL, report, "p0")
+    assert error_text.reads == (MODEL.debug, report)
+    text = error_text.format("no kernel for operator 3 of the partition (aten.topk.default)", DEBUG, REPORT)
     # One partition can stand in several places.
-    assert told == (
+    assert text == (
         "no kernel for node aten_topk_default at net.py:12 and node aten_topk_default_1 (aten.topk.default)"
     )
     unknown = "operator 9 of the partition"
-    assert telling.words(unknown, DEBUG, REPORT) == unknown
+    assert error_text.format(unknown, DEBUG, REPORT) == unknown
