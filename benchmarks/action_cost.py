@@ -1,10 +1,10 @@
-"""What an action costs beyond its own work, part by part, of a cold build of trivial actions.
+"""Measure the cost of an action besides its own work, by part, in a cold build of trivial actions.
 
     python benchmarks/action_cost.py [--models N] [--jobs N]
 
-The engine tells its own processor time and that of the processes that it started and awaited; what a build of one model
-takes is taken off, so that starting up and importing does not count. Below that, for comparison: what the kernel takes
-for a bare fork and for a folder here, and what importing a step takes once its preloads are there.
+The engine reports its own processor time and that of its child processes. The times of a build of one model are
+subtracted, to exclude startup and imports. For comparison, the last rows are the time of a bare fork, of making a
+folder, and of importing a step after its preloads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import graphs
 
-# Runs the command line, and then prints its processor time and that of its children.
+# Runs the command line, then prints its processor time and that of its children.
 BUILD = """
 import resource, sys, time
 from modelbuild.cli import invoke
@@ -32,7 +32,7 @@ print([wall, *(time for used in times for time in (used.ru_utime, used.ru_stime)
 sys.exit(code)
 """
 
-# OrderLoop and awaits, in a process that has imported what is named; prints milliseconds each.
+# Forks and waits, in a process that has imported the named modules; prints milliseconds per fork.
 FORK = """
 import gc, importlib, os, sys, time
 for name in sys.argv[1:]:
@@ -48,7 +48,7 @@ for _ in range(500):
 print((time.perf_counter() - started) * 2)
 """
 
-# Imports what is named first, and then prints how many milliseconds importing the last takes.
+# Imports all named modules but the last, then prints the milliseconds of importing the last.
 IMPORT = """
 import importlib, sys, time
 for name in sys.argv[1:-1]:
@@ -86,16 +86,16 @@ def rows(folder: Path, models: int, jobs: int) -> list[tuple[str, float]]:
         ("engine, in the kernel", system),
         ("processes for actions, in Python and its libraries", children_user),
         ("processes for actions, in the kernel", children_system),
-        ("a fork that does nothing, of a bare Python", told(FORK)),
-        ("a fork that does nothing, of what forks actions", told(FORK, WORKER)),
+        ("a fork that does nothing, of a bare Python", printed(FORK)),
+        ("a fork that does nothing, of what forks actions", printed(FORK, WORKER)),
         ("making a folder here", fresh),
         ("the same, after as many were removed", later),
-        *((f"importing the step {step}", told(IMPORT, *PRELOADED, f"modelbuild_rules.{step}")) for step in STEPS),
+        *((f"importing the step {step}", printed(IMPORT, *PRELOADED, f"modelbuild_rules.{step}")) for step in STEPS),
     ]
 
 
 def built(folder: Path, models: int, jobs: int) -> list[float]:
-    """Seconds of a build from nothing: of wall clock, then the engine's and its children's, by user and system."""
+    """Return seconds of a cold build: wall clock, then user and system time of the engine and of its children."""
     workspace = folder / "workspace"
     graphs.write_modelbuild(workspace, models)
     environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(folder / "cache")}
@@ -105,13 +105,13 @@ def built(folder: Path, models: int, jobs: int) -> list[float]:
     return times
 
 
-def told(program: str, *arguments: str) -> float:
+def printed(program: str, *arguments: str) -> float:
     ended = subprocess.run([sys.executable, "-c", program, *arguments], check=True, capture_output=True, text=True)
     return float(ended.stdout)
 
 
 def folders(root: Path, count: int) -> tuple[float, float]:
-    """Milliseconds that making a folder takes, and that it takes when as many were made and removed just before."""
+    """Return the milliseconds of making a folder, first, and again after as many were made and removed."""
     root.mkdir()
     fresh = _made(root, count)
     for number in range(count):

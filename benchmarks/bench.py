@@ -1,11 +1,11 @@
-"""modelbuild beside the tools people would pick instead, on the same graph, in one run.
+"""Compare modelbuild with other tools on the same graph, in one run.
 
-    make bench                                   everything: installs the peers into build/bench first
+    make bench                                   everything: first installs the peers into build/bench
     benchmarks/bench.py --models 2500 --tools modelbuild,ninja --scenarios null
     benchmarks/bench.py --models 100000 --tools modelbuild,ninja,make --scenarios load,one --unbuilt
 
-Every scenario is done by all tools in turn, round after round, so that a machine that gets slower gets slower for all.
-A table goes to stdout, and with a plot and all samples to the output folder.
+All tools take turns in every scenario, round after round, so that a change in the machine's speed affects all equally.
+The script prints a table, and writes it with a plot and all samples to the output folder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from measure import Figures, Sample, measure
 from peers import TOOLS, Installed, Tool, install
 from plot import bars
 
-# A change has to be older than a file system's clock can tell apart when a build looks at it.
+# A change must be older than the granularity of a file system's clock when a build checks it.
 SETTLE = 0.1
 
 SCENARIOS = {
@@ -41,7 +41,7 @@ SCENARIOS = {
 
 
 class Bench:
-    """One folder for each tool, with the same graph in it."""
+    """A folder for each tool, with the same graph."""
 
     def __init__(self, folder: Path, installed: Installed, count: int, keep: bool, unbuilt: bool) -> None:
         self._folder = folder
@@ -58,7 +58,7 @@ class Bench:
         return min(self._count, tool.most)
 
     def prepare(self, tool: Tool) -> Sample | None:
-        """Write the graph and build all of it once. Raises RuntimeError when that fails."""
+        """Write the graph and build all of it once. Raises RuntimeError if that fails."""
         root = self._folder / tool.name
         if not self._keep or not root.is_dir():
             shutil.rmtree(root, ignore_errors=True)
@@ -119,13 +119,13 @@ class Bench:
 
 
 def run(bench: Bench, tools: list[Tool], scenarios: list[str], rounds: int) -> Iterator[tuple[str, str, Figures]]:
-    """(scenario, tool, figures); the first scenario is the cold build, done once. A tool that fails is left out."""
+    """Yield (scenario, tool, figures). The first scenario is the cold build, done once. Skip tools that fail."""
     for tool in list(tools):
         say(f"{tool.name}: cold build of {4 * bench.count(tool)} actions")
         try:
             cold = bench.prepare(tool)
         except RuntimeError as error:
-            say(f"{tool.name} is left out: {error}")
+            say(f"{tool.name} is skipped: {error}")
             tools.remove(tool)
             continue
         if cold is not None:
@@ -144,7 +144,7 @@ def run(bench: Bench, tools: list[Tool], scenarios: list[str], rounds: int) -> I
 
 
 def table(results: dict[str, dict[str, Figures]], tools: list[Tool], count: Callable[[Tool], int]) -> Iterator[str]:
-    """Markdown, a table for each scenario."""
+    """Yield lines of Markdown, with a table for each scenario."""
     for scenario, found in results.items():
         yield f"**{scenario}** ({SCENARIOS.get(scenario, 'nothing built before')})\n"
         yield "| tool | actions | wall, median | p95 | CPU | peak memory | CPU, against modelbuild |"
@@ -205,7 +205,7 @@ def main() -> None:
         lines += table(results, tools, bench.count)
         lines += [f"{tool.name}: {tool.note}." for tool in tools if tool.note]
         lines += [f"{name}: not measured, {why}." for name, why in installed.missing.items() if name in wanted]
-        (folder / "table.md").write_text("\n".join(lines) + "\n")  # so that what is measured stays when it is stopped
+        (folder / "table.md").write_text("\n".join(lines) + "\n")  # keeps results if the run is stopped
     for tool in tools:
         bench.finish(tool)
 

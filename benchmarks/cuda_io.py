@@ -1,13 +1,12 @@
-"""Times one program of benchmarks/cuda_programs.py by every way to run it on a GPU, from host and from device memory.
+"""Time programs of benchmarks/cuda_programs.py with every way to run them on a GPU, from host and device memory.
 
     python benchmarks/cuda_io.py build PIECES [--capability 9.0] [NAME...]
     python benchmarks/cuda_io.py run PIECES OUT [--groups GROUP,...] [NAME...]
 
-PIECES.tar.xz is what `build` makes, with the runtime of build/runtime.tar: each program twice, the second with
-`device_io`. `run` writes a line of JSON to OUT/io.jsonl for each way to run each. The ways come in groups, each in a
-process of its own, so that what crashes or hangs costs its group only: `run` is modelbuild-run, `python` is
-modelbuild_runtime, `upstream` the package torch-tensorrt-executorch-runtime where it is installed, `torch` the torch
-that this Python has.
+`build` writes PIECES.tar.xz, with the runtime of build/runtime.tar: each program twice, the second with `device_io`.
+`run` writes a line of JSON to OUT/io.jsonl for each program and way to run it. Groups of ways run in processes of their
+own, so that a crash or hang affects its group only: `run` is modelbuild-run, `python` modelbuild_runtime, `upstream`
+the package torch-tensorrt-executorch-runtime if installed, `torch` this Python's torch.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ Call = Callable[[], Sequence[Any]]
 
 
 def build(pieces: Path, capability: str, names: Sequence[str]) -> None:
-    """PIECES.tar.xz: NAME/NAME.pte and NAME/NAME_device.pte of the same compiled parts, and what eager mode makes."""
+    """Write PIECES.tar.xz: NAME/NAME.pte and NAME/NAME_device.pte of the same compiled parts, and eager results."""
     from cuda_zoo import calls
 
     workspace = pieces / "workspace"
@@ -79,7 +78,7 @@ def build(pieces: Path, capability: str, names: Sequence[str]) -> None:
 
 
 def run(pieces: Path, out: Path, groups: Sequence[str], names: Sequence[str]) -> None:
-    """Each group on each program; torch's compiler fills its cache first, for all programs at once."""
+    """Run each group on each program; before that, fill the cache of torch's compiler for all programs at once."""
     if not pieces.is_dir():
         with tarfile.open(pieces.with_suffix(".tar.xz")) as archive:
             archive.extractall(pieces)
@@ -95,10 +94,10 @@ def run(pieces: Path, out: Path, groups: Sequence[str], names: Sequence[str]) ->
                 with (out / "io.jsonl").open("a") as file:
                     file.write(json.dumps({"program": name, **facts}) + "\n")
             for way, found in rows.items():
-                print(f"| {name} | {way} | {_told(found)} |", flush=True)
+                print(f"| {name} | {way} | {_row(found)} |", flush=True)
 
 
-def _told(found: Sequence[Facts]) -> str:
+def _row(found: Sequence[Facts]) -> str:
     good = [facts for facts in found if "median_us" in facts]
     if not good:
         return f" | | {found[0]['problem'][-300:]}"
@@ -107,7 +106,7 @@ def _told(found: Sequence[Facts]) -> str:
 
 
 def _group(group: str, name: str, pieces: Path, repeat: int) -> list[Facts]:
-    """What a group's process printed before it ended, was ended, or crashed."""
+    """Return the facts that a group's process printed before it exited, was killed or crashed."""
     command = [sys.executable, __file__, "group", str(pieces), group, name, f"--repeat={repeat}"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -124,7 +123,7 @@ def _group(group: str, name: str, pieces: Path, repeat: int) -> list[Facts]:
 
 
 def group_facts(group: str, folder: Path, repeat: int) -> Iterator[Facts]:
-    """Of each way of a group, in turn: latency, and the largest difference from eager mode on the CPU."""
+    """Yield latency and largest difference from eager mode on the CPU, for each way of a group in turn."""
     with np.load(folder / "calls.npz") as stored:
         given, expected = (
             [stored[f"{kind}.0.{place}"] for place in range(sum(key.startswith(f"{kind}.0.") for key in stored))]
@@ -166,7 +165,7 @@ def _error(made: Values, expected: Values) -> float:
 
 
 def _timed(call: Call, repeat: int) -> Facts:
-    """Of a call that waits for its results."""
+    """Return latencies of a call that waits for its results."""
     times = []
     for _ in range(WARMUP + repeat):
         start = time.perf_counter()
@@ -177,7 +176,7 @@ def _timed(call: Call, repeat: int) -> Facts:
 
 
 def _runner(folder: Path, given: Values, expected: Values, repeat: int) -> Iterator[Facts]:
-    """modelbuild-run, which times itself, a process without Python."""
+    """Yield facts of modelbuild-run, which times itself, in a process without Python."""
     signature = json.loads((folder / "signature.json").read_text())
     inputs = []
     for port, value in zip(signature["inputs"], given, strict=True):
@@ -200,7 +199,7 @@ def _runner(folder: Path, given: Values, expected: Values, repeat: int) -> Itera
 
 
 def _python(kind: str, cuda_graph: bool = False) -> Callable[[Path, Values], Call]:
-    """modelbuild_runtime in this process: numpy's arrays, or torch's tensors on the GPU."""
+    """Return a way to run programs with modelbuild_runtime in this process: numpy arrays, or torch tensors on GPU."""
 
     def prepare(folder: Path, given: Values) -> Call:
         import modelbuild_runtime
@@ -223,9 +222,10 @@ def _python(kind: str, cuda_graph: bool = False) -> Callable[[Path, Values], Cal
 
 
 def _upstream(module: bool) -> Callable[[Path, Values], Call]:
-    """torch-tensorrt-executorch-runtime: by its own `load`, or by the module that it puts in executorch's place.
+    """Return a way to run programs with torch-tensorrt-executorch-runtime: its own `load`, or its replacement of
+    executorch's module.
 
-    `load` wants TensorRT to be there even where the program does not.
+    `load` requires TensorRT even if the program does not.
     """
 
     def prepare(folder: Path, given: Values) -> Call:
@@ -244,7 +244,7 @@ def _upstream(module: bool) -> Callable[[Path, Values], Call]:
 
 
 def _torch(mode: str, device: bool) -> Callable[[Path, Values], Call]:
-    """The torch of this Python, which may be of another version than the one that the program was built with."""
+    """Return a way to run models with this Python's torch, which may be another version than the program's."""
 
     def prepare(folder: Path, given: Values) -> Call:
         import torch

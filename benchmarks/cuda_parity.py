@@ -1,4 +1,4 @@
-"""How far what the C++ runtime makes of a program is from eager mode, by the runtime's C API."""
+"""Measure the difference between the C++ runtime, through its C API, and eager mode."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DTYPES = {3: np.int32, 4: np.int64, 6: np.float32}
 
 
 def parity(pieces: Path, name: str) -> dict[str, float]:
-    """The greatest difference of all calls, made by the runtime's C API one after the other on one loaded program."""
+    """Return the greatest difference over all calls, made in sequence on one program loaded through the C API."""
     from programs import PROGRAMS
 
     library = ctypes.CDLL(str(pieces / "runtime/lib/libmodelbuild_runtime.so"))

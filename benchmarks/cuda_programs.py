@@ -1,11 +1,11 @@
-"""Builds programs for the CUDA delegate without a GPU, and runs them on one: against eager mode, and beside torch.
+"""Build programs for the CUDA delegate without a GPU, and run them on one, compared with eager mode and with torch.
 
     python benchmarks/cuda_programs.py build PIECES [--capability 9.0] [NAME...]
     python benchmarks/cuda_programs.py run PIECES OUT [NAME...]
 
-PIECES.tar.xz is what `build` makes, with the runtime of build/runtime.tar: it holds all that `run` needs beside this
-repository, and a Python with numpy and, for the comparison, torch with CUDA (of any version). `run` writes what it sees
-to OUT/results.jsonl program by program; what hangs is ended and costs that program only.
+`build` writes PIECES.tar.xz, with the runtime of build/runtime.tar. Besides it, `run` needs this repository, and a
+Python with numpy and, for the comparison, torch with CUDA (of any version). `run` writes the results of each program to
+OUT/results.jsonl. A program that hangs is killed; the others still run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SOURCES = [
 sys.path[:0] = [str(source.parent) for source in SOURCES]
 
 LIMIT = 20  # seconds for one program in the runtime
-TORCH_LIMIT = 90  # seconds in which torch.compile has to end for all programs, side by side
+TORCH_LIMIT = 90  # seconds for torch.compile of all programs, in parallel
 REPEAT, WARMUP = 300, 30
 
 COLUMNS = ("error", "allowed", "runtime_us", "eager_us", "compile_us")
@@ -62,7 +62,7 @@ DEVICE = '[[device_target]]\nname = "gpu"\narch = "x86_64"\ncompute_capability =
 
 
 def build(pieces: Path, capability: str, names: Sequence[str]) -> None:
-    """Each program in a folder below PIECES, with its inputs and what eager mode makes of them on the CPU."""
+    """Write each program to a folder below PIECES, with its inputs and eager mode's outputs on the CPU."""
     from cuda_zoo import STACKS, ZOO, calls
 
     names = names or list(ZOO)
@@ -119,7 +119,8 @@ def lay_out(folder: Path, made: Path, name: str) -> None:
 
 
 def run(pieces: Path, out: Path, names: Sequence[str]) -> int:
-    """What the runtime makes of each program, then torch: a line of OUT/results.jsonl each. 1 when any is wrong."""
+    """Run each program with the runtime, then with torch, and write a line of OUT/results.jsonl for each. Return 1 if
+    any result is wrong, else 0."""
     with tarfile.open(pieces.with_suffix(".tar.xz")) as archive:
         archive.extractall(pieces)
     found = {path.parent.name: path.parent for path in sorted(pieces.glob("*/calls.npz"))}
@@ -152,7 +153,7 @@ def _started(what: str, pieces: Path, name: str) -> subprocess.Popen[str]:
 
 
 def _ended(process: subprocess.Popen[str], what: str) -> dict[str, Any]:
-    """Let a process that waits for a line go on: the facts that it prints."""
+    """Send a waiting process the line to continue. Return the facts that it prints."""
     try:
         text, errors = process.communicate("go\n", LIMIT)
         problem = f"{what}: {errors[-600:]}" if process.returncode else ""
@@ -169,7 +170,7 @@ def parity_facts(name: str, pieces: Path) -> dict[str, Any]:
 
 
 def _torch(names: Sequence[str], pieces: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What torch does with each program: compiled side by side, then timed one by one."""
+    """Yield torch's facts of each program: compiled in parallel, then timed one by one."""
     waiting = {name: _started("torch", pieces, name) for name in names}
     end = time.monotonic() + TORCH_LIMIT
     while time.monotonic() < end and not all(
@@ -183,7 +184,7 @@ def _torch(names: Sequence[str], pieces: Path) -> Iterator[tuple[str, dict[str, 
 
 
 def latency(folder: Path, out: Path) -> dict[str, Any]:
-    """Of modelbuild-run, inputs and outputs in host memory, microseconds."""
+    """Return latencies of modelbuild-run in microseconds, with inputs and outputs in host memory."""
     with np.load(folder / "calls.npz") as values:
         for key in [each for each in values.files if each.startswith("in.0.")]:
             np.save(folder / f"{key}.npy", values[key])
@@ -204,8 +205,8 @@ def latency(folder: Path, out: Path) -> dict[str, Any]:
 
 
 def torch_facts(folder: Path) -> Iterator[dict[str, Any]]:
-    """Latencies of torch, host memory to host memory and on the device, median microseconds. Once all is compiled it
-    says so by a file `ready`, and waits for a line before it times anything."""
+    """Yield torch's median latencies in microseconds, from host to host memory and on the device. After compiling,
+    write a file `ready` and wait for a line before timing."""
     import torch
     from cuda_zoo import calls, make
 

@@ -1,12 +1,12 @@
-"""Compares kernels chosen by cost, timed on the GPU here, and taken from the tuning file that this makes.
+"""Compare kernels chosen by cost, timed on this machine's GPU, and taken from the resulting tuning file.
 
     python benchmarks/cuda_tuning.py build FOLDER RUNTIME [NAME...]
     python benchmarks/cuda_tuning.py run FOLDER [NAME...]
 
-FOLDER gets a workspace and programs for each NAME of benchmarks/cuda_zoo.py: NAME.cost, NAME.tf32, NAME.gpu and
-NAME.file, which is built from the tuning file of NAME.gpu and has to be the same bytes. RUNTIME is build/runtime.tar,
-or one that is packed further. `run` times all programs in FOLDER (others may lie beside them), torch's eager mode and
-torch.compile: FOLDER/results.jsonl, a line for each fact. It takes a GPU, and torch with CUDA for the comparison only.
+`build` writes to FOLDER a workspace and programs for each NAME of benchmarks/cuda_zoo.py: NAME.cost, NAME.tf32,
+NAME.gpu, and NAME.file, which is built from the tuning file of NAME.gpu and must have the same bytes. RUNTIME is
+build/runtime.tar, or a compressed copy. `run` times all programs in FOLDER (which may contain others), torch's eager
+mode and torch.compile, and writes FOLDER/results.jsonl. It needs a GPU, and torch with CUDA for the comparison only.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ import cuda_programs
 import numpy as np
 
 NAMES = ("resnet18", "vit", "attention_fp16", "attention_bf16", "mlp", "nets")
-BUILDS = 240  # seconds, all programs side by side
-COMPILED = 120  # seconds in which torch.compile has to end for all programs, side by side
-TIMED = 30  # seconds for one way of torch's
+BUILDS = 240  # seconds for all programs, in parallel
+COMPILED = 120  # seconds for torch.compile of all programs, in parallel
+TIMED = 30  # seconds to time one mode of torch
 MODES = ("eager", "default", "max-autotune-no-cudagraphs")
-TUNED = ("resnet18", "vit", "attention_fp16")  # what torch autotunes too: it takes long
+TUNED = ("resnet18", "vit", "attention_fp16")  # also autotuned by torch, which takes long
 
 BUILD = """
 [[torch_model]]
@@ -65,7 +65,7 @@ KINDS = {
 
 
 def build(folder: Path, runtime: Path, names: list[str]) -> int:
-    """All programs, each name in a process of its own: they take turns on the GPU. 1 where any is not right."""
+    """Build all programs, with a process per name; they take turns on the GPU. Return 1 if any fails, else 0."""
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(runtime) as archive:
         archive.extractall(folder / "runtime")
@@ -81,7 +81,7 @@ def build(folder: Path, runtime: Path, names: list[str]) -> int:
 
 
 def one(folder: Path, name: str) -> int:
-    """A name's programs."""
+    """Build the programs of a name. Return 1 if any is wrong, else 0."""
     from cuda_zoo import calls
 
     from modelbuild_rules.backends.cuda.steps.kernels.driver import Card
@@ -124,7 +124,7 @@ def one(folder: Path, name: str) -> int:
 
 
 def run(folder: Path, names: list[str]) -> None:
-    """Difference from eager mode and latency of each program there, and what torch takes, one by one."""
+    """Write each program's difference from eager mode and latency, and torch's latency, one by one."""
     ways = [
         (name, mode, tf32) for name in names for mode in MODES[: 3 if name in TUNED else 2] for tf32 in (False, True)
     ]
@@ -153,7 +153,7 @@ def _started(folder: Path, name: str, mode: str, tf32: bool) -> subprocess.Popen
 
 
 def _ended(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """Let a process that waits for a line go on: the facts that it prints."""
+    """Send a waiting process the line to continue. Return the facts that it prints."""
     try:
         text, _ = process.communicate("go\n", TIMED)
         facts: dict[str, Any] = json.loads(text.splitlines()[-1])
@@ -168,8 +168,8 @@ def _ready(folder: Path, name: str, mode: str, tf32: bool) -> Path:
 
 
 def torch_facts(folder: Path, name: str, mode: str, tf32: bool) -> dict[str, Any]:
-    """Median microseconds, from host memory to host memory and on the device. Once all is compiled it waits for a line
-    before it times anything."""
+    """Return torch's median microseconds, from host to host memory and on the device. After compiling, wait for a line
+    before timing."""
     import torch
     from cuda_zoo import calls, make
 

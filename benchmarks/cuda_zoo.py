@@ -1,4 +1,4 @@
-"""The programs of benchmarks/cuda_programs.py: made in the sandbox of an export, and again where torch runs them.
+"""The programs of benchmarks/cuda_programs.py, made in an export's sandbox, and again by the processes that run torch.
 
 They are those of tests/rules/backends/cuda/programs.py and the networks of examples/models/nets.py, with weights drawn
 from a seed. All take and give float32 and integers, whatever they compute in.
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 
 class Nets(nn.Module):
-    """The detector's three networks side by side."""
+    """The detector's three networks in one module."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,11 +39,11 @@ ZOO = {
     "nets": Program(Nets, [(1, 3, 96, 96), (16, 3, 24, 24), (8, 3, 48, 48)], 1e-3),
 }
 STACKS = {"both": '{ type = "xnnpack", exclude_ops = ["aten.sin.default", "aten.mul.Tensor"] }, '}
-"""What stands before CUDA in a program's stack."""
+"""The backends before CUDA in a program's stack."""
 
 
 def make(name: str) -> nn.Module:
-    """A program's module. Weights are rounded to bfloat16: random numbers, but they can be packed for a transfer."""
+    """Return a program's module. Its random weights are rounded to bfloat16, so that they compress for a transfer."""
     torch.manual_seed(0)
     program = ZOO[name]
     module = program.model()
@@ -53,7 +53,7 @@ def make(name: str) -> nn.Module:
 
 
 def calls(name: str) -> list[list[Tensor]]:
-    """The inputs of each call: twice for each number of a dynamic program's rows, as often as the state wants."""
+    """Return the inputs of each call: several numbers of rows for a dynamic program, else `calls` equal shapes."""
     torch.manual_seed(1)
     program = ZOO[name]
     shapes = [program.shapes] * program.calls

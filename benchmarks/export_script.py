@@ -1,6 +1,6 @@
-"""What people write without a build system: export each model and lower it to a .pte, every time all of them.
+"""Export all models and lower them to .pte in each run, as a script without a build system does.
 
-export_script.py FOLDER MODEL...        MODEL.py and MODEL.safetensors lie in FOLDER; writes MODEL.pte
+export_script.py FOLDER MODEL...        reads MODEL.py and MODEL.safetensors in FOLDER; writes MODEL.pte
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Write the same graph for each tool: M models, each a source file and a chain of four steps that append a line.
 
-    model/p0/m0.in -> .1 -> .2 -> .3 -> .4          50 models a folder (a package, for tools that have packages)
+    model/p0/m0.in -> .1 -> .2 -> .3 -> .4          50 models per folder (a package, for tools that have packages)
 
-A tool that runs commands runs `{ cat IN; echo STEP; } > OUT`; modelbuild runs a Python step that does the same. Nothing
-is shared between models but the whole, `all`.
+Tools that run commands run `{ cat IN; echo STEP; } > OUT`; modelbuild runs a Python step that does the same. Models
+share only the target `all`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PER_PACKAGE = 50
 
 
 def models(count: int) -> Iterator[str]:
-    """Names as `p0/m0`."""
+    """Yield names such as `p0/m0`."""
     for number in range(count):
         yield f"p{number // PER_PACKAGE}/m{number}"
 
@@ -31,7 +31,7 @@ def write_sources(root: Path, count: int) -> None:
 
 
 def _shell(model: str, step: int, out: str = "out", model_folder: str = "model") -> tuple[str, str, str]:
-    """Input, output and command of one step."""
+    """Return input, output and command of one step."""
     made = f"{out}/{model}.{step}"
     read = f"{out}/{model}.{step - 1}" if step > 1 else f"{model_folder}/{model}.in"
     return read, made, f"{{ cat {read}; echo {step}; }} > {made}"
@@ -174,8 +174,8 @@ def write_dvc(root: Path, count: int) -> None:
 
 
 def _write_npm(root: Path, count: int) -> None:
-    """One npm package for each folder of models, with its four steps as scripts over all its models: these tools' unit
-    is a package's script, and a package for each model would be no fair use of them."""
+    """Write an npm package for each folder of models, with its four steps as scripts over all its models: the unit of
+    these tools is a package's script, and a package per model would be unfair to them."""
     write_sources(root, count)
     (root / ".gitignore").write_text("out/\nnode_modules/\n.turbo/\n.nx/\n.moon/cache/\n")
     for package, names in _packages(count).items():
@@ -192,7 +192,7 @@ def _write_npm(root: Path, count: int) -> None:
 
 
 def _npm_tasks(step: int) -> tuple[list[str], list[str], list[str]]:
-    """What a step reads, writes and comes after, in terms of one package."""
+    """Return a step's inputs, outputs and preceding steps within a package."""
     return (
         ["*.in"] if step == 1 else [f"out/*.{step - 1}"],
         [f"out/*.{step}"],

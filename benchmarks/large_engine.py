@@ -1,7 +1,7 @@
-"""How much memory it takes to bring a big engine into a .pte: peak memory of each step over the engine's bytes.
+"""Measure the peak memory of each step that brings a large engine into a .pte, relative to the engine's bytes.
 
-One fp32 Linear of SIZE x SIZE goes through the steps partition, compile (TensorRT-RTX, without a GPU) and emit, each
-in a process of its own:
+An fp32 Linear of SIZE x SIZE goes through the steps partition, compile (TensorRT-RTX, without a GPU) and emit, each in
+a process of its own:
 
     python benchmarks/large_engine.py --size 32768     # 4 GiB of weights: needs 18 GB of memory and 17 of disk
 """
@@ -28,7 +28,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.step:
         globals()[options.step](options.folder, options.size)
-        # Linux gives kilobytes.
+        # Linux returns kilobytes.
         print(json.dumps({"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
         return
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def peak(step: str, folder: Path, size: int) -> int:
-    """Run a step in a process of its own; its peak resident memory in bytes."""
+    """Run a step in a process of its own, and return its peak resident memory in bytes."""
     command = [sys.executable, __file__, "--step", step, "--size", str(size), "--folder", str(folder)]
     ended = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return int(json.loads(ended.stdout.splitlines()[-1])["peak"])
@@ -119,7 +119,7 @@ def emit(folder: Path, size: int) -> None:
 
     inputs = {"residual": folder / "residual", "report": folder / "report", "parts": folder / "compiled"}
     outputs = {"pte": folder / "model.pte", "delegation": folder / "delegation.json"}
-    run_step(step, {"partitions": ["p0"], "beside": {}}, inputs, outputs)
+    run_step(step, {"partitions": ["p0"], "sidecars": {}}, inputs, outputs)
 
 
 if __name__ == "__main__":

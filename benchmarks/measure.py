@@ -1,4 +1,4 @@
-"""Run a command and tell what it took; put samples into figures."""
+"""Measure commands, and summarize samples."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Sample:
-    """One run: seconds of wall clock, seconds of CPU (user and system, children included), peak MiB of the largest
-    process."""
+    """A run: wall-clock seconds, CPU seconds (user and system, including children), peak MiB of the largest process."""
 
     wall: float
     cpu: float
@@ -23,7 +22,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Figures:
-    """Several runs of the same."""
+    """Several runs of the same command."""
 
     samples: tuple[Sample, ...]
 
@@ -31,12 +30,12 @@ class Figures:
         return statistics.median(self._all(what))
 
     def p95(self, what: str) -> float:
-        """The 95th percentile, by nearest rank."""
+        """Return the 95th percentile, by nearest rank."""
         ordered = sorted(self._all(what))
         return ordered[max(0, -(-len(ordered) * 95 // 100) - 1)]
 
     def ratio(self, other: Figures, what: str) -> float:
-        """The median of the ratios to another's runs of the same rounds."""
+        """Return the median ratio to another's runs in the same rounds."""
         pairs = zip(self._all(what), other._all(what), strict=True)
         return statistics.median(one / max(another, 1e-4) for one, another in pairs)
 
@@ -45,7 +44,7 @@ class Figures:
 
 
 def measure(command: Sequence[str], folder: Path, environment: Mapping[str, str], log: Path) -> Sample:
-    """Run a command to its end. Raises RuntimeError, with the end of what it printed, when it fails."""
+    """Run a command and return its sample. Raises RuntimeError, with the end of its output, if it fails."""
     with log.open("wb") as output:
         started = time.perf_counter()
         process = subprocess.Popen(

@@ -1,10 +1,10 @@
-"""Models: what a change costs with modelbuild and with a plain export script, in one run.
+"""Compare the cost of changes to models between modelbuild and a plain export script, in one run.
 
     make bench-models
 
-Three small classifiers, each with weights of its own, become programs for XNNPACK. Each change touches one of them; the
-script, which does not know that, exports all, or just the one when a person names it ("one by hand"). Olive, which
-keeps results as well but writes ONNX, is asked for all; for it, put its packages into a folder first:
+Three small classifiers, each with its own weights, become programs for XNNPACK. Each change affects one of them. The
+script can't know which, so it exports all, or only the one that a person names ("one by hand"). Olive, which also keeps
+results but writes ONNX, converts all; to include it, first install its packages in a folder:
 
     pip install --no-deps --require-hashes --target build/olive --requirement benchmarks/tools/olive.lock
     PYTHONPATH=build/olive benchmarks/model_changes.py --tools modelbuild,script,olive
@@ -56,7 +56,7 @@ arch = "x86_64"
 
 
 class World:
-    """One workspace; the script works on copies of the same files."""
+    """The workspace of modelbuild, whose files the script uses too."""
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "workspace"
@@ -101,12 +101,12 @@ def weight(world: World, number: int) -> None:
 
 
 def layer(world: World, number: int) -> None:
-    """In every round another program, so that none comes from the cache."""
+    """Change a layer, differently in each round so that no program is in the cache."""
     world.edit("north.py", r"self\.head\(features.*?\)", f"self.head(features * 1.{number})")
 
 
 def attribute(world: World, number: int) -> None:
-    """The range of the input: what the programs are checked on."""
+    """Change the input's range, which decides the example inputs that programs are checked on."""
     world.edit("BUILD.toml", r"range = \[[0-9.]+,", f"range = [0.{number},")
 
 
@@ -124,7 +124,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tools", default=",".join(TOOLS))
-    parser.add_argument("--changes", default=",".join(CHANGES), help="rows to take")
+    parser.add_argument("--changes", default=",".join(CHANGES), help="rows to measure")
     chosen = parser.parse_args()
     rounds, tools = chosen.rounds, chosen.tools.split(",")
     print("| change | tool | wall, median | CPU | peak memory | CPU, against modelbuild |")

@@ -1,4 +1,4 @@
-"""The same models as export_script.py's, converted by Olive, which keeps results: to ONNX, as it writes no .pte.
+"""Convert the models of export_script.py with Olive, which keeps results, to ONNX: Olive writes no .pte.
 
 olive_convert.py FOLDER MODEL...        the output is FOLDER/olive/MODEL/model.onnx, the cache FOLDER/olive/cache
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from olive.workflows import run
 
-# Olive's key has the contents of the weights and of one script, so the model's source goes into that.
+# Olive's key covers the weights and one script, so the script contains the model's source.
 LOADER = """
 
 def load(model_path):

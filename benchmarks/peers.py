@@ -1,4 +1,4 @@
-"""The tools that are measured beside each other: how each is installed, and how it is asked for the same thing."""
+"""The tools that the benchmark compares: how to install each, and its command for each scenario."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_CACHE = "keeps no results"
 WHOLE = "loads the graph in every build: see null"
 NO_REVISIONS = "knows no revisions"
 
-# What a tool needs to tell a change from what was committed.
+# Commands that commit the graph, for tools that compare with a commit.
 COMMITTED = (
     ("git", "init", "--quiet", "--initial-branch=main"),
     ("git", "add", "--all"),
@@ -30,15 +30,15 @@ COMMITTED = (
 class Tool:
     """A peer, or modelbuild itself.
 
-    build     what builds everything; the scenarios differ in what was done before
-    one       what builds one model, {model}, which is {name} in {package}
-    load      what loads the graph afresh and prints it, running nothing
-    restore   what gets removed outputs back from a cache
-    affected  what tells what the changes since the last commit touch
-    outputs   folders (globs) that hold outputs
-    setup     done once, when the graph is written; `teardown` when all is measured
-    blank     scenario -> why there is no figure
-    most      models above which it takes too long to be worth a row here
+    build     command that builds everything; scenarios differ in the change before it
+    one       command that builds one model, {model}, which is {name} in {package}
+    load      command that loads the graph anew and prints it, running nothing
+    restore   command that restores removed outputs from a cache
+    affected  command that lists targets affected by changes since the last commit
+    outputs   folders (globs) of outputs
+    setup     commands to run once after the graph is written; `teardown`: after the last measurement
+    blank     scenario -> reason for having no figure
+    most      maximum number of models; more would take too long
     """
 
     name: str
@@ -114,7 +114,7 @@ TOOLS = (
         restore=("dvc", "checkout", "--quiet"),
         setup=(("dvc", "init", "--no-scm", "--quiet"),),
         environment={"DVC_NO_ANALYTICS": "1"},
-        blank={"affected": "tells stages out of date (`dvc status`), which takes as long as null"},
+        blank={"affected": "lists stale stages (`dvc status`), which takes as long as null"},
         most=25,
         note="needs a minute of its own for 100 actions",
     ),
@@ -163,21 +163,21 @@ TOOLS = (
         teardown=(("bazel", "shutdown"),),
         blank={"restore": "its output tree is its cache", "affected": NO_REVISIONS},
         most=250,
-        note="2.1, the last that comes whole in a package; with its server warm, whose CPU and memory are not counted",
+        note="2.1, the last version in a single package; with its server running, whose CPU and memory are not counted",
     ),
 )
 
 
 @dataclass(frozen=True)
 class Installed:
-    """Where the tools are: folders for PATH, and why some are not there."""
+    """Installed tools: folders for PATH, and the reason for each missing tool."""
 
     path: str
     missing: Mapping[str, str]
 
 
 def install(folder: Path) -> Installed:
-    """Install modelbuild, as a user does, and the peers that the registries have. What is there already stays."""
+    """Install modelbuild, as a user does, and the peers from registries. Tools that are installed already stay."""
     folder.mkdir(parents=True, exist_ok=True)
     own, others, node = folder / "modelbuild", folder / "peers", folder / "node"
     missing: dict[str, str] = {}
@@ -194,7 +194,7 @@ def install(folder: Path) -> Installed:
         node.mkdir(exist_ok=True)
         for name in ("package.json", "package-lock.json"):
             shutil.copy(LOCKED / name, node)
-        # Not `npm ci`, which wants packages of every platform in the lock.
+        # Not `npm ci`, which requires packages of every platform in the lock.
         _run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=node)
     return Installed(f"{own}/bin:{others}/bin:{node}/node_modules/.bin:{os.environ['PATH']}", missing)
 

@@ -1,4 +1,4 @@
-"""Bars on a logarithmic scale, as SVG."""
+"""Draw bars on a logarithmic scale, as SVG."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LABEL, WIDTH, ROW, GAP = 110, 420, 16, 26
 
 
 def bars(groups: Mapping[str, Mapping[str, float]]) -> str:
-    """A bar for each value (seconds) of each group, the shortest first; the scale begins at 10 ms or below."""
+    """Return an SVG with a bar per value (seconds) of each group, shortest first; the scale starts at 10 ms or less."""
     values = [value for group in groups.values() for value in group.values()]
     low = min([0.01, *values])
     span = math.log10(max([1.0, *values]) / low)

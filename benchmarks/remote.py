@@ -1,10 +1,10 @@
-"""What a remote cache costs and what it saves: blobs up and down beside a plain copy, a cold build with and without it.
+"""Measure a remote cache: uploads and downloads compared with a plain copy, and a cold build with and without it.
 
     benchmarks/remote.py [--size MIB] [--count N] [--rounds N] [--target LABEL]
 
-Starts buildbox-casd of tests/remote/servers.lock on 127.0.0.1, and uses a folder as a second cache. The figures are
-those of one machine talking to itself: the protocol's cost, not a network's. Each is the median of some rounds, in each
-of which everything is done once, one after another.
+The script starts buildbox-casd of tests/remote/servers.lock on 127.0.0.1, and uses a folder as a second cache. The
+figures show the protocol's cost on a single machine, not a network's. Each is the median over rounds; each round does
+everything once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MIB = 1 << 20
 
 
 class Counted:
-    """A cache that counts its calls, each of which is at least one round trip."""
+    """A cache that counts its calls; each call is at least one round trip."""
 
     def __init__(self, cache: Any) -> None:
         self._cache = cache
@@ -82,7 +82,7 @@ def timed(work: Callable[[], Any]) -> float:
 
 @dataclass(frozen=True)
 class Round:
-    """Seconds that a round took, and calls."""
+    """The seconds and calls of a round."""
 
     up: float
     down: float
@@ -92,7 +92,7 @@ class Round:
 
 
 def once(folder: Path, address: str, files: list[bytes]) -> Round:
-    """Bring files up to a cache, and down into an empty store; copy them."""
+    """Upload files to a cache, download them to an empty store, and copy them. Return the seconds and calls."""
     source, copy = folder / "source", folder / "copy"
     source.mkdir()
     for number, data in enumerate(files):
@@ -114,7 +114,7 @@ def once(folder: Path, address: str, files: list[bytes]) -> Round:
 
 
 def blobs(folder: Path, address: str, rounds: list[list[bytes]]) -> None:
-    """Print a row. Each round has files of its own, so that the cache has none of them."""
+    """Print a row. Each round has its own files, which are not yet in the cache."""
     done = [once(folder, address, files) for files in rounds]
     total = sum(map(len, rounds[0])) / MIB
     up, down, copied = (total / median(getattr(each, name) for each in done) for name in ("up", "down", "copy"))
@@ -128,7 +128,7 @@ def blobs(folder: Path, address: str, rounds: list[list[bytes]]) -> None:
 
 
 def builds(folder: Path, address: str, target: str, rounds: int) -> None:
-    """Print how long a build of the example takes from nothing, alone and with a cache that has it all."""
+    """Print the seconds of a cold build of the example, without a cache and with a filled one."""
 
     def build(name: str, *options: str) -> float:
         workspace = folder / name
@@ -146,8 +146,8 @@ def builds(folder: Path, address: str, target: str, rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", type=int, default=256, help="MiB of the big blob")
-    parser.add_argument("--count", type=int, default=2000, help="how many small blobs")
+    parser.add_argument("--size", type=int, default=256, help="MiB of the large blob")
+    parser.add_argument("--count", type=int, default=2000, help="number of small blobs")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--target", default="//models:classifier_xnnpack")
     given = parser.parse_args()

@@ -1,6 +1,6 @@
-"""Build the graph of modelbuild with steps that run inside the engine's own process: for graphs so large that starting
-a process for each step would take longer than all that is to be measured. Run in the workspace, with the same
-arguments as modelbuild; the cache and the output tree are afterwards as a real build leaves them.
+"""Build modelbuild's graph with steps that run in the engine's process, for graphs so large that a process for each
+step would take longer than the whole benchmark. Run it in the workspace with modelbuild's arguments; it leaves the same
+cache and output tree as a real build.
 """
 
 from __future__ import annotations

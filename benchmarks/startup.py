@@ -1,8 +1,9 @@
-"""What answers take that need no build: Python's own start, the version, help, completion, and help through click.
+"""Measure commands that build nothing: Python's own start, the version, help, completion, and help through click.
 
     python benchmarks/startup.py [--rounds N]
 
-Takes turns, so that a busy machine is unfair to none; run it with the Python that modelbuild is installed for.
+The commands take turns, so that load affects all equally. Run the script with the Python that modelbuild is installed
+for.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
 def completing(*words: str) -> dict[str, str]:
-    """What a shell asks with; the last word is to be completed."""
+    """Return a shell's environment variables for a completion of the last word."""
     line = " ".join(words)
     return {"_MODELBUILD_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
 

@@ -1,9 +1,9 @@
-"""What big files cost: hashing a new one and an unchanged one, and laying out results that the cache has.
+"""Measure large files: hashing a new and an unchanged one, and laying out cached results.
 
     benchmarks/storage.py [--weights GB] [--outputs GB]
 
-Files are sparse, and in the page cache when they are hashed, as weights are that have just been written: what is
-measured is the processor and the file system's book-keeping, not the disk.
+Files are sparse, and in the page cache when they are hashed, like weights that were just written. So the figures
+measure the processor and the file system's metadata, not the disk.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GB = 1_000_000_000
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds of the processor: on a machine that others use as well the clock on the wall tells their work too."""
+    """Return processor seconds; on a shared machine, wall-clock time would include others' work."""
     started = time.process_time()
     work()
     return time.process_time() - started
@@ -37,13 +37,13 @@ def sparse(path: Path, size: int) -> Path:
 
 
 def digest_speed() -> float:
-    """Bytes a second of SHA-256 over memory, one thread: the best of three."""
+    """Return the speed of SHA-256 over memory in bytes per second, in one thread: the best of three."""
     data = bytes(64 << 20)
     return max(len(data) / timed(lambda: hashlib.sha256(data).digest()) for _ in range(3))
 
 
 def read_bytes() -> int:
-    """Bytes that this process has asked to read so far."""
+    """Return the number of bytes that this process has read so far."""
     lines = Path("/proc/self/io").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("rchar")).split()[1])
 

@@ -1,8 +1,8 @@
-"""What an action that needs torch waits for before its own work begins: the first of a build, and those after it.
+"""Measure the time before an action with torch starts its own work: the first action of a build, and later ones.
 
     python benchmarks/torch_actions.py [--actions N]
 
-The stream of build events says when an action is begun, the step when it is called.
+The build events have the time at which an action starts; the step writes the time of its call.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         first, *later = (round(wait * 1000) for wait in waited(Path(folder), count))
     print(f"the first action: {first} ms, in which torch is imported")
-    print(f"those after it: {statistics.median(later):.0f} ms (median of {len(later)}; {min(later)} to {max(later)})")
+    print(f"later actions: {statistics.median(later):.0f} ms (median of {len(later)}; {min(later)} to {max(later)})")
 
 
 def waited(root: Path, count: int) -> list[float]:
-    """Seconds from an action's beginning to its step's, of a chain of actions."""
+    """Return the seconds from an action's start to its step's, for each of a chain of actions."""
     (root / "rules/steps").mkdir(parents=True)
     (root / "rules/__init__.py").touch()
     (root / "rules/steps/__init__.py").touch()
