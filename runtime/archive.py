@@ -1,13 +1,13 @@
-"""Packs a built runtime: `python runtime/archive.py --build build/runtime --out build/runtime.tar`.
+"""Pack a built runtime: `python runtime/archive.py --build build/runtime --out build/runtime.tar`.
 
-The archive is what the rule `runtime_bundle` takes: bin/, lib/, and runtime.json, which says what each file needs:
+The archive, an input of the rule `runtime_bundle`, contains bin/, lib/, and runtime.json with each file's requirements:
 
 {"version": 2, "versions": {"executorch": "1.5.1", ...}, "driver": "580", "cudart": "lib/...",
  "backends": {"XnnpackBackend": {"files": ["lib/..."]}}, "kernels": "lib/...",
  "quantized_kernels": "lib/...", "files": {"lib/...": {"needs": ["lib/..."], "glibc": "2.34"}}}
 
-The backends are those of the files <backend>.delegate.json that the build leaves in lib/. One that names `flavours` has
-a library of its own for each of them: the entry lists those that there are, and what to say where there are none.
+The backends are those of the files <backend>.delegate.json in the build's lib/. A backend with `flavours` has a library
+for each flavour: the entry lists the available ones, and the message to report if there is none.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ CUDART = "lib/libcudart.so.13"
 # The oldest driver for Linux that a CUDA 13 runtime works with.
 DRIVER = "580"
 
-# What every Linux of the stated glibc has. libstdc++ and libgcc_s are not among it: the archive brings them.
+# Libraries that every Linux with the required glibc has. libstdc++ and libgcc_s are in the archive instead.
 SYSTEM = frozenset(
     {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2", "libmvec.so.1"}
 )
 
 
 def pack(build: Path, out: Path) -> None:
-    """Write the archive: the same bytes for the same files, whenever and wherever."""
+    """Write the archive. Its bytes depend on the files' names and contents alone."""
     with tempfile.TemporaryDirectory() as work:
         root = Path(work)
         for folder in ("bin", "lib"):
@@ -68,7 +68,7 @@ def pack(build: Path, out: Path) -> None:
 
 
 def describe(files: Mapping[str, Path]) -> dict[str, object]:
-    """runtime.json. Raises BuildError when a file needs a library that is in neither the archive nor the system."""
+    """Return runtime.json. Raises BuildError if a file needs a library that neither the archive nor the system has."""
     told = {}
     for name, path in files.items():
         libraries, glibc = _needs(path) if _is_native(path) else ([], "2.0")
@@ -91,7 +91,7 @@ def describe(files: Mapping[str, Path]) -> dict[str, object]:
 
 
 def _backend(path: Path, files: Mapping[str, Path]) -> tuple[str, dict[str, object]]:
-    """A delegate by the name of its backend. Raises BuildError when the archive has none of its libraries."""
+    """Return a backend's name and its entry. Raises BuildError if the archive has none of its libraries."""
     name, described = path.name.removesuffix(DELEGATE), json.loads(path.read_text())
     libraries = [f"lib/{each}" for each in described["libraries"] if f"lib/{each}" in files]
     if not libraries:
@@ -108,7 +108,7 @@ def _is_native(path: Path) -> bool:
 
 
 def _needs(path: Path) -> tuple[list[str], str]:
-    """The libraries that a program or library asks the loader for, and the oldest glibc that has what it uses."""
+    """Return the libraries that a program or library needs, and the oldest glibc with the symbols that it uses."""
     text = subprocess.run(["readelf", "--dynamic", "--version-info", path], capture_output=True, text=True, check=True)
     libraries = re.findall(r"\(NEEDED\).*\[(.+)\]", text.stdout)
     versions = [tuple(map(int, found.split("."))) for found in re.findall(r"Name: GLIBC_([\d.]+)", text.stdout)]

@@ -1,7 +1,7 @@
-"""Builds the C++ runtime: `python runtime/build.py --out build/runtime`. Prints the folder that has bin/ and lib/.
+"""Build the C++ runtime: `python runtime/build.py --out build/runtime`. Prints the folder that contains bin/ and lib/.
 
-Fetches the SDK that sdk.lock pins (by pip, and so from where pip is configured to look), then configures and compiles.
-Everything else comes from this Python's environment: cmake, ninja, nlohmann-json and the headers of the CUDA runtime.
+The script fetches the SDK that sdk.lock pins (with pip and its configuration), then configures and compiles. Everything
+else comes from this Python's environment: cmake, ninja, nlohmann-json and the headers of the CUDA runtime.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 
-# One wheel of each for every Python: what is used of them has no Python in it.
+# The same wheels for every Python version, since the files used from them contain no Python.
 PLATFORM = ("--python-version=3.11", "--implementation=cp", "--abi=cp311", "--platform=manylinux_2_28_x86_64")
 
 
 class BuildError(Exception):
-    """One line: what is missing or failed."""
+    """Raised with one line about a missing tool or a failed command."""
 
 
 def build(
     out: Path, sanitize: str = "", tests: bool = False, tensorrt: Path | None = None, targets: Sequence[str] = ()
 ) -> Path:
-    """Build into a folder, or bring it up to date; all of it, or some targets. One build at a time; others wait."""
+    """Build all or some targets in a folder, incrementally, and return its install folder. Other builds wait."""
     compiler = os.environ.get("CXX", "c++")
     if shutil.which(compiler) is None:
         raise BuildError(f"no C++ compiler ({compiler}); on Debian and Ubuntu: apt-get install g++")
@@ -59,7 +59,7 @@ def build(
 
 
 def fetch_sdk(folder: Path) -> Path:
-    """The unpacked wheels of sdk.lock, fetched once for each content of that file."""
+    """Return the folder of sdk.lock's unpacked wheels, fetched once per content of that file."""
     lock = HERE / "sdk.lock"
     target = folder / sha256(lock.read_bytes()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def fetch_sdk(folder: Path) -> Path:
 
 
 def folder_of(distribution: str, header: str) -> Path:
-    """The folder in a distribution from which a header is included."""
+    """Return the include folder of a header in a distribution."""
     try:
         files = metadata.files(distribution) or []
     except metadata.PackageNotFoundError:
@@ -93,7 +93,7 @@ def folder_of(distribution: str, header: str) -> Path:
 
 
 def _program(name: str) -> str:
-    """A program of this Python's environment, or else of the machine."""
+    """Return the path of a program in this Python's environment, or else on the machine's PATH."""
     own = Path(sys.executable).parent / name
     found = str(own) if own.exists() else shutil.which(name)
     if found is None:
@@ -120,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, default=HERE.parent / "build/runtime")
     parser.add_argument("--sanitize", default="", help="address,undefined or thread")
-    parser.add_argument("--tests", action="store_true", help="build what only tests use, too")
+    parser.add_argument("--tests", action="store_true", help="also build targets that only tests use")
     parser.add_argument("--tensorrt", type=Path, help="folder with TensorRT's headers")
     options = parser.parse_args(arguments)
     try:

@@ -1,6 +1,6 @@
 // The CUDA delegate: AOTInductor's libraries in the layout that executorch 1.4.1's CudaBackend writes. The blob is
-// "<key of the library>\n<key of the weights>", keys of the program's named data; an empty one means the keys so_blob
-// and weights_blob behind the method's name.
+// "<key of the library>\n<key of the weights>", keys of the program's named data; an empty blob means the keys
+// <method>_so_blob and <method>_weights_blob.
 #include <executorch/runtime/backend/interface.h>
 #include <executorch/runtime/platform/log.h>
 
@@ -23,7 +23,7 @@ std::string spec(const Specs& specs, const char* key) {
   return "";
 }
 
-// executorch 1.5 lists the weights one by one, behind a word and its version. Empty for other layouts.
+// Returns the start of executorch 1.5's layout, a magic and its version before a list of weights; "" for other layouts.
 std::string newer_layout(const er::FreeableBuffer& processed) {
   constexpr std::size_t kLength = 10;  // ETCUDAFQN3
   const std::string start(static_cast<const char*>(processed.data()), std::min(processed.size(), kLength));
@@ -43,7 +43,7 @@ bool read_keys(const er::FreeableBuffer& processed, const std::string& method, K
   return true;
 }
 
-// "cuda:1", or "" and "cuda" for the first.
+// Reads "cuda:1"; "" and "cuda" are the first GPU.
 bool read_device(const std::string& text, int* device) {
   if (text.empty() || text == "cuda") return true;
   if (text.rfind("cuda:", 0) != 0) return false;

@@ -23,8 +23,8 @@ bool write_all(int file, const void* bytes, std::size_t size) {
   return true;
 }
 
-// A path to an open file under which nothing is loaded. The loader goes by names, and takes a number that was used
-// before for the library that had it.
+// Returns a path to an open file that no library was loaded from. The loader compares names, so a reused descriptor
+// number would return the library that had it before.
 std::string fresh_path(int file) {
   std::string folder = "/proc/self/fd/";
   while (true) {
@@ -55,7 +55,7 @@ Error Library::load(const void* bytes, std::size_t size, std::unique_ptr<Library
     ET_LOG(Error, "the CUDA delegate: %zu bytes of library cannot be kept in memory: %s", size, std::strerror(errno));
     return Error::MemoryAllocationFailed;
   }
-  // Lazily: some libraries name functions that they never call.
+  // Lazy binding, because some libraries refer to functions that they never call.
   library->handle_ = ::dlopen(fresh_path(library->file_).c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (library->handle_ == nullptr) {
     ET_LOG(Error, "the CUDA delegate: a compiled library cannot be loaded: %s", ::dlerror());

@@ -1,4 +1,4 @@
-// A shared library that AOTInductor compiled, loaded from bytes, with the functions it exports. No file is written.
+// A shared library compiled by AOTInductor, loaded from memory without a file, and its exported functions.
 #pragma once
 
 #include <executorch/runtime/core/error.h>
@@ -16,7 +16,7 @@ using executorch::runtime::Error;
 
 class Library {
  public:
-  // Says in ExecuTorch's log why there is none.
+  // Logs the reason of a failure to ExecuTorch's log.
   static Error load(const void* bytes, std::size_t size, std::unique_ptr<Library>* library);
   ~Library();
   Library(const Library&) = delete;
@@ -28,8 +28,8 @@ class Library {
   AotiError (*output_count)(Container*, std::size_t*) = nullptr;
   AotiError (*constant_count)(Container*, std::size_t*) = nullptr;
   AotiError (*set_constants)(Container*, const std::uint8_t* blob) = nullptr;
-  // Takes the inputs over; gives outputs that are the caller's. For one call at a time, and so without the events that
-  // could not be part of a CUDA graph.
+  // Takes ownership of the inputs and passes ownership of the outputs to the caller. One call at a time, so it needs no
+  // events, which could not be part of a CUDA graph.
   AotiError (*run)(Container*, AotiTensor** inputs, std::size_t, AotiTensor** outputs, std::size_t, void* stream,
                    void* proxy) = nullptr;
 

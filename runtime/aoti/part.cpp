@@ -24,7 +24,7 @@ std::vector<std::int64_t> strides_of(const Tensor& tensor) {
   return {strides.begin(), strides.end()};
 }
 
-// Whether two layouts put the same elements at the same places: strides of dimensions of one element do not matter.
+// Returns whether two layouts are equal, ignoring strides of dimensions of size 1.
 bool same_layout(const std::int64_t* strides, const Tensor& tensor) {
   const auto own = tensor.strides();
   for (ssize_t i = 0; i < tensor.dim(); ++i) {
@@ -33,7 +33,7 @@ bool same_layout(const std::int64_t* strides, const Tensor& tensor) {
   return true;
 }
 
-// Elements of a strided layout, in the order of another one.
+// Returns elements of a strided layout in the order of another.
 std::vector<char> rearranged(const std::vector<char>& from, const std::int64_t* strides, const Tensor& to) {
   const auto item = static_cast<std::size_t>(to.element_size());
   const auto own = to.strides();
@@ -55,8 +55,8 @@ std::vector<char> rearranged(const std::vector<char>& from, const std::int64_t* 
   return found;
 }
 
-// Compiled code takes its memory from the GPU's pool anew in each run and gives it all back. By default the pool hands
-// everything to the driver whenever the host waits, and the next run maps it again.
+// Keeps freed memory in the GPU's pool. Compiled code allocates from the pool in each run and frees everything; by
+// default the pool returns freed memory to the driver whenever the host waits, and the next run maps it again.
 Error keep_memory(int device) {
   cudaMemPool_t pool = nullptr;
   std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
@@ -65,7 +65,7 @@ Error keep_memory(int device) {
   return Error::Ok;
 }
 
-// What is kept and not in use goes back to the driver.
+// Returns kept memory that is not in use to the driver.
 void release_kept_memory(int device) {
   cudaMemPool_t pool = nullptr;
   if (cudaDeviceGetDefaultMemPool(&pool, device) == cudaSuccess) cudaMemPoolTrimTo(pool, 0);
@@ -110,14 +110,14 @@ Error Part::load(const Keys& keys, const NamedDataMap& data, int device, const s
   return Error::Ok;
 }
 
-// The weights go from the mapped file to the GPU; no copy of them is made on the host.
+// Copies the weights from the mapped file to the GPU, without a copy on the host.
 Error Part::load_weights(const std::string& key, const NamedDataMap& data) {
   std::size_t constants = 0;
   if (library_->constant_count(container_, &constants) != 0) return Error::DelegateInvalidCompatibility;
   auto weights = data.get_data(key);
   if (!weights.ok()) {
     if (constants == 0) return Error::Ok;
-    ET_LOG(Error, "%s: the program has no data '%s', and its .ptd, if it has one, neither", name_.c_str(), key.c_str());
+    ET_LOG(Error, "%s: neither the program nor its .ptd, if any, has the data '%s'", name_.c_str(), key.c_str());
     return Error::InvalidExternalData;
   }
   if (constants != 0 && library_->set_constants(container_, static_cast<const std::uint8_t*>(weights->data())) != 0) {
@@ -180,7 +180,7 @@ Error Part::wrap_inputs(Span<EValue*> arguments, std::vector<AotiTensor*>* tenso
   for (std::size_t i = 0; i < inputs_; ++i) {
     const std::string name = "input " + std::to_string(i);
     if (!arguments[i]->isTensor()) {
-      ET_LOG(Error, "%s: %s is no tensor", name_.c_str(), name.c_str());
+      ET_LOG(Error, "%s: %s is not a tensor", name_.c_str(), name.c_str());
       return Error::InvalidArgument;
     }
     const Tensor tensor = arguments[i]->toTensor();
@@ -201,7 +201,7 @@ Error Part::wrap_inputs(Span<EValue*> arguments, std::vector<AotiTensor*>* tenso
   return Error::Ok;
 }
 
-// The compiled code has allocated its outputs; they are copied to where the program wants them, on the same stream.
+// Copies an output that the compiled code allocated to the program's memory, on the same stream.
 Error Part::take_output(AotiTensor* from, std::size_t slot, EValue* argument, cudaStream_t stream) {
   const std::string name = "output " + std::to_string(slot - inputs_);
   std::int64_t rank = 0;
@@ -212,14 +212,14 @@ Error Part::take_output(AotiTensor* from, std::size_t slot, EValue* argument, cu
   if (from == nullptr || !argument->isTensor() || aoti_torch_get_dim(from, &rank) != 0 ||
       aoti_torch_get_sizes(from, &sizes) != 0 || aoti_torch_get_strides(from, &strides) != 0 ||
       aoti_torch_get_dtype(from, &dtype) != 0 || aoti_torch_get_data_ptr(from, &source) != 0) {
-    ET_LOG(Error, "%s: %s is no tensor", name_.c_str(), name.c_str());
+    ET_LOG(Error, "%s: %s is not a tensor", name_.c_str(), name.c_str());
     return Error::InvalidArgument;
   }
   Tensor to = argument->toTensor();
   const std::vector<executorch::aten::SizesType> shape(sizes, sizes + rank);
   if (dtype != static_cast<std::int32_t>(to.scalar_type()) ||
       executorch::runtime::resize_tensor(to, {shape.data(), shape.size()}) != Error::Ok) {
-    ET_LOG(Error, "%s: %s does not come out as the program has room for it", name_.c_str(), name.c_str());
+    ET_LOG(Error, "%s: %s has another size than the program's memory for it", name_.c_str(), name.c_str());
     return Error::InvalidState;
   }
   if (to.nbytes() == 0) return Error::Ok;
@@ -233,8 +233,7 @@ Error Part::take_output(AotiTensor* from, std::size_t slot, EValue* argument, cu
     return Error::Ok;
   }
   if (cuda::recording()) {
-    ET_LOG(Error, "%s: %s is put in another order by the host, which a CUDA graph does not hold", name_.c_str(),
-           name.c_str());
+    ET_LOG(Error, "%s: %s is rearranged on the host, which a CUDA graph can't contain", name_.c_str(), name.c_str());
     return Error::NotSupported;
   }
   std::size_t span = 1;

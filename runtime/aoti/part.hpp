@@ -1,4 +1,4 @@
-// One part of a program that AOTInductor compiled, on one GPU: its library, its container with the weights.
+// A part of a program that AOTInductor compiled, on one GPU: its library, and its container with the weights.
 #pragma once
 
 #include <executorch/runtime/core/evalue.h>
@@ -19,7 +19,7 @@ using executorch::runtime::EValue;
 using executorch::runtime::NamedDataMap;
 using executorch::runtime::Span;
 
-// Where the data of a part lie in the program, by name.
+// Keys of a part's data in the program.
 struct Keys {
   std::string library;
   std::string weights;
@@ -27,14 +27,15 @@ struct Keys {
 
 class Part {
  public:
-  // Says in ExecuTorch's log why there is none.
+  // Logs the reason of a failure to ExecuTorch's log.
   static Error load(const Keys& keys, const NamedDataMap& data, int device, const std::string& method,
                     std::unique_ptr<Part>* part);
   ~Part();
   Part(const Part&) = delete;
   Part& operator=(const Part&) = delete;
 
-  // Inputs, then outputs. May return before the GPU is done, where the caller's run waits for it. One call at a time.
+  // `arguments` are inputs, then outputs. May return before the GPU is done if the caller's run waits for it. One call
+  // at a time.
   Error run(Span<EValue*> arguments);
 
  private:

@@ -1,6 +1,6 @@
-// What AOTInductor's libraries and this delegate call of libaoti_cuda_shims.so: tensors without libtorch. The library
-// is that of torch-tensorrt-executorch-runtime 0.1.0 (executorch 1.4.1); its functions have C linkage but for the
-// stream.
+// Functions of libaoti_cuda_shims.so that AOTInductor's libraries and this delegate call: tensors without libtorch. The
+// library is from torch-tensorrt-executorch-runtime 0.1.0 (executorch 1.4.1); all functions except the stream's have C
+// linkage.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -34,6 +34,6 @@ std::int32_t aoti_torch_device_type_cuda(void);
 }
 
 namespace executorch::backends::cuda {
-// The stream on which the shims themselves copy, on this thread.
+// Sets the stream on which the shims copy, for this thread.
 executorch::runtime::Error setCurrentCUDAStream(cudaStream_t stream, std::int8_t device);
 }  // namespace executorch::backends::cuda

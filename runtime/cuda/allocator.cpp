@@ -12,7 +12,7 @@ namespace er = executorch::runtime;
 
 constexpr const char* kWhere = "device memory";
 
-// -1 is ExecuTorch's word for the current device.
+// Returns a device's index; -1 is the current device in ExecuTorch.
 int resolved(er::etensor::DeviceIndex index) {
   if (index >= 0) return static_cast<std::uint8_t>(index);
   int device = 0;
@@ -23,7 +23,7 @@ int resolved(er::etensor::DeviceIndex index) {
 class Allocator final : public er::DeviceAllocator {
  public:
   er::Result<void*> allocate(std::size_t bytes, er::etensor::DeviceIndex index, std::size_t alignment) override {
-    if (alignment > 256) return Error::InvalidArgument;  // what cudaMalloc promises
+    if (alignment > 256) return Error::InvalidArgument;  // cudaMalloc guarantees 256
     const DeviceGuard guard(resolved(index));
     MB_CUDA(kWhere, guard.error());
     void* pointer = nullptr;
@@ -36,8 +36,8 @@ class Allocator final : public er::DeviceAllocator {
     cudaFree(pointer);
   }
 
-  // The source may be used again when this returns; the destination is ready on the method's stream. What is called
-  // host memory may be a device's after all: the pointer tells.
+  // The source may be reused after return; the destination is ready on the method's stream. `from` may be device memory
+  // after all, which the pointer's attributes show.
   Error copy_host_to_device(void* to, const void* from, std::size_t bytes, er::etensor::DeviceIndex index) override {
     return copy(to, from, bytes, index, true);
   }
@@ -54,7 +54,7 @@ class Allocator final : public er::DeviceAllocator {
     const DeviceGuard guard(device);
     MB_CUDA(kWhere, guard.error());
     if (recording()) {
-      ET_LOG(Error, "the program copies %zu bytes between host and device, which a CUDA graph does not hold", bytes);
+      ET_LOG(Error, "the program copies %zu bytes between host and device, which a CUDA graph can't contain", bytes);
       return Error::NotSupported;
     }
     cudaStream_t stream = nullptr;
@@ -62,7 +62,7 @@ class Allocator final : public er::DeviceAllocator {
     MB_CUDA(kWhere, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
     const bool crosses = device_of(inward ? from : to) == std::nullopt;
     if (crosses) count_copied(inward ? bytes : 0, inward ? 0 : bytes);
-    // From pageable memory the driver has read the source by now; the host reads what comes out right away.
+    // The driver has read pageable source memory by now. Copies to the host must wait, since the host reads them next.
     if (!inward || !in_run()) MB_CUDA(kWhere, cudaStreamSynchronize(stream));
     return Error::Ok;
   }

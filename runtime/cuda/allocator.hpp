@@ -1,4 +1,4 @@
-// ExecuTorch's way to memory of a GPU: for the arenas that programs plan there, and for the copies they ask for.
+// ExecuTorch's device allocator for GPUs: for arenas that programs plan in GPU memory, and for their copy instructions.
 #pragma once
 
 #include <executorch/runtime/core/device_allocator.h>

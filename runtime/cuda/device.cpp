@@ -32,7 +32,7 @@ std::optional<int> device_of(const void* data) {
     cudaGetLastError();
     return {};
   }
-  // Managed memory is reachable from every GPU; what runs on it migrates it.
+  // Managed memory is accessible from every GPU, and migrates to the one that uses it.
   const bool device = attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
   return device ? std::optional(attributes.device) : std::nullopt;
 }

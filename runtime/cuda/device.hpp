@@ -1,4 +1,4 @@
-// Small things that everything here does with CUDA: errors in words, the current device, whose memory a pointer is.
+// CUDA helpers: error messages, the current device, and the device of a pointer.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,7 +11,7 @@ namespace modelbuild::cuda {
 
 using executorch::runtime::Error;
 
-// Makes a GPU current for a scope and then the one that was. Where that fails `error` says so and nothing changed.
+// Makes a GPU current for a scope, then restores the previous one. If that fails, `error` is set and nothing changes.
 class DeviceGuard {
  public:
   explicit DeviceGuard(int device);
@@ -29,7 +29,7 @@ class DeviceGuard {
 int device_count();                              // 0 where there is no driver
 std::optional<int> device_of(const void* data);  // the GPU in whose memory it points; nothing for host memory
 
-// Says on which device what failed, as an error message of ExecuTorch's log, and clears CUDA's own record of it.
+// Logs a failed call and its device to ExecuTorch's log, and clears CUDA's last error.
 Error failed(const char* where, const char* what, cudaError_t error);
 
 // "cuda:1 does not exist here; this machine has 1 CUDA device", or "" where it exists.

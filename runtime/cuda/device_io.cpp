@@ -33,15 +33,15 @@ Error DeviceIo::locate(const char* name, const void* data, std::size_t bytes, bo
   }
   *here = device.has_value();
   if (!*here && bytes != 0 && recording()) {
-    ET_LOG(Error, "%s: '%s' lies on the host, and a CUDA graph holds no staging; give it device memory", part_.c_str(),
-           name);
+    ET_LOG(Error, "%s: '%s' lies on the host, and a CUDA graph can't contain staging; pass device memory",
+           part_.c_str(), name);
     return Error::NotSupported;
   }
   return Error::Ok;
 }
 
-// A buffer of the part's own, kept for the next call; it only grows. Work that uses the old one is over, since whoever
-// stages waits.
+// Returns a buffer of the part, which is kept for the next call and only grows. No work uses the old one, since calls
+// that stage wait for their work.
 Error DeviceIo::buffer(std::size_t slot, std::size_t bytes, void** found) {
   Buffer& own = buffers_[slot];
   const std::size_t wanted = std::max<std::size_t>(bytes, 1);

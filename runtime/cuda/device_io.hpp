@@ -1,11 +1,10 @@
 // The device contract (docs/runtime.md) for the inputs and outputs of one compiled part on one GPU.
 //
-// What the program's metadata say of where a tensor lies is not looked at; the pointer is.
+// The device of a tensor is that of its pointer, whatever the program's metadata say.
 //   memory of the part's own GPU   used in place
-//   host memory                    staged: through a buffer on the GPU, by asynchronous copies. The first time that
-//   this
-//                                  happens to a part one INFO line says so
-//   memory of another GPU          an error that names both
+//   host memory                    staged through a buffer on the GPU by asynchronous copies; logged once per part at
+//                                  INFO
+//   memory of another GPU          an error with both GPUs
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,24 +17,24 @@
 
 namespace modelbuild::cuda {
 
-// Not for several threads at once; its GPU is the current one in every call.
+// Not thread-safe. Its GPU must be current in every call.
 class DeviceIo {
  public:
-  // `part` names it in messages; `slots` is how many inputs and outputs it has.
+  // `part` is its name in messages; `slots` is its number of inputs and outputs.
   DeviceIo(std::string part, int device, std::size_t slots);
   ~DeviceIo();
   DeviceIo(const DeviceIo&) = delete;
   DeviceIo& operator=(const DeviceIo&) = delete;
 
   void begin(cudaStream_t stream);
-  // Where the part finds an input, or is to write an output. `name` is for messages. An address is given for no bytes,
-  // too.
+  // Returns the address at which the part reads an input, or writes an output; also for tensors without elements.
+  // `name` is for messages.
   Error input(std::size_t slot, const char* name, const void* data, std::size_t bytes, void** bound);
   Error output(std::size_t slot, const char* name, void* data, std::size_t bytes, void** bound);
-  // After the part's work was enqueued: brings staged outputs back, and waits where the caller could not know that it
-  // has to.
+  // Call after the part's work was enqueued. Copies staged outputs back, and waits if the caller can't know that it
+  // must wait.
   Error finish();
-  // After work that was enqueued came to no good end: waits, so that nothing is in use any more.
+  // Call after a failure. Waits for enqueued work, so that no memory is in use any more.
   void abandon();
 
   bool staged() const { return staged_in_ + staged_out_ != 0; }

@@ -18,7 +18,7 @@ void check(const char* what, cudaError_t error) {
   if (error != cudaSuccess) fail(std::string(what) + ": " + cudaGetErrorString(error));
 }
 
-// These are streams of whichever GPU is current.
+// Returns whether a stream belongs to the current GPU, whichever that is.
 bool any_device(cudaStream_t stream) { return stream == cudaStreamLegacy || stream == cudaStreamPerThread; }
 
 class Graph final : public Recording {
@@ -55,7 +55,7 @@ void Queue::enter(std::optional<void*> stream) {
   entered = this;
   transfers = {};
   caller_.reset();
-  // The shims of the CUDA delegate take no null for the default stream.
+  // The CUDA delegate's shims do not accept null as the default stream.
   if (stream) caller_ = *stream == nullptr ? cudaStreamLegacy : static_cast<cudaStream_t>(*stream);
   device_.reset();
   if (done_on_ && (done_on_ != caller_ || done_on_ == cudaStreamPerThread)) {
@@ -139,7 +139,7 @@ Error Queue::stream(int device, cudaStream_t* found) {
   int own = device;
   if (!any_device(*caller_)) MB_CUDA("stream of the caller", cudaStreamGetDevice(*caller_, &own));
   if (own != device) {
-    ET_LOG(Error, "the caller's stream is one of cuda:%d, but the work is to be done on cuda:%d", own, device);
+    ET_LOG(Error, "the caller's stream belongs to cuda:%d, but the work is for cuda:%d", own, device);
     return Error::InvalidArgument;
   }
   *found = *caller_;
@@ -159,14 +159,14 @@ Error Queue::own_stream(int device, cudaStream_t* found) {
   return Error::Ok;
 }
 
-// A graph is captured on the method's own stream, whoever's it is to be replayed on: not every stream can be captured.
+// Captures on the method's own stream, whichever stream will replay the graph: not every stream can be captured.
 Error Queue::begin_capture(int device, cudaStream_t* found) {
   if (captured_ && *captured_ != device) {
     ET_LOG(Error, "parts on cuda:%d and cuda:%d cannot be in one CUDA graph", *captured_, device);
     return Error::NotSupported;
   }
   if (const Error error = own_stream(device, found); error != Error::Ok || captured_) return error;
-  // Thread-local: calls that a capture would leave out, such as a wait for a result, fail instead.
+  // Thread-local mode: calls that a capture would omit, such as a wait for a result, fail instead.
   MB_CUDA("capture", cudaStreamBeginCapture(*found, cudaStreamCaptureModeThreadLocal));
   captured_ = device;
   return Error::Ok;

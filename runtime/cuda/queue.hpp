@@ -1,5 +1,5 @@
-// On which stream delegates enqueue, and what they moved. One stream a method and GPU, shared by all delegates of the
-// method: what one enqueues the next finds done, without either waiting for it.
+// The streams on which delegates enqueue, and the bytes that they move. All delegates of a method share one stream per
+// GPU, so the work of one is complete for the next without waiting.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -38,23 +38,23 @@ class Queue final : public MethodQueue {
   bool recording_ = false;
   std::optional<int> captured_;  // the GPU whose own stream is being captured
   std::optional<int> device_;    // where this run enqueued on the caller's stream
-  // The end of the last run on a stream of a caller's: a run on another stream begins after it.
+  // The end of the last run on a caller's stream; a run on another stream waits for it.
   cudaEvent_t done_ = nullptr;
   int done_device_ = 0;
   std::optional<cudaStream_t> done_on_;
-  Queue* outer_ = nullptr;  // entered before this one on the same thread: a program run from within another
+  Queue* outer_ = nullptr;  // entered before this one on the same thread, if a program runs within another
 };
 
-// The stream of a GPU for this thread's run. Outside of one (under another runtime) the thread's own default stream.
+// Returns a GPU's stream for this thread's run. Outside a run (in another runtime) it is the thread's default stream.
 Error current_stream(int device, cudaStream_t* found);
 
-// Whether this thread's run is being recorded as a CUDA graph: nothing may be waited for or go by the host.
+// Returns whether this thread's run is being recorded as a CUDA graph; then no wait and no host copy is allowed.
 bool recording();
 
-// Whether this thread is in a run, whose end waits for what was enqueued. If not, delegates have to wait themselves.
+// Returns whether this thread is in a run, whose end waits for enqueued work. Otherwise delegates must wait themselves.
 bool in_run();
 
-// Adds to what the run reports.
+// Adds to the run's report.
 void count_staged(std::size_t in, std::size_t out);
 void count_copied(std::size_t in, std::size_t out);
 

@@ -1,4 +1,4 @@
-// What libmodelbuild_runtime asks of CUDA; provided when this library is loaded.
+// CUDA services for libmodelbuild_runtime, registered when this library is loaded.
 #include <executorch/runtime/platform/log.h>
 
 #include "allocator.hpp"
@@ -45,7 +45,7 @@ class Services final : public DeviceServices {
     const DeviceGuard guard(device);
     const std::string what = "copy of " + std::to_string(bytes) + " bytes";
     check(what, cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
-    // From the host's pageable memory that returns when the source was read, not when all is on the GPU.
+    // A copy from pageable host memory returns when the source was read, before all bytes are on the GPU.
     check(what, cudaStreamSynchronize(cudaStreamLegacy));
   }
 

@@ -1,4 +1,4 @@
-/* Runs a program with one float32 input on numbers that count up from zero: cc run.c -lmodelbuild_runtime.
+/* Runs a program with one float32 input on the numbers 0, 1, 2, ...: cc run.c -lmodelbuild_runtime.
  *
  *   run PROGRAM.pte [SIZE...]     the sizes of the input, from the outermost dimension */
 #include <modelbuild/runtime.h>

@@ -1,6 +1,6 @@
 // modelbuild-run PROGRAM.pte --input name=file.npy: runs a program on files.
 //
-// Exit codes: 0 it ran, 1 it could not be loaded or failed, 2 the inputs or the command line are wrong.
+// Exit codes: 0 success, 1 loading or running failed, 2 invalid inputs or command line.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -43,7 +43,7 @@ std::vector<Array> read_inputs(const Options& options, const MethodDescription& 
                                     [&](const auto& each) { return each.first == port.name; });
     if (given == options.inputs.end()) fail("missing input " + to_string(port));
     const auto converts = [&](DType dtype) { return port.dtype == DType::kBfloat16 && dtype == DType::kFloat32; };
-    // Looked at before anything is read that the input does not take.
+    // Checked before the elements are read.
     Array array = read_npy(given->second, [&](DType dtype, const std::vector<std::int64_t>& shape) {
       check_input(port, converts(dtype) ? port.dtype : dtype, shape);
     });
@@ -61,7 +61,7 @@ Array on_host(const Value& value) {
   if (const auto* number = std::get_if<std::int64_t>(&value.scalar)) return plain(DType::kInt64, number);
   if (const auto* real = std::get_if<double>(&value.scalar)) return plain(DType::kFloat64, real);
   if (const auto* flag = std::get_if<bool>(&value.scalar)) return plain(DType::kBool, flag);
-  if (value.kind != Kind::kTensor) fail("output '" + value.name + "' is no tensor or number");
+  if (value.kind != Kind::kTensor) fail("output '" + value.name + "' is neither a tensor nor a number");
   Array array{value.tensor.dtype, value.tensor.shape, std::vector<char>(value.tensor.nbytes())};
   copy_to_host(value.tensor, array.data.data());
   return array;
@@ -75,7 +75,7 @@ std::string file_name(std::string name) {
 
 bool callers_device(const Port& port) { return port.kind == Kind::kTensor && port.device.cuda && !port.planned; }
 
-// Device copies of the inputs; they live as long as the runs.
+// Copies the inputs to device memory. The copies must live as long as the runs.
 std::vector<DeviceBuffer> to_device(const Options& options, const MethodDescription& method,
                                     std::vector<Tensor>* tensors) {
   const auto any = [](const std::vector<Port>& ports) {

@@ -37,10 +37,10 @@ constexpr std::array<Descr, 12> kDescrs = {{{"|u1", DType::kUint8},
                                             {"<u8", DType::kUint64}}};
 
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& why) {
-  throw Error(Error::Kind::kInput, path.string() + " is no .npy file that can be read: " + why);
+  throw Error(Error::Kind::kInput, path.string() + " is not a readable .npy file: " + why);
 }
 
-// The header's dictionary. numpy writes it in one way; anything else is refused.
+// Parses the header's dictionary in the form that numpy writes; any other form is an error.
 class Header {
  public:
   Header(const std::filesystem::path& path, std::string_view text) : path_(path), text_(text) {
@@ -103,7 +103,7 @@ class Header {
     while (!at(')')) {
       std::int64_t size = 0;
       const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), size);
-      if (error != std::errc() || size < 0) fail(path_, "a dimension in its header is no number");
+      if (error != std::errc() || size < 0) fail(path_, "a dimension in its header is not a number");
       text_.remove_prefix(static_cast<std::size_t>(end - text_.data()));
       shape.push_back(size);
       if (shape.size() > kMostDimensions) fail(path_, "its shape has more than 64 dimensions");
@@ -127,8 +127,7 @@ DType dtype_of(const std::filesystem::path& path, std::string_view descr) {
 std::string read_header(const std::filesystem::path& path, std::ifstream* file) {
   std::array<unsigned char, 12> start{};
   file->read(reinterpret_cast<char*>(start.data()), 8);
-  if (!*file || std::memcmp(start.data(), kMagic.data(), kMagic.size()) != 0)
-    fail(path, "it does not start as one does");
+  if (!*file || std::memcmp(start.data(), kMagic.data(), kMagic.size()) != 0) fail(path, "it does not start like one");
   const int version = start[6];
   if (version < 1 || version > 3) fail(path, "version " + std::to_string(version));
   const int width = version == 1 ? 2 : 4;
@@ -148,7 +147,7 @@ Array read_npy(const std::filesystem::path& path, const Accept& accept) {
   std::error_code problem;
   const std::uint64_t size = std::filesystem::file_size(path, problem);
   if (problem) throw Error(Error::Kind::kInput, path.string() + ": " + problem.message());
-  std::ifstream file(path, std::ios::binary);  // a regular file, which can be opened without waiting
+  std::ifstream file(path, std::ios::binary);  // a regular file, so opening does not block
   if (!file) throw Error(Error::Kind::kInput, path.string() + ": " + std::strerror(errno));
   const std::string text = read_header(path, &file);
   const Header header(path, text);

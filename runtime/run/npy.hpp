@@ -17,14 +17,14 @@ struct Array {
   Tensor tensor() { return {data.data(), dtype, shape, {}}; }
 };
 
-// Looks at an array's type and shape before its elements are read, and throws where they are not wanted.
+// Checks an array's type and shape before its elements are read. Throws to reject them.
 using Accept = std::function<void(DType dtype, const std::vector<std::int64_t>& shape)>;
 
-// Throws Error of kind kInput when the file is no .npy of numbers, or has another size than it says.
+// Throws Error of kind kInput if the file is not a .npy of numbers, or its size does not match its header.
 Array read_npy(const std::filesystem::path& path, const Accept& accept);
 void write_npy(const std::filesystem::path& path, const Array& array);
 
-// numpy has no bfloat16: such values travel as float32, which holds each of them exactly. Rounds to nearest, ties to
+// numpy has no bfloat16: arrays of it are float32, which represents each value exactly. Rounds to nearest, ties to
 // even.
 Array to_bfloat16(const Array& floats);
 Array from_bfloat16(const Array& array);

@@ -17,16 +17,16 @@ const char kUsage[] =
     "  --input NAME=FILE.npy  a file for an input\n"
     "  --data FILE.ptd        external data; by default the .ptd beside the program\n"
     "  --method NAME          default: forward\n"
-    "  --output-dir DIR       write each output there as NAME.npy\n"
+    "  --output-dir DIR       write outputs to DIR as NAME.npy\n"
     "  --repeat N             measure N runs\n"
-    "  --warmup N             runs before those measured (default: 3)\n"
-    "  --device-io[=GPU]      keep inputs and outputs in device memory: those that the program leaves to its caller\n"
-    "                         there, or all on one GPU\n"
+    "  --warmup N             runs before the measured ones (default: 3)\n"
+    "  --device-io[=GPU]      keep inputs and outputs in device memory: those that the program expects there,\n"
+    "                         or all on one GPU\n"
     "  --cuda-graph           launch repeated runs as a CUDA graph\n"
-    "  --no-verify            do not check the SHA-256 of files that have a manifest\n"
+    "  --no-verify            do not check the SHA-256 in files' manifests\n"
     "  --plugin FILE.so       load a delegate or kernels\n"
-    "  --plugin-dir DIR       where to look for what the program's backends need\n"
-    "  --describe             tell what the program takes and gives, run nothing\n"
+    "  --plugin-dir DIR       search DIR first for libraries of the program's backends\n"
+    "  --describe             print the program's inputs and outputs; run nothing\n"
     "  --json                 print one JSON object\n"
     "  --log LEVEL            debug, info, error (default), fatal, off\n";
 
@@ -144,7 +144,7 @@ void apply(int flag, Options* options) {
       options->help = true;
       return;
     default:
-      fail("unknown option or an option without its value; modelbuild-run --help tells what there is");
+      fail("unknown option or an option without its value; see modelbuild-run --help");
   }
 }
 
@@ -155,7 +155,7 @@ Options parse_options(int count, char** arguments) {
   ::opterr = 0;
   for (int flag = 0; (flag = ::getopt_long(count, arguments, "", kFlags.data(), nullptr)) != -1;) apply(flag, &options);
   if (options.help) return options;
-  if (::optind + 1 != count) fail("expected one program; modelbuild-run --help tells what there is");
+  if (::optind + 1 != count) fail("expected one program; see modelbuild-run --help");
   options.program = arguments[::optind];
   return options;
 }

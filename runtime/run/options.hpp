@@ -19,8 +19,8 @@ struct Options {
   int warmup = 3;
   bool describe = false;
   bool json = false;
-  // Inputs are put into device memory before the first run, and outputs stay there: where the program says, or all on
-  // one GPU.
+  // Copy inputs to device memory before the first run, and keep outputs there: on the program's devices, or all on one
+  // GPU.
   bool device_io = false;
   std::optional<int> device_io_gpu;
   bool cuda_graph = false;
@@ -30,7 +30,7 @@ struct Options {
 
 extern const char kUsage[];
 
-// Throws Error of kind kInput that says what is wrong.
+// Throws Error of kind kInput for an invalid command line.
 Options parse_options(int count, char** arguments);
 
 }  // namespace modelbuild

@@ -1,4 +1,4 @@
-// What modelbuild-run prints of a run: lines, or one JSON object, as `python -m modelbuild_runtime` prints them.
+// The report of modelbuild-run: lines, or one JSON object, in the format of `python -m modelbuild_runtime`.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace modelbuild {
 
-struct Latency {  // milliseconds of run(), inputs already in place
+struct Latency {  // milliseconds of run(), with prepared inputs
   int runs = 0;
   int warmup = 0;
   double min_ms = 0;
@@ -17,7 +17,7 @@ struct Latency {  // milliseconds of run(), inputs already in place
   double max_ms = 0;
 };
 
-// From the times of all runs, of which there is at least one.
+// Computes the latency from the times of all runs, at least one.
 Latency latency_of(std::vector<double> times_ms, int warmup);
 
 struct ReportedPort {

@@ -1,4 +1,4 @@
-// The memory that a method planned for its tensors: host memory, and memory of whichever GPU its metadata names.
+// The memory that a method plans for its tensors: host memory, and memory of the GPU that its metadata names.
 #pragma once
 
 #include <executorch/runtime/core/hierarchical_allocator.h>
@@ -15,8 +15,8 @@ namespace modelbuild {
 
 class Arenas {
  public:
-  // Throws Error where the program names a GPU that is not there or has too little memory. (ExecuTorch's own way of
-  // making these aborts the process.)
+  // Throws Error if the program's GPU does not exist or has too little memory. (ExecuTorch's own implementation aborts
+  // the process.)
   Arenas(const executorch::runtime::MethodMeta& meta, const std::string& program);
   executorch::runtime::HierarchicalAllocator* allocator() { return allocator_.get(); }
 

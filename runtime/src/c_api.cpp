@@ -1,4 +1,4 @@
-// The C API: the C++ one behind plain functions.
+// The C API: C functions that call the C++ API.
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -24,7 +24,7 @@ void remember(const char* message) {
   }
 }
 
-// Nothing is thrown into C, whatever it is.
+// Catches every exception, so that none reaches C.
 template <typename Do>
 mb_status guarded(Do act) {
   try {
@@ -37,8 +37,8 @@ mb_status guarded(Do act) {
     remember("out of memory");
   } catch (const std::exception& error) {
     remember(error.what());
-  } catch (...) {  // of a log sink, say
-    remember("an exception that is none of this library's");
+  } catch (...) {  // from a log sink, for example
+    remember("an exception from outside this library");
   }
   return MB_ERROR_PROGRAM;
 }
@@ -108,7 +108,7 @@ mb_status mb_run(mb_program* program, const char* method, const mb_tensor* input
   return guarded([&] {
     mb_program& own = c::given(program, "program");
     const std::lock_guard<std::mutex> lock(own.mutex);
-    own.outputs.clear();  // what they point to is not theirs any more, whatever becomes of the run
+    own.outputs.clear();  // their memory is invalid from now on, even if the run fails
     const mb_run_options given = c::copied(options, "mb_run_options");
     modelbuild::RunOptions run;
     if (given.use_stream != 0) run.stream = given.stream;
@@ -146,7 +146,7 @@ mb_status mb_output(const mb_program* program, size_t index, mb_tensor* tensor) 
         result = {const_cast<bool*>(std::get_if<bool>(&value.scalar)), nullptr, 0, MB_BOOL, MB_HOST};
         return;
       default:
-        c::refuse("output '" + value.name + "' is no tensor or number");
+        c::refuse("output '" + value.name + "' is neither a tensor nor a number");
     }
   });
 }

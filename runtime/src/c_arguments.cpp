@@ -5,12 +5,12 @@
 namespace modelbuild::c {
 namespace {
 
-// No struct of the API is ever as long; a size that is was never set.
+// Longer than any struct of the API; a larger size was never set.
 constexpr std::size_t kMostStruct = 1024;
 
 constexpr std::size_t kMostItems = 1 << 16;
 
-// ExecuTorch has no tensors of more dimensions.
+// ExecuTorch's limit.
 constexpr std::int32_t kMostDimensions = 16;
 
 Tensor tensor(const mb_tensor& given) {
@@ -34,7 +34,8 @@ void refuse(const std::string& message) { throw Error(Error::Kind::kInput, messa
 
 void check_array(const void* array, std::size_t count, const char* name) {
   if (count > kMostItems) refuse(std::to_string(count) + " " + name + " are more than any program has");
-  if (count != 0 && array == nullptr) refuse(std::to_string(count) + " " + name + " are announced, and none are given");
+  if (count != 0 && array == nullptr)
+    refuse(std::to_string(count) + " " + name + " are announced, but the array is NULL");
 }
 
 void check_struct_size(std::size_t size, std::size_t own, std::size_t alignment, const char* name) {

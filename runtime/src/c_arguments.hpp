@@ -1,4 +1,4 @@
-// What callers of the C API give, looked at before it is used. Everything here throws Error of kind kInput.
+// Checks arguments of the C API before their use. All functions throw Error of kind kInput.
 #pragma once
 
 #include <algorithm>
@@ -14,19 +14,19 @@ namespace modelbuild::c {
 
 [[noreturn]] void refuse(const std::string& message);
 
-// What a pointer points to; "no <name> is given" for NULL.
+// Returns the pointer's target; throws "no <name> is given" for NULL.
 template <typename T>
 T& given(T* pointer, const char* name) {
   if (pointer == nullptr) refuse(std::string("no ") + name + " is given");
   return *pointer;
 }
 
-// Of what a struct, or an array, claims to have.
+// Checks the pointer and the length of an array, or of a struct's member.
 void check_array(const void* array, std::size_t count, const char* name);
 void check_struct_size(std::size_t size, std::size_t own, std::size_t alignment, const char* name);
 
-// A copy of a caller's options. A caller compiled against an older header passes a shorter struct: what it lacks is
-// zero. One compiled against a newer header passes a longer one, in which what this library does not know has to be
+// Returns a copy of a caller's options. A caller compiled against an older header passes a shorter struct, whose
+// missing fields are zero. A caller compiled against a newer header passes a longer one, whose unknown fields must be
 // zero.
 template <typename Options>
 Options copied(const Options* from, const char* name) {
@@ -37,7 +37,7 @@ Options copied(const Options* from, const char* name) {
   std::memcpy(&options, from, std::min(size, sizeof(Options)));
   const auto* bytes = reinterpret_cast<const char*>(from);
   if (std::any_of(bytes + std::min(size, sizeof(Options)), bytes + size, [](char byte) { return byte != 0; })) {
-    refuse(std::string(name) + " has fields that this library does not know");
+    refuse(std::string(name) + " has fields that this library does not support");
   }
   return options;
 }

@@ -76,7 +76,7 @@ void check_outputs(const MethodDescription& method, std::span<const Tensor> outp
     const Tensor& given = outputs[i];
     if (given.data == nullptr) continue;
     if (i >= method.outputs.size() || method.outputs[i].kind != Kind::kTensor) {
-      fail("output " + std::to_string(i) + " is no tensor of " + method.name);
+      fail("output " + std::to_string(i) + " is not a tensor of " + method.name);
     }
     const Port& port = method.outputs[i];
     const bool negative =

@@ -1,4 +1,4 @@
-// Whether tensors are what a method takes and gives.
+// Checks that tensors match a method's inputs and outputs.
 #pragma once
 
 #include <span>
@@ -7,11 +7,11 @@
 
 namespace modelbuild {
 
-// Throw Error of kind kInput that names the input, what was expected and what was given.
+// Throw Error of kind kInput with the input, the expected and the given value.
 void check_input(const Port& port, DType dtype, const std::vector<std::int64_t>& shape);
 void check_inputs(const MethodDescription& method, std::span<const Tensor> inputs);
 
-// The same for memory that outputs are to be written to; entries without data are none.
+// Throws the same for memory of outputs; entries without data are skipped.
 void check_outputs(const MethodDescription& method, std::span<const Tensor> outputs);
 
 }  // namespace modelbuild

@@ -23,7 +23,7 @@ fs::path own_folder() {
   return fs::absolute(info.dli_fname).parent_path();
 }
 
-// A program's or a description's text becomes part of a path only where it names a file in the folder itself.
+// Returns whether a program's or a description's text is a plain file name; only then it may be part of a path.
 bool is_file_name(std::string_view text) {
   const auto plain = [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.' || c == '+';

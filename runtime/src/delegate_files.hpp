@@ -1,4 +1,4 @@
-// The file <backend>.delegate.json that lies beside a delegate's library: what the runtime has to know of the delegate.
+// Reads <backend>.delegate.json, the file beside a delegate's library that describes the delegate to the runtime.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace modelbuild {
 
-// Where plug-ins are looked for: the given folders, then this library's own.
+// The folders to search for plug-ins: the given ones, then this library's own.
 class PluginFolders {
  public:
   explicit PluginFolders(std::vector<std::filesystem::path> given);
@@ -21,12 +21,12 @@ class PluginFolders {
 };
 
 struct DelegateFile {
-  std::vector<std::string> libraries;  // the first that is there registers the backend
-  std::vector<std::string> first;      // loaded before any delegate, where they are there
-  bool gpu = false;                    // computes on a GPU, whatever memory it is called with
+  std::vector<std::string> libraries;  // the first that exists registers the backend
+  std::vector<std::string> first;      // loaded before any delegate, if they exist
+  bool gpu = false;                    // true if it computes on a GPU, for host memory too
 };
 
-// Return the description of a backend's delegate; none where no folder has one. Throws Error for a damaged file.
+// Returns the description of a backend's delegate; none if no folder has one. Throws Error for a damaged file.
 std::optional<DelegateFile> read_delegate_file(const PluginFolders& folders, std::string_view backend);
 
 }  // namespace modelbuild

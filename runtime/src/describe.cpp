@@ -1,4 +1,4 @@
-// Descriptions: put together from the files, and as text and JSON.
+// Makes descriptions from a program's files, and converts them to text and JSON.
 #include "describe.hpp"
 
 #include <algorithm>
@@ -18,8 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// The .ptd that belongs to a program: the one of its name, or the only one where the program may need one. Only
-// delegates know whether they keep data in one.
+// Returns a program's .ptd: the one of its name, or the only one if the program may need one. Any delegate may need
+// one, since only the delegate knows its data.
 std::vector<fs::path> beside(const fs::path& pte, const Description& program) {
   if (const fs::path own = fs::path(pte).replace_extension(".ptd"); fs::is_regular_file(own)) return {own};
   const auto delegates = [](const MethodDescription& method) { return !method.delegates.empty(); };
@@ -37,7 +37,7 @@ std::string kind_name(Kind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-// Texts of a file may be any bytes.
+// Serializes JSON whose texts, from a file, may be any bytes.
 std::string dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 Json json(const Constant& constant) {
@@ -171,7 +171,7 @@ std::string Description::text() const {
 
 namespace {
 
-// Does something with a file's bytes, and says whose they are where they are not what they should be.
+// Calls a function with a file's bytes, and adds the file's path to errors about its contents.
 template <typename Do>
 void read_file(const fs::path& path, const char* kind, Do act) {
   const MappedFile file(path);
@@ -220,7 +220,7 @@ Description describe(const fs::path& path, std::vector<fs::path> data, bool veri
   }
   if (!found.external.empty() && data.empty()) {
     throw Error(Error::Kind::kProgram, path.string() + ": " + std::to_string(found.external.size()) +
-                                           " of its tensors lie in a .ptd, and there is none beside it");
+                                           " of its tensors are in a .ptd, and there is none beside it");
   }
   // The signature is that of the method `forward`, or of the only one.
   MethodDescription* signed_method = nullptr;

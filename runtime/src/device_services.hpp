@@ -1,5 +1,5 @@
-// What this library asks of CUDA. libmodelbuild_cuda provides it when a delegate that needs it is loaded; on a machine
-// without CUDA nothing does, and everything that runs on the CPU works.
+// The CUDA services that this library uses. libmodelbuild_cuda provides them when a delegate that needs it is loaded. A
+// machine without CUDA has none, and programs on the CPU work without them.
 #pragma once
 
 #include <cstddef>
@@ -10,23 +10,23 @@
 
 namespace modelbuild {
 
-// What a run enqueued on a GPU, kept to be enqueued again as a whole: a CUDA graph.
+// A run's work on a GPU, recorded as a CUDA graph to enqueue again.
 class Recording {
  public:
   virtual ~Recording() = default;
 };
 
-// The streams of one method, one a GPU. While a run is entered, delegates on this thread enqueue on them.
+// The streams of a method, one per GPU. While a run is entered, delegates on this thread enqueue on them.
 class MethodQueue {
  public:
   virtual ~MethodQueue() = default;
-  // From here on this thread's delegates enqueue on the queue's streams, or on the caller's one.
+  // Makes this thread's delegates enqueue on the queue's streams, or on the caller's.
   virtual void enter(std::optional<void*> stream) = 0;
-  // Copies from the host behind what is enqueued on a GPU's stream, and waits for it. Throws Error.
+  // Copies from the host after all work on a GPU's stream, and waits. Throws Error.
   virtual void write(int device, void* to, const void* from, std::size_t bytes) = 0;
-  // The end of a run: waits for the queue's streams (not for the caller's). Throws Error when what was enqueued failed.
+  // Ends a run: waits for the queue's streams (not for the caller's). Throws Error if enqueued work failed.
   virtual Transfers leave() = 0;
-  // From here to end_recording() what delegates enqueue is recorded and not done. All three throw Error.
+  // Until end_recording(), the delegates' work is recorded instead of done. All three functions throw Error.
   virtual void begin_recording() = 0;
   virtual std::unique_ptr<Recording> end_recording() = 0;
   virtual void replay(const Recording& recording) = 0;

@@ -1,4 +1,4 @@
-// Element types that this runtime knows.
+// Element types that this runtime supports.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace modelbuild {
 
-// The bytes of an element of a type, by the type's number in a .pte; nothing for one that this runtime does not know.
+// Returns the bytes of an element, by the type's number in a .pte; nothing for a type that this runtime lacks.
 std::optional<std::size_t> element_size(std::int64_t number);
 
 }  // namespace modelbuild

@@ -1,4 +1,4 @@
-// ExecuTorch's error codes in words.
+// Messages of ExecuTorch's error codes.
 #pragma once
 
 #include <executorch/runtime/core/error.h>

@@ -1,4 +1,4 @@
-// Reads flatbuffers, with every offset checked, without generated code: tables, vectors and strings by field number.
+// Reads flatbuffers without generated code, checking every offset: tables, vectors and strings by field number.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace modelbuild::flatbuffer {
 
 using Bytes = std::span<const std::uint8_t>;
 
-// The bytes are no flatbuffer of the expected kind.
+// Thrown for bytes that are not a flatbuffer of the expected kind.
 struct Malformed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -28,8 +28,8 @@ T read(Bytes data, std::uint64_t at) {
   return value;
 }
 
-// The bytes that tables are read from; outlives them. Tables can share bytes, so that a small file can describe a tree
-// without end: the bytes read are counted, and refused at kMost times those that there are.
+// The bytes of a flatbuffer, which must outlive its tables. Tables can share bytes, so a small file can describe an
+// endless tree. The bytes read are counted, and limited to kMost times the file's.
 class Buffer {
  public:
   explicit Buffer(Bytes data) : data_(data), left_(kMost * (data.size() + 1024)) {}
@@ -48,12 +48,12 @@ class Buffer {
   mutable std::uint64_t left_;
 };
 
-// One table. Field numbers are positions in the schema, counted from 0.
+// A table. Field numbers are positions in the schema, counted from 0.
 class Table {
  public:
   static Table root(const Buffer& buffer) { return Table(&buffer, read<std::uint32_t>(buffer.data(), 0)); }
 
-  // A field's value, or zero where it is absent.
+  // Returns a field's value, or zero if it is absent.
   template <typename T>
   T scalar(int number) const {
     const std::uint64_t at = field(number);
@@ -68,7 +68,7 @@ class Table {
     return follow(at);
   }
 
-  // "" where it is absent.
+  // Returns a string; "" if it is absent.
   std::string_view string(int number) const {
     const auto [start, count] = vector(number, 1);
     if (start != 0 && read<char>(data(), start + count) != '\0') throw Malformed("a string has no end");
@@ -76,7 +76,7 @@ class Table {
     return {reinterpret_cast<const char*>(data().data()) + start, count};
   }
 
-  // A string that is kept wherever it is used, and so has to be short.
+  // Returns a string that will be copied, so its length is limited.
   std::string name(int number) const {
     const std::string_view found = string(number);
     if (found.size() > kLongest) throw Malformed("a name has " + std::to_string(found.size()) + " characters");
@@ -117,14 +117,14 @@ class Table {
 
   Table follow(std::uint64_t at) const { return Table(buffer_, at + read<std::uint32_t>(data(), at)); }
 
-  // Where a field lies, or 0 where it is absent.
+  // Returns a field's offset, or 0 if it is absent.
   std::uint64_t field(int number) const {
     if (number >= fields_) return 0;
     const auto offset = read<std::uint16_t>(data(), vtable_ + 4 + 2 * static_cast<std::uint64_t>(number));
     return offset == 0 ? 0 : at_ + offset;
   }
 
-  // Where the elements of a vector or string start (0 where it is absent), and how many there are.
+  // Returns the offset (0 if absent) and the number of a vector's or string's elements.
   std::pair<std::uint64_t, std::uint32_t> vector(int number, std::uint64_t size) const {
     std::uint64_t at = field(number);
     if (at == 0) return {0, 0};

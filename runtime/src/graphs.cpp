@@ -5,7 +5,7 @@
 namespace modelbuild {
 namespace {
 
-// Callers take turns with two or three sets of buffers; whoever has more is better off without graphs.
+// Callers typically alternate between two or three sets of buffers; with many more, graphs do not pay off.
 constexpr std::size_t kMost = 8;
 
 [[noreturn]] void fail(const MethodDescription& method, const std::string& why) {
@@ -25,8 +25,8 @@ Graphs::Key Graphs::key(const MethodDescription& method, std::span<const Tensor>
   std::string kernels;
   for (const auto& [name, calls] : method.operators) kernels += (kernels.empty() ? "" : ", ") + name;
   if (!kernels.empty()) fail(method, "the CPU runs " + kernels);
-  if (method.branches) fail(method, "what it does depends on its data");
-  if (method.delegates.empty() || device_services() == nullptr) fail(method, "nothing of it runs on a GPU");
+  if (method.branches) fail(method, "its instructions depend on its data");
+  if (method.delegates.empty() || device_services() == nullptr) fail(method, "no part of it runs on a GPU");
   Key key;
   std::size_t next = 0;
   for (const Port& port : method.inputs) {

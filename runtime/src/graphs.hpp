@@ -1,4 +1,4 @@
-// Runs of a method that are kept as CUDA graphs, each for the shapes and addresses that it was recorded with.
+// CUDA graphs of a method's runs, each for the shapes and addresses of its recording.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ class Graphs {
     std::vector<Value> outputs;
   };
 
-  // Throws Error of kind kInput where a run of the method on these tensors cannot be one graph, and says why.
+  // Throws Error of kind kInput, with the reason, if a run of the method on these tensors can't be a graph.
   static Key key(const MethodDescription& method, std::span<const Tensor> inputs, std::span<const Tensor> outputs);
 
   const Graph* find(const Key& key) const;
-  void add(Graph graph);  // the oldest goes where there are too many
+  void add(Graph graph);  // removes the oldest if there are too many
 
-  // A run is recorded when the one right before it was the same: whatever delegates set up for it is in place then.
+  // A run is recorded if the previous one was the same, so that delegates have done their setup for it.
   std::optional<Key> last;
 
  private:

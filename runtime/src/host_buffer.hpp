@@ -1,4 +1,4 @@
-// Host memory whose size a file decides.
+// Host memory of a size that a file states.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ namespace modelbuild {
 
 class HostBuffer {
  public:
-  // Zeroed; takes up room only where it is written to. Throws Error, which begins with `what`, where the machine does
-  // not have as much.
+  // Zeroed; uses physical memory only where written. Throws Error, which begins with `what`, if the machine has less
+  // memory.
   HostBuffer(std::size_t bytes, const std::string& what);
   std::uint8_t* data() const { return static_cast<std::uint8_t*>(data_.get()); }
 
@@ -22,7 +22,7 @@ class HostBuffer {
   std::unique_ptr<void, Free> data_;
 };
 
-// Throws Error where a machine has less memory than `bytes`.
+// Throws Error if the machine has less memory than `bytes`.
 void check_host_memory(std::uint64_t bytes, const std::string& what);
 
 }  // namespace modelbuild

@@ -5,7 +5,7 @@
 namespace modelbuild {
 namespace {
 
-// Strides, in elements, of each dimension when they lie in memory in the given order.
+// Returns the stride of each dimension, in elements, for dimensions in the given memory order.
 std::vector<std::size_t> strides(std::span<const std::int64_t> shape, std::span<const std::uint8_t> order) {
   std::vector<std::size_t> found(shape.size());
   std::size_t step = 1;
@@ -16,7 +16,7 @@ std::vector<std::size_t> strides(std::span<const std::int64_t> shape, std::span<
   return found;
 }
 
-// Walks the row-major side in order; `visit(row, other)` gets element indices.
+// Calls `visit(row, other)` with element indices, in row-major order.
 template <typename Visit>
 void walk(std::span<const std::int64_t> shape, std::span<const std::uint8_t> order, Visit visit) {
   const std::vector<std::size_t> step = strides(shape, order);

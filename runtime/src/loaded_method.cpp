@@ -55,7 +55,7 @@ LoadedMethod::LoadedMethod(ee::Module* module, const MethodDescription& describe
   planned_outputs_ = tensors(described_.outputs, [&](std::size_t i) { return meta->output_tensor_meta(i); });
   arenas_ = std::make_unique<Arenas>(*meta, program_);
   if (DeviceServices* services = device_services()) queue_ = services->make_queue();
-  // A queue is entered while delegates initialize, too, so that what they enqueue is done when this returns.
+  // The queue is also entered while delegates initialize, so that their work is complete on return.
   Entered entered(queue_.get(), {});
   check(module_->load_method(described_.name, arenas_->allocator()));
   entered.leave();
@@ -82,7 +82,7 @@ void LoadedMethod::set_input(std::size_t index, const Port& port, const Tensor& 
   }
   if (given.device.cuda && !row_major(port.dim_order)) {
     refuse(port, " lies on " + to_string(given.device) +
-                     " in row-major order, and the program wants another order of dimensions");
+                     " in row-major order, and the program expects another order of dimensions");
   }
   void* data = given.data;
   if (!given.device.cuda && !row_major(port.dim_order)) {
@@ -96,7 +96,7 @@ void LoadedMethod::set_input(std::size_t index, const Port& port, const Tensor& 
   if (error != er::Error::Ok) refuse(port, std::string(": ") + error_text(error) + error_since());
 }
 
-// Copies by the run's own stream: on a stream of the caller's, the run before may still read the buffer.
+// Copies on the run's stream: on a caller's stream, the previous run may still read the buffer.
 void* LoadedMethod::stage(std::size_t index, const Port& port, const void* data, std::size_t bytes) {
   auto known = staged_inputs_.find(index);
   if (known != staged_inputs_.end() && known->second.size < bytes) {
@@ -118,7 +118,7 @@ void LoadedMethod::set_outputs(std::span<const Tensor> given) {
     void* data = wanted ? given[i].data : own_output(i, port);
     const ee::TensorPtr tensor = wrap(data, port, wanted ? given[i].shape : largest(port));
     const er::Error error = module_->set_output(described_.name, er::EValue(tensor), i);
-    // An output may be an input, or a constant: it has memory then.
+    // An output that is an input or a constant has memory already.
     if (wanted && error != er::Error::Ok) {
       throw Error(Error::Kind::kInput, "output '" + port.name + "' cannot be written to memory of the caller's: " +
                                            error_text(error) + error_since());
@@ -146,8 +146,8 @@ std::vector<er::EValue> LoadedMethod::execute() {
 
 std::vector<Value> LoadedMethod::outputs(const std::vector<er::EValue>& results) {
   if (results.size() != described_.outputs.size()) {
-    fail(program_ + ": " + std::to_string(results.size()) + " outputs came back, " +
-         std::to_string(described_.outputs.size()) + " were promised");
+    fail(program_ + ": the run returned " + std::to_string(results.size()) + " outputs; expected " +
+         std::to_string(described_.outputs.size()));
   }
   std::vector<Value> values;
   values.reserve(results.size());
@@ -164,7 +164,7 @@ Entered::Entered(MethodQueue* queue, std::optional<void*> stream) : queue_(queue
 Entered::~Entered() {
   try {
     leave();
-  } catch (const Error& error) {  // only on the way out of another error, which says more
+  } catch (const Error& error) {  // only while another, more informative error is thrown
     ET_LOG(Debug, "%s", error.what());
   }
 }

@@ -1,4 +1,4 @@
-// A method that is loaded, and the memory that it works with.
+// A loaded method, and its memory.
 #pragma once
 
 #include <executorch/extension/module/module.h>
@@ -16,12 +16,12 @@
 
 namespace modelbuild {
 
-// It outlives the module that it is of, whose method points into its arenas. Throws Error, as all that it does.
+// Must outlive its module, whose method points into its arenas. All functions throw Error.
 class LoadedMethod {
  public:
   LoadedMethod(executorch::extension::Module* module, const MethodDescription& described, std::string program);
 
-  // One run: inputs and outputs in the queue, then the method, then what came out. `given` are checked.
+  // A run: set inputs and outputs in the queue, execute the method, get the outputs. `given` must be checked before.
   void set_inputs(std::span<const Tensor> given);
   void set_outputs(std::span<const Tensor> given);
   std::vector<executorch::runtime::EValue> execute();
@@ -42,26 +42,26 @@ class LoadedMethod {
   executorch::extension::Module* module_;
   const MethodDescription& described_;
   std::string program_;               // its path, for messages
-  std::vector<bool> planned_inputs_;  // whether memory is the program's own
+  std::vector<bool> planned_inputs_;  // true if the memory is the program's own
   std::vector<bool> planned_outputs_;
   std::unique_ptr<Arenas> arenas_;
   std::unique_ptr<MethodQueue> queue_;
-  std::map<std::size_t, Staged> staged_inputs_;  // for host tensors where the program wants device memory
-  // For outputs that the program did not plan memory for and the caller gave none for.
+  std::map<std::size_t, Staged> staged_inputs_;  // for host tensors if the program expects device memory
+  // For outputs without memory of the program's plan or of the caller.
   std::map<std::size_t, HostBuffer> own_outputs_;
   std::map<std::size_t, DeviceBuffer> own_device_outputs_;
   std::vector<std::vector<char>> rearranged_;  // of the last run: tensors in another order than row-major
 };
 
-// While this lives, what delegates on this thread enqueue goes to a queue. It is left whatever happens, so that the
-// thread's next run does not find it entered.
+// Enters a queue for delegates on this thread, and leaves it on destruction, so that the thread's next run does not
+// find it entered.
 class Entered {
  public:
   Entered(MethodQueue* queue, std::optional<void*> stream);
   ~Entered();
   Entered(const Entered&) = delete;
   Entered& operator=(const Entered&) = delete;
-  Transfers leave();  // throws Error where what was enqueued failed
+  Transfers leave();  // throws Error if enqueued work failed
 
  private:
   MethodQueue* queue_;

@@ -1,4 +1,4 @@
-// Messages of ExecuTorch and the delegates: where they go, and each thread's errors for use in exceptions.
+// Log messages of ExecuTorch and the delegates: their sink, and each thread's errors for use in exceptions.
 #pragma once
 
 #include <stdexcept>
@@ -6,8 +6,8 @@
 
 namespace modelbuild {
 
-// ExecuTorch met what it takes for granted that it never meets, such as a kernel that gets a number for a tensor. Where
-// nothing else is said it would end the process.
+// Thrown when ExecuTorch aborts on a broken assumption, such as a kernel that gets a number for a tensor. By default
+// ExecuTorch would end the process.
 struct GaveUp : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

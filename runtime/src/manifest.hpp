@@ -1,17 +1,16 @@
-// The manifest at the end of a .pte or .ptd that modelbuild linked, and the digest in it: docs/runtime.md has the
-// format.
+// Checks the manifest, with a digest, at the end of a .pte or .ptd that modelbuild linked. Format: docs/runtime.md.
 #pragma once
 
 #include "flatbuffer.hpp"
 
 namespace modelbuild {
 
-// A file has other bytes than it was written with.
+// Thrown for a file whose bytes changed after it was written.
 struct Damaged : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Throws Damaged where a file has lost its manifest or, with `verify`, is not the one that the manifest's digest is of.
+// Throws Damaged if a file lost its manifest or, with `verify`, its digest is not the manifest's.
 void check_manifest(flatbuffer::Bytes file, bool verify);
 
 }  // namespace modelbuild

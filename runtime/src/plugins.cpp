@@ -23,7 +23,7 @@ constexpr const char* kQuantizedKernels = "libexecutorch_kernels_quantized.so";
 
 [[noreturn]] void fail(const std::string& message) { throw Error(Error::Kind::kProgram, message); }
 
-// Loaded once and never unloaded: what registered itself cannot be taken back.
+// Loads a library once and never unloads it, because its registrations can't be undone.
 void open(const fs::path& path) {
   static std::set<fs::path> opened;
   const fs::path file = fs::weakly_canonical(path);

@@ -1,12 +1,12 @@
-// Loads the libraries that a program needs: kernels and delegates, each a plug-in that registers itself.
+// Loads the plug-ins that a program needs: libraries of kernels and delegates that register themselves.
 #pragma once
 
 #include "modelbuild/runtime.hpp"
 
 namespace modelbuild {
 
-// Load the given libraries, then for each backend and kernel that the program needs and nothing has registered the
-// library that is known to have it. Throws Error that names what is lacking.
+// Loads the given libraries, then a library for each backend and kernel that the program needs and that is not yet
+// registered. Throws Error for a missing backend or kernel.
 void load_plugins(const Description& program, const LoadOptions& options);
 
 }  // namespace modelbuild

@@ -1,4 +1,4 @@
-// A loaded program: inputs in, one run, outputs out.
+// A loaded program and its runs.
 #include <executorch/extension/module/module.h>
 
 #include <mutex>
@@ -14,10 +14,10 @@ namespace modelbuild {
 
 struct Program::State {
   Description description;
-  mutable std::mutex mutex;  // of all below
+  mutable std::mutex mutex;  // guards all members below
   std::map<std::string, LoadedMethod, std::less<>> methods;
-  std::unique_ptr<executorch::extension::Module> module;  // after `methods`: it goes first
-  std::map<std::string, Graphs, std::less<>> graphs;      // and before it these, which point into its delegates' code
+  std::unique_ptr<executorch::extension::Module> module;  // declared after `methods`, so destroyed before
+  std::map<std::string, Graphs, std::less<>> graphs;      // destroyed before `module`: they use its delegates
   Transfers transfers;
   GraphCounts graph_counts;
 

@@ -1,4 +1,4 @@
-// The format is executorch/extension/flat_tensor/serialize/flat_tensor.fbs (identifier FT01) behind a header ("FH01")
+// The format is executorch/extension/flat_tensor/serialize/flat_tensor.fbs (identifier FT01) after a header ("FH01")
 // at byte 8, as executorch 1.4.1 and 1.5.1 write it; field numbers are positions in that schema.
 #include "ptd.hpp"
 
@@ -30,7 +30,7 @@ void check_layout(const Table& layout, std::uint64_t bytes) {
 
 void check_ptd(flatbuffer::Bytes file) {
   if (file.size() < kHeaderEnd || !begins(file, 4, "FT01") || !begins(file, 8, "FH01")) {
-    throw Malformed("it does not start as a .ptd does");
+    throw Malformed("it does not start like a .ptd");
   }
   const auto begin = flatbuffer::read<std::uint64_t>(file, 16);
   const auto size = flatbuffer::read<std::uint64_t>(file, 24);
@@ -49,7 +49,7 @@ void check_ptd(flatbuffer::Bytes file) {
     if (!entry.has(0)) throw Malformed("data have no key");
     static_cast<void>(entry.name(0));
     const auto segment = entry.scalar<std::uint32_t>(1);
-    if (segment >= segments.size()) throw Malformed("segment " + std::to_string(segment) + " is not there");
+    if (segment >= segments.size()) throw Malformed("segment " + std::to_string(segment) + " does not exist");
     if (entry.has(2)) check_layout(entry.table(2), segments[segment]);
   }
 }

@@ -1,4 +1,4 @@
-// Checks the structure of a .ptd, which ExecuTorch reads without looking.
+// Checks the structure of a .ptd, which ExecuTorch reads without checks.
 #pragma once
 
 #include "flatbuffer.hpp"

@@ -1,4 +1,4 @@
-// The format is executorch/schema/program.fbs (identifier ET12) behind an optional extended header ("eh00") at byte 8,
+// The format is executorch/schema/program.fbs (identifier ET12) after an optional extended header ("eh00") at byte 8,
 // as executorch 1.4.1 and 1.5.1 write it; field numbers are positions in that schema.
 #include "pte.hpp"
 
@@ -15,7 +15,7 @@ namespace {
 using flatbuffer::Malformed;
 using flatbuffer::Table;
 
-// Of the union InstructionArguments.
+// Members of the union InstructionArguments.
 constexpr std::uint8_t kKernelCall = 1;
 constexpr std::uint8_t kDelegateCall = 2;
 constexpr std::uint8_t kJumpFalseCall = 4;
@@ -32,7 +32,7 @@ Port tensor(const Table& table) {
   Port port;
   const auto number = table.scalar<std::int8_t>(0);
   if (!element_size(number)) {
-    throw Malformed("element type " + std::to_string(number) + ", which this runtime does not know");
+    throw Malformed("element type " + std::to_string(number) + ", which this runtime does not support");
   }
   port.dtype = static_cast<DType>(number);
   TensorSize size = tensor_size(table, 0, 2, 3);
@@ -84,8 +84,8 @@ std::uint64_t most_bytes(const Port& port) {
   return bytes;
 }
 
-// Finds out what a run on host memory moves, instruction by instruction: copies that the program asks for, and host
-// memory that delegates on a GPU are called with.
+// Computes the bytes that a run on host memory moves, by instruction: the program's own copies, and host memory that
+// GPU delegates are called with.
 class Moves {
  public:
   Moves(const std::vector<Table>& values, const std::vector<std::int32_t>& inputs, const OnGpu& on_gpu)
@@ -103,7 +103,7 @@ class Moves {
     for (const std::int32_t argument : arguments) {
       const Table& table = item(values_, argument);
       if (table.scalar<std::uint8_t>(0) != 5 || !table.has(1)) continue;
-      // What no instruction had before, and is no input or constant, is made by this one.
+      // A value without an earlier instruction, other than inputs and constants, is made by this one.
       const bool constant = table.table(1).scalar<std::uint32_t>(5) != 0;
       const bool made = known_.insert(argument).second && !constant;
       if (on_gpu_(backend) && !tensor(table.table(1)).device.cuda) {
@@ -153,7 +153,7 @@ MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& se
     if (const std::string overload = op.name(1); !overload.empty()) name += "." + overload;
     names.push_back(std::move(name));
   }
-  std::map<std::int32_t, const std::string*> users;  // kernels on the CPU, by a tensor that they read or write
+  std::map<std::int32_t, const std::string*> users;  // CPU kernels, by a tensor that they read or write
   Moves moves(values, plan.scalars<std::int32_t>(3), on_gpu);
   const std::vector<Table> backends = plan.tables(7);
   for (const Table& chain : plan.tables(5)) {
@@ -194,7 +194,7 @@ MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& se
 PteFile::PteFile(flatbuffer::Bytes file) : size_(file.size()) {
   if (file.empty()) throw Malformed("the file is empty");
   if (file.size() < 8 || std::memcmp(file.data() + 4, "ET", 2) != 0) {
-    throw Malformed("it does not start as a .pte does");
+    throw Malformed("it does not start like a .pte");
   }
   std::uint64_t size = file.size();
   if (file.size() >= 32 && std::memcmp(file.data() + 8, "eh00", 4) == 0) {

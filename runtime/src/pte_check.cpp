@@ -1,5 +1,5 @@
-// ExecuTorch's own verification makes sure that a program is a flatbuffer of its schema, in which nearly every field
-// may be missing and any number may be in a field. Here is the rest of what it relies on when it loads a method.
+// ExecuTorch's own verification checks only that a program is a flatbuffer of its schema, which allows nearly any field
+// to be missing and any number in a field. This file checks the other assumptions of loading a method.
 #include <algorithm>
 #include <string>
 
@@ -12,11 +12,11 @@ namespace {
 using flatbuffer::Malformed;
 using flatbuffer::Table;
 
-// Of the union KernelTypes.
+// Members of the union KernelTypes.
 enum Kind : std::uint8_t { kNull = 1, kInt, kBool, kDouble, kTensor, kString, kIntList, kDoubleList, kBoolList };
 enum : std::uint8_t { kTensorList = 10, kOptionalTensorList };
 
-// Of the union InstructionArguments.
+// Members of the union InstructionArguments.
 enum : std::uint8_t { kKernelCall = 1, kDelegateCall, kMoveCall, kJumpFalseCall, kFreeCall };
 
 [[noreturn]] void fail(const std::string& message) { throw Malformed(message); }
@@ -33,7 +33,7 @@ std::size_t index(std::int64_t number, std::size_t count, const char* what) {
   return static_cast<std::size_t>(number);
 }
 
-// Constants, or the initial state of buffers, in one segment: the bytes from the start of each to the segment's end.
+// Returns for constants, or the initial state of buffers, the bytes from the start of each to its segment's end.
 std::vector<std::uint64_t> rooms(const Table& offsets, const std::vector<std::uint64_t>& segments) {
   const std::uint64_t size = segments[index(offsets.scalar<std::uint32_t>(0), segments.size(), "segment")];
   std::vector<std::uint64_t> found = offsets.scalars<std::uint64_t>(1);
@@ -41,7 +41,7 @@ std::vector<std::uint64_t> rooms(const Table& offsets, const std::vector<std::ui
   return found;
 }
 
-// What methods refer to by number: the bytes of each thing.
+// The bytes of each item that methods refer to by index.
 struct Data {
   std::vector<std::uint64_t> segments;
   std::vector<std::uint64_t> blobs;  // of delegates, inside the flatbuffer
@@ -52,9 +52,9 @@ struct Data {
       : segments(segment_sizes(program.tables(4), file.base(), file.size())) {
     for (const Table& each : program.tables(3)) blobs.push_back(each.length(0));
     for (const Table& each : program.tables(2)) constants.push_back(each.length(0));
-    // The first of the constants is none.
+    // Index 0 is no constant.
     if (program.has(5) && program.table(5).length(1) > 1) {
-      if (!constants.empty()) fail("its constants lie in two places");
+      if (!constants.empty()) fail("its constants are in two places");
       constants = rooms(program.table(5), segments);
     }
     for (const Table& each : program.tables(6)) buffers.push_back(rooms(each, segments));
@@ -97,7 +97,7 @@ class PlanCheck {
   std::size_t value(std::int64_t number) const { return index(number, values_.size(), "value"); }
   std::uint8_t kind(std::size_t number) const { return values_[number].scalar<std::uint8_t>(0); }
 
-  // ExecuTorch copies what it is given to the memory that the program has for it.
+  // ExecuTorch copies inputs to the program's memory for them.
   void check_input(std::int32_t number) {
     const std::size_t at = value(number);
     given_[at] = true;
@@ -146,13 +146,13 @@ class PlanCheck {
     if (!tensor.has(2) || !tensor.has(3)) fail("a tensor lacks its sizes");
     const TensorSize size = tensor_size(tensor, 0, 2, 3);
     if (tensor.scalar<std::int32_t>(1) != 0) fail("a tensor begins inside of its memory");
-    if (!size.bytes) return;  // of an element type that only delegates know
+    if (!size.bytes) return;  // of an element type that only delegates support
     const auto number = tensor.scalar<std::uint32_t>(5);
     if (tensor.has(6)) check_memory(tensor.table(6), *size.bytes);
     if (external(tensor)) {
       if (tensor.table(9).name(1).empty()) fail("a tensor outside of the program has no name");
     } else if (number != 0 && *size.bytes > room(tensor, number)) {
-      fail("a constant of " + std::to_string(*size.bytes) + " bytes ends behind its segment");
+      fail("a constant of " + std::to_string(*size.bytes) + " bytes ends after its segment");
     }
   }
 
@@ -175,7 +175,7 @@ class PlanCheck {
     if (delegate.name(0).empty()) fail("a delegate has no backend");
     const Table blob = delegate.table(1);
     const auto place = blob.scalar<std::int8_t>(0);
-    if (place != 0 && place != 1) fail("a delegate's blob is in no known place");
+    if (place != 0 && place != 1) fail("a delegate's blob has an unknown location");
     const std::size_t there = place == 1 ? data_.segments.size() : data_.blobs.size();
     index(blob.scalar<std::uint32_t>(1), there, "blob");
     for (const Table& spec : tables(delegate, 2, "delegate's specification")) {
@@ -185,7 +185,7 @@ class PlanCheck {
 
   void check_chain(const Table& chain) {
     const std::vector<Table> instructions = tables(chain, 2, "instructions");
-    // What control flow moves to has no memory of its own before.
+    // The destination of a move in control flow has no memory before.
     for (const Table& each : instructions) {
       if (each.scalar<std::uint8_t>(0) == kMoveCall) given_[value(each.table(1).scalar<std::int32_t>(1))] = true;
     }
@@ -203,14 +203,14 @@ class PlanCheck {
         return;
       case kMoveCall:
         value(first);
-        return;  // the other one was looked at
+        return;  // the other one is checked already
       case kJumpFalseCall:
         value(first);
-        // The end of the instructions is one to jump to.
+        // A jump to the end of the instructions is valid.
         index(call.scalar<std::int32_t>(1), instructions + 1, "instruction");
         return;
       case kFreeCall:
-        if (kind(value(first)) != kTensor) fail("what is freed is no tensor");
+        if (kind(value(first)) != kTensor) fail("a freed value is not a tensor");
         return;
       default:
         fail("an instruction is of the unknown kind " + std::to_string(type));
@@ -229,8 +229,8 @@ class PlanCheck {
   const Table& plan_;
   const Data& data_;
   std::vector<Table> values_;
-  std::vector<std::int64_t> memory_;  // the bytes of each planned buffer; the first is none
-  std::vector<bool> given_;           // values whose memory comes from elsewhere
+  std::vector<std::int64_t> memory_;  // the bytes of each planned buffer; index 0 is no buffer
+  std::vector<bool> given_;           // values whose memory is not planned
   std::size_t operators_ = 0;
   std::size_t delegates_ = 0;
 };

@@ -8,7 +8,7 @@ namespace {
 using flatbuffer::Malformed;
 using flatbuffer::Table;
 
-// ExecuTorch has arrays of this length for sizes.
+// The length of ExecuTorch's arrays of sizes.
 constexpr std::size_t kMostDimensions = 16;
 
 }  // namespace
@@ -21,7 +21,7 @@ std::vector<std::uint64_t> segment_sizes(const std::vector<Table>& segments, std
     const auto offset = segment.scalar<std::uint64_t>(0);
     const auto size = segment.scalar<std::uint64_t>(1);
     if (base > file_size || offset > file_size - base || size > file_size - base - offset) {
-      throw Malformed("segment " + std::to_string(sizes.size()) + " ends behind the file's " +
+      throw Malformed("segment " + std::to_string(sizes.size()) + " ends after the file's " +
                       std::to_string(file_size) + " bytes");
     }
     sizes.push_back(size);
@@ -39,7 +39,7 @@ TensorSize tensor_size(const Table& table, int dtype, int sizes, int dim_order) 
   }
   std::vector<bool> seen(found.sizes.size(), false);
   for (const std::uint8_t axis : found.dim_order) {
-    if (axis >= seen.size() || seen[axis]) throw Malformed("a tensor's order of dimensions is no permutation");
+    if (axis >= seen.size() || seen[axis]) throw Malformed("a tensor's order of dimensions is not a permutation");
     seen[axis] = true;
   }
   const std::optional<std::size_t> element = element_size(table.scalar<std::int8_t>(dtype));

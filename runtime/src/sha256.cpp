@@ -74,7 +74,7 @@ bool has_instructions() {
   return __builtin_cpu_supports("sse4.1") != 0;
 }
 
-// The instructions keep the state as the words (a, b, e, f) and (c, d, g, h), and do two rounds at a time.
+// The CPU's instructions store the state as the words (a, b, e, f) and (c, d, g, h), and compute two rounds at a time.
 __attribute__((target("sha,sse4.1"))) void compress_by_instructions(State* state, const std::uint8_t* blocks,
                                                                     std::size_t count) {
   const __m128i order = _mm_set_epi64x(0x0c0d0e0f08090a0bLL, 0x0405060700010203LL);
@@ -122,7 +122,7 @@ Sha256 digest(Compress compress_blocks, std::span<const std::uint8_t> data) {
   State state = kStart;
   const std::size_t whole = data.size() / kBlock;
   compress_blocks(&state, data.data(), whole);
-  // What is left, a bit of 1, zeros, and the number of bits.
+  // The remaining bytes, a 1 bit, zeros, and the number of bits.
   std::array<std::uint8_t, 2 * kBlock> end{};
   const auto rest = data.subspan(whole * kBlock);
   std::copy(rest.begin(), rest.end(), end.begin());

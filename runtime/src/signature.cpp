@@ -50,7 +50,7 @@ Signature read(const std::filesystem::path& path) {
   try {
     const Json found = Json::parse(file);
     if (found.at("version") != kVersion) {
-      fail(path.string() + ": signature of version " + found.at("version").dump() + "; this runtime knows " +
+      fail(path.string() + ": signature of version " + found.at("version").dump() + "; this runtime supports " +
            std::to_string(kVersion));
     }
     Signature signature;
@@ -66,7 +66,7 @@ std::string count(std::size_t number, const std::string& noun) {
   return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
 }
 
-// What the program and the signature say of one dimension, together: the program knows upper bounds only.
+// Returns a dimension from the program, which has upper bounds only, and from the signature.
 Dim narrowed(const Dim& dim, const std::variant<std::int64_t, std::string>& said, const std::string& port,
              const Bounds& dynamic) {
   if (const auto* size = std::get_if<std::int64_t>(&said)) {
@@ -129,7 +129,7 @@ void apply_signature(const std::filesystem::path& program, MethodDescription* si
       name_ports("input", &method.inputs, has ? &signature->inputs : nullptr, has ? signature->dynamic : Bounds{});
       name_ports("output", &method.outputs, has ? &signature->outputs : nullptr, has ? signature->dynamic : Bounds{});
     } catch (const std::invalid_argument& problem) {
-      fail(program.string() + ": the signature.json beside it is not its own: " + problem.what());
+      fail(program.string() + ": the signature.json beside it belongs to another program: " + problem.what());
     }
   }
 }

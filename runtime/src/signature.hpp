@@ -7,8 +7,9 @@
 
 namespace modelbuild {
 
-// Gives a method's ports the names, ranges and bounds of the signature beside the program, where there is one;
-// otherwise input0, output0 and so on. Throws Error when the file is no signature or that of another program.
+// Sets the names, ranges and bounds of a method's ports from the signature beside the program if there is one;
+// otherwise names them input0, output0 and so on. Throws Error if the file is not a signature, or is of another
+// program.
 void apply_signature(const std::filesystem::path& program, MethodDescription* signed_method, Description* description);
 
 }  // namespace modelbuild

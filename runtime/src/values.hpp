@@ -1,4 +1,4 @@
-// Tensors and numbers on their way into ExecuTorch and out of it.
+// Converts tensors and numbers to and from ExecuTorch's values.
 #pragma once
 
 #include <executorch/extension/tensor/tensor_ptr.h>
@@ -10,13 +10,13 @@
 
 namespace modelbuild {
 
-// Memory of a tensor as a port describes it. The caller keeps the memory.
+// Wraps memory as the tensor that a port describes. The caller owns the memory.
 executorch::extension::TensorPtr wrap(void* data, const Port& port, const std::vector<std::int64_t>& shape);
 
-// What the program takes for an input that is no tensor; None where nothing can be given.
+// Returns the program's value for an input that is not a tensor; None if there is no value.
 executorch::runtime::EValue constant_of(const Port& port);
 
-// An output of a run. One that lies on the host in another order than row-major is put in order in `rearranged`.
+// Returns an output of a run. A host tensor that is not row-major is copied to `rearranged` in row-major order.
 Value value_of(const Port& port, const executorch::runtime::EValue& value, std::vector<std::vector<char>>* rearranged);
 
 }  // namespace modelbuild

@@ -1,5 +1,5 @@
-// The TensorRT delegate: backend id and blob are torch_tensorrt's, so that either's programs run on the other's
-// runtime.
+// The TensorRT delegate. Its backend id and blob format are torch_tensorrt's, so each project's runtime runs the
+// other's programs.
 #include <executorch/runtime/backend/interface.h>
 #include <executorch/runtime/platform/log.h>
 

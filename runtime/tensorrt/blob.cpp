@@ -13,7 +13,7 @@ using Json = nlohmann::json;
 constexpr std::size_t kHeader = 32;
 constexpr std::size_t kAlignment = 16;
 constexpr std::size_t kMostMetadata = 16 << 20;
-constexpr std::int64_t kMostDevices = 128;  // ExecuTorch counts devices in an int8
+constexpr std::int64_t kMostDevices = 128;  // ExecuTorch's device index is an int8
 
 template <typename T>
 T read(std::span<const std::uint8_t> data, std::size_t at) {
@@ -31,16 +31,16 @@ const Json& field(const Json& object, const char* name, const char* where) {
 std::string text(const Json& object, const char* name, const char* where) {
   const Json& found = field(object, name, where);
   if (!found.is_string() || found.get_ref<const std::string&>().empty()) {
-    throw BadBlob(std::string(where) + ": \"" + name + "\" is no name");
+    throw BadBlob(std::string(where) + ": \"" + name + "\" is not a name");
   }
   return found;
 }
 
 void check_object(const Json& value, const char* what) {
-  if (!value.is_object()) throw BadBlob(std::string(what) + " is no object");
+  if (!value.is_object()) throw BadBlob(std::string(what) + " is not an object");
 }
 
-// Places of names in a list.
+// Positions of names in a list.
 class Places {
  public:
   explicit Places(const std::vector<std::string>& names) {
@@ -48,7 +48,7 @@ class Places {
   }
   std::size_t of(const std::string& name) const {
     const auto found = places_.find(name);
-    if (found == places_.end()) throw BadBlob("an alias names '" + name + "', which is no such binding");
+    if (found == places_.end()) throw BadBlob("an alias names '" + name + "', which is not such a binding");
     return found->second;
   }
 
@@ -58,7 +58,7 @@ class Places {
 
 void read_bindings(const Json& metadata, Blob* blob) {
   const Json& bindings = field(metadata, "io_bindings", "the metadata");
-  if (!bindings.is_array()) throw BadBlob("\"io_bindings\" is no list");
+  if (!bindings.is_array()) throw BadBlob("\"io_bindings\" is not a list");
   std::set<std::string> names;
   for (const Json& each : bindings) {
     check_object(each, "a binding");
@@ -74,7 +74,7 @@ void read_bindings(const Json& metadata, Blob* blob) {
 void read_aliases(const Json& metadata, Blob* blob) {
   const auto aliases = metadata.find("aliased_io");
   if (aliases == metadata.end()) return;
-  if (!aliases->is_array()) throw BadBlob("\"aliased_io\" is no list");
+  if (!aliases->is_array()) throw BadBlob("\"aliased_io\" is not a list");
   const Places outputs(blob->outputs);
   const Places inputs(blob->inputs);
   std::set<std::size_t> aliased;
@@ -90,7 +90,7 @@ void read_aliases(const Json& metadata, Blob* blob) {
 void read_device(const Json& metadata, Blob* blob) {
   const auto device = metadata.find("device_id");
   if (device == metadata.end()) return;
-  if (!device->is_number_integer()) throw BadBlob("\"device_id\" is no whole number");
+  if (!device->is_number_integer()) throw BadBlob("\"device_id\" is not an integer");
   const bool huge = device->is_number_unsigned() && device->get<std::uint64_t>() >= kMostDevices;
   if (huge || device->get<std::int64_t>() < 0)
     throw BadBlob("\"device_id\" is " + device->dump() + "; expected 0 to 127");
@@ -110,10 +110,10 @@ Blob parse_blob(std::span<const std::uint8_t> data) {
   const auto engine_size = read<std::uint64_t>(data, 16);
   if (metadata_at < kHeader) throw BadBlob("its metadata begin inside the header");
   if (metadata_size > kMostMetadata) throw BadBlob("it claims " + std::to_string(metadata_size) + " bytes of metadata");
-  if (engine_at % kAlignment != 0) throw BadBlob("its engine begins at no multiple of 16");
+  if (engine_at % kAlignment != 0) throw BadBlob("its engine does not begin at a multiple of 16");
   if (metadata_at + metadata_size > engine_at) throw BadBlob("its metadata reach into the engine");
   if (engine_at > data.size() || engine_size > data.size() - engine_at) {
-    throw BadBlob("its engine ends behind its own " + std::to_string(data.size()) + " bytes");
+    throw BadBlob("its engine ends after its own " + std::to_string(data.size()) + " bytes");
   }
   if (engine_size == 0) throw BadBlob("its engine is empty");
 
@@ -121,7 +121,7 @@ Blob parse_blob(std::span<const std::uint8_t> data) {
   blob.engine = data.subspan(engine_at, engine_size);
   const auto json = data.subspan(metadata_at, metadata_size);
   const Json metadata = Json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
-  if (metadata.is_discarded()) throw BadBlob("its metadata are no JSON");
+  if (metadata.is_discarded()) throw BadBlob("its metadata are not JSON");
   check_object(metadata, "the metadata");
   read_bindings(metadata, &blob);
   read_aliases(metadata, &blob);

@@ -1,5 +1,5 @@
-// The blob of a TensorRT delegate: an engine behind what the run time must know of it. The format is torch_tensorrt's
-// (magic TR01, TR02), written by rules/modelbuild_rules/backends/tensorrt/steps/engine/blob.py, which describes it.
+// The blob of a TensorRT delegate: metadata for the runtime, then the engine. The format is torch_tensorrt's (magic
+// TR01, TR02); rules/modelbuild_rules/backends/tensorrt/steps/engine/blob.py writes and describes it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace modelbuild::tensorrt {
 
 struct Alias {
   std::size_t output;  // of the engine's outputs
-  std::size_t input;   // whose memory it shares
+  std::size_t input;   // the input whose memory it shares
 };
 
 struct Blob {
@@ -23,12 +23,12 @@ struct Blob {
   std::span<const std::uint8_t> engine;
 };
 
-// What is wrong with a blob.
+// Thrown for an invalid blob.
 struct BadBlob : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Checks every length and type before it is used. Throws BadBlob. The engine's bytes are those of `data`.
+// Parses a blob, checking every length and type before its use. Throws BadBlob. The engine's bytes are part of `data`.
 Blob parse_blob(std::span<const std::uint8_t> data);
 
 }  // namespace modelbuild::tensorrt

@@ -37,7 +37,7 @@ bool within(const mb_trt_dims& dims, const mb_trt_dims& least, const mb_trt_dims
   return true;
 }
 
-// A name for messages: the engine's own, or the method's and a number.
+// Returns a name for messages: the engine's own, or the method's with a number.
 std::string part_name(const char* own, const std::string& method) {
   static std::atomic<int> loaded{0};
   const int number = loaded++;
@@ -54,7 +54,7 @@ Error Engine::load(const Blob& blob, const std::string& method, std::unique_ptr<
     return Error::NotFound;
   }
   if (flavours().empty()) {
-    ET_LOG(Error, "no flavour of TensorRT lies beside the TensorRT delegate (libmodelbuild_tensorrt_*.so)");
+    ET_LOG(Error, "there is no flavour of TensorRT beside the TensorRT delegate (libmodelbuild_tensorrt_*.so)");
     return Error::NotSupported;
   }
   std::unique_ptr<Engine> engine(new Engine());
@@ -125,7 +125,7 @@ Error Engine::bind_names(const Blob& blob) {
 
 Error Engine::tensor_of(Span<EValue*> arguments, std::size_t at, const Binding& binding, Tensor* tensor) const {
   if (!arguments[at]->isTensor()) {
-    ET_LOG(Error, "%s: '%s' is no tensor", name_.c_str(), binding.name.c_str());
+    ET_LOG(Error, "%s: '%s' is not a tensor", name_.c_str(), binding.name.c_str());
     return Error::InvalidArgument;
   }
   *tensor = arguments[at]->toTensor();
@@ -143,7 +143,7 @@ Error Engine::tensor_of(Span<EValue*> arguments, std::size_t at, const Binding& 
   return Error::Ok;
 }
 
-// Shapes of a context at work may not change: the host waits for it, where one does.
+// Sets an input's shape. A context's shapes must not change while it works, so the host waits for it if one changes.
 Error Engine::set_shape(Binding* binding, const Tensor& tensor) {
   mb_trt_dims dims{};
   dims.rank = static_cast<std::int32_t>(std::min<ssize_t>(tensor.dim(), MB_TRT_MAX_DIMS));
@@ -187,14 +187,14 @@ Error Engine::run(Span<EValue*> arguments) {
   Error error = bind(arguments);
   if (error == Error::Ok) error = enqueue(stream);
   if (error != Error::Ok) {
-    io_->abandon();  // inputs may be on their way
+    io_->abandon();  // inputs may still be in transfer
     return error;
   }
   return io_->finish();
 }
 
-// The context is one for all calls: a call on another stream begins when the last one's work is done. Shapes of a
-// context at work may not change, so the host waits for it; where the stream is the same nothing needs to.
+// All calls share one context, so a call on another stream starts after the last one's work. A context's shapes must
+// not change while it works, so the host waits for it; calls on the same stream need no wait.
 Error Engine::wait_for_last(cudaStream_t stream) {
   if (!in_flight_ || stream == last_stream_ || cuda::recording()) return Error::Ok;
   MB_CUDA(name_.c_str(), cudaEventSynchronize(done_));
@@ -214,7 +214,7 @@ Error Engine::bind(Span<EValue*> arguments) {
     if (flavour_->set_address(context_, binding.name.c_str(), input_addresses_[i]) == 0) return Error::InvalidState;
   }
   if (flavour_->infer_shapes(context_) == 0) {
-    ET_LOG(Error, "%s: the shapes of its outputs cannot be told", name_.c_str());
+    ET_LOG(Error, "%s: the shapes of its outputs are unknown", name_.c_str());
     return Error::InvalidState;
   }
   return bind_outputs(arguments);
@@ -231,10 +231,10 @@ Error Engine::bind_outputs(Span<EValue*> arguments) {
     sizes.reserve(MB_TRT_MAX_DIMS);
     for (int k = 0; k < dims.rank; ++k) sizes.push_back(static_cast<executorch::aten::SizesType>(dims.sizes[k]));
     const bool known = dims.rank >= 0 && std::all_of(sizes.begin(), sizes.end(), [](auto size) { return size >= 0; });
-    // TensorRT gives scalars as one element of rank 1.
+    // TensorRT returns scalars as one element of rank 1.
     const bool scalar = tensor.dim() == 0 && dims.rank == 1 && dims.sizes[0] == 1;
     if (!known || (!scalar && executorch::runtime::resize_tensor(tensor, {sizes.data(), sizes.size()}) != Error::Ok)) {
-      ET_LOG(Error, "%s: output '%s' comes out as %s, which the program has no room for", name_.c_str(),
+      ET_LOG(Error, "%s: output '%s' has shape %s, which exceeds the program's memory for it", name_.c_str(),
              binding.name.c_str(), shape_text(dims).c_str());
       return Error::InvalidState;
     }

@@ -1,4 +1,4 @@
-// One engine on one GPU: loaded from a blob, run on tensors of ExecuTorch.
+// An engine on a GPU, loaded from a blob and run on ExecuTorch's tensors.
 #pragma once
 
 #include <executorch/runtime/core/evalue.h>
@@ -21,14 +21,14 @@ using executorch::runtime::Span;
 
 class Engine {
  public:
-  // Says in ExecuTorch's log why there is none.
+  // Logs the reason of a failure to ExecuTorch's log.
   static Error load(const Blob& blob, const std::string& method, std::unique_ptr<Engine>* engine);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Inputs, then outputs, in the blob's order. May return before the GPU is done, where the caller's run waits for it.
-  // One call at a time; others wait.
+  // `arguments` are inputs, then outputs, in the blob's order. May return before the GPU is done if the caller's run
+  // waits for it. One call at a time; others wait.
   Error run(Span<EValue*> arguments);
 
  private:
@@ -37,7 +37,7 @@ class Engine {
     std::int32_t dtype = 0;
     mb_trt_dims least{};  // of inputs
     mb_trt_dims most{};
-    mb_trt_dims given{-1, {}};  // to the context, last
+    mb_trt_dims given{-1, {}};  // last passed to the context
     int alias = -1;             // of outputs: the input whose memory it shares
   };
 
@@ -64,7 +64,7 @@ class Engine {
     const void* from;
     std::size_t bytes;
   };
-  std::vector<Reflect> reflects_;  // aliased outputs, to where the program wants them
+  std::vector<Reflect> reflects_;  // aliased outputs, with the program's memory for them
   std::unique_ptr<cuda::DeviceIo> io_;
   std::mutex mutex_;
   cudaEvent_t done_ = nullptr;  // after the last enqueue

@@ -1,6 +1,6 @@
-/* Between the TensorRT delegate and a flavour of TensorRT (TensorRT, its lean run time, TensorRT-RTX), each of some
- * major version. The delegate needs no header of TensorRT; a flavour is one library, compiled from flavour_nvinfer.cpp
- * against that flavour's headers, named libmodelbuild_tensorrt_*.so and found beside the delegate. It exports
+/* The interface between the TensorRT delegate and a flavour of TensorRT (TensorRT, its lean runtime, TensorRT-RTX) of
+ * some major version. The delegate needs no header of TensorRT. A flavour is a library libmodelbuild_tensorrt_*.so
+ * beside the delegate, compiled from flavour_nvinfer.cpp with the flavour's headers. It exports
  * modelbuild_tensorrt_flavour(). */
 #ifndef MODELBUILD_TENSORRT_FLAVOUR_H_
 #define MODELBUILD_TENSORRT_FLAVOUR_H_
@@ -16,7 +16,7 @@ extern "C" {
 #define MB_TRT_MAX_DIMS 8
 
 typedef struct {
-  int32_t rank; /* -1: not known */
+  int32_t rank; /* -1: unknown */
   int64_t sizes[MB_TRT_MAX_DIMS];
 } mb_trt_dims;
 
@@ -27,18 +27,18 @@ typedef void (*mb_trt_log)(mb_trt_severity severity, const char* message);
 typedef struct mb_trt_engine mb_trt_engine;
 typedef struct mb_trt_context mb_trt_context;
 
-/* Functions return 0 for failure, with a message to the log, unless said otherwise. The engine's GPU is the current one
- * in every call. */
+/* Unless stated otherwise, functions return 0 for failure and log a message. The engine's GPU must be current in every
+ * call. */
 typedef struct {
   uint32_t abi;
   uint32_t struct_size;
   const char* (*name)(void); /* "tensorrt_rtx 1.6 (libtensorrt_rtx.so.1)" */
-  /* NULL where this flavour cannot read the bytes; they need not outlive the call. */
+  /* NULL if this flavour can't read the bytes, which need not outlive the call. */
   mb_trt_engine* (*deserialize)(const void* data, size_t size, mb_trt_log log);
   void (*engine_free)(mb_trt_engine*);
-  const char* (*engine_name)(mb_trt_engine*); /* "" where it has none */
+  const char* (*engine_name)(mb_trt_engine*); /* "" if it has none */
   int (*has_binding)(mb_trt_engine*, const char* name, int is_input);
-  int32_t (*dtype)(mb_trt_engine*, const char* name); /* mb_dtype; -1 for a type that ExecuTorch does not have */
+  int32_t (*dtype)(mb_trt_engine*, const char* name); /* mb_dtype; -1 for a type that ExecuTorch lacks */
   mb_trt_dims (*profile)(mb_trt_engine*, const char* name, mb_trt_bound bound);
   mb_trt_context* (*context)(mb_trt_engine*); /* NULL for failure */
   void (*context_free)(mb_trt_context*);

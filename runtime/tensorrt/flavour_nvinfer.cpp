@@ -1,5 +1,5 @@
-// A flavour of TensorRT behind flavour.h: the only file that needs NVIDIA's headers (NvInferRuntime.h, of TensorRT 10
-// or newer or of TensorRT-RTX). TensorRT's library itself is loaded when the first engine is.
+// A flavour of TensorRT that implements flavour.h. Only this file needs NVIDIA's headers (NvInferRuntime.h of TensorRT
+// 10 or newer, or of TensorRT-RTX). TensorRT's library is loaded with the first engine.
 #include <NvInferRuntime.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -32,7 +32,7 @@ class Logger final : public nvinfer1::ILogger {
 
 using Create = void* (*)(void* logger, std::int32_t version);
 
-// The libraries that these headers go with, the one with most features first.
+// Returns the libraries that match these headers, the one with most features first.
 std::array<std::string, 3> libraries() {
   const std::string major = std::to_string(NV_TENSORRT_MAJOR);
 #ifdef MODELBUILD_TENSORRT_RTX
@@ -111,7 +111,7 @@ namespace {
 mb_trt_engine* deserialize(const void* data, std::size_t size, mb_trt_log log) {
   const Create create = runtime_factory(log);
   if (create == nullptr) return nullptr;
-  // The lean and dispatch runtimes return a pointer to nothing where there is no driver.
+  // The lean and dispatch runtimes return an invalid pointer if there is no driver.
   int devices = 0;
   if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
     log(MB_TRT_ERROR, "no CUDA device");

@@ -1,4 +1,4 @@
-// The flavours of TensorRT that lie beside this library.
+// The flavours of TensorRT beside this library.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace modelbuild::tensorrt {
 
-// In alphabetical order of their files; loaded once.
+// Returns the flavours sorted by file name; they are loaded once.
 const std::vector<const mb_trt_flavour*>& flavours();
 
 }  // namespace modelbuild::tensorrt

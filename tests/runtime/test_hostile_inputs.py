@@ -131,8 +131,8 @@ def test_no_header_of_an_array_file_is_believed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("into", "name", "content", "problem"),
     [
-        (NUMBERS, "x.npy", npy(ZEROS).replace(b"(2, 3), ", b"(9000000000, 3), ")[:-20], "no .npy file"),
-        (NUMBERS, "x.npy", npy(ZEROS).replace(b"'<f4'", b"'<V900000000'"), "no .npy file"),
+        (NUMBERS, "x.npy", npy(ZEROS).replace(b"(2, 3), ", b"(9000000000, 3), ")[:-20], "not a .npy file"),
+        (NUMBERS, "x.npy", npy(ZEROS).replace(b"'<f4'", b"'<V900000000'"), "not a .npy file"),
         (PICTURE, "x.png", None, "expected shape [1, 3, h=2..64, w=2..64], got [1, 3, 10000, 10000]"),
     ],
 )
@@ -201,5 +201,5 @@ def test_a_wrong_signature_is_told_by_its_place(tmp_path: Path, changes: dict[st
 
 
 def test_outputs_that_would_be_one_file_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ProgramError, match=r"output 'a_b': another one is written to .*/a_b\.npy already"):
+    with pytest.raises(ProgramError, match=r"output 'a_b': another output has the same file .*/a_b\.npy"):
         write_outputs({"a/b": ZEROS, "a_b": ZEROS}, tmp_path)

@@ -169,24 +169,27 @@ def test_inputs_that_do_not_fit(signed: Callable[..., Program], inputs: Any, mes
 def test_a_number_in_the_program_takes_no_other_value(samples: dict[str, Any]) -> None:
     program = load(samples["number"].path)
     np.testing.assert_array_equal(program.run([np.zeros((2, 2), np.float32)])["output0"], np.full((2, 2), 3))
-    with pytest.raises(InputError, match="input input1: int = 3: the program was made for that value only, got 4"):
+    with pytest.raises(InputError, match="input input1: int = 3: the program accepts only that value, got 4"):
         program.run([np.zeros((2, 2), np.float32), 4])
 
 
 def test_bfloat16_is_given_as_float32(samples: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"expected float32 \(bfloat16 is given as float32\), got float16"):
+    with pytest.raises(InputError, match=r"expected float32 \(bfloat16 is passed as float32\), got float16"):
         load(samples["bfloat16"].path).run([np.zeros((2, 4), np.float16), floats(2, 3)])
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": 2}, "signature.json: signature of version 2; this runtime knows 1"),
-        ({"inputs": []}, "p.pte: the signature.json beside it is not its own: it names 0 inputs, the program has 2"),
+        ({"version": 2}, "signature.json: signature of version 2; this runtime supports 1"),
+        (
+            {"inputs": []},
+            "p.pte: the signature.json beside it belongs to another program: it names 0 inputs, the program has 2",
+        ),
         ({"inputs": None}, "signature.json: not a signature: inputs: expected a list, got null"),
         (
             {"outputs": [*SIGNATURE["outputs"][:1], {"name": "s", "dtype": "int64", "shape": ["n"]}]},  # type: ignore[index]
-            "p.pte: the signature.json beside it is not its own:"
+            "p.pte: the signature.json beside it belongs to another program:"
             " 's' is int64 of rank 1 there and float32 of rank 1 in the program",
         ),
     ],

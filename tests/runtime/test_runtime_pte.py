@@ -60,8 +60,8 @@ def test_delegate_size_is_that_of_its_segment(samples: dict[str, Any]) -> None:
     ("content", "message"),
     [
         (b"", "not an ExecuTorch program: the file is empty"),
-        (b"hello", "not an ExecuTorch program: it does not start as a .pte does"),
-        (b"\x89PNG\r\n\x1a\n" + bytes(100), "not an ExecuTorch program: it does not start as a .pte does"),
+        (b"hello", "not an ExecuTorch program: it does not start like a .pte"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(100), "not an ExecuTorch program: it does not start like a .pte"),
         (b"\x04\0\0\0ET12", "not an ExecuTorch program: an offset points to byte -842093633 of 8"),
         (b"\xff\xff\xff\x7fET12", "not an ExecuTorch program: an offset points to byte 2147483647 of 8"),
         (

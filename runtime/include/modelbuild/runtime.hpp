@@ -1,4 +1,4 @@
-// What runs a .pte from C++: load a program, ask what it is, run it. docs/runtime.md tells how it is used.
+// C++ API of the runtime for .pte files: load, describe and run programs. docs/runtime.md explains its use.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@
 
 namespace modelbuild {
 
-// What went wrong, in one line: control characters in the message, which may be of a file, become question marks.
-// `kind` tells a fault of what the caller gave from one of the program or the machine.
+// An error with a one-line message. Control characters in it, for example from a file, become question marks. `kind`
+// distinguishes invalid arguments of the caller from failures of the program or the machine.
 class Error : public std::runtime_error {
  public:
   enum class Kind { kInput, kProgram };
@@ -30,7 +30,7 @@ class Error : public std::runtime_error {
   Kind kind_;
 };
 
-// Element types, by the numbers that a .pte has for them (executorch/schema/scalar_type.fbs).
+// Element types, by their numbers in a .pte (executorch/schema/scalar_type.fbs).
 enum class DType : std::int8_t {
   kUint8 = 0,
   kInt8 = 1,
@@ -57,7 +57,7 @@ struct Device {
 };
 std::string to_string(Device device);
 
-// A dimension: fixed where min == max. Dimensions of one name are equal; "" is tied to none.
+// A dimension, fixed if min == max. Dimensions with the same name, unless it is "", are equal.
 struct Dim {
   std::int64_t min = 0;
   std::int64_t max = 0;
@@ -68,18 +68,18 @@ struct Dim {
 enum class Kind { kTensor, kNone, kInt, kBool, kFloat, kString, kList };
 using Constant = std::variant<std::monostate, std::int64_t, bool, double, std::string>;
 
-// An input or output of a method, as the program and the signature.json beside it describe it.
+// An input or output of a method, from the program and the signature.json beside it.
 struct Port {
   std::string name;
   Kind kind = Kind::kTensor;
   DType dtype = DType::kFloat32;
-  std::vector<Dim> shape;               // from the outermost dimension as the model's author sees it
+  std::vector<Dim> shape;               // in the model's order of dimensions
   std::vector<std::uint8_t> dim_order;  // dimensions from the outermost in memory to the innermost
-  Device device;                        // where the program's own metadata says that it lies
-  bool planned = false;                 // whether its memory is the program's own; if not, the caller's
+  Device device;                        // the device in the program's metadata
+  bool planned = false;                 // true if its memory is the program's own, false if the caller's
   std::optional<std::pair<double, double>> range;
-  Constant constant;        // of an input that is no tensor: the only value that the program takes
-  std::string host_kernel;  // a kernel on the CPU that reads or writes it, "" where only delegates and copies do
+  Constant constant;        // of an input that is not a tensor: the only value that the program accepts
+  std::string host_kernel;  // a CPU kernel that reads or writes it; "" if only delegates and copies do
 };
 
 struct DelegateInfo {
@@ -88,8 +88,8 @@ struct DelegateInfo {
   std::uint64_t bytes = 0;
 };
 
-// Bytes moved between host and device in one run: by delegates on their own, because what they were given lay on the
-// other side (staged), and by copies that the program itself asks for (copied).
+// Bytes moved between host and device in a run: by delegates whose inputs or outputs were on the other side (staged),
+// and by the program's own copy instructions (copied).
 struct Transfers {
   std::uint64_t staged_in = 0;
   std::uint64_t staged_out = 0;
@@ -105,29 +105,29 @@ struct MethodDescription {
   std::vector<DelegateInfo> delegates;
   std::map<std::string, int> operators;  // calls of each kernel outside delegates
   std::uint64_t planned_bytes = 0;       // memory for activations
-  bool branches = false;                 // whether which instructions run depends on data
-  Transfers most;                        // of a run on host memory, at most, going by the program's metadata
+  bool branches = false;                 // true if the executed instructions depend on data
+  Transfers most;                        // upper bound for a run on host memory, from the program's metadata
 };
 
 struct Description {
   std::string path;
   std::uint64_t bytes = 0;
   std::vector<std::pair<std::string, std::uint64_t>> data;  // .ptd files and their sizes
-  std::vector<std::string> external;                        // tensors that lie in them
+  std::vector<std::string> external;                        // tensors in them
   std::vector<MethodDescription> methods;
 
   const MethodDescription& method(std::string_view name) const;  // throws Error
-  std::string json() const;                                      // one object, as `python -m modelbuild_runtime` prints
+  std::string json() const;  // one object, as `python -m modelbuild_runtime` prints it
   std::string text() const;
 };
 
-// Describe a program without loading it: no delegate, kernel or GPU is needed. Throws Error. With `verify` the SHA-256
-// of files that have a manifest is checked. The files <backend>.delegate.json in `plugin_dirs` and this library's folder
-// tell which delegates are on a GPU.
+// Describes a program without loading it; no delegate, kernel or GPU is needed. Throws Error. With `verify` the SHA-256
+// in the files' manifests is checked. The files <backend>.delegate.json in `plugin_dirs` and in this library's folder
+// state which delegates are on a GPU.
 Description describe(const std::filesystem::path& path, std::vector<std::filesystem::path> data = {},
                      bool verify = true, std::vector<std::filesystem::path> plugin_dirs = {});
 
-// Elements in row-major order. The memory is the caller's.
+// Elements in row-major order. The caller owns the memory.
 struct Tensor {
   void* data = nullptr;
   DType dtype = DType::kFloat32;
@@ -138,8 +138,8 @@ struct Tensor {
   std::size_t nbytes() const { return numel() * dtype_size(dtype); }
 };
 
-// An output. A tensor's memory is the program's own (or the caller's, where RunOptions gave some) and holds until the
-// program runs again or is destroyed.
+// An output. A tensor's memory is the program's own (or the caller's, from RunOptions), and is valid until the program
+// runs again or is destroyed.
 struct Value {
   std::string name;
   Kind kind = Kind::kTensor;
@@ -147,7 +147,7 @@ struct Value {
   Constant scalar;
 };
 
-// Runs with RunOptions::cuda_graph: how many were recorded as a graph, and how many were done by launching one.
+// Number of runs with RunOptions::cuda_graph: recorded as a graph, and replayed by launching one.
 struct GraphCounts {
   std::uint64_t recorded = 0;
   std::uint64_t replayed = 0;
@@ -155,26 +155,25 @@ struct GraphCounts {
 
 struct LoadOptions {
   std::vector<std::filesystem::path> data;         // .ptd files; by default the one beside the program
-  std::vector<std::filesystem::path> plugins;      // libraries to load besides those that the program's backends need
-  std::vector<std::filesystem::path> plugin_dirs;  // where to look for those, before this library's own folder
-  bool verify = true;                              // check the SHA-256 of files that have a manifest
+  std::vector<std::filesystem::path> plugins;      // libraries to load in addition to those of the program's backends
+  std::vector<std::filesystem::path> plugin_dirs;  // folders to search for those, before this library's own folder
+  bool verify = true;                              // check the SHA-256 in files' manifests
 };
 
 struct RunOptions {
-  // A cudaStream_t on which everything is enqueued. Without one each method has a stream of its own and run() returns
-  // when the results are there; with one, outputs in device memory are there when the stream gets to them.
+  // A cudaStream_t on which all work is enqueued. Without it each method has its own stream, and run() returns when the
+  // results are complete; with it, outputs in device memory are complete in the stream's order.
   std::optional<void*> stream;
-  // Where outputs are to be written, by index; entries without data are the program's choice. Only for outputs whose
-  // memory the program did not plan itself.
+  // Memory for outputs, by index; for entries without data the program chooses. Only for outputs whose memory the
+  // program does not plan itself.
   std::vector<Tensor> outputs;
-  // Keep the run as a CUDA graph: the second run in a row on the same addresses and shapes is recorded, further ones
-  // are one launch. Outputs for which no memory is given are overwritten by each. Throws Error where the run cannot be
-  // a graph: kernels on the CPU, host memory, parts on two GPUs.
+  // Record the run as a CUDA graph: the second consecutive run on the same addresses and shapes is recorded, later ones
+  // are a single launch. Outputs without given memory are overwritten by each run. Throws Error if the run can't be a
+  // graph: with kernels on the CPU, host memory, or parts on two GPUs.
   bool cuda_graph = false;
 };
 
-// A loaded program. State that it keeps between runs lives as long as this object. One run at a time: further callers
-// wait.
+// A loaded program. Its state between runs lives as long as this object. One run at a time; other callers wait.
 class Program {
  public:
   static std::unique_ptr<Program> load(const std::filesystem::path& path, const LoadOptions& options = {});
@@ -183,8 +182,8 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   const Description& describe() const;
-  // Tensors in the order of the method's tensor inputs. Tensors on the host are read in place where the program's
-  // layout is row-major, and a program that writes to its inputs writes there.
+  // `inputs` are in the order of the method's tensor inputs. Host tensors are read in place if the program's layout is
+  // row-major; a program that writes to its inputs then writes to the caller's memory.
   std::vector<Value> run(std::string_view method, std::span<const Tensor> inputs, const RunOptions& options = {});
   Transfers transfers() const;       // of the last run
   GraphCounts graph_counts() const;  // of all runs
@@ -197,11 +196,11 @@ class Program {
 
 enum class LogLevel { kDebug, kInfo, kError, kFatal, kOff };
 using LogSink = std::function<void(LogLevel, std::string_view message)>;
-// Where messages of ExecuTorch and the delegates go, from `least` on. By default errors go to stderr. The sink may be
-// called from any thread, one call at a time; it must not throw, or call this function.
+// Sets the sink for messages of ExecuTorch and the delegates of level `least` and above. By default errors go to
+// stderr. The sink may be called from any thread, one call at a time; it must not throw, or call this function.
 void set_log(LogLevel least, LogSink sink = {});
 
-// Memory of a GPU, for callers that have no CUDA of their own. Throws Error when no CUDA delegate is loaded.
+// GPU memory, for callers that do not use CUDA themselves. Throws Error if no CUDA delegate is loaded.
 class DeviceBuffer {
  public:
   DeviceBuffer(int device, std::size_t bytes);
@@ -218,7 +217,7 @@ class DeviceBuffer {
   void* data_ = nullptr;
 };
 
-// Copies an output to host memory, wherever it lies.
+// Copies an output from any device to host memory.
 void copy_to_host(const Tensor& tensor, void* host);
 
 }  // namespace modelbuild

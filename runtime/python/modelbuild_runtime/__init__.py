@@ -1,4 +1,4 @@
-"""The Python face of what runs a .pte: `load(path).run(inputs)`. Arrays are numpy's; the first run imports torch."""
+"""Run a .pte from Python: `load(path).run(inputs)`. Arrays are numpy's; the first run imports torch."""
 
 from modelbuild_runtime.describe import Description, MethodDescription, Port
 from modelbuild_runtime.errors import InputError, ProgramError

@@ -1,6 +1,6 @@
-"""`python -m modelbuild_runtime PROGRAM.pte --input name=file`: run a program on files.
+"""Run a program on files: `python -m modelbuild_runtime PROGRAM.pte --input name=file`.
 
-Exit codes: 0 it ran, 1 it could not be loaded or failed, 2 the inputs or the command line are wrong, 8 interrupted.
+Exit codes: 0 success, 1 loading or running failed, 2 invalid inputs or command line, 8 interrupted.
 """
 
 from __future__ import annotations
@@ -100,14 +100,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, action="append", default=[], metavar="FILE.ptd", help="external data")
     parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE", help=".npy, .json, .png or .jpg")
     parser.add_argument("--method", default="forward")
-    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write each output there")
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write outputs to DIR")
     parser.add_argument("--output-format", choices=("npy", "json"), default="npy")
     parser.add_argument("--repeat", type=int, default=0, metavar="N", help="measure N runs")
-    parser.add_argument("--warmup", type=int, default=3, metavar="N", help="runs before those measured")
+    parser.add_argument("--warmup", type=int, default=3, metavar="N", help="runs before the measured ones")
     parser.add_argument(
         "--no-verify", dest="verify", action="store_false", help="do not check the SHA-256 of the files' manifests"
     )
-    parser.add_argument("--describe", action="store_true", help="tell what the program takes and gives, run nothing")
+    parser.add_argument("--describe", action="store_true", help="print the program's inputs and outputs; run nothing")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 

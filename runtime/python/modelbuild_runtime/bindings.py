@@ -1,4 +1,4 @@
-"""ExecuTorch's Python runtime: the one file that touches it, and the only one that imports torch.
+"""ExecuTorch's Python runtime. No other file uses it, and no other file imports torch.
 
 The pybindings of executorch take and give torch tensors, and their shared library needs libtorch loaded, so torch is
 imported here, when a program is first run.
@@ -56,7 +56,7 @@ def _library() -> Any:
 
 
 def load_module(path: Path, data: Path | None) -> Any:
-    """ExecuTorch's module of a program file and its external data."""
+    """Load a program file and its external data as ExecuTorch's module. Raises ProgramError."""
     try:
         return _library()._load_for_executorch(str(path), None if data is None else str(data))
     except RuntimeError as error:
@@ -64,13 +64,13 @@ def load_module(path: Path, data: Path | None) -> Any:
 
 
 def lacking_backends(method: MethodDescription) -> list[str]:
-    """The backends that a method needs and this runtime lacks."""
+    """Return the backends that a method needs and this runtime lacks."""
     have = set(_library()._get_registered_backend_names())
     return list(dict.fromkeys(backend for backend, _, _ in method.delegates if backend not in have))
 
 
 def check_supported(path: str, method: MethodDescription) -> None:
-    """Raise ProgramError naming each backend and kernel that the method needs and this runtime lacks."""
+    """Raise ProgramError with the backends, or else kernels, that the method needs and this runtime lacks."""
     library = _library()
     have = set(library._get_registered_backend_names())
     lacking = lacking_backends(method)
@@ -86,9 +86,9 @@ def check_supported(path: str, method: MethodDescription) -> None:
 
 
 def to_tensor(array: np.ndarray, port: Port) -> Any:
-    """A torch tensor with the array's values, of the port's type, laid out in memory as the program expects.
+    """Return a torch tensor with the array's values, the port's type, and the memory layout that the program expects.
 
-    A copy: a program may write to its inputs.
+    The tensor is a copy, since a program may write to its inputs.
     """
     import torch
 
@@ -100,7 +100,7 @@ def to_tensor(array: np.ndarray, port: Port) -> Any:
 
 
 def to_array(value: Any) -> np.ndarray:
-    """A numpy array of what the runtime returned; bfloat16 as float32, which holds each value exactly."""
+    """Return a runtime's output as a numpy array; bfloat16 as float32, which represents each value exactly."""
     import torch
 
     if not isinstance(value, torch.Tensor):
@@ -112,7 +112,7 @@ def to_array(value: Any) -> np.ndarray:
 
 
 def execute(module: Any, method: str, inputs: Sequence[Any], path: str, clone: bool = True) -> list[Any]:
-    """Run a method. With `clone` what is returned does not lie in the runtime's memory."""
+    """Run a method and return its outputs; with `clone` they are copies outside the runtime's memory."""
     try:
         outputs: list[Any] = module.run_method(method, tuple(inputs), clone)
     except RuntimeError as error:

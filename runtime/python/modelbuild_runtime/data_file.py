@@ -1,4 +1,4 @@
-"""Opens files of ExecuTorch, and checks a .ptd. Needs no torch.
+"""Open files of ExecuTorch, and check a .ptd. Torch-free.
 
 The format of a .ptd is executorch/extension/flat_tensor/serialize/flat_tensor.fbs (identifier FT01) behind a header
 ("FH01") at byte 8, as executorch 1.4.1 and 1.5.1 write it; field numbers are positions in that schema.
@@ -22,7 +22,7 @@ _HEADER = 48
 
 @contextmanager
 def opened(path: Path, kind: str) -> Iterator[memoryview]:
-    """The bytes of a file. What is found to be wrong with them is raised as ProgramError: the file is not `kind`."""
+    """Map a file's bytes. Raises ProgramError for a file that can't be read, is not a `kind`, or is damaged."""
     if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would wait for its writer
         raise ProgramError(f"{path}: not a regular file")
     try:
@@ -43,11 +43,11 @@ def opened(path: Path, kind: str) -> Iterator[memoryview]:
 
 
 def check_data_file(path: Path, verify: bool = True) -> None:
-    """Raise ProgramError for a .ptd that is not what was written, or that ExecuTorch would read outside of."""
+    """Raise ProgramError for a .ptd that is damaged, or with offsets outside the file."""
     with opened(path, "external data of ExecuTorch") as data:
         read_manifest(data, verify)
         if len(data) < _HEADER or bytes(data[4:12]) != b"FT01FH01":
-            raise Malformed("it does not start as a .ptd does")
+            raise Malformed("it does not start like a .ptd")
         begin, size, base = struct.unpack_from("<QQQ", data, 16)
         if begin + size > len(data):
             raise Malformed(f"its header claims {size} bytes at byte {begin} in a file of {len(data)}")
@@ -59,4 +59,4 @@ def check_data_file(path: Path, verify: bool = True) -> None:
                 raise Malformed("it lists no data")
             for entry in named:
                 if entry.u32(1) >= len(segments):
-                    raise Malformed(f"segment {entry.u32(1)} is not there")
+                    raise Malformed(f"segment {entry.u32(1)} does not exist")

@@ -1,4 +1,4 @@
-"""What a program is: its methods with named inputs and outputs, backends and sizes."""
+"""Describe a program: its methods with named inputs and outputs, backends and sizes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from modelbuild_runtime.signature import Named, Signature
 class Port:
     """An input or output.
 
-    shape      of a tensor, from the outermost dimension as the model's author sees it
-    dim_order  in which order the dimensions lie in memory
-    planned    whether its memory is the program's own; if not, the caller's
-    range      the values that the model was made for, where it was declared
-    constant   of an input that is no tensor: the only value that the program takes
+    shape      of a tensor, in the model's order of dimensions
+    dim_order  the order of dimensions in memory
+    planned    true if its memory is the program's own, false if the caller's
+    range      lowest and highest value of the model's declaration; None if there is none
+    constant   of an input that is not a tensor: the only value that the program accepts
     """
 
     name: str
@@ -44,9 +44,13 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class MethodDescription:
-    """delegates: (backend id, how many parts of the method it runs, bytes of their blobs).
-    operators: how often each kernel outside delegates is called. planned_bytes: memory for activations.
-    most: what a run on host memory moves, at most."""
+    """A method.
+
+    delegates      (backend id, number of the method's parts that it runs, bytes of their blobs)
+    operators      number of calls of each kernel outside delegates
+    planned_bytes  memory for activations
+    most           upper bound of the bytes that a run on host memory moves
+    """
 
     name: str
     inputs: tuple[Port, ...]
@@ -59,7 +63,7 @@ class MethodDescription:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A program. bytes: of the .pte. data: the .ptd files beside it and their bytes. external: tensors kept there."""
+    """A program. bytes: size of the .pte. data: its .ptd files with their bytes. external: tensors in them."""
 
     path: str
     bytes: int
@@ -101,9 +105,9 @@ class Description:
 
 
 def describe(path: Path, data: Sequence[Path], program: ProgramFile, signature: Signature | None) -> Description:
-    """Put what the files say together. The signature is that of the method `forward`, or of the only one.
+    """Return the description from a program's files. The signature is of the method `forward`, or of the only one.
 
-    Raises ProgramError when the signature is that of another program.
+    Raises ProgramError if the signature is of another program.
     """
     signed = "forward" if len(program.methods) != 1 else program.methods[0].name
     return Description(
@@ -126,7 +130,7 @@ def _method(path: Path, method: Method, signature: Signature | None) -> MethodDe
         inputs = _ports("input", method.inputs, None if signature is None else signature.inputs)
         outputs = _ports("output", method.outputs, None if signature is None else signature.outputs)
     except ProgramError as error:
-        raise ProgramError(f"{path}: the signature.json beside it is not its own: {error}") from None
+        raise ProgramError(f"{path}: the signature.json beside it belongs to another program: {error}") from None
     return MethodDescription(
         name=method.name,
         inputs=inputs,
@@ -172,16 +176,16 @@ def _port(name: str, value: Value, declared: Named | None) -> Port:
     return Port(name, "tensor", value.dtype, shape, value.dim_order, value.device, value.planned, span)
 
 
-def _narrowed(dim: Dim, said: int | str, declared: Named) -> Dim:
-    """What the program and the signature say of one dimension, together: the program knows upper bounds only."""
-    if isinstance(said, int):
-        if not dim.min <= said <= dim.max:
-            raise ProgramError(f"a dimension of '{declared.name}' is {said} there and {dim} in the program")
-        return Dim.fixed(said)
-    bound = declared.dynamic.get(said)
+def _narrowed(dim: Dim, size: int | str, declared: Named) -> Dim:
+    """Return a dimension from the program, which has upper bounds only, and from the signature."""
+    if isinstance(size, int):
+        if not dim.min <= size <= dim.max:
+            raise ProgramError(f"a dimension of '{declared.name}' is {size} there and {dim} in the program")
+        return Dim.fixed(size)
+    bound = declared.dynamic.get(size)
     if bound is None:  # an expression of names, or a size that depends on data
-        return Dim(dim.min, dim.max, said)
-    return Dim(max(dim.min, bound.min), min(dim.max, bound.max), said)
+        return Dim(dim.min, dim.max, size)
+    return Dim(max(dim.min, bound.min), min(dim.max, bound.max), size)
 
 
 def _method_json(method: MethodDescription) -> dict[str, Any]:

@@ -38,9 +38,9 @@ FLOATS = frozenset({"float16", "float32", "float64", "bfloat16"})
 
 
 def numpy_type(name: str) -> npt.DTypeLike | None:
-    """The numpy type in which arrays of a torch type are given and returned; None when there is none.
+    """Return the numpy type of arrays of a torch type; None if there is none.
 
-    numpy has no bfloat16: such values travel as float32, which holds each of them exactly.
+    numpy has no bfloat16: arrays of it are float32, which represents each value exactly.
     """
     if name == "bfloat16":
         return np.float32
@@ -51,7 +51,7 @@ def numpy_type(name: str) -> npt.DTypeLike | None:
 
 
 def item_size(name: str) -> int:
-    """Bytes of one element in a program's memory (1 for the float8 types)."""
+    """Return the bytes of an element in a program's memory (1 for the float8 types)."""
     if name in _SIZES:
         return _SIZES[name]
     found = numpy_type(name)

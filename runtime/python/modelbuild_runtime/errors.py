@@ -1,4 +1,4 @@
-"""What can go wrong when a program is loaded and run, said in one line."""
+"""Errors of loading and running a program, each with a one-line message."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import difflib
 import re
 from collections.abc import Iterable
 
-# Control characters, what else ends a line, and what is not UTF-8 (as Python holds it).
+# Control characters, line separators, and surrogates (Python's form of bytes that are not UTF-8).
 _OTHER = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class ProgramError(Exception):
-    """The file is no program, or this runtime can't run it, or running it failed."""
+    """Raised if the file is not a program, this runtime can't run it, or running it failed."""
 
 
 class InputError(ProgramError):
-    """What was given as input does not fit the program."""
+    """Raised for inputs that do not match the program."""
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """`; did you mean 'x'?`, or the empty string when no candidate is near."""
+    """Return `; did you mean 'x'?`, or the empty string if no candidate is near."""
     near = [] if len(word) > 200 else difflib.get_close_matches(word, sorted(candidates), n=1, cutoff=0.6)
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
 def one_line(text: str) -> str:
-    """Return text with control characters, line breaks and what is not UTF-8 escaped."""
+    """Return the text with control characters, line separators and invalid UTF-8 escaped."""
     return _OTHER.sub(lambda found: repr(found[0])[1:-1], text)

@@ -1,7 +1,7 @@
-"""Tensors of numpy, torch and whoever else speaks DLPack, as addresses for the C++ runtime. Nothing is copied but what
-numpy has in another layout or, for bfloat16, in another type.
+"""Convert numpy arrays, torch tensors and other tensors with DLPack to addresses for the C++ runtime. Only numpy arrays
+with another layout or, for bfloat16, another type are copied.
 
-DLPack 1.0 (dlpack.h): the capsule "dltensor" holds a DLManagedTensor, which begins with a DLTensor.
+DLPack 1.0 (dlpack.h): the capsule "dltensor" contains a DLManagedTensor, which begins with a DLTensor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NUMBERS = {name: number for number, name in NAMES.items()}
 _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}  # DLDataTypeCode
 _CPU, _CUDA, _PINNED, _MANAGED = 1, 2, 3, 13  # DLDeviceType
 
-# What DLPack calls the legacy default stream, and so does CUDA.
+# The legacy default stream in DLPack and in CUDA.
 DEFAULT_STREAM = 1
 
 
@@ -42,7 +42,7 @@ class _DLTensor(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Memory that someone else's tensor lies in. owner: what keeps it. gpu: its number, or None for the host."""
+    """Memory of another library's tensor. owner: the objects that keep it alive. gpu: its index, or None for host."""
 
     address: int
     dtype: str
@@ -63,8 +63,8 @@ def torch_tensor(value: Any) -> bool:
 
 
 def view_of(name: str, value: Any, dtype: str) -> View:
-    """The memory of a tensor, which the program wants with an element type. Raises InputError where it has none that
-    can be used as it is."""
+    """Return the memory of a tensor for an input of an element type. Raises InputError if the memory can't be used
+    directly."""
     if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray):
         return _of_dlpack(name, value)
     array = np.asarray(value)
@@ -80,10 +80,8 @@ def _of_dlpack(name: str, value: Any) -> View:
     kind, _ = value.__dlpack_device__()
     on_gpu = kind in (_CUDA, _MANAGED)
     if not on_gpu and kind not in (_CPU, _PINNED):
-        raise InputError(
-            f"'{name}': lies on a device of DLPack's type {kind}, which is neither the host nor a CUDA GPU"
-        )
-    # The run is put on torch's own stream, for which nothing has to be waited; others make their tensor ready.
+        raise InputError(f"'{name}': is on a device of DLPack's type {kind}; expected the host or a CUDA GPU")
+    # A run with torch tensors is on torch's own stream and need not wait; other libraries synchronize their tensors.
     stream = {"stream": -1 if torch_tensor(value) else DEFAULT_STREAM} if on_gpu else {}
     try:
         capsule = value.__dlpack__(**stream)
@@ -111,7 +109,7 @@ def _row_major(shape: tuple[int, ...], strides: list[int]) -> bool:
 
 
 def to_bfloat16(array: np.ndarray) -> np.ndarray:
-    """The bits of the nearest bfloat16 of each float32, ties to even; not-a-number stays that."""
+    """Return the bits of the nearest bfloat16 of each float32, ties to even; NaNs stay NaNs."""
     bits = np.ascontiguousarray(array).view(np.uint32)
     rounded = bits + 0x7FFF + ((bits >> 16) & 1)
     return np.where(np.isnan(array), (bits >> 16) | 0x40, rounded >> 16).astype(np.uint16).reshape(array.shape)

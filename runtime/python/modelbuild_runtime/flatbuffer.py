@@ -1,7 +1,7 @@
-"""Reads flatbuffers, with every offset checked, without generated code: tables, vectors and strings by field number.
+"""Read flatbuffers without generated code, checking every offset: tables, vectors and strings by field number.
 
 The format: https://flatbuffers.dev/internals/. A table starts with the (signed) distance back to its vtable; the vtable
-holds its own size, the table's size, and one 16-bit offset a field, 0 for a field that is left at its default.
+contains its own size, the table's size, and a 16-bit offset per field, 0 for a field with its default value.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _U64, _I64, _F64, _BOOL = (struct.Struct(f"<{code}") for code in "Qqd?")
 
 
 class Malformed(ValueError):
-    """The bytes are no flatbuffer of the expected kind."""
+    """Raised for bytes that are not a flatbuffer of the expected kind."""
 
 
 class Buffer:
-    """The bytes that tables are read from.
+    """The bytes of a flatbuffer.
 
-    Tables can share bytes, so that a small file can describe a tree without end: the bytes read are counted, and
-    refused at `_MOST` times those that there are. (Programs are read less than 3 times.)
+    Tables can share bytes, so a small file can describe an endless tree. The bytes read are counted, and limited to
+    `_MOST` times the file's. (Programs are read less than 3 times.)
     """
 
     __slots__ = ("_left", "data")
@@ -48,7 +48,7 @@ class Buffer:
 
 
 class Table:
-    """One table of a flatbuffer. Field numbers are positions in the schema, counted from 0."""
+    """A table of a flatbuffer. Field numbers are positions in the schema, counted from 0."""
 
     __slots__ = ("_at", "_buffer", "_fields", "_vtable")
 
@@ -64,7 +64,7 @@ class Table:
         return cls(buffer, buffer.uint(0))
 
     def _field(self, number: int) -> int:
-        """Where a field lies, or 0 when it is absent."""
+        """Return a field's offset, or 0 if it is absent."""
         if number >= self._fields:
             return 0
         offset = int(self._buffer.unpack(_U16, self._vtable + 4 + 2 * number))
@@ -113,7 +113,7 @@ class Table:
             raise Malformed("a string is not UTF-8") from error
 
     def extent(self, number: int) -> tuple[int, int]:
-        """Where a vector of bytes starts, and how many there are; 0 when absent."""
+        """Return the offset and length of a byte vector; (0, 0) if it is absent."""
         return self._vector(number, 1)
 
     def i32s(self, number: int) -> tuple[int, ...]:
@@ -137,7 +137,7 @@ class Table:
             yield value
 
     def _vector(self, number: int, size: int) -> tuple[int, int]:
-        """Where the elements of a vector or string start, and how many there are."""
+        """Return the offset and number of a vector's or string's elements; (0, 0) if it is absent."""
         at = self._field(number)
         if not at:
             return 0, 0

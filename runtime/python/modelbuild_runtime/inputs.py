@@ -1,4 +1,4 @@
-"""Input files into arrays: .npy, .json and pictures, to the type, layout and range that a program's input declares."""
+"""Read input files (.npy, .json, pictures) into arrays with the type, layout and range of a program's input."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from modelbuild_runtime.shapes import Dim, fits, shape_text
 _PICKLES = frozenset({".pt", ".pth", ".pkl"})
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
-# Bytes that a .json may have: some, and for each number what it takes with every digit, on a line of its own.
+# Maximum bytes of a .json: a base, plus for each number its size with all digits, on a line of its own.
 _JSON_BASE = 1 << 20
 _JSON_NUMBER = 200
 
 
 def read_inputs(ports: Sequence[Port], files: Mapping[str, Path]) -> dict[str, np.ndarray]:
-    """An array for each file given, by the name of the input. Raises InputError that names the input and the file."""
+    """Return an array for each file, by the name of the input. Raises InputError with the input and the file."""
     by_name = {port.name: port for port in ports}
     arrays = {}
     for name, path in files.items():
@@ -38,27 +38,27 @@ def read_inputs(ports: Sequence[Port], files: Mapping[str, Path]) -> dict[str, n
 
 
 def read_input(port: Port, path: Path) -> np.ndarray:
-    """One array from a file, by the file's extension.
+    """Return an array from a file, read by the file's extension.
 
-    .npy   as it is: type and shape must be the input's
-    .json  nested lists of numbers (true and false for bool), converted to the input's type if that loses nothing
-    .png, .jpg, .jpeg  decoded to RGB (grey for one channel, RGBA for four). Channels come first where dimension 1 is
-           1, 3 or 4, last where the last one is; where both are, as the picture's size fits. For float inputs 0..255 is
-           mapped linearly onto the declared range
+    .npy   unchanged: type and shape must be the input's
+    .json  nested lists of numbers (true and false for bool), converted to the input's type if that is lossless
+    .png, .jpg, .jpeg  decoded to RGB (gray for one channel, RGBA for four). Channels are first if dimension 1 is 1, 3
+           or 4, last if the last dimension is; if both are, the picture's size decides. For float inputs, 0..255 is
+           mapped linearly to the declared range
     """
     where = f"input '{port.name}': {path}"
     if path.suffix in _PICKLES:
         raise InputError(f"{where} is a pickle, which may run code when read; save the array with numpy.save")
     if path.suffix.lower() not in _READERS:
-        raise InputError(f"input '{port.name}': can't read {path}; known: {', '.join(_READERS)}")
+        raise InputError(f"input '{port.name}': can't read {path}; expected one of {', '.join(_READERS)}")
     reader, otherwise = _READERS[path.suffix.lower()]
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about files of Python 2, or big pictures
+            warnings.simplefilter("ignore")  # about Python 2's files, or large pictures
             return reader(port, path)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
-    except Exception as error:  # numpy, json and Pillow raise whatever comes to their parsers' minds
+    except Exception as error:  # the parsers of numpy, json and Pillow raise many types
         if isinstance(error, OSError) and error.errno is not None:
             raise InputError(f"{where}: {error.strerror}") from None
         problem = next(iter(str(error).strip().splitlines()), type(error).__name__)  # without the advice that follows
@@ -66,7 +66,7 @@ def read_input(port: Port, path: Path) -> np.ndarray:
 
 
 def _npy(port: Port, path: Path) -> np.ndarray:
-    # Mapped: whatever size the file claims, nothing of it is allocated before that is known to be the input's.
+    # Mapped, so that memory is allocated only after the file's size is known to match the input.
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     if not isinstance(array, np.ndarray):
         array.close()
@@ -122,10 +122,10 @@ def _picture(port: Port, path: Path) -> np.ndarray:
 
 
 def _pixels(port: Port, path: Path, axes: Sequence[int]) -> np.ndarray:
-    """The picture as bytes, its channels along that of `axes` of the port's shape which its size fits."""
+    """Return the picture's bytes, with channels along the axis in `axes` for which its size fits the port's shape."""
     from PIL import Image
 
-    # By its own formats alone: others of Pillow's run programs. Nothing is decoded before the size is known to fit.
+    # Only these formats: some others of Pillow run programs. The size is checked before the picture is decoded.
     with Image.open(path, formats=("PNG", "JPEG")) as picture:
         shapes = {axis: _picture_shape(port, axis, picture.size) for axis in axes}
         axis = next((axis for axis in axes if fits(port.shape, shapes[axis])), axes[0])
@@ -138,7 +138,7 @@ def _pixels(port: Port, path: Path, axes: Sequence[int]) -> np.ndarray:
 
 
 def _picture_shape(port: Port, axis: int, size: tuple[int, int]) -> tuple[int, ...]:
-    """The shape of a picture of a width and height, with channels along an axis of the port's shape."""
+    """Return the shape of a picture of a width and height, with channels along an axis of the port's shape."""
     channels = port.shape[axis].max
     first = axis == len(port.shape) - 3
     shape = (channels, size[1], size[0]) if first else (size[1], size[0], channels)
@@ -151,7 +151,7 @@ def _check_shape(port: Port, shape: tuple[int, ...]) -> None:
 
 
 def _channel_axes(shape: tuple[Dim, ...]) -> list[int]:
-    """Where the channels of a picture may lie in [N, C, H, W], [N, H, W, C], [C, H, W] or [H, W, C]."""
+    """Return the possible channel axes of a picture in [N, C, H, W], [N, H, W, C], [C, H, W] or [H, W, C]."""
     if len(shape) not in (3, 4) or (len(shape) == 4 and not fits(shape[:1], (1,))):
         return []
     ends = (len(shape) - 3, len(shape) - 1)
@@ -165,9 +165,9 @@ def _wanted(port: Port) -> np.dtype[np.generic]:
     return np.dtype(found)
 
 
-# How each kind is read, and what else a file is that cannot be.
+# The reader of each extension, and the problem of a file that it can't read.
 _READERS: dict[str, tuple[Callable[[Port, Path], np.ndarray], str]] = {
-    ".npy": (_npy, "no .npy file"),
+    ".npy": (_npy, "not a .npy file"),
     ".json": (_json, "not nested lists of numbers"),
     ".png": (_picture, "no picture"),
     ".jpg": (_picture, "no picture"),

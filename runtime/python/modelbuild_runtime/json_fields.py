@@ -1,5 +1,4 @@
-"""JSON that somebody else wrote, read with a type for each value: whatever is not as expected is a ValueError that says
-where."""
+"""Read untrusted JSON with typed accessors. A value of another type raises ValueError with its place in the file."""
 
 from __future__ import annotations
 
@@ -29,11 +28,11 @@ class Field:
         raise ValueError(f"{self.place + ': ' if self.place else ''}expected {expected}, got {shown}")
 
     def get(self, name: str) -> Field:
-        """A member of an object; null where it is not there."""
+        """Return a member of an object; null if it is missing."""
         return Field(self._table().get(name), f"{self.place}.{name}" if self.place else name)
 
     def items(self) -> Iterator[tuple[str, Field]]:
-        """The members of an object; none of null."""
+        """Yield the members of an object; null has none."""
         for name in self._table() if self.value is not None else ():
             yield name, self.get(name)
 
@@ -48,13 +47,13 @@ class Field:
         return self.value
 
     def size(self) -> int:
-        """A whole number that is not negative."""
+        """Return a non-negative integer."""
         if type(self.value) is not int or not 0 <= self.value <= _MOST:
             self.fail("a whole number of 0 or more")
         return self.value
 
     def number(self) -> float:
-        """A finite number."""
+        """Return a finite number."""
         try:
             found = float(self.value) if type(self.value) in (int, float) else math.nan
         except OverflowError:
@@ -70,7 +69,7 @@ class Field:
 
 
 def read_json(path: Path) -> Field:
-    """Read a file. Raises OSError, and ValueError for what is no JSON."""
+    """Read a JSON file. Raises OSError, and ValueError for invalid JSON."""
     try:
         return Field(json.loads(path.read_bytes()))
     except RecursionError:

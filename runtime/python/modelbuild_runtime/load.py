@@ -16,7 +16,7 @@ from modelbuild_runtime.pte import ProgramFile, read_program_file
 from modelbuild_runtime.signature import read_signature
 
 RUNTIME = "MODELBUILD_RUNTIME"
-"""Names a folder as `make runtime` or the rule `runtime_bundle` lays it out, or the library in one."""
+"""Environment variable: a folder that `make runtime` or the rule `runtime_bundle` made, or the library in it."""
 
 
 @overload
@@ -34,13 +34,13 @@ def load(
 ) -> Program:
     """Load a .pte, and the .ptd beside it: the one of the same name, or the only one if the program may need one.
 
-    `runtime` is a folder that `make runtime` or `runtime_bundle` laid out; by default that of MODELBUILD_RUNTIME. With
-    one the C++ runtime runs the program, on GPUs too. Without, ExecuTorch's Python bindings do, on the CPU; torch is
-    imported when they first run one.
+    `runtime` is a folder that `make runtime` or `runtime_bundle` made; by default that of MODELBUILD_RUNTIME. If there
+    is one, the C++ runtime runs the program, on GPUs too. Otherwise ExecuTorch's Python bindings run it on the CPU; the
+    first run imports torch.
 
-    With `verify` the SHA-256 of files that have a manifest is checked.
+    With `verify` the SHA-256 in the files' manifests is checked.
 
-    Raises ProgramError when the files are no program that this runtime knows, or are damaged.
+    Raises ProgramError if the files are damaged, or not a program that this runtime supports.
     """
     pte = Path(path)
     named = runtime if runtime is not None else os.environ.get(RUNTIME)
@@ -56,7 +56,7 @@ def load(
         if native is None:
             check_data_file(file, verify)
     if program.external and not data:
-        raise ProgramError(f"{pte}: {len(program.external)} of its tensors lie in a .ptd, and there is none beside it")
+        raise ProgramError(f"{pte}: {len(program.external)} of its tensors are in a .ptd, and there is none beside it")
     candidates = (pte.with_name(f"{pte.stem}.signature.json"), pte.with_name("signature.json"))
     signature = next((read_signature(found) for found in candidates if found.is_file()), None)
     description = describe(pte, data, program, signature)
@@ -68,7 +68,7 @@ def load(
 
 
 def _beside(pte: Path, program: ProgramFile) -> list[Path]:
-    """The .ptd that belongs to a program. Only delegates know whether they keep data in one."""
+    """Return the .ptd files of a program. Any delegate may need one, since only the delegate knows its data."""
     own = pte.with_suffix(".ptd")
     if own.is_file():
         return [own]

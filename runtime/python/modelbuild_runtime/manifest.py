@@ -1,4 +1,4 @@
-"""The manifest that ends a .pte or .ptd that modelbuild linked, with its digest. docs/runtime.md has the format."""
+"""Read the manifest, with a digest, at the end of a .pte or .ptd that modelbuild linked. Format: docs/runtime.md."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-# A file that has lost one of these still has the other: the key of the entry in the list of named data, which
-# executorch writes to the start of a file, and the magic at its end.
+# Two marks, so that a file that lost one still has the other: the key in the list of named data, which executorch
+# writes at the start of a file, and the magic at its end.
 KEY = b"modelbuild.manifest"
 MAGIC = b"mbmanif1"
 
 _START = 1 << 20
 
-# Behind the JSON: its length, the SHA-256 of all bytes before it, the magic.
+# After the JSON: its length, the SHA-256 of all bytes before the digest, the magic.
 _LENGTH = 8
 _SEALED = 32 + len(MAGIC)
 
 
 class Damaged(ValueError):
-    """A file has other bytes than it was written with."""
+    """Raised for a file whose bytes changed after it was written."""
 
 
 def read_manifest(file: memoryview, verify: bool) -> Mapping[str, Any] | None:
-    """Return the JSON of the manifest that ends a file; None where nobody vouches for it.
+    """Return the JSON of the manifest at the end of a file; None if the file has no manifest.
 
-    Raises Damaged where the file has lost its manifest, the manifest cannot be read or, with `verify`, the file is not
-    the one that the manifest's digest is of.
+    Raises Damaged if the file lost its manifest, the manifest can't be read or, with `verify`, the file's digest is not
+    the manifest's.
     """
     end = len(file) - _SEALED - _LENGTH
     if end < 0 or bytes(file[-len(MAGIC) :]) != MAGIC:

@@ -1,4 +1,4 @@
-"""What is given to a program, by name or in order, put in the program's order."""
+"""Put a program's inputs, given by name or in order, in the program's order."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Inputs: TypeAlias = Mapping[str, Any] | Sequence[Any]
 
 
 def in_order(ports: tuple[Port, ...], inputs: Inputs) -> list[Any]:
-    """A value for each input: what was given, or the program's own constant.
+    """Return a value for each input: the given one, or the program's own constant.
 
-    Raises InputError that names what is missing or too many.
+    Raises InputError for an unknown or missing input, or a wrong number of inputs.
     """
     given = inputs if isinstance(inputs, Mapping) else _by_name(ports, inputs)
     names = [port.name for port in ports]
@@ -28,9 +28,9 @@ def in_order(ports: tuple[Port, ...], inputs: Inputs) -> list[Any]:
 
 
 def check_constant(port: Port, value: Any) -> None:
-    """Raise InputError where an input that is no tensor gets another value than the program was made with."""
+    """Raise InputError if an input that is not a tensor has another value than the program was made with."""
     if port.constant is not None and value != port.constant:
-        raise InputError(f"input {port}: the program was made for that value only, got {value!r}")
+        raise InputError(f"input {port}: the program accepts only that value, got {value!r}")
 
 
 def _by_name(ports: tuple[Port, ...], inputs: Sequence[Any]) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class GraphCounts(ctypes.Structure):
 
 
 def library_file(runtime: Path) -> Path:
-    """The library that a folder or file stands for. Raises ProgramError where it is not there."""
+    """Return the library at a path: the file itself, or in the folder. Raises ProgramError if there is none."""
     candidates = (runtime, runtime / _LIBRARY, runtime / "lib" / _LIBRARY)
     found = next((path for path in candidates if path.is_file()), None)
     if found is None:
@@ -85,7 +85,7 @@ def library_file(runtime: Path) -> Path:
 
 @cache
 def _opened(path: Path) -> ctypes.CDLL:
-    # A bundle brings a libstdc++ of its own: the machine's, where it has one, is the one that others here expect.
+    # A bundle has its own libstdc++, but other libraries in this process expect the machine's, if there is one.
     with contextlib.suppress(OSError):
         ctypes.CDLL("libstdc++.so.6")
     try:
@@ -105,15 +105,15 @@ def _opened(path: Path) -> ctypes.CDLL:
     return library
 
 
-def _pass_on(level: int, text: Any, size: int, _user: Any) -> None:
+def _log_message(level: int, text: Any, size: int, _user: Any) -> None:
     _LOG.log(_LEVELS[level], "%s", ctypes.string_at(text, size).decode(errors="replace"))
 
 
-_log = _SINK(_pass_on)  # has to outlive the library
+_log = _SINK(_log_message)  # must outlive the library
 
 
 class Handle:
-    """A program that the library has loaded. What it can't do it raises as InputError or ProgramError."""
+    """A program that the library has loaded. Errors are raised as InputError or ProgramError."""
 
     def __init__(self, library: Path, pte: Path, data: Sequence[Path], verify: bool = True) -> None:
         self._library = _opened(library)
@@ -135,13 +135,13 @@ class Handle:
         self._check(self._library.mb_run(self._program, method.encode(), given, count, ctypes.byref(options)))
 
     def output(self, index: int) -> Tensor:
-        """Of the last run; its memory holds until the next."""
+        """Return an output of the last run; its memory is valid until the next."""
         tensor = Tensor()
         self._check(self._library.mb_output(self._program, ctypes.c_size_t(index), ctypes.byref(tensor)))
         return tensor
 
     def copy(self, to: int, tensor: Tensor, size: int) -> None:
-        """A tensor's bytes to host memory, behind what was enqueued on the default stream."""
+        """Copy a tensor's bytes to host memory, after all work on the default stream."""
         if tensor.device == HOST:
             ctypes.memmove(to, tensor.data, size)
         else:

@@ -1,4 +1,4 @@
-"""A program on the C++ runtime: GPUs, tensors that lie on them, CUDA graphs."""
+"""A program on the C++ runtime, with GPUs, tensors in GPU memory, and CUDA graphs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from modelbuild_runtime.pte import Moved
 
 
 class NativeProgram(Program):
-    """A program on the C++ runtime. Not for several threads at once."""
+    """A program on the C++ runtime. Not thread-safe."""
 
     def __init__(
         self, library: Path, pte: Path, data: Sequence[Path], description: Description, verify: bool = True
@@ -33,12 +33,12 @@ class NativeProgram(Program):
         self._kept: dict[tuple[str, str, int], Any] = {}
 
     def transfers(self) -> Moved:
-        """What the last run moved between host and device."""
+        """Return the bytes that the last run moved between host and device."""
         found = self._handle.transfers()
         return Moved(*(getattr(found, name) for name in asdict(Moved())))
 
     def graph_counts(self) -> tuple[int, int]:
-        """Runs with `cuda_graph` that were recorded as a graph, and those that were done by launching one."""
+        """Return the number of runs with `cuda_graph` that were recorded as a graph, and that launched one."""
         found = self._handle.graph_counts()
         return found.recorded, found.replayed
 
@@ -50,16 +50,16 @@ class NativeProgram(Program):
         outputs: Mapping[str, Any] | None = None,
         cuda_graph: bool = False,
     ) -> dict[str, Any]:
-        """Run a method on tensors by name, or in order: numpy's, torch's, or any that speaks DLPack.
+        """Run a method on tensors by name or in order: numpy arrays, torch tensors, or any with DLPack. Return outputs.
 
-        Tensors on a GPU are used where they lie, on torch's current stream if they are torch's, else on the default
-        stream, and nothing is waited for. Outputs that the program leaves on a GPU are then torch tensors; everything
-        else is a numpy array of the caller's own. `outputs` names memory to write outputs to instead, and is returned.
+        Tensors on a GPU are used in place, on torch's current stream if they are torch tensors, else on the default
+        stream, without waiting for it. Outputs that the program leaves on a GPU are then torch tensors; all others are
+        numpy arrays that the caller owns. `outputs` provides memory for outputs by name, and is returned for these.
 
-        With `cuda_graph` the second run in a row on the same memory is recorded, and later ones are one launch; torch
-        tensors that are returned are then the same each time, and are overwritten.
+        With `cuda_graph` the second consecutive run on the same memory is recorded, and each later one is a single
+        launch. Returned torch tensors are then the same in each run, and are overwritten.
 
-        Raises InputError for what does not fit, ProgramError otherwise.
+        Raises InputError for inputs or outputs that do not match, ProgramError for other failures.
         """
         described = self._description.method(method)
         views = self._views(described, inputs)
@@ -70,7 +70,7 @@ class NativeProgram(Program):
     def measure(
         self, inputs: Inputs, method: str = "forward", repeat: int = 10, warmup: int = 3, cuda_graph: bool = False
     ) -> Latency:
-        """Run a method `warmup` times, then `repeat` times with the clock on, each until its results are there."""
+        """Run a method `warmup` times, then time `repeat` runs, each until its results are complete."""
         described = self._description.method(method)
         views = self._views(described, inputs)
         wanted = self._wanted(described, views, {}, cuda_graph)
@@ -97,7 +97,7 @@ class NativeProgram(Program):
     def _wanted(
         self, described: MethodDescription, views: Sequence[View], outputs: Mapping[str, Any], keep: bool
     ) -> dict[int, View]:
-        """Memory for outputs: the caller's, or new torch tensors where the caller's inputs are such."""
+        """Return memory for outputs: the caller's, or new torch tensors if the caller's inputs are torch tensors."""
         names = [port.name for port in described.outputs]
         for name in outputs:
             if name not in names:
@@ -156,7 +156,7 @@ class NativeProgram(Program):
 
 
 def _stream(views: Sequence[View]) -> int | None:
-    """The stream to run on: torch's current one, the default one, or for what lies on the host the program's own."""
+    """Return the stream to run on: torch's current one, the default one, or for host memory None (the program's)."""
     on_gpu = [view for view in views if view.gpu is not None]
     for view in on_gpu:
         if torch_tensor(view.owner[0]):

@@ -1,4 +1,4 @@
-"""Output arrays into files: .npy, or .json as nested lists."""
+"""Write output arrays to files: .npy, or .json as nested lists."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Format: TypeAlias = Literal["npy", "json"]
 
 
 def write_outputs(outputs: Mapping[str, np.ndarray], folder: Path, kind: Format = "npy") -> dict[str, Path]:
-    """Write each output to `<folder>/<name>.<kind>`, making the folder. Returns the paths by name.
+    """Write each output to `<folder>/<name>.<kind>`, creating the folder. Return the paths by name.
 
-    In JSON, what is not finite is written as the strings "NaN", "Infinity" and "-Infinity". Raises OSError, and
-    ProgramError where two outputs would be one file.
+    In JSON, non-finite numbers are the strings "NaN", "Infinity" and "-Infinity". Raises OSError, and ProgramError if
+    two outputs have the same file.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths: dict[str, Path] = {}
     for name, array in outputs.items():
         path = folder / f"{re.sub(r'[^A-Za-z0-9_.+-]', '_', name)}.{kind}"
         if path in paths.values():
-            raise ProgramError(f"output '{name}': another one is written to {path} already")
+            raise ProgramError(f"output '{name}': another output has the same file {path}")
         if kind == "npy":
             np.save(path, array, allow_pickle=False)
         else:

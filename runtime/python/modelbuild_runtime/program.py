@@ -1,4 +1,4 @@
-"""A loaded program: what it takes and gives, one run, and how long runs take."""
+"""A loaded program: its description, its runs, and their latency."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from modelbuild_runtime.shapes import Dim, fits, shape_text
 
 
 class Program:
-    """A program. State that it keeps between runs (such as a cache of a language model) lives as long as this object.
-    Not for several threads at once."""
+    """A program. Its state between runs (such as a language model's cache) lives as long as this object. Not
+    thread-safe."""
 
     def __init__(self, path: Path, data: Path | None, description: Description) -> None:
         self._path = path
@@ -28,14 +28,14 @@ class Program:
         self._checked: set[str] = set()
 
     def describe(self) -> Description:
-        """Methods, inputs and outputs, backends and sizes. Needs no torch."""
+        """Return methods, inputs and outputs, backends and sizes. Torch-free."""
         return self._description
 
     def run(self, inputs: Inputs, method: str = "forward") -> dict[str, np.ndarray]:
-        """Run a method on arrays by name, or in order. Returns arrays of the caller's own, by output name.
+        """Run a method on arrays by name or in order. Return arrays, which the caller owns, by output name.
 
-        Arrays have exactly the program's element type; bfloat16 is given and returned as float32. Numbers that the
-        program takes besides arrays may be left out. Raises InputError for what does not fit, ProgramError otherwise.
+        Arrays must have the program's element type; bfloat16 is passed and returned as float32. Numeric inputs besides
+        arrays are optional. Raises InputError for inputs that do not match, ProgramError for other failures.
         """
         prepared = self._prepare(inputs, method)
         from modelbuild_runtime.bindings import execute, to_array
@@ -43,11 +43,11 @@ class Program:
         values = execute(self._module, method, prepared, str(self._path))
         outputs = self._description.method(method).outputs
         if len(values) != len(outputs):
-            raise ProgramError(f"{self._path}: {len(values)} outputs came back, {len(outputs)} were promised")
+            raise ProgramError(f"{self._path}: the run returned {len(values)} outputs; expected {len(outputs)}")
         return {port.name: to_array(value) for port, value in zip(outputs, values, strict=True)}
 
     def measure(self, inputs: Inputs, method: str = "forward", repeat: int = 10, warmup: int = 3) -> Latency:
-        """Run a method `warmup` times, then `repeat` times with the clock on. State goes on changing meanwhile."""
+        """Run a method `warmup` times, then time `repeat` runs. Each run changes the program's state."""
         prepared = self._prepare(inputs, method)
         from modelbuild_runtime.bindings import execute
 
@@ -75,9 +75,9 @@ class Program:
 
 
 def check_inputs(ports: tuple[Port, ...], inputs: Inputs) -> list[Any]:
-    """What was given, in the program's order: an array for each tensor, the program's own value for anything else.
+    """Return the inputs in the program's order: an array for each tensor, the program's own value for others.
 
-    Raises InputError that names the input, what was expected and what was given.
+    Raises InputError with the input, the expected and the given value.
     """
     sizes: dict[str, tuple[int, str]] = {}
     given = zip(ports, in_order(ports, inputs), strict=True)
@@ -93,7 +93,7 @@ def _checked(port: Port, value: Any, sizes: dict[str, tuple[int, str]]) -> Any:
     if wanted is None:
         raise InputError(f"input {port}: numpy has no type for {port.dtype}")
     if array.dtype != wanted:
-        note = " (bfloat16 is given as float32)" if port.dtype == "bfloat16" else ""
+        note = " (bfloat16 is passed as float32)" if port.dtype == "bfloat16" else ""
         raise InputError(f"input '{port.name}': expected {np.dtype(wanted)}{note}, got {array.dtype}")
     if not fits(port.shape, array.shape):
         raise InputError(f"input '{port.name}': expected shape {shape_text(port.shape)}, got {shape_text(array.shape)}")
@@ -102,7 +102,7 @@ def _checked(port: Port, value: Any, sizes: dict[str, tuple[int, str]]) -> Any:
 
 
 def _same_sizes(port: Port, shape: tuple[int, ...], sizes: dict[str, tuple[int, str]]) -> None:
-    """Dimensions of one name are equal, within and among inputs."""
+    """Raise InputError if dimensions of the same name differ, within or among inputs."""
     named: list[tuple[Dim, int]] = [(d, s) for d, s in zip(port.shape, shape, strict=True) if d.dynamic and d.name]
     for dim, size in named:
         known, where = sizes.setdefault(dim.name, (size, port.name))

@@ -1,4 +1,4 @@
-"""What a .pte says of itself: methods, their inputs and outputs, delegates and sizes. Needs no torch.
+"""Read a .pte's methods, their inputs and outputs, delegates and sizes. Torch-free.
 
 The format is executorch/schema/program.fbs (identifier ET12) behind an optional extended header ("eh00") at byte 8, as
 executorch 1.4.1 and 1.5.1 write it; field numbers below are positions in that schema.
@@ -23,16 +23,16 @@ from modelbuild_runtime.segments import segment_extents, tensor_sizes
 Kind: TypeAlias = Literal["tensor", "none", "int", "bool", "float", "string", "list"]
 Constant: TypeAlias = int | float | bool | str | None
 
-# The union KernelTypes, counted from 1. Lists are not told apart.
+# The union KernelTypes, counted from 1. Lists are not distinguished.
 _KINDS: tuple[Kind, ...] = ("none", "int", "bool", "float", "tensor", "string")
 _T = TypeVar("_T")
 
 Extent: TypeAlias = tuple[int, int]
-"""Where in the file something begins, and its bytes."""
+"""An offset in the file, and a size in bytes."""
 
 _DEVICES = {0: "cpu", 1: "cuda"}
 
-# Of the union InstructionArguments.
+# Members of the union InstructionArguments.
 _KERNEL_CALL, _DELEGATE_CALL = 1, 2
 
 _COPIES = {"et_copy::_h2d_copy.out": "copied_in", "et_copy::_d2h_copy.out": "copied_out"}
@@ -42,11 +42,11 @@ _COPIES = {"et_copy::_h2d_copy.out": "copied_in", "et_copy::_d2h_copy.out": "cop
 class Value:
     """An input or output of a method.
 
-    sizes      of a tensor; where `bounded`, each may be smaller
+    sizes      of a tensor; if `bounded`, each may be smaller
     dim_order  dimensions from the outermost in memory to the innermost
-    device     where the program expects it ("cpu", "cuda:0")
-    planned    whether its memory is the program's own; if not, the caller's
-    constant   of a number or string: the value with which the program was made, the only one it takes
+    device     the device of its memory ("cpu", "cuda:0")
+    planned    true if its memory is the program's own, false if the caller's
+    constant   of a number or string: the value with which the program was made, and the only one that it accepts
     """
 
     kind: Kind
@@ -65,9 +65,9 @@ class Delegate:
 
     backend    the backend's id
     size       bytes of its blob
-    offset     where in the file the blob lies
+    offset     offset of the blob in the file
     specs      compile specs: (key, value)
-    arguments  what it is called with: its inputs, then its outputs
+    arguments  the arguments of its call: its inputs, then its outputs
     """
 
     backend: str
@@ -79,8 +79,8 @@ class Delegate:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Bytes that one run moves between host and device: by delegates on a GPU that are called with host memory
-    (staged), and by copies that the program itself asks for (copied)."""
+    """Bytes that a run moves between host and device: by GPU delegates that are called with host memory (staged), and
+    by the program's own copy instructions (copied)."""
 
     staged_in: int = 0
     staged_out: int = 0
@@ -90,8 +90,12 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """operators: how often each kernel outside delegates is called. planned: bytes of memory for activations.
-    most: what a run on host memory moves, at most, going by the program's metadata."""
+    """A method.
+
+    operators  number of calls of each kernel outside delegates
+    planned    bytes of memory for activations
+    most       upper bound of the bytes that a run on host memory moves, from the program's metadata
+    """
 
     name: str
     inputs: tuple[Value, ...]
@@ -104,8 +108,12 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class ProgramFile:
-    """A .pte. size: bytes of the whole file. external: names of tensors that lie in a .ptd. manifest: what the file's
-    says; None where it has none."""
+    """A .pte.
+
+    size      bytes of the whole file
+    external  names of tensors in a .ptd
+    manifest  the JSON of the file's manifest; None if it has none
+    """
 
     methods: tuple[Method, ...]
     size: int
@@ -114,9 +122,9 @@ class ProgramFile:
 
 
 def read_program_file(path: Path, verify: bool = True) -> ProgramFile:
-    """Describe a .pte. Raises ProgramError when there is no such file or it is no program.
+    """Return the description of a .pte. Raises ProgramError if the file does not exist or is not a program.
 
-    With `verify` the SHA-256 of a file that has a manifest is checked.
+    With `verify` the SHA-256 in a file's manifest is checked.
     """
     with opened(path, "an ExecuTorch program") as data:
         return _read(data, read_manifest(data, verify))
@@ -124,7 +132,7 @@ def read_program_file(path: Path, verify: bool = True) -> ProgramFile:
 
 def _read(data: memoryview, manifest: Mapping[str, Any] | None) -> ProgramFile:
     if len(data) < 8 or bytes(data[4:6]) != b"ET":
-        raise Malformed("it does not start as a .pte does")
+        raise Malformed("it does not start like a .pte")
     size = len(data)
     base = 0
     if len(data) >= 32 and bytes(data[8:12]) == b"eh00":
@@ -143,7 +151,7 @@ def _read(data: memoryview, manifest: Mapping[str, Any] | None) -> ProgramFile:
 
 
 class _Plan:
-    """One ExecutionPlan, read on the way to a Method."""
+    """An ExecutionPlan, from which a Method is read."""
 
     def __init__(self, plan: Table, segments: tuple[Extent, ...], inline: tuple[Extent, ...]) -> None:
         self._plan = plan
@@ -172,7 +180,7 @@ class _Plan:
         return sum(sizes)
 
     def _moved(self, names: Sequence[str]) -> Moved:
-        """What a run on host memory moves, instruction by instruction."""
+        """Return the bytes that a run on host memory moves, summed over all instructions."""
         inputs = self._plan.i32s(3)
         backends = [delegate.string(0) for delegate in self._plan.tables(7)]
         sums: Counter[str] = Counter()
@@ -184,7 +192,7 @@ class _Plan:
             elif kind == _DELEGATE_CALL and _item(backends, call.i32(0)) in ("CudaBackend", "TensorRTBackend"):
                 for index in dict.fromkeys(arguments):
                     if self._value(index).device == "cpu":
-                        # What no instruction had before, and is no input or constant, is made by this one.
+                        # A value without an earlier instruction, other than inputs and constants, is made by this one.
                         made = index not in known and not self._constant(index)
                         sums["staged_out" if made else "staged_in"] += self._bytes(index)
             known.update(arguments)
@@ -195,7 +203,7 @@ class _Plan:
         return Moved(sums["staged_in"], sums["staged_out"], sums["copied_in"], sums["copied_out"])
 
     def _bytes(self, index: int) -> int:
-        """Of a tensor at its largest; 0 for what is none."""
+        """Return the maximum bytes of a tensor; 0 for other values."""
         value = self._value(index)
         return math.prod(value.sizes, start=item_size(value.dtype)) if value.kind == "tensor" else 0
 

@@ -1,4 +1,4 @@
-"""What a .pte and a .ptd have in common: segments behind the flatbuffer, and the sizes of tensors in them."""
+"""Read the common parts of a .pte and a .ptd: segments after the flatbuffer, and sizes of tensors."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _MOST_DIMENSIONS = 16
 
 
 def segment_extents(segments: Iterable[Table], base: int, size: int) -> tuple[tuple[int, int], ...]:
-    """Return where in a file of `size` bytes each segment begins, and its bytes. Raises Malformed for one outside."""
+    """Return the offset and size of each segment in a file of `size` bytes. Raises Malformed for one outside it."""
     found = []
     for number, segment in enumerate(segments):
         start, length = base + segment.u64(0), segment.u64(1)
         if start + length > size:
-            raise Malformed(f"segment {number} ends behind the file's {size} bytes")
+            raise Malformed(f"segment {number} ends after the file's {size} bytes")
         found.append((start, length))
     return tuple(found)
 
 
 def tensor_sizes(table: Table, sizes: int, dim_order: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return a tensor's sizes and order of dimensions, by their fields. Raises Malformed where they fit no tensor."""
+    """Return a tensor's sizes and order of dimensions, from these fields. Raises Malformed if they are invalid."""
     found, order = table.i32s(sizes), table.u8s(dim_order)
     if len(found) > _MOST_DIMENSIONS:
         raise Malformed(f"a tensor has {len(found)} dimensions")
@@ -33,5 +33,5 @@ def tensor_sizes(table: Table, sizes: int, dim_order: int) -> tuple[tuple[int, .
     if math.prod(found) >= _COUNTABLE:
         raise Malformed("a tensor has more bytes than can be counted")
     if sorted(order) != list(range(len(found))):
-        raise Malformed("a tensor's order of dimensions is no permutation")
+        raise Malformed("a tensor's order of dimensions is not a permutation")
     return found, order

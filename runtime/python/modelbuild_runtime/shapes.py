@@ -1,4 +1,4 @@
-"""Shapes with dynamic dimensions: what they are called, and whether an array fits."""
+"""Shapes with dynamic dimensions: their text, and a check of sizes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """One dimension: fixed when min == max. `name` ties dimensions that must be equal; '' is tied to none."""
+    """A dimension, fixed if min == max. Dimensions with the same `name`, unless it is '', must be equal."""
 
     min: int
     max: int
@@ -23,17 +23,17 @@ class Dim:
         return self.min != self.max
 
     def __str__(self) -> str:
-        """`3`, `h=12..1024`, `0..100`."""
+        """Return the dimension's text: `3`, `h=12..1024`, `0..100`."""
         if not self.dynamic:
             return str(self.max)
         return f"{self.name}={self.min}..{self.max}" if self.name else f"{self.min}..{self.max}"
 
 
 def shape_text(shape: Iterable[Dim | int]) -> str:
-    """`[1, 3, h=12..1024, w=12..1024]`."""
+    """Return a shape's text: `[1, 3, h=12..1024, w=12..1024]`."""
     return "[" + ", ".join(map(str, shape)) + "]"
 
 
 def fits(shape: tuple[Dim, ...], sizes: tuple[int, ...]) -> bool:
-    """Whether sizes lie within a shape. Names are not looked at."""
+    """Return whether sizes are within a shape's bounds, ignoring names."""
     return len(shape) == len(sizes) and all(d.min <= s <= d.max for d, s in zip(shape, sizes, strict=True))

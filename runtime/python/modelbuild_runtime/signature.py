@@ -20,7 +20,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """An input or output as declared. A dimension is a size, or a name (or an expression of names)."""
+    """A declared input or output. A dimension is a size, or a name (or an expression of names)."""
 
     name: str
     dtype: str
@@ -36,12 +36,12 @@ class Signature:
 
 
 def read_signature(path: Path) -> Signature:
-    """Raises ProgramError when the file is no signature."""
+    """Read a signature. Raises ProgramError if the file is not a signature."""
     try:
         found = read_json(path)
         version = found.get("version").value
         if version != VERSION:
-            raise ProgramError(f"{path}: signature of version {version!r}; this runtime knows {VERSION}")
+            raise ProgramError(f"{path}: signature of version {version!r}; this runtime supports {VERSION}")
         inputs = _all_named(found.get("inputs"))
         dynamic = {name: dim for declared in inputs for name, dim in declared.dynamic.items()}
         outputs = _all_named(found.get("outputs"))

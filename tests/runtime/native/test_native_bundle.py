@@ -157,7 +157,7 @@ def test_the_classifiers_bundles(repository: Path, native: Path, tmp_path: Path)
     assert hashlib.sha256(second.read_bytes()).hexdigest() == first
 
     (workspace.root / "models/runtime.tar").write_bytes(packed.read_bytes())
-    assert "the runtime is not what this version's `make runtime` packs" in workspace.build(
+    assert "expected the archive of this version's `make runtime`" in workspace.build(
         "//models:classifier_xnnpack_bundle", code=1
     )
 

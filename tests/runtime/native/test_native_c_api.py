@@ -122,7 +122,7 @@ if "xnnpack" not in sys.argv[2]:
     on_gpu = written_to(1, 6, *first, device=0)
     assert on_gpu.startswith("output 'output0' is to lie on cuda:0, but aten::"), on_gpu
     assert on_gpu.endswith(" works on it on the CPU"), on_gpu
-assert written_to(len(outputs) + 1, 6, 1) == f"output {len(outputs)} is no tensor of forward"
+assert written_to(len(outputs) + 1, 6, 1) == f"output {len(outputs)} is not a tensor of forward"
 assert messages == [], messages
 library.mb_unload(program)
 assert "torch" not in sys.modules

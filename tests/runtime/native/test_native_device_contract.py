@@ -217,7 +217,7 @@ def test_host_memory_may_change_between_runs_on_the_callers_stream(
 def test_a_stream_of_another_gpu_is_refused(fake_gpus: Any, trt_programs: dict[str, Path]) -> None:
     done = fake_gpus("contract_check", "stream", trt_programs["device"], "1")
     assert done.returncode == 1
-    assert "the caller's stream is one of cuda:1, but the work is to be done on cuda:0" in done.stderr
+    assert "the caller's stream belongs to cuda:1, but the work is for cuda:0" in done.stderr
 
 
 def test_programs_go_in_any_order(fake_gpus: Any, trt_programs: dict[str, Path]) -> None:
@@ -254,4 +254,4 @@ def test_engines_that_are_none(fake_gpus: Any, trt_programs: dict[str, Path], x:
     (fake_gpus.plugins / "libmodelbuild_tensorrt_fake.so").unlink()
     done = fake_gpus("modelbuild-run", trt_programs["host"], f"--input=input0={x}")
     assert done.returncode == 1
-    assert "no flavour of TensorRT lies beside the TensorRT delegate" in done.stderr
+    assert "there is no flavour of TensorRT beside the TensorRT delegate" in done.stderr

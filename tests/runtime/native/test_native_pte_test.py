@@ -109,9 +109,9 @@ TESTS = {
     "tensorrt": ("host", "right", ON_FAKE),
     "tensorrt_plain": ("host", "right", ON_FAKE.replace("fakes.tar", "plain.tar")),
 }
-HERE = "the C++ runtime runs the program where the test has 'runtime'"
+HERE = "with the attribute 'runtime' the C++ runtime runs the program"
 NOT_RUN = {
-    "gpu_none": "needs a GPU of compute capability 1.1, and the test asks for none; gpus = 1 does",
+    "gpu_none": "needs a GPU of compute capability 1.1, and the test requests none; expected gpus = 1",
     "gpu_other": "needs a GPU of compute capability 1.2 or 1.3, and GPU 0 here has 1.1",
     "gpu_real": r"needs a GPU of compute capability 1.1, and (there is none here \(.+\)|GPU 0 here has \d+\.\d)",
     "gpu_python": f"needs the backend CudaBackend, which ExecuTorch's Python runtime lacks; {re.escape(HERE)}",
@@ -233,4 +233,4 @@ def test_the_first_wrong_node_of_a_program_for_gpus_is_not_looked_for(
     inputs = {"program.pte": (cuda_programs["planned"],), "program.signature": (tmp_path / "signature.json",)}
     first_wrong_node.run(Step({}, inputs, {"finding": tmp_path / "finding.json"}, tmp_path))
     found = json.loads((tmp_path / "finding.json").read_text())["message"]
-    assert found == "not looked for: it takes ExecuTorch's Python runtime, which lacks CudaBackend"
+    assert found == "not searched: that needs ExecuTorch's Python runtime, which lacks CudaBackend"

@@ -111,7 +111,7 @@ def test_describes_by_the_signature(samples: dict[str, Any], modelbuild_run: Run
     (tmp_path / "signature.json").write_text(json.dumps(signature))
     done = modelbuild_run(program, "--describe")
     assert done.returncode == 1
-    assert "the signature.json beside it is not its own: it names 1 input, the program has 2" in done.stderr
+    assert "the signature.json beside it belongs to another program: it names 1 input, the program has 2" in done.stderr
 
 
 def test_measures(samples: dict[str, Any], modelbuild_run: Run, tmp_path: Path) -> None:
@@ -149,15 +149,15 @@ def header(text: str, data: bytes = b"") -> bytes:
 
 
 BAD_NPY = {
-    "empty": (b"", "it does not start as one does"),
-    "text": (b"not an array", "it does not start as one does"),
+    "empty": (b"", "it does not start like one"),
+    "text": (b"not an array", "it does not start like one"),
     "cut in the header": (b"\x93NUMPY\x01\x00\xff\x00{'descr'", "its header has no end"),
     "version": (b"\x93NUMPY\x09\x00\x00\x00", "version 9"),
     "huge header": (b"\x93NUMPY\x02\x00\xff\xff\xff\xff", "its header has no end"),
     "objects": (header("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"), "type '|O' are not supported"),
     "big-endian": (header("{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }"), "'>f4' are not supported"),
     "no shape": (header("{'descr': '<f4', 'fortran_order': False, }"), "lacks descr or shape"),
-    "negative": (header("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }"), "is no number"),
+    "negative": (header("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }"), "is not a number"),
     "overflow": (
         header(f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({1 << 40}, {1 << 40}), }}"),
         "its shape is too big",
@@ -175,7 +175,7 @@ def test_refuses_bad_arrays(samples: dict[str, Any], modelbuild_run: Run, tmp_pa
     (tmp_path / "x.npy").write_bytes(data)
     done = modelbuild_run(samples["counter"].path, f"--input=input0={tmp_path}/x.npy")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"error: {tmp_path}/x.npy is no .npy file that can be read: ")
+    assert done.stderr.startswith(f"error: {tmp_path}/x.npy is not a readable .npy file: ")
     assert reason in done.stderr
     assert done.stderr.count("\n") == 1
 
