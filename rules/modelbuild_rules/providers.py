@@ -1,4 +1,4 @@
-"""What the rules about models tell each other: an exported model, a backend stack, a device, a program."""
+"""Providers that the model rules exchange: an exported model, a backend stack, a device, a program."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from modelbuild_rules.backends.backend import Backend
 
 @dataclass(frozen=True)
 class ExportedModel(Provider):
-    """A model that is no longer Python.
+    """A model as an exported program, independent of its Python source.
 
     program    tree: the graph and its signature (what `model/steps/exported/program.py` writes), without weights
-    weights    tree: one file a tensor, named canonically
+    weights    tree: one file per tensor, under canonical names
     signature  file: JSON of inputs (name, dtype, shape with named dynamic dimensions, range) and outputs
-    examples   file: example inputs as safetensors, named by their places "0", "1", ...
-    debug      file: JSON of node -> where in the model's source it comes from; no later step may read it
-    inputs     names of the inputs, as in the signature; None where they are known only from there
+    examples   file: example inputs as safetensors, named by position: "0", "1", ...
+    debug      file: JSON of node -> its place in the model's source; no later step may read it
+    inputs     names of the inputs, as in the signature; None if only the signature has them
     """
 
     program: Artifact
@@ -32,8 +32,8 @@ class ExportedModel(Provider):
 
 @dataclass(frozen=True)
 class EagerModel(Provider):
-    """What it takes to make a model in eager PyTorch again: inputs by name and parameters of the export step, and the
-    distributions whose versions decide what it computes."""
+    """The inputs (by name) and parameters from which a step makes the model in eager PyTorch, as the export step does,
+    and the distributions whose versions decide its results."""
 
     inputs: Mapping[str, tuple[Artifact, ...]]
     params: Mapping[str, Any]
@@ -42,8 +42,8 @@ class EagerModel(Provider):
 
 @dataclass(frozen=True)
 class StackEntry:
-    """One backend of a stack: its declaration, its attributes (JSON values, with defaults), and the files that
-    compiling reads, by attribute."""
+    """One backend of a stack: its declaration, its attributes (JSON values, defaults included), and the files that its
+    compile step reads, by attribute."""
 
     backend: Backend
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -59,13 +59,13 @@ class BackendStack(Provider):
 
 @dataclass(frozen=True)
 class DeviceTarget(Platform):
-    """What a program is compiled for.
+    """A kind of machine that programs are compiled for.
 
     arch, os              as in wheels' platform tags ("x86_64", "aarch64"; "linux")
     compute_capabilities  CUDA compute capabilities as "8.6", in the order declared; empty for a device without CUDA
-    cuda_index            which GPU of the device runs the program
-    memory                bytes of GPU memory (of main memory where there is no GPU); None is unknown
-    min_glibc             oldest glibc that compiled libraries must load on, as "2.31"; None is no demand
+    cuda_index            index of the device's GPU that runs the program
+    memory                bytes of GPU memory (of main memory if there is no GPU); None if unknown
+    min_glibc             oldest glibc that compiled libraries must load on, as "2.31"; None for any
     """
 
     arch: str
@@ -78,13 +78,13 @@ class DeviceTarget(Platform):
 
 @dataclass(frozen=True)
 class Lowering:
-    """How a program was made, for those who look inside.
+    """The lowering of a program, for steps that repeat it to inspect its parts.
 
-    model          what it was made of
-    backends       of each backend of the stack: as the partition step sees it, and with the import name of its compile
-                   step (`compiling`) and the attributes that this sees (`compiled`)
-    prerequisites  of each backend: what compiling takes beside a partition
-    tools          distributions whose versions decide what comes out
+    model          the model that was lowered
+    backends       for each backend of the stack: its entry for the partition step, with the import name of its compile
+                   step (`compiling`) and that step's attributes (`compiled`)
+    prerequisites  for each backend: the inputs of its compile step besides the partition
+    tools          distributions whose versions decide the program's bytes
     """
 
     model: ExportedModel
@@ -98,11 +98,11 @@ class Program(Runnable):
     """A program that ExecuTorch runs.
 
     pte         file: the program
-    ptd         file: weights kept outside the program; None where there are none
-    delegation  file: JSON of which backend took each node and why
+    ptd         file: weights kept outside the program; None if there are none
+    delegation  file: JSON of each node's backend, and the reasons why others refused the node
     signature   file: as in ExportedModel
-    lowering    how it was made; None where that is not known
-    device      what it was compiled for; None where that is not known, or does not matter
+    lowering    its lowering; None if unknown
+    device      the device that it was compiled for; None if unknown or irrelevant
     """
 
     pte: Artifact

@@ -110,7 +110,7 @@ BACKENDS_AND_DEVICES = {
     ),
     "portable that is not last": (
         stack('[{ type = "portable" }, { type = "xnnpack" }]'),
-        "3:13: 'portable' takes whatever is left; expected it as the last backend",
+        "3:13: 'portable' takes all remaining nodes; expected it as the last backend",
     ),
     "what is no operator": (
         stack('[{ type = "xnnpack", exclude_ops = ["add"] }]'),
@@ -127,11 +127,11 @@ BACKENDS_AND_DEVICES = {
     ),
     "a compute capability twice": (
         DEVICE + 'compute_capability = ["8.6", "8.6"]\n',
-        "4:1: a compute capability stands here twice",
+        "4:1: a compute capability is listed twice; expected each once",
     ),
     "a GPU of a device without CUDA": (
         DEVICE + "cuda_index = 1\n",
-        "4:1: a GPU is chosen on a device without CUDA; expected compute_capability as well",
+        "4:1: cuda_index is set on a device without CUDA; expected compute_capability as well",
     ),
     "a bad amount of memory": (
         DEVICE + 'memory = "8G"\n',

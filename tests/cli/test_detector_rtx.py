@@ -52,7 +52,7 @@ def test_the_detector_is_two_engines_and_what_depends_on_values(world: World, re
     # Five levels of the pyramid, and the faces at the end.
     nonzero = "aten.nonzero.default"
     assert sum(node["op"] == nonzero for node in facts["left"]) == 6
-    why = "its converter needs an output allocator: how large the result is depends on values"
+    why = "its converter needs an output allocator: the result's size depends on values"
     assert left_for(facts["left"], nonzero) == {("portable", why)}
     assert "an input or output has a size that depends on values" in {
         reason for node in facts["left"] for _, reason in left_for([node], node["op"])

@@ -124,7 +124,7 @@ def test_a_backend_that_comes_with_modelbuild_describes_its_blobs(
 def test_a_blob_that_its_backend_cannot_read_is_said(world: Any, engine_program: Path) -> None:
     (world.root / "other.pte").write_bytes(engine_program.read_bytes().replace(b"TR01", b"TR99"))
     ended = world.run("inspect", "other.pte", "--json")
-    problem = "no TensorRT delegate's blob; expected it to begin with TR01"
+    problem = "not a TensorRT delegate's blob; expected it to begin with TR01"
     assert (ended.code, ended.json["methods"][0]["partitions"][0]["blob"]) == (0, {"problem": problem})
     assert problem in world.run("inspect", "other.pte").out
 
@@ -222,8 +222,8 @@ inputs = [{ name = "x", shape = [1], dtype = "float32" }]
     [
         ("none.pte", None, "no file none.pte; expected a .pte, or the label of a target that gives one"),
         ("empty.pte", b"", "not an ExecuTorch program: the file is empty"),
-        ("other.pte", b"x" * 64, "not an ExecuTorch program: it does not start as a .pte does"),
-        ("photo.png", b"\x89PNG" * 9, "not an ExecuTorch program: it does not start as a .pte does"),
+        ("other.pte", b"x" * 64, "not an ExecuTorch program: it does not start like a .pte"),
+        ("photo.png", b"\x89PNG" * 9, "not an ExecuTorch program: it does not start like a .pte"),
     ],
 )
 def test_what_is_no_program(world: Any, name: str, content: bytes | None, message: str) -> None:

@@ -17,12 +17,12 @@ BUILD = program_build('{ type = "portable" }', entry="model.py:Model")
         (
             '{ type = "tensorrt", require_full_compilation = true, fallback_data_dependent_ops = true }',
             "8.6",
-            "BUILD.toml:22:59: require_full_compilation leaves no node to fall back; expected one of the two",
+            "BUILD.toml:22:59: require_full_compilation lets no node fall back; expected one of the two",
         ),
         (
             '{ type = "tensorrt", require_full_compilation = true }',
             "8.6",
-            "BUILD.toml:22:26: require_full_compilation leaves no node to fall back; expected"
+            "BUILD.toml:22:26: require_full_compilation lets no node fall back; expected"
             " fallback_data_dependent_ops = false with it, which is true with the flavour rtx",
         ),
         # Nothing is wrong with this one: it is the model that is read next.

@@ -49,9 +49,17 @@ DRAWN = {"seed": 1}
 @pytest.mark.parametrize(
     ("name", "attributes", "message"),
     [
-        ("model", {"inputs": [{**INPUT, "dtype": "int8", "range": [0, 200]}]}, "input 'x': int8 goes from -128 to 127"),
-        ("model", {"inputs": [{**INPUT, "dtype": "uint8", "range": [-1, 2]}]}, "input 'x': uint8 goes from 0 to 255"),
-        ("model", {"dynamic": {"n": {"min": 3, "max": 3}}}, "dimension 'n' is always 3; expected that in 'shape'"),
+        (
+            "model",
+            {"inputs": [{**INPUT, "dtype": "int8", "range": [0, 200]}]},
+            "input 'x': int8 ranges from -128 to 127;",
+        ),
+        (
+            "model",
+            {"inputs": [{**INPUT, "dtype": "uint8", "range": [-1, 2]}]},
+            "input 'x': uint8 ranges from 0 to 255;",
+        ),
+        ("model", {"dynamic": {"n": {"min": 3, "max": 3}}}, "dimension 'n' is always 3; expected a number in 'shape'"),
         ("model", {"dynamic": {"a b": {"min": 1, "max": 3}}}, "dimension 'a b': expected a name of letters, digits"),
         ("model", {"requires": ["numpy==2"]}, "attribute 'requires[0]': 'numpy==2' is not a distribution's name"),
         ("py_test", {"requires": [""]}, "attribute 'requires[0]': '' is not a distribution's name; expected one such"),

@@ -21,7 +21,7 @@ from PIL import Image
 from safetensors.torch import save
 
 from modelbuild.step import StepError
-from modelbuild_rules.backends.cuda.steps.kernels.tuning import read, said, written
+from modelbuild_rules.backends.cuda.steps.kernels.tuning import describe, read, tuning_text
 from modelbuild_rules.bundle.steps.runtime.archive import lay_out
 from modelbuild_rules.files.steps.pypi_file import _extract
 from modelbuild_rules.model.steps.eager.entry import load_weights
@@ -86,7 +86,7 @@ def example(path: Path) -> None:
 
 def tuning(path: Path) -> None:
     for key, entry in read(path, "2.14.0", "3.8.0", 90).items():
-        assert said(key)
+        assert describe(key)
         assert isinstance(entry.chosen, dict)
 
 
@@ -112,7 +112,7 @@ CHOICE = {
     **{"op": "mm", "inputs": ["float32 [8, 4]"], "output": "float32 [8, 8]", "options": {"A": 1, "B": "x"}},
     **{"chosen": {"template": "mm", "BLOCK_M": 64}, "microseconds": 3.5, "by_cost": 4.0, "gpu": "H100"},
 }
-TUNING = written([CHOICE, {**CHOICE, "op": "bmm"}], "2.14.0", "3.8.0", 90).encode()
+TUNING = tuning_text([CHOICE, {**CHOICE, "op": "bmm"}], "2.14.0", "3.8.0", 90).encode()
 RUNTIME: dict[str, Any] = {
     **{"version": 2, "versions": {}, "driver": "580", "cudart": "lib/cudart.so"},
     **{"backends": {"CudaBackend": {"files": ["lib/cuda.so"], "flavours": [], "no_flavour": "none"}}},
@@ -138,24 +138,29 @@ GOOD: tuple[tuple[Callable[[Path], None], str, bytes], ...] = (
 BAD: tuple[tuple[Callable[[Path], None], str, bytes, str], ...] = (
     (weights, "w.pt", saved({1: torch.zeros(1)}), "w.pt: expected a state dict, a table of tensors by name"),
     (weights, "w.pt", saved({"w": torch.zeros(3, 2).to_sparse()}), "the weights cannot be loaded into the module: "),
-    (weights, "w.pt", compressed(saved(STATE)), "w.pt: cannot be read as weights alone: it is compressed; expected"),
+    (weights, "w.pt", compressed(saved(STATE)), "w.pt: cannot be read as weights only: it is compressed; expected"),
     (example, "x.pt", compressed(saved(torch.zeros(1))), "x.pt: cannot be read as a tensor: it is compressed; "),
     (example, "x.pt", saved(torch.zeros(2, 2).to_sparse()), "x.pt: expected a dense tensor of plain numbers, got"),
     (example, "x.pt", saved(torch.zeros(2, dtype=torch.complex64)), "x.pt: expected a dense tensor of plain numbers"),
     (example, "x.npy", npy(np.zeros(2, "M8[s]")), "x.npy: cannot be read as a tensor: "),
-    (tuning, "t.json", b"\xff" + TUNING, "t.json:1: no tuning file: "),
-    (tuning, "t.json", b"[" * 100_000, "t.json:1: no tuning file: "),
+    (tuning, "t.json", b"\xff" + TUNING, "t.json:1: not a tuning file: "),
+    (tuning, "t.json", b"[" * 100_000, "t.json:1: not a tuning file: "),
     (
         tuning,
         "t.json",
         TUNING.replace(b'["float32 [8, 4]"]', b"[1]"),
-        "t.json:7: 'inputs' of an entry is not as a build",
+        "t.json:7: 'inputs' of an entry is invalid; expected",
     ),
-    (tuning, "t.json", TUNING.replace(b'"A": 1', b'"A": [1]'), "t.json:7: 'options' of an entry is not as a build"),
-    (runtime, "r.tar", b"junk", "the runtime is not what this version's `make runtime` packs"),
-    (runtime, "r.tar", packed([]), "the runtime is not what this version's `make runtime` packs"),
-    (runtime, "r.tar", packed({**RUNTIME, "kernels": "../x"}), "the runtime is not what this version's `make runtime`"),
-    (runtime, "r.tar", packed(RUNTIME)[:2000], "the runtime is not what this version's `make runtime` packs"),
+    (tuning, "t.json", TUNING.replace(b'"A": 1', b'"A": [1]'), "t.json:7: 'options' of an entry is invalid; expected"),
+    (runtime, "r.tar", b"junk", "the runtime has no runtime.json of version 2; expected"),
+    (runtime, "r.tar", packed([]), "the runtime has no runtime.json of version 2; expected"),
+    (
+        runtime,
+        "r.tar",
+        packed({**RUNTIME, "kernels": "../x"}),
+        "the runtime has no runtime.json of version 2; expected",
+    ),
+    (runtime, "r.tar", packed(RUNTIME)[:2000], "the runtime has no runtime.json of version 2; expected"),
     (
         runtime,
         "r.tar",

@@ -1,4 +1,4 @@
-"""A backend, as its declaration describes it: everything that rules, steps and commands need to know of it.
+"""The declaration of a backend, for rules, steps and commands.
 
 A backend is an extension of `backend_stack`, from any rule package. Its declaration (a `Backend`, or an instance of a
 subclass that derives more from attributes and device) names up to two step modules: one that partitions
@@ -26,7 +26,7 @@ def _operator(text: str) -> str:
 
 
 def as_set(values: tuple[str, ...]) -> tuple[str, ...]:
-    """One order, and each value once: two ways to write a set are one key."""
+    """Return the values sorted, each once, so that equal sets have equal keys."""
     return tuple(sorted(set(values)))
 
 
@@ -40,8 +40,8 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Prerequisite:
-    """A folder that compile steps read and that does not depend on the program: the step that makes it, its name as an
-    input and output, the step's parameters and tools."""
+    """A folder that compile steps read and that does not depend on the program: the step that makes it, its input and
+    output name, the step's parameters and tools."""
 
     step: str
     name: str
@@ -50,11 +50,11 @@ class Prerequisite:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """A file beside a program, merged from one that compile steps write for each partition.
+class Sidecar:
+    """An additional output of a program, merged from files of its partitions' compile steps.
 
-    name     of the output, and of the file that a compile step writes into its folder
-    merging  import name of the module whose `merged(texts)` returns the text of the whole
+    name     name of the output, and of the file in a compile step's folder
+    merging  import name of the module whose `merged(texts)` returns the merged text
     """
 
     name: str
@@ -63,16 +63,16 @@ class Beside:
 
 @dataclass(frozen=True)
 class Backend(Extension):
-    """The declaration of a backend. Attributes and facts that no tuple names are in no key.
+    """The declaration of a backend. Attributes and device facts that are in none of its tuples are in no key.
 
-    partitioning  import name of the module that decides which nodes it takes and prepares them; '' for a backend that
-                  takes whatever the others leave and compiles nothing
+    partitioning  import name of the module that selects and prepares its nodes; '' for a backend that takes all
+                  remaining nodes and compiles nothing
     compiling     import name of the step that compiles a partition
     partition     attributes that decide which nodes it takes
-    compile       attributes that decide what a partition is compiled to
-    device        facts of the device (fields of DeviceTarget) that decide what a partition is compiled to
-    tools         distributions whose versions decide what a partition is compiled to
-    examples      whether the partition step runs the program on example inputs
+    compile       attributes that decide the bytes of a compiled partition
+    device        facts of the device (fields of DeviceTarget) that decide the bytes of a compiled partition
+    tools         distributions whose versions decide the bytes of a compiled partition
+    examples      true if the partition step runs the program on example inputs
     """
 
     partitioning: str = ""
@@ -83,42 +83,42 @@ class Backend(Extension):
     examples: bool = False
 
     @property
-    def takes_the_rest(self) -> bool:
-        """Whether it takes every node that the backends before it leave, as ExecuTorch's own kernels do."""
+    def is_catch_all(self) -> bool:
+        """Return whether the backend takes every remaining node, as ExecuTorch's own kernels do."""
         return not self.partitioning
 
     def contradiction(self, table: Attrs) -> tuple[str, str] | None:
-        """Return the attribute to change and the problem where attributes exclude each other."""
+        """Return the attribute to change and the problem if attributes contradict each other; else None."""
         return None
 
     def problem(self, attributes: Values, facts: Values) -> str:
-        """Why programs for the device can't be built with these attributes; '' when they can."""
+        """Return why programs for the device can't be built with these attributes; '' if they can."""
         return ""
 
-    def offered(self, attributes: Values, facts: Values) -> dict[str, Any]:
-        """What the partition step gets to see."""
+    def partition_attributes(self, attributes: Values, facts: Values) -> dict[str, Any]:
+        """Return the attributes of the partition step."""
         return {name: attributes[name] for name in self.partition}
 
-    def compiled(self, attributes: Values, facts: Values) -> dict[str, Any]:
-        """What the compile step gets to see. `facts` are the device's, where `device` names any."""
+    def compile_attributes(self, attributes: Values, facts: Values) -> dict[str, Any]:
+        """Return the attributes of the compile step, with the device facts that `device` names."""
         return {name: attributes[name] for name in self.compile} | {name: facts[name] for name in self.device}
 
     def prerequisite(self, attributes: Values, facts: Values) -> Prerequisite | None:
-        """What compiling takes beside the partition."""
+        """Return the folder that the compile step reads besides the partition; None if there is none."""
         return None
 
     def compile_tools(self, attributes: Values) -> tuple[str, ...]:
-        """Distributions whose versions decide what is made of a partition."""
+        """Return the distributions whose versions decide the bytes of a compiled partition."""
         return self.tools
 
     def gpus(self, attributes: Values) -> int:
-        """GPUs that compiling takes."""
+        """Return the number of GPUs that the compile step uses."""
         return 0
 
-    def beside(self, attributes: Values) -> Beside | None:
-        """The file that a program has beside it because of this backend."""
+    def sidecar(self, attributes: Values) -> Sidecar | None:
+        """Return the additional output that programs with this backend have; None if there is none."""
         return None
 
     def partition_tools(self, attributes: Values) -> tuple[str, ...]:
-        """Distributions that decide which nodes it takes, beside those that every lowering uses."""
+        """Return the distributions that decide which nodes it takes, besides those that every lowering uses."""
         return ()

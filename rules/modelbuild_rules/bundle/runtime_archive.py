@@ -13,4 +13,4 @@ class RuntimeArchive(Source):
 
     __slots__ = ()
 
-    where_from = "`make runtime` writes the C++ runtime's archive, build/runtime.tar: put it there, or a link to it"
+    where_from = "`make runtime` writes the C++ runtime's archive, build/runtime.tar; copy or link it here"

@@ -1,4 +1,4 @@
-"""runtime_bundle: a program with exactly what runs it, in one folder that needs nothing else."""
+"""runtime_bundle: a self-contained folder with a program and the part of the C++ runtime that runs it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from modelbuild_rules.providers import DeviceTarget, Program
 class RuntimeBundleAttrs(Attrs):
     """A program, modelbuild-run and the libraries that this program needs, a manifest and a `run.sh`.
 
-    It runs on any Linux of the glibc that the manifest states: no Python, torch or CUDA toolkit, and for programs that
-    run on a GPU only NVIDIA's driver.
+    A bundle runs on any Linux with the glibc version in the manifest. It needs no Python, torch or CUDA toolkit;
+    programs that run on a GPU need NVIDIA's driver.
     """
 
     program: Dep
@@ -21,7 +21,7 @@ class RuntimeBundleAttrs(Attrs):
     """The archive that `make runtime` writes (build/runtime.tar)."""
 
     device: Dep | None = None
-    """The device: a `device_target`; by default the program's. `--device` stands in for it."""
+    """The device: a `device_target`; by default the program's. `--device` overrides it."""
 
     tar: bool = False
     """Pack the folder into one file, `NAME.tar.gz`."""
@@ -56,12 +56,12 @@ def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
 
 
 def _device(ctx: Context[RuntimeBundleAttrs], program: Program) -> DeviceTarget | None:
-    """The device that the bundle is for; None where neither the bundle nor the program has one. Raises LoadingError for
-    a device that the program, or the runtime, is not for."""
+    """Return the bundle's device; None if neither the bundle nor the program has one. Raises LoadingError for a device
+    that the program, or the runtime, does not support."""
     device = ctx.device(DeviceTarget) if ctx.attrs.device is not None else program.device
     if device is not None and program.device is not None and _machine(device) != _machine(program.device):
         message = f"'{ctx.attrs.program}' is compiled for {_machine(program.device)}; expected {_machine(device)}"
-        raise ctx.error("device", f"{message}, as the bundle's device has it")
+        raise ctx.error("device", f"{message}, the bundle's device")
     if device is not None and device.arch not in ARCHITECTURES:
         message = f"'{ctx.attrs.program}' is for {device.arch}, which `make runtime` builds no C++ runtime for"
         raise ctx.error("program", f"{message}; expected a program for a device with arch {' or '.join(ARCHITECTURES)}")
@@ -69,7 +69,7 @@ def _device(ctx: Context[RuntimeBundleAttrs], program: Program) -> DeviceTarget 
 
 
 def _machine(device: DeviceTarget) -> str:
-    """What decides whether a program runs on a device."""
+    """Return the properties that a program and a device must share, as text."""
     capabilities = sorted(device.compute_capabilities)
     gpu = f" with compute capability {', '.join(capabilities)}" if capabilities else ""
     return f"{device.os} on {device.arch}{gpu}"

@@ -1,4 +1,4 @@
-"""device_target: what a program is compiled for and runs on."""
+"""device_target: a kind of machine that programs are compiled for and run on."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from modelbuild.api import Attrs, Context, Provider, Size, rule
 from modelbuild_rules.providers import DeviceTarget
 
 
-def _like(pattern: str, what: str) -> Callable[[str], str]:
+def _matching(pattern: str, expected: str) -> Callable[[str], str]:
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
-            raise ValueError(f"'{text}' is not {what}")
+            raise ValueError(f"'{text}' is not {expected}")
         return text
 
     return check
 
 
 Capability = Annotated[
-    str, AfterValidator(_like(r"[0-9]{1,2}\.[0-9]", "a compute capability; expected one such as '8.6'"))
+    str, AfterValidator(_matching(r"[0-9]{1,2}\.[0-9]", "a compute capability; expected one such as '8.6'"))
 ]
-Glibc = Annotated[str, AfterValidator(_like(r"2\.[0-9]{1,3}", "a version of glibc; expected one such as '2.31'"))]
+Glibc = Annotated[str, AfterValidator(_matching(r"2\.[0-9]{1,3}", "a version of glibc; expected one such as '2.31'"))]
 
 
 class DeviceTargetAttrs(Attrs):
-    """A kind of machine, named so that programs can be compiled for it anywhere."""
+    """A kind of machine that programs can be compiled for on any machine."""
 
     arch: Literal["x86_64", "aarch64"]
     """The CPU's architecture."""
@@ -37,13 +37,13 @@ class DeviceTargetAttrs(Attrs):
     """The operating system."""
 
     compute_capability: tuple[Capability, ...] = ()
-    """CUDA compute capabilities, such as ["8.6", "8.9"]; none on a device without CUDA."""
+    """CUDA compute capabilities, such as ["8.6", "8.9"]; empty for a device without CUDA."""
 
     cuda_index: int = Field(default=0, ge=0, le=127)
-    """Which of the device's GPUs runs the program."""
+    """Index of the device's GPU that runs the program."""
 
     memory: Size | None = None
-    """Memory of the GPU, or of the machine where there is none: bytes, or text such as "8GiB"."""
+    """Memory of the GPU, or of the machine if it has no GPU: bytes, or text such as "8GiB"."""
 
     min_glibc: Glibc | None = None
     """The oldest glibc that compiled libraries must load on, such as "2.31"."""
@@ -53,9 +53,9 @@ class DeviceTargetAttrs(Attrs):
 def device_target(ctx: Context[DeviceTargetAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     if len(set(attrs.compute_capability)) != len(attrs.compute_capability):
-        raise ctx.error("compute_capability", "a compute capability stands here twice")
+        raise ctx.error("compute_capability", "a compute capability is listed twice; expected each once")
     if attrs.cuda_index and not attrs.compute_capability:
-        raise ctx.error("cuda_index", "a GPU is chosen on a device without CUDA; expected compute_capability as well")
+        raise ctx.error("cuda_index", "cuda_index is set on a device without CUDA; expected compute_capability as well")
     return (
         DeviceTarget(
             arch=attrs.arch,

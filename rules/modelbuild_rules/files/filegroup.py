@@ -6,10 +6,10 @@ from modelbuild.api import Attrs, Context, Files, Provider, Sources, rule
 
 
 class FilegroupAttrs(Attrs):
-    """A named set of files, for other targets to take as sources."""
+    """A named set of files that other targets use as sources."""
 
     srcs: Sources
-    """The files: paths in the package and labels of targets that give files, or `{ glob = [...] }`."""
+    """The files: paths in the package and labels of targets that provide files, or `{ glob = [...] }`."""
 
 
 @rule(attrs=FilegroupAttrs)

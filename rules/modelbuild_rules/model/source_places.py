@@ -1,7 +1,7 @@
-"""Puts places in the model's source into what steps say of nodes.
+"""Add places in the model's source to error messages of steps.
 
-Steps know no places: what they make must not depend on a line number. So they name nodes, and the engine, which has the
-export's debug.json, says where those come from when an action has failed.
+The output of a step must not depend on line numbers, so steps know nodes only. When an action has failed, the engine
+adds the nodes' places from the export's debug.json to the message.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _OPERATOR = re.compile(r"\boperator (?P<index>\d+) of the partition")
 
 
 def of_program(model: ExportedModel) -> ErrorText:
-    """For a step that names nodes as program/steps/lowering/delegation.py (named) does."""
+    """Return the error text for a step that names nodes as `named` of program/steps/lowering/delegation.py does."""
     return ErrorText((model.debug,), _in_program)
 
 
 def of_partition(model: ExportedModel, report: DerivedArtifact, partition: str) -> ErrorText:
-    """For a step that sees one partition only and counts its operators: "operator 3 of the partition"."""
+    """Return the error text for a step that sees only a partition, and writes "operator 3 of the partition"."""
     return ErrorText((model.debug, report), partial(_in_partition, partition))
 
 
@@ -48,6 +48,6 @@ def _in_partition(partition: str, problem: str, debug: bytes, report: bytes) -> 
 
 
 def _place(places: Mapping[str, Any], origin: str | None) -> str:
-    """` at net.py:12`, where the node has a place in the user's source."""
+    """Return the place of a node, as ` at net.py:12`; '' if it has none in the user's source."""
     place = places.get(origin or "", {}).get("source")
     return f" at {place}" if place else ""

@@ -1,4 +1,4 @@
-"""torch_model: a PyTorch module, with its weights and the inputs it takes, exported."""
+"""torch_model: a PyTorch module with weights and declared inputs, exported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from modelbuild.errors import did_you_mean
 from modelbuild_rules.distributions import Distribution
 from modelbuild_rules.providers import EagerModel, ExportedModel
 
-# What whole numbers of a type may be.
+# The values of each integer type.
 _BOUNDS = {f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)} | {"uint8": (0, 255)}
 
 DType = Literal["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
@@ -39,64 +39,64 @@ _EXAMPLES = (".npy", ".pt", ".png")
 
 
 class Dynamic(Attrs):
-    """A dimension whose size is known when the program runs."""
+    """A dimension whose size is known only when the program runs."""
 
     min: int = Field(ge=0)
     max: int
     example: int | None = None
-    """The size while exporting; by default 2, or the nearest size to it that is allowed."""
+    """The size in the example inputs; by default 2, or the nearest allowed size."""
 
 
 class ModelInput(Attrs):
-    """An input, in the order of the module's `forward`. Either `shape` and `dtype`, or `file`."""
+    """An input, in the order of the module's `forward`. Set either `shape` and `dtype`, or `file`."""
 
     name: str
     shape: tuple[int | str, ...] | None = None
-    """Sizes; a name stands for a dimension of the table `dynamic`, the same name for the same size."""
+    """Sizes. A name refers to a dimension of the table `dynamic`; equal names have equal sizes."""
 
     dtype: DType | None = None
     range: tuple[float, float] | None = None
-    """Lowest and highest value of examples, and what 0 and 255 of a picture become. By default 0 and 1."""
+    """Lowest and highest example value, to which 0 and 255 of a picture are mapped. By default 0 and 1."""
 
     file: Source | None = None
     """An example: `.npy`, `.pt` (a tensor), or `.png` (uint8, rows x columns x channels)."""
 
 
 class TorchModelAttrs(Attrs):
-    """A PyTorch module in evaluation mode, exported by `torch.export` without running it on data of consequence."""
+    """A PyTorch module in evaluation mode, exported by `torch.export` with example inputs."""
 
     entry: str
-    """`file.py:name` of a class or function that is called with `kwargs` and gives the module."""
+    """`file.py:name` of a class or function that returns the module when called with `kwargs`."""
 
     srcs: Sources
-    """Python files that the module is made of. They import each other by workspace path, or by name in one folder."""
+    """The module's Python files. They import each other by workspace path, or by name within one folder."""
 
     kwargs: dict[str, bool | int | float | str | list[bool | int | float | str]] = Field(default_factory=dict)
     """Arguments of the entry."""
 
     weights: Source | dict[str, Source] | None = None
-    """A state dict: `.safetensors`, or `.pt` (read with weights_only); or a table of them by submodule."""
+    """A state dict: `.safetensors`, or `.pt` (read with weights_only); or a table of such files by submodule."""
 
     allow_missing: bool = False
-    """Whether parameters that no weights file has may keep their initial values, which `seed` decides."""
+    """Let parameters that are in no weights file keep their initial values, which depend on `seed`."""
 
     data: Sources = ()
     """Other files that the code reads, at their workspace paths."""
 
     inputs: tuple[ModelInput, ...] = Field(min_length=1)
-    """What `forward` takes, in order."""
+    """The arguments of `forward`, in order."""
 
     dynamic: dict[str, Dynamic] = Field(default_factory=dict)
-    """Dimensions without a fixed size, by name."""
+    """Dimensions of variable size, by name."""
 
     outputs: tuple[str, ...] | None = None
     """Names of the outputs, in order."""
 
     seed: int = 0
-    """Decides initial values of parameters, which torch, random or numpy.random draw, and the example inputs."""
+    """Seed of torch, random and numpy.random when the module is made, and of the example inputs."""
 
     requires: tuple[Distribution, ...] = ()
-    """Distributions that the code imports in a way that cannot be seen by reading it."""
+    """Distributions that the code imports in other ways than by import statements."""
 
 
 @rule(attrs=TorchModelAttrs)
@@ -146,7 +146,7 @@ def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
 
 
 def _entry(ctx: Context[TorchModelAttrs], srcs: tuple[Artifact, ...]) -> str:
-    """The entry with its file's path in the workspace."""
+    """Return the entry as `path/in/workspace.py:name`."""
     match = _ENTRY.match(ctx.attrs.entry)
     if match is None:
         raise ctx.error("entry", f"attribute 'entry': expected 'file.py:name', got '{ctx.attrs.entry}'")
@@ -159,7 +159,7 @@ def _entry(ctx: Context[TorchModelAttrs], srcs: tuple[Artifact, ...]) -> str:
 
 
 def _weights(ctx: Context[TorchModelAttrs]) -> Mapping[str, Artifact]:
-    """Weights files by prefix; '' for a file of the whole module."""
+    """Return weights files by prefix; the prefix '' is the whole module."""
     given = ctx.attrs.weights
     if given is None:
         return {}
@@ -186,7 +186,7 @@ def _check_inputs(ctx: Context[TorchModelAttrs]) -> None:
         if not _NAME.match(name):
             raise ctx.error(("dynamic", name), f"dimension '{name}': expected a name of letters, digits and _")
         if size.min == size.max:
-            raise ctx.error(("dynamic", name), f"dimension '{name}' is always {size.min}; expected that in 'shape'")
+            raise ctx.error(("dynamic", name), f"dimension '{name}' is always {size.min}; expected a number in 'shape'")
         if not size.min <= (size.min if size.example is None else size.example) <= size.max:
             raise ctx.error(("dynamic", name), f"dimension '{name}': expected min <= example <= max")
     used = set()
@@ -203,7 +203,7 @@ def _check_inputs(ctx: Context[TorchModelAttrs]) -> None:
 
 
 def _problem(each: ModelInput, dynamic: Mapping[str, Any]) -> tuple[str, str] | None:
-    """What is wrong with an input: the attribute and why."""
+    """Return the invalid attribute of an input and the problem; None if the input is valid."""
     for size in each.shape or ():
         if isinstance(size, str) and size not in dynamic:
             return "shape", f"dimension '{size}' is not in the table 'dynamic'{did_you_mean(size, dynamic)}"
@@ -217,7 +217,7 @@ def _problem(each: ModelInput, dynamic: Mapping[str, Any]) -> tuple[str, str] | 
         return "range", "expected [lowest, highest]"
     low, high = _BOUNDS.get(each.dtype or "", (-math.inf, math.inf))
     if each.range and not (low <= each.range[0] and each.range[1] <= high):
-        return "range", f"{each.dtype} goes from {low} to {high} only"
+        return "range", f"{each.dtype} ranges from {low} to {high}; expected [lowest, highest] within that"
     return None
 
 

@@ -1,4 +1,4 @@
-"""backend_stack: the backends that are offered a program's nodes, in order."""
+"""backend_stack: an ordered list of backends for the nodes of a program."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from modelbuild_rules.providers import BackendStack, StackEntry
 
 
 class BackendStackAttrs(Attrs):
-    """Backends in the order in which they are offered each node of a program."""
+    """A list of backends. Each node of a program is offered to them in this order."""
 
     backends: Annotated[tuple[Attrs, ...], Extensible("backend")] = Field(min_length=1)
-    """Tables such as `{ type = "xnnpack" }`. Without a last one of type "portable", every node has to be taken."""
+    """Tables such as `{ type = "xnnpack" }`. Unless the last is of type "portable", they must take every node."""
 
 
 @rule(attrs=BackendStackAttrs)
@@ -24,8 +24,8 @@ def backend_stack(ctx: Context[BackendStackAttrs]) -> tuple[Provider, ...]:
     entries = []
     for index, table in enumerate(ctx.attrs.backends):
         entry = _entry(ctx, table)
-        if entry.backend.takes_the_rest and index != last:
-            message = f"'{entry.backend.name}' takes whatever is left; expected it as the last backend"
+        if entry.backend.is_catch_all and index != last:
+            message = f"'{entry.backend.name}' takes all remaining nodes; expected it as the last backend"
             raise ctx.error(("backends", index), message)
         if (found := entry.backend.contradiction(table)) is not None:
             name, message = found

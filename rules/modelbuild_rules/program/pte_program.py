@@ -1,4 +1,4 @@
-"""pte_program: an exported model, lowered with a stack of backends into a program that ExecuTorch runs."""
+"""pte_program: an exported model, lowered with a stack of backends to a program for ExecuTorch."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from modelbuild.api import (
     Resources,
     rule,
 )
-from modelbuild_rules.backends.backend import Beside, Prerequisite
+from modelbuild_rules.backends.backend import Prerequisite, Sidecar
 from modelbuild_rules.model import source_places
 from modelbuild_rules.providers import BackendStack, DeviceTarget, ExportedModel, Lowering, Program, StackEntry
 
 _LOWERING = ("executorch", "flatbuffers", "sympy", "torch", "torchao")
-_WARM = ("torch", "executorch.exir")
+_PRELOAD = ("torch", "executorch.exir")
 
 
 class PteProgramAttrs(Attrs):
@@ -40,13 +40,13 @@ class PteProgramAttrs(Attrs):
     """The backends: a `backend_stack`."""
 
     device: Dep | None = None
-    """The device: a `device_target`. `--device` stands in for it."""
+    """The device: a `device_target`. `--device` overrides it."""
 
     external_weights: bool = False
-    """Put weights into a `.ptd` beside the `.pte`, for programs that share them or to be loaded apart."""
+    """Write weights to a `.ptd` beside the `.pte`, to share them between programs or load them separately."""
 
     device_io: bool = False
-    """Leave inputs and outputs of parts on a GPU in device memory, which the caller gives; nothing is copied then."""
+    """Keep inputs and outputs of partitions on a GPU in device memory that the caller provides, without copies."""
 
 
 @rule(attrs=PteProgramAttrs)
@@ -84,18 +84,18 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         },
         tools=tools,
         plugins=[entry.backend.partitioning for entry in stack if entry.backend.partitioning],
-        preload=_WARM,
+        preload=_PRELOAD,
         resources=Resources(memory=2 << 30),
         description=f"partition {ctx.attrs.model} with {ctx.attrs.stack}",
         error_text=source_places.of_program(model),
     )
     prerequisites = _prerequisites(ctx, stack, facts)
-    beside = tuple(dict.fromkeys(each for entry in stack if (each := entry.backend.beside(entry.attributes))))
-    extra = (*(("ptd",) * external), *(each.name for each in beside))
+    sidecars = tuple(dict.fromkeys(each for entry in stack if (each := entry.backend.sidecar(entry.attributes))))
+    extra = (*(("ptd",) * external), *(each.name for each in sidecars))
     promised = ctx.expand(
         reads=lowered["plan"],
         promises=_linked(ctx.label.name, extra),
-        then=partial(_compile_and_link, ctx.label.name, model, stack, prerequisites, facts, lowered, beside, extra),
+        then=partial(_compile_and_link, ctx.label.name, model, stack, prerequisites, facts, lowered, sidecars, extra),
     )
     ptd = promised.get("ptd")
     lowering = Lowering(
@@ -104,7 +104,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
             {
                 **_offered(entry, facts),
                 "compiling": entry.backend.compiling,
-                "compiled": entry.backend.compiled(entry.attributes, facts),
+                "compiled": entry.backend.compile_attributes(entry.attributes, facts),
             }
             for entry in stack
         ),
@@ -117,9 +117,9 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
 
 
 def _offered(entry: StackEntry, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """A backend as the partition step sees it."""
+    """Return a backend's entry for the partition step."""
     backend = entry.backend
-    offered = backend.offered(entry.attributes, facts)
+    offered = backend.partition_attributes(entry.attributes, facts)
     return {"kind": backend.name, "partitioning": backend.partitioning, "attributes": offered}
 
 
@@ -130,12 +130,12 @@ def _compile_and_link(
     prerequisites: tuple[Mapping[str, Artifact], ...],
     facts: Mapping[str, Any],
     lowered: Mapping[str, DerivedArtifact],
-    beside: tuple[Beside, ...],
+    sidecars: tuple[Sidecar, ...],
     extra: tuple[str, ...],
     ctx: Expander,
     plan: bytes,
 ) -> Mapping[str, Artifact]:
-    """Declare an action for each partition, and the one that puts the program together."""
+    """Declare a compile action for each partition, and the action that links the program."""
     partitions = json.loads(plan)
     parts = [
         _compile(
@@ -155,16 +155,16 @@ def _compile_and_link(
         outputs=_linked(name, extra),
         params={
             "partitions": [each["id"] for each in partitions],
-            "beside": {each.name: each.merging for each in beside},
+            "sidecars": {each.name: each.merging for each in sidecars},
         },
-        plugins=[each.merging for each in beside],
+        plugins=[each.merging for each in sidecars],
         tools=("executorch", "flatbuffers"),
         description=f"emit {name}.pte",
     )
 
 
 def _linked(name: str, extra: tuple[str, ...]) -> list[Output]:
-    """What linking gives."""
+    """Return the outputs of linking."""
     more = [Output(each, f"{name}.{each}") for each in extra]
     return [Output("pte", f"{name}.pte"), *more, Output("delegation", "delegation.json")]
 
@@ -177,7 +177,7 @@ def _part(lowered: Mapping[str, DerivedArtifact], each: Mapping[str, Any]) -> di
 def _prerequisites(
     ctx: Context[PteProgramAttrs], stack: tuple[StackEntry, ...], facts: Mapping[str, Any]
 ) -> tuple[Mapping[str, Artifact], ...]:
-    """What each backend's compile step reads beside a partition, by input. Backends that need the same share it."""
+    """Return the inputs of each backend's compile step besides the partition. Equal prerequisites are shared."""
     needed = [entry.backend.prerequisite(entry.attributes, facts) for entry in stack]
     made: list[dict[str, DerivedArtifact]] = []
     for each in needed:
@@ -215,9 +215,9 @@ def _compile(
         step=backend.compiling,
         inputs=inputs,
         outputs=[Output("compiled", "compiled", "tree")],
-        params={"attributes": backend.compiled(attributes, facts)},
+        params={"attributes": backend.compile_attributes(attributes, facts)},
         tools=backend.compile_tools(attributes),
-        preload=_WARM,
+        preload=_PRELOAD,
         resources=_resources(backend.gpus(attributes), facts, each),
         description=f"compile {each['id']} for {backend.name} ({operators})",
         error_text=error_text,

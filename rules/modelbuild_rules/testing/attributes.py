@@ -1,4 +1,4 @@
-"""What all rules of tests share: attributes, and what the engine is told of a test."""
+"""Attributes, timeouts and resources that all test rules share."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from pydantic import Field
 
 from modelbuild.api import Attrs, Resources
 
-# Seconds and bytes, by size.
+# Timeouts in seconds and memory in bytes, by size.
 _SECONDS = {"small": 60, "medium": 300, "large": 900, "enormous": 3600}
 _MEMORY = {"small": 1 << 30, "medium": 2 << 30, "large": 4 << 30, "enormous": 8 << 30}
 
 
 class TestAttrs(Attrs):
-    """Of every test."""
+    """Attributes of every test."""
 
     size: Literal["small", "medium", "large", "enormous"] = "medium"
-    """How much the test may take: a minute and 1 GiB, 5 minutes and 2 GiB, 15 minutes and 4 GiB, an hour and 8 GiB."""
+    """Limits of the test: 1 minute and 1 GiB, 5 minutes and 2 GiB, 15 minutes and 4 GiB, or an hour and 8 GiB."""
 
     timeout: int | None = Field(default=None, ge=1, le=1_000_000)
-    """Seconds after which the test has failed, in place of the size's."""
+    """Seconds after which the test fails; by default the limit of `size`."""
 
     gpus: int = Field(default=0, ge=0, le=64)
-    """GPUs that the test uses. A test that asks for none sees none."""
+    """Number of GPUs that the test uses. With 0 it sees no GPU."""
 
     flaky: bool = False
-    """Whether the test may be tried up to three times."""
+    """Run the test up to three times until it passes."""
 
 
 def seconds(attrs: TestAttrs) -> int:
-    """The timeout."""
+    """Return the test's timeout in seconds."""
     return attrs.timeout or _SECONDS[attrs.size]
 
 

@@ -1,4 +1,4 @@
-"""pte_test: a built program, compared with its model in eager PyTorch on declared inputs, and held to budgets."""
+"""pte_test: compares a built program with its model in eager PyTorch on declared inputs, and checks budgets."""
 
 from __future__ import annotations
 
@@ -34,125 +34,125 @@ _ENTRY = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)\Z")
 
 
 class Generator(Attrs):
-    """Inputs drawn by numpy's default_rng(seed + number of the case), input after input in the program's order."""
+    """Inputs drawn by numpy's default_rng(seed + number of the case), one after another in the program's order."""
 
     seed: int = Field(ge=0)
-    """Decides all values."""
+    """Seed of all values."""
 
     count: int = Field(default=1, ge=1, le=1000)
-    """How many cases are drawn."""
+    """Number of cases to draw."""
 
     distribution: Literal["uniform", "normal"] = "uniform"
-    """Of floating-point values: uniform in `range`, or normal with `mean` and `std`. Integers are uniform in `range`,
-    both ends included; booleans even."""
+    """Distribution of floating-point values: uniform in `range`, or normal with `mean` and `std`. Integers are uniform
+    in `range`, both ends included; booleans are true with probability 1/2."""
 
     range: tuple[float, float] | None = None
-    """By default the range that the model declares for the input, else 0 and 1."""
+    """Lowest and highest value; by default the range that the model declares for the input, else 0 and 1."""
 
     mean: float = 0.0
-    """Of the normal distribution."""
+    """Mean of the normal distribution."""
 
     std: float = Field(default=1.0, ge=0)
-    """Of the normal distribution: its standard deviation."""
+    """Standard deviation of the normal distribution."""
 
     sizes: dict[str, int] = Field(default_factory=dict)
-    """Of dynamic dimensions, by name; by default 2, or the nearest size that is allowed."""
+    """Sizes of dynamic dimensions, by name; by default 2, or the nearest allowed size."""
 
 
 class TestInputs(Attrs):
-    """A case: every input from a file, or all of them from a generator."""
+    """A case: each input from a file, or all inputs from a generator."""
 
     name: str
-    """What the report calls it."""
+    """The case's name in the report."""
 
     files: dict[str, Source] = Field(default_factory=dict)
     """A `.npy`, `.json` or picture for each input, read as `modelbuild run` reads it."""
 
     generator: Generator | None = None
-    """How values are drawn."""
+    """The generator that draws the inputs."""
 
 
 class Tolerance(Attrs):
-    """An output is right where |a - b| <= abs + rel * |b|, b being eager PyTorch's; and its cosine is high enough."""
+    """Limits of an output: |a - b| <= abs + rel * |b| for each value, b being eager PyTorch's, and the cosine."""
 
     abs: float = 1e-4
-    """The difference that is allowed for any value."""
+    """Allowed absolute difference of any value."""
 
     rel: float = 1e-4
-    """The difference that is allowed as a part of eager PyTorch's value, besides `abs`."""
+    """Allowed difference relative to eager PyTorch's value, added to `abs`."""
 
     cosine: float | None = None
-    """The least cosine of the angle between both outputs, as vectors. With it, `abs` and `rel` hold only if written."""
+    """Minimum cosine of the angle between both outputs, as vectors. If set, `abs` and `rel` apply only if set too."""
 
     ignore: bool = False
-    """Do not compare this output: a metric does."""
+    """Do not compare this output; for outputs that a metric compares."""
 
 
 class Metric(Attrs):
-    """A function of the user's: takes the program's outputs and eager PyTorch's (arrays by name), gives a number."""
+    """A user's function of the program's outputs and eager PyTorch's (arrays by name) that returns a number."""
 
     entry: str
-    """`file.py:name`, the file being one of `metric_srcs`."""
+    """`file.py:name` of the function, in one of `metric_srcs`."""
 
     min: float | None = None
-    """The least number that is right."""
+    """Minimum of the number."""
 
     max: float | None = None
-    """The greatest number that is right."""
+    """Maximum of the number."""
 
 
 class PteTestAttrs(TestAttrs):
-    """A program of a model, tested against the model."""
+    """A test that compares a program with its model."""
 
     program: Dep
     """The `pte_program`."""
 
     model: Dep
-    """The `torch_model` that it is made of."""
+    """The `torch_model` to compare with, in eager PyTorch."""
 
     device: Dep | None = None
-    """The device: a `device_target`. `--device` stands in for it."""
+    """The device: a `device_target`. `--device` overrides it."""
 
     runtime: RuntimeArchive | None = None
-    """The archive that `make runtime` writes (build/runtime.tar): the C++ runtime in it runs the program, on GPUs too.
-    By default ExecuTorch's Python runtime does, on the CPU."""
+    """The archive that `make runtime` writes (build/runtime.tar). If set, its C++ runtime runs the program, on GPUs
+    too; by default ExecuTorch's Python runtime runs it on the CPU."""
 
     inputs: tuple[TestInputs, ...] = Field(min_length=1)
-    """What both are run on."""
+    """The cases: inputs of the program and the model."""
 
     tolerance: Tolerance = Tolerance()
-    """Of all outputs that have none of their own."""
+    """Tolerance of all outputs that are not in `outputs`."""
 
     outputs: dict[str, Tolerance] = Field(default_factory=dict)
-    """Tolerances of single outputs, by name."""
+    """Tolerances of individual outputs, by name."""
 
     metrics: tuple[Metric, ...] = ()
-    """What else is computed of the outputs of each case."""
+    """Metrics to compute from the outputs of each case."""
 
     metric_srcs: Sources = ()
     """Python files of the metrics."""
 
     max_bytes: Size | None = None
-    """Of the .pte and the .ptd together, such as "5 MB"."""
+    """Maximum size of the .pte and the .ptd together, such as "5 MB"."""
 
     max_delegates: int | None = None
-    """The most partitions."""
+    """Maximum number of partitions."""
 
     min_delegated_fraction: float | None = Field(default=None, ge=0, le=1)
-    """Of the lowered graph's nodes, those that a backend takes."""
+    """Minimum fraction of the lowered graph's nodes that backends take."""
 
     max_latency_ratio: float | None = Field(default=None, gt=0)
-    """Median latency over that of the baseline, both measured in this run on the first case."""
+    """Maximum ratio of the median latency to the baseline's, both measured in this run on the first case."""
 
     baseline: Dep | None = None
-    """Another `pte_program` to compare latency with; by default eager PyTorch."""
+    """A `pte_program` to compare latency with; by default eager PyTorch."""
 
     max_memory: Size | None = None
-    """How much loading the program and its first run raise the process's peak memory, in ExecuTorch's Python
+    """Maximum memory by which loading the program and its first run raise the process's peak, in ExecuTorch's Python
     runtime."""
 
     backends: dict[str, str] = Field(default_factory=dict)
-    """The backend that all nodes of a submodule are expected in, by the submodule's name."""
+    """The backend expected to take all nodes of a submodule, by the submodule's name."""
 
 
 @rule(attrs=PteTestAttrs)
@@ -238,14 +238,14 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
 def _check_runtime(ctx: Context[PteTestAttrs]) -> None:
     attrs = ctx.attrs
     if attrs.gpus and attrs.runtime is None:
-        message = f"programs run on GPUs by the C++ runtime; expected runtime as well: {RuntimeArchive.where_from}"
+        message = f"only the C++ runtime uses GPUs; expected 'runtime' as well: {RuntimeArchive.where_from}"
         raise ctx.error("gpus", message)
     if attrs.runtime is not None and attrs.max_memory is not None:
-        raise ctx.error("max_memory", "memory is measured in ExecuTorch's Python runtime only; expected no runtime")
+        raise ctx.error("max_memory", "memory is measured in ExecuTorch's Python runtime only; expected no 'runtime'")
 
 
 def _gpu(attrs: PteTestAttrs, program: Program) -> dict[str, object]:
-    """What a program's parts for GPUs are to be run on, as testing/steps/parity/gpus.py takes it."""
+    """Return a program's GPU requirements, as testing/steps/parity/gpus.py takes them."""
     device = program.device
     if device is None:
         return {"count": attrs.gpus, "index": 0, "capabilities": []}
@@ -265,7 +265,7 @@ def _bisect(
     params: Mapping[str, Any],
     tools: tuple[str, ...],
 ) -> DerivedArtifact:
-    """What finds the node that is to blame."""
+    """Declare the action that finds the first wrong node; return its finding."""
     return ctx.action(
         "bisect",
         step="first_wrong_node",
@@ -304,7 +304,7 @@ def _files(program: Program) -> dict[str, Artifact]:
 
 
 def _tolerance(tolerance: Tolerance) -> dict[str, object]:
-    """Elementwise limits that are not written give way to a cosine that is."""
+    """Return a tolerance as JSON values. If `cosine` is set, `abs` and `rel` count only if they are set too."""
     values = tolerance.model_dump()
     if tolerance.cosine is not None:
         for name in {"abs", "rel"} - tolerance.model_fields_set:

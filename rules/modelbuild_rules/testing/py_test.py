@@ -1,4 +1,4 @@
-"""py_test: tests of Python code, run by pytest in the sandbox."""
+"""py_test: Python tests that pytest runs in the sandbox."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ class PyTestAttrs(TestAttrs):
     """Tests that pytest finds in `test_*.py` and `*_test.py` among the sources."""
 
     srcs: Sources
-    """Python files: tests, `conftest.py`, and what they import, by workspace path or by name in one folder."""
+    """Python files: tests, `conftest.py`, and modules that they import by workspace path or by name in one folder."""
 
     data: Sources = ()
     """Other files that the tests read, at their workspace paths."""
 
     requires: tuple[Distribution, ...] = ()
-    """Distributions that the tests use in a way that cannot be seen by reading them, such as plugins of pytest."""
+    """Distributions that the tests use without import statements, such as pytest plugins."""
 
     plugins: tuple[str, ...] = ()
-    """Plugins of pytest to load, by module; those installed are not loaded by themselves."""
+    """pytest plugins to load, by module. Installed plugins are not loaded automatically."""
 
     args: tuple[str, ...] = ()
     """More arguments for pytest."""
 
     shard_count: int = Field(default=1, ge=1, le=100)
-    """Run the tests as so many actions side by side, each with its part of them."""
+    """Number of parallel actions among which the tests are divided."""
 
 
 @rule(attrs=PyTestAttrs)

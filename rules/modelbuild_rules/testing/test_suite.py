@@ -1,4 +1,4 @@
-"""test_suite: a name for a set of targets that are built and tested together."""
+"""test_suite: a name for a set of targets to build and test together."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from modelbuild.api import Attrs, Context, Dep, Files, Provider, rule
 
 @dataclass(frozen=True, slots=True)
 class Suite(Provider):
-    """Labels (`//package:name`) of the targets in a suite, those of suites inside it included, each once."""
+    """Labels (`//package:name`) of a suite's targets, each once, with nested suites expanded."""
 
     tests: tuple[str, ...]
 
 
 class TestSuiteAttrs(Attrs):
-    """A set of targets under one name: to build or test it is to build or test each of them."""
+    """A set of targets under one name. Building or testing the suite builds or tests each of them."""
 
     tests: tuple[Dep, ...] = Field(min_length=1)
-    """Labels of targets, also of other suites."""
+    """Labels of targets, including other suites."""
 
 
 @rule(attrs=TestSuiteAttrs)

@@ -92,13 +92,13 @@ def prebuilt(more: str = "") -> str:
             'arch = "aarch64"',
             'device = ":x86"',
             "BUILD.toml:6:1: '//nets/net' is compiled for linux on aarch64; expected linux on x86_64 with compute "
-            "capability 8.6, as the bundle's device has it",
+            "capability 8.6, the bundle's device",
         ),
         (
             'arch = "x86_64"\ncompute_capability = ["8.9"]',
             'device = ":x86"',
             "BUILD.toml:6:1: '//nets/net' is compiled for linux on x86_64 with compute capability 8.9; expected linux "
-            "on x86_64 with compute capability 8.6, as the bundle's device has it",
+            "on x86_64 with compute capability 8.6, the bundle's device",
         ),
     ],
 )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from modelbuild.step import StepError
-from modelbuild_rules.bundle.steps.runtime.archive import LackingBackend, lay_out
+from modelbuild_rules.bundle.steps.runtime.archive import MissingBackend, lay_out
 
 RUNTIME: dict[str, Any] = {
     "version": 2,
@@ -83,7 +83,7 @@ def test_what_the_program_needs_is_laid_out(
     assert {path.stem for path in (tmp_path / "out/lib").iterdir()} == libraries
     assert [Path(name).stem for name in made.needed] == ["modelbuild-run", *sorted(libraries)]
     assert made.backends == set(backends)
-    assert made.lacking_flavour() == ""
+    assert made.missing_flavour() == ""
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "out/lib").iterdir()}
     assert all(mode == (0o644 if name.endswith(".json") else 0o755) for name, mode in modes.items())
 
@@ -91,7 +91,7 @@ def test_what_the_program_needs_is_laid_out(
 def test_a_delegate_without_a_flavour_is_said_in_the_runtime_s_words(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     made = lay_out(packed(tmp_path, backends=("BareBackend", "OwnBackend")), Path("p.pte"), tmp_path / "out")
-    assert made.lacking_flavour() == "needs a flavour"
+    assert made.missing_flavour() == "needs a flavour"
 
 
 @pytest.mark.parametrize("content", [b"", b"nothing", None])
@@ -99,12 +99,12 @@ def test_what_is_no_runtime_is_said_to_be_none(tmp_path: Path, content: bytes | 
     archive = packed(tmp_path, {**RUNTIME, "version": 1})
     if content is not None:
         archive.write_bytes(content)
-    with pytest.raises(StepError, match="the runtime is not what this version's `make runtime` packs"):
+    with pytest.raises(StepError, match="expected the archive of this version's `make runtime`"):
         lay_out(archive, Path("p.pte"), tmp_path)
 
 
 def test_a_backend_that_the_runtime_was_built_without(tmp_path: Path) -> None:
-    with pytest.raises(LackingBackend) as raised:
+    with pytest.raises(MissingBackend) as raised:
         lay_out(packed(tmp_path, backends=("QnnBackend",)), Path("p.pte"), tmp_path)
     had = "BareBackend, CudaBackend, OwnBackend"
     assert str(raised.value) == f"the program needs the backend QnnBackend; the runtime has: {had}"

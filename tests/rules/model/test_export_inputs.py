@@ -52,14 +52,14 @@ class TestShapes:
     def test_sizes_that_the_code_does_not_take(self, refusal: Callable[..., str]) -> None:
         source = "class Net(nn.Module):\n    def forward(self, x):\n        return x.reshape(2, 3)"
         assert refusal(source, [made("x", "n", 3)], dynamic={"n": bounds(1, 9)}) == (
-            "m/net.py:Net does not take every size that 'dynamic' allows; torch.export suggests n = 2"
+            "m/net.py:Net does not accept every size that 'dynamic' allows; torch.export suggests n = 2"
         )
 
     def test_only_even_sizes(self, refusal: Callable[..., str]) -> None:
         even = "x.shape[0] % 2 == 0"
         source = f"class Net(nn.Module):\n    def forward(self, x):\n        return x.view(2, -1) if {even} else x"
         assert refusal(source, [made("x", "n")], dynamic={"n": bounds(1, 9)}) == (
-            "m/net.py:Net does not take every size that 'dynamic' allows; torch.export suggests"
+            "m/net.py:Net does not accept every size that 'dynamic' allows; torch.export suggests"
             " _n = Dim('_n', min=1, max=4), n = 2*_n"
         )
 

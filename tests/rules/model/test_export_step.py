@@ -179,11 +179,11 @@ class TestWeights:
         [
             (
                 {"head.weigth": torch.ones(2, 4)},
-                "w.safetensors: 'head.weigth' is nothing of the module; did you mean 'head.weight'?",
+                "w.safetensors: the module has no parameter or buffer 'head.weigth'; did you mean 'head.weight'?",
             ),
             (
                 {"head.weight": torch.ones(2, 5)},
-                "w.safetensors: 'head.weight' has another shape: [2, 5] in the file, [2, 4] in the module",
+                "w.safetensors: 'head.weight' has the wrong shape: [2, 5] in the file, [2, 4] in the module",
             ),
             ({"head.weight": None}, "no weights for 'head.weight'; allow_missing = true keeps initial values"),
             (
@@ -218,20 +218,20 @@ class TestWeights:
         path = tmp_path / "w.pt"
         torch.save({"head.weight": Code()}, path, _use_new_zipfile_serialization=zipped)
         text = refusal(LINEAR, files={"weights.": (path,)})
-        assert text == "w.pt: cannot be read as weights alone: it holds getattr, which is code"
+        assert text == "w.pt: cannot be read as weights only: it contains code (getattr)"
         assert not (tmp_path / "run").exists()
 
     def test_a_pickled_module_is_refused(self, refusal: Callable[..., str], tmp_path: Path) -> None:
         torch.save(torch.nn.Linear(2, 2), tmp_path / "w.pt")
         assert refusal(LINEAR, files={"weights.": (tmp_path / "w.pt",)}) == (
-            "w.pt: cannot be read as weights alone: it holds torch.nn.modules.linear.Linear, which is code"
+            "w.pt: cannot be read as weights only: it contains code (torch.nn.modules.linear.Linear)"
         )
 
     @pytest.mark.parametrize("name", ["w.pt", "w.safetensors"])
     def test_what_is_no_weights_file(self, refusal: Callable[..., str], tmp_path: Path, name: str) -> None:
         (tmp_path / name).write_bytes(b"<html>not found</html>")
         text = refusal(LINEAR, files={"weights.": (tmp_path / name,)})
-        assert text.startswith(f"{name}: cannot be read as weights alone: ")
+        assert text.startswith(f"{name}: cannot be read as weights only: ")
 
     def test_something_else_than_a_table_of_tensors(self, refusal: Callable[..., str], tmp_path: Path) -> None:
         torch.save([torch.ones(1)], tmp_path / "w.pt")
@@ -253,16 +253,16 @@ class TestOutputs:
     def test_names_given(self, export: Callable[..., Any], refusal: Callable[..., str]) -> None:
         found = export(LINEAR, outputs=["a", "b"]).json("signature")["outputs"]
         assert [each["name"] for each in found] == ["a", "b"]
-        assert refusal(LINEAR, outputs=["a"]) == "the module gives 2 outputs; the attribute 'outputs' names 1"
+        assert refusal(LINEAR, outputs=["a"]) == "the module returns 2 outputs; the attribute 'outputs' names 1"
 
     def test_one_output_is_not_called_outputs(self, refusal: Callable[..., str]) -> None:
         source = "class Net(nn.Module):\n    def forward(self, x):\n        return x + 1"
-        assert refusal(source, outputs=["a", "b"]) == "the module gives 1 output; the attribute 'outputs' names 2"
+        assert refusal(source, outputs=["a", "b"]) == "the module returns 1 output; the attribute 'outputs' names 2"
 
     @pytest.mark.parametrize("returned", ["", " None", " ()", " (None, None)"])
     def test_that_there_are_none(self, refusal: Callable[..., str], returned: str) -> None:
         source = f"class Net(nn.Module):\n    def forward(self, x):\n        x + 1\n        return{returned}"
-        assert refusal(source) == "forward of m/net.py:Net returns nothing; expected a tensor, or several"
+        assert refusal(source) == "forward of m/net.py:Net returns nothing; expected one or more tensors"
 
     def test_numbers_and_the_input_itself(self, export: Callable[..., Any]) -> None:
         source = "class Net(nn.Module):\n    def forward(self, x):\n        return x, x.shape[0], 3, 'x', None"
@@ -316,13 +316,13 @@ class TestEntry:
 
     def test_that_gives_no_module(self, refusal: Callable[..., str]) -> None:
         source = "def Net():\n    return 7"
-        assert refusal(source) == "m/net.py:Net gives a int; expected a torch.nn.Module"
+        assert refusal(source) == "m/net.py:Net returns a int; expected a torch.nn.Module"
 
     def test_a_folder_called_as_an_installed_package(self, refusal: Callable[..., str], tmp_path: Path) -> None:
         (tmp_path / "workspace" / "torch").mkdir(parents=True)
         (tmp_path / "workspace" / "torch" / "functional.py").write_text("")
         assert refusal(LINEAR, entry="torch/functional.py:Net") == (
-            "'torch/functional.py' cannot be imported: an installed package is called 'torch' too"
+            "'torch/functional.py' cannot be imported: an installed package is also called 'torch'"
         )
 
     def test_other_inputs_than_declared(self, refusal: Callable[..., str]) -> None:
@@ -372,8 +372,7 @@ class TestRefused:
                 return copy(x)
         """
         assert refusal(source) == (
-            "m/net.py:Net: the operator ours_export.copy.default is a custom one; a program may hold PyTorch's own"
-            " operators only"
+            "m/net.py:Net: the operator ours_export.copy.default is a custom one; expected PyTorch's own operators only"
         )
 
     def test_results_that_are_no_tensors(self, refusal: Callable[..., str]) -> None:

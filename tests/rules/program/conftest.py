@@ -344,7 +344,7 @@ def run_steps_on(
     outputs = {"pte": folder / "model.pte", "delegation": folder / "delegation.json"}
     emit.run(
         Step(
-            {"partitions": ids, "beside": {}},
+            {"partitions": ids, "sidecars": {}},
             {
                 "residual": (folder / "residual",),
                 "report": (folder / "report.json",),

@@ -90,7 +90,7 @@ def test_a_key_with_different_data_is_refused(linked: Callable[..., Program]) ->
     with pytest.raises(StepError) as error:
         linked(Compiled(b"1", (entry("k", b"data"),)), Compiled(b"2", (entry("k", b"else!"),)))
     assert str(error.value) == (
-        "two partitions name different data 'k' (4 and 5 bytes); expected equal data under equal keys"
+        "two partitions have different data 'k' (4 and 5 bytes); expected equal data under equal keys"
     )
 
 
@@ -122,7 +122,7 @@ def test_code_stays_inside_when_weights_lie_outside(linked: Callable[..., Progra
 
 
 def test_no_weights_to_put_outside(linked: Callable[..., Program], tmp_path: Path) -> None:
-    message = "^external_weights is set, but the program has no weights to put outside$"
+    message = "^external_weights is set, but the program has no weights$"
     with pytest.raises(StepError, match=message):
         linked(Compiled(b"1", ()), Compiled(b"2", ()), ptd=tmp_path / "out.ptd")
 
@@ -168,7 +168,7 @@ before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 files = {{"residual": (folder / "residual",), "report": (folder / "report.json",)}}
 inputs = {{**files, "parts": tuple(map(Path, {parts!r}))}}
 outputs = {{"pte": Path("out.pte"), "delegation": Path("delegation.json")}}
-emit.run(Step({{"partitions": ["p0", "p1"], "beside": {{}}}}, inputs, outputs, Path(".")))
+emit.run(Step({{"partitions": ["p0", "p1"], "sidecars": {{}}}}, inputs, outputs, Path(".")))
 heavy = sorted(name for name in ("torch", "executorch.exir") if name in sys.modules)
 print(json.dumps([heavy, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024]))
 """

@@ -322,8 +322,8 @@ class TestPortable:
 
         assert problem(export(Spectrum(), torch.ones(4, 8))) == (
             "ExecuTorch 1.4.1's portable kernel of aten.abs.default (node aten_abs_default from abs_1; xnnpack: invalid"
-            " dtype) does not take these types: self complex64, result float32; expected a backend of the stack to take"
-            " it"
+            " dtype) does not support these types: self complex64, result float32; expected a backend of the stack"
+            " to take it"
         )
 
 

@@ -26,15 +26,21 @@ from modelbuild_rules.testing.steps.parity import gpus
         ([], 1, 0, [], "needs a GPU, and there is none here (no driver)"),
         (["9.0"], 2, 0, ["9.0"], "needs 2 GPUs, and there is 1 here"),
         (["9.0", "9.0"], 1, 2, ["9.0"], "needs 3 GPUs, and there are 2 here"),
-        (["9.0"], 0, 0, ["9.0"], "needs a GPU of compute capability 9.0, and the test asks for none; gpus = 1 does"),
+        (
+            ["9.0"],
+            0,
+            0,
+            ["9.0"],
+            "needs a GPU of compute capability 9.0, and the test requests none; expected gpus = 1",
+        ),
     ],
 )
 def test_what_is_lacking(
     monkeypatch: pytest.MonkeyPatch, here: list[str], count: int, index: int, capabilities: list[str], lacking: str
 ) -> None:
-    monkeypatch.setattr(gpus, "_ask", lambda cudart: {"capabilities": here, "problem": "no driver"})
+    monkeypatch.setattr(gpus, "_query", lambda cudart: {"capabilities": here, "problem": "no driver"})
     wanted = {"count": count, "index": index, "capabilities": capabilities}
-    assert gpus.lacking_gpu(Path("libcudart.so.13"), wanted) == lacking
+    assert gpus.missing_gpu(Path("libcudart.so.13"), wanted) == lacking
 
 
 @pytest.fixture
@@ -58,14 +64,14 @@ def library(tmp_path: Path) -> Path:
 
 def test_gpus_are_asked_for_by_cudas_runtime(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = {"count": 1, "index": 1, "capabilities": ["8.7"]}
-    assert gpus.lacking_gpu(library, wanted) == ""
-    said = gpus.lacking_gpu(library, {**wanted, "capabilities": ["9.0"]})
+    assert gpus.missing_gpu(library, wanted) == ""
+    said = gpus.missing_gpu(library, {**wanted, "capabilities": ["9.0"]})
     assert said == "needs a GPU of compute capability 9.0, and GPU 1 here has 8.7"
     monkeypatch.setenv("NONE", "1")
-    said = gpus.lacking_gpu(library, wanted)
+    said = gpus.missing_gpu(library, wanted)
     assert said == "needs a GPU of compute capability 8.7, and there is none here (no CUDA-capable device)"
 
 
 def test_a_library_that_cannot_be_loaded_is_no_gpu(tmp_path: Path) -> None:
-    said = gpus.lacking_gpu(tmp_path / "nothing.so", {"count": 1, "index": 0, "capabilities": []})
-    assert said == "needs a GPU, and there is none here (asking for it ended with 1)"
+    said = gpus.missing_gpu(tmp_path / "nothing.so", {"count": 1, "index": 0, "capabilities": []})
+    assert said == "needs a GPU, and there is none here (the query of GPUs exited with status 1)"

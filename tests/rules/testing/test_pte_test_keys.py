@@ -138,7 +138,7 @@ def test_the_architecture_is_that_of_the_programs_device(actions: Actions) -> No
     ("more", "line"),
     [
         (ARCHIVE, "no file 'runtime.tar' in //; `make runtime` writes the C++ runtime's archive, build/runtime.tar"),
-        ("gpus = 1", "programs run on GPUs by the C++ runtime; expected runtime as well: `make runtime` writes the"),
+        ("gpus = 1", "only the C++ runtime uses GPUs; expected 'runtime' as well: `make runtime` writes the"),
         ('runtime = "net.py"\nmax_memory = 9', "memory is measured in ExecuTorch's Python runtime only; expected no"),
     ],
 )

@@ -39,10 +39,15 @@ def changed(place: tuple[int, int], value: float) -> np.ndarray:
         (changed((1, 2), 1.1), ONES, limits(rel=0.2), ""),
         (changed((1, 2), 1.1), 0 * ONES, limits(rel=0.2), "6 of 6 values differ"),
         (ONES[:1], ONES, limits(), "shape [1, 3], expected [2, 3]"),
-        (changed((0, 0), np.nan), ONES, limits(9.0), "values that are not finite stand elsewhere"),
+        (changed((0, 0), np.nan), ONES, limits(9.0), "infinities or NaNs are at different positions"),
         (changed((0, 0), np.nan), changed((0, 0), np.nan), limits(), ""),
-        (changed((0, 0), np.inf), changed((0, 0), -np.inf), limits(9.0), "values that are not finite stand elsewhere"),
-        (ONES, changed((0, 0), np.nan), limits(9.0), "values that are not finite stand elsewhere"),
+        (
+            changed((0, 0), np.inf),
+            changed((0, 0), -np.inf),
+            limits(9.0),
+            "infinities or NaNs are at different positions",
+        ),
+        (ONES, changed((0, 0), np.nan), limits(9.0), "infinities or NaNs are at different positions"),
         (3 * ONES, ONES, limits(None, None, 0.999), ""),
         (changed((0, 0), -1), ONES, limits(None, None, 0.999), "cosine 0.666667, expected at least 0.999"),
         (0 * ONES, ONES, limits(None, None, 0.5), "cosine 0.000000"),
@@ -137,7 +142,7 @@ def test_budgets(budgets: dict[str, float], message: str) -> None:
     ("module", "backend", "message"),
     [
         ("features.0", "xnnpack", ""),
-        ("features", "xnnpack", "1 of 2 nodes are not in xnnpack, such as b, which is in portable (xnnpack: dtype)"),
+        ("features", "xnnpack", "1 of 2 nodes are not in xnnpack; for example, b is in portable (xnnpack: dtype)"),
         ("head", "xnnpack", "no node of the lowered graph comes from 'head'"),
     ],
 )

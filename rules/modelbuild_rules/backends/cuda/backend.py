@@ -1,4 +1,4 @@
-"""CUDA as a backend: the table in a `backend_stack`, and what each of its attributes decides."""
+"""The CUDA backend: its table in a `backend_stack`, and the attributes that each step depends on."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from modelbuild.api import Attrs, Source
-from modelbuild_rules.backends.backend import Backend, Beside, Operators, Prerequisite, Values
+from modelbuild_rules.backends.backend import Backend, Operators, Prerequisite, Sidecar, Values
 
 CAPABILITIES = ("8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "12.0")
-"""Compute capabilities that libraries are made for (backends/cuda/steps/kernels/device.py states a GPU of each)."""
+"""Supported compute capabilities (backends/cuda/steps/kernels/device.py describes a GPU of each)."""
 
 GLIBC = "2.28"
-"""The glibc that a library may need where the device says nothing: that of executorch's own wheels."""
+"""The glibc that a library may need if the device states none: that of executorch's own wheels."""
 
 _SPECIFIC = 90
-"""From this capability on, Triton uses what the next one does not have."""
+"""From this capability on, Triton uses features that later capabilities lack."""
 
 _TOOLS = (
     "executorch",
@@ -34,55 +34,55 @@ _TOOLS = (
 
 
 class Cuda(Attrs):
-    """CUDA: libraries of Triton kernels, made by AOTInductor for the device's compute capabilities without a GPU."""
+    """CUDA: libraries of Triton kernels, which AOTInductor compiles for the device's compute capabilities without a
+    GPU."""
 
     type: Literal["cuda"]
 
     build_on: Literal["cpu", "gpu"] = "cpu"
-    """What libraries are made on: any machine, with kernels chosen by their cost or by `tuning`; or a GPU of the
-    device's compute capability, on which they are timed. The program has a tuning file beside it then."""
+    """`cpu`: build on any machine, with kernels chosen by estimated cost or by `tuning`. `gpu`: time kernels on a GPU
+    of the device's compute capability, and write a tuning file beside the program."""
 
     tuning: Source | None = None
-    """A tuning file, as a build on a GPU writes it: kernels are chosen as they were there, without a GPU."""
+    """A tuning file that a build on a GPU wrote; its choices of kernels are used without a GPU."""
 
     gpu: str | None = Field(default=None, min_length=1)
-    """The GPU that has to time kernels, by a part of its name, as "H100". By default any of the compute capability."""
+    """Part of the name of the GPU that may time kernels, as "H100". By default any GPU of the compute capability."""
 
     precision: Literal["fp32", "tf32"] = "fp32"
-    """How products and convolutions of float32 are computed: as they are, or with TF32, which is faster and has 10 bits
-    of fraction."""
+    """Precision of float32 products and convolutions: fp32, or TF32, which is faster and has a 10-bit fraction."""
 
     min_block_size: int = Field(default=5, ge=1)
-    """The fewest operators for which a library is made: each has a megabyte of code of its own."""
+    """Minimum number of operators in a library. Each library has about a megabyte of code of its own."""
 
     exclude_ops: Operators = ()
-    """Operators that it leaves to the next backend."""
+    """Operators to leave to the next backend."""
 
     data_dependent: Literal["portable", "error"] = "portable"
-    """What becomes of operators whose results have sizes that depend on values, such as nonzero, and of what follows
-    them: they are left to the next backends, or the build fails."""
+    """Leave operators with sizes that depend on values, such as nonzero and its users, to the next backends, or fail
+    the build."""
 
     emulate_precision_casts: bool = True
-    """Round where eager mode rounds, between operators that are fused, as bf16 and fp16 models expect."""
+    """Round between fused operators as eager mode does; bf16 and fp16 models expect it."""
 
     triton_kernels: bool = True
-    """Use executorch's Triton kernels for attention and top-k where they fit."""
+    """Use executorch's Triton kernels for attention and top-k where they apply."""
 
     target_device: Annotated[str, Field(pattern=r"^[a-z]+(:[0-9]{1,3})?$")] | None = None
-    """What ExecuTorch is told about where inputs and outputs are, as "cuda:1". By default the device's cuda_index."""
+    """The device of inputs and outputs in ExecuTorch's program, as "cuda:1"; by default the device's cuda_index."""
 
 
 @dataclass(frozen=True)
 class CudaBackend(Backend):
-    """Derives the attributes that both steps see from the table and the device."""
+    """The declaration, which derives the steps' attributes from the table and the device."""
 
     def contradiction(self, table: Attrs) -> tuple[str, str] | None:
-        """Of attributes that exclude each other, the one to change and what is wrong; None where there are none."""
+        """Return the attribute to change and the problem if attributes contradict each other; else None."""
         assert isinstance(table, Cuda)
         if table.build_on == "gpu" and table.tuning is not None:
             return "tuning", 'with build_on = "gpu" kernels are timed; expected one of the two'
         if table.build_on == "cpu" and table.gpu is not None:
-            return "gpu", 'no GPU times kernels; expected build_on = "gpu" with it'
+            return "gpu", 'gpu applies only to builds on a GPU; expected build_on = "gpu" as well'
         return None
 
     def problem(self, attributes: Values, facts: Values) -> str:
@@ -92,15 +92,15 @@ class CudaBackend(Backend):
         unknown = [name for name in wanted if name not in CAPABILITIES]
         if unknown:
             known = ", ".join(CAPABILITIES)
-            return f"libraries for compute capability {unknown[0]} can't be made; expected one of {known}"
+            return f"compute capability {unknown[0]} is not supported; expected one of {known}"
         lowest = min(wanted, key=_number)
         if len(wanted) > 1 and _number(lowest) >= _SPECIFIC:
-            return f"code for compute capability {lowest} runs on no other; expected it alone, or with one below 9.0"
+            return f"code for compute capability {lowest} runs only there; expected it alone, or with one below 9.0"
         if attributes["build_on"] == "gpu" and len(wanted) > 1:
             return 'build_on = "gpu" times kernels for one compute capability; expected one, or build_on = "cpu"'
         return ""
 
-    def offered(self, attributes: Values, facts: Values) -> dict[str, Any]:
+    def partition_attributes(self, attributes: Values, facts: Values) -> dict[str, Any]:
         derived = {
             "target_device": attributes["target_device"] or f"cuda:{facts['cuda_index']}",
             "specs": {
@@ -110,16 +110,16 @@ class CudaBackend(Backend):
         }
         return {name: attributes[name] for name in self.partition} | derived
 
-    def compiled(self, attributes: Values, facts: Values) -> dict[str, Any]:
+    def compile_attributes(self, attributes: Values, facts: Values) -> dict[str, Any]:
         derived = {"capabilities": sorted(map(_number, facts["compute_capabilities"])), "target": _target(facts)}
         return derived | {name: attributes[name] for name in self.compile}
 
     def gpus(self, attributes: Values) -> int:
         return int(attributes["build_on"] == "gpu")
 
-    def beside(self, attributes: Values) -> Beside | None:
+    def sidecar(self, attributes: Values) -> Sidecar | None:
         tuning = "modelbuild_rules.backends.cuda.steps.kernels.tuning"
-        return Beside("tuning.json", tuning) if attributes["build_on"] == "gpu" else None
+        return Sidecar("tuning.json", tuning) if attributes["build_on"] == "gpu" else None
 
     def prerequisite(self, attributes: Values, facts: Values) -> Prerequisite:
         return Prerequisite(
@@ -144,7 +144,7 @@ CUDA = CudaBackend(
 
 
 def _target(facts: Values) -> str:
-    """The machine as zig names it."""
+    """Return zig's name of the machine."""
     return f"{facts['arch']}-{facts['os']}-gnu.{facts['min_glibc'] or GLIBC}"
 
 

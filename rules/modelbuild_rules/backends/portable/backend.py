@@ -1,4 +1,4 @@
-"""ExecuTorch's portable kernels as a backend: the table in a `backend_stack`."""
+"""The portable backend, ExecuTorch's portable kernels: its table in a `backend_stack`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from modelbuild_rules.backends.backend import Backend, Operators
 
 
 class Portable(Attrs):
-    """ExecuTorch's portable kernels: any operator that they have, on the CPU. They stand last in a stack."""
+    """ExecuTorch's portable kernels for the CPU. This backend takes all remaining operators and must be the last."""
 
     type: Literal["portable"]
 
     ops: Operators | None = None
-    """The only operators that may be left to them. The build fails for any other one; by default none is refused."""
+    """Operators that may run on portable kernels; any other fails the build. By default all are allowed."""
 
 
 PORTABLE = Backend("backend", "portable", Portable, partition=("ops",))

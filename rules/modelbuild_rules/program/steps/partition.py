@@ -1,15 +1,15 @@
-"""Lowers an exported program with the backends of a stack; what they take is kept as partitions, not compiled.
+"""Lower an exported program with the backends of a stack; write the partitions that they take, without compiling them.
 
 Inputs   program, weights   trees, as model/steps/exported/program.py writes them
-         examples           safetensors: example inputs by place, where a backend's compiler is to be checked on them
+         examples           safetensors: example inputs by position, if a backend's compiler is to be checked on them
 Params   backends           [{kind, partitioning, attributes}], in the order in which they are offered nodes;
-                            `partitioning` is the module to load, '' for kernels that take what is left
-         external_weights   whether the program's own constants lie outside the .pte
-         device_io          whether inputs and outputs of parts on a GPU are left in device memory; absent: no
-Outputs  residual           tree: program.pte, whose delegates are placeholders, and constants that lie outside it
+                            `partitioning` is the module to load, '' for kernels that take all remaining nodes
+         external_weights   true if the program's own constants are outside the .pte
+         device_io          true if inputs and outputs of partitions on a GPU stay in device memory; optional
+Outputs  residual           tree: program.pte, whose delegates are placeholders, and constants outside it
          partitions         tree: p0/, p1/, ... each a program of its own (program/, weights/) with partition.json
          plan               JSON: [{id, entry, kind, nodes, bytes}] of the partitions
-         report             JSON: what became of each node
+         report             JSON: the delegation of each node
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from modelbuild_rules.program.steps.lowering import executorch_private
 from modelbuild_rules.program.steps.lowering.agreement import check_agreement
 from modelbuild_rules.program.steps.lowering.capture import captured
 from modelbuild_rules.program.steps.lowering.constants import CONSTANTS, initialize_buffers, outside, write_constants
-from modelbuild_rules.program.steps.lowering.delegation import Delegation, Recorded, computing
-from modelbuild_rules.program.steps.lowering.device_io import device_io_config, told_as_device_io
+from modelbuild_rules.program.steps.lowering.delegation import Delegation, RecordingPartitioner, computing
+from modelbuild_rules.program.steps.lowering.device_io import device_io_config, device_io_errors
 from modelbuild_rules.program.steps.lowering.nonzero import correct_nonzero
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning, partitioning
 from modelbuild_rules.program.steps.lowering.portable import check_allowed, check_dtypes, to_executorch
@@ -62,26 +62,26 @@ def run(step: Step) -> None:
     config: dict[str, Any] = {"external_constants": outside if external else False}
     if step.params.get("device_io"):
         config |= device_io_config()
-    with told_as_device_io():
+    with device_io_errors():
         lowered = to_executorch(edge, ExecutorchBackendConfig(**config), facts)
     _write_residual(lowered, step.outputs["residual"])
     _write_json(step.outputs["plan"], plan)
-    _write_json(step.outputs["report"], [fact.described() for fact in facts])
+    _write_json(step.outputs["report"], [fact.as_json() for fact in facts])
 
 
 def lower(
     program: Any, entries: Sequence[Any], backends: Mapping[int, Partitioning], folder: Path
 ) -> tuple[Any, Delegation, Partitions]:
-    """The lowered edge program, what became of its nodes, and the partitions in `folder`."""
+    """Return the lowered edge program, the delegation of its nodes, and the partitions in `folder`."""
     for backend in backends.values():
         backend.prepare(program)
-    left_out: dict[int, dict[str, str]] = {i: {} for i in backends}
+    failed_nodes: dict[int, dict[str, str]] = {i: {} for i in backends}
     while True:
         try:
-            return _lower_once(program, entries, backends, folder, left_out)
+            return _lower_once(program, entries, backends, folder, failed_nodes)
         except _Failed as failed:
-            # Everything is lowered anew, without the failed partition's nodes for that backend.
-            left_out[failed.entry].update(failed.nodes)
+            # Lower the whole program again, without the failed partition's nodes for that backend.
+            failed_nodes[failed.entry].update(failed.nodes)
             for path in folder.iterdir():
                 shutil.rmtree(path)
 
@@ -91,9 +91,9 @@ def _lower_once(
     entries: Sequence[Any],
     backends: Mapping[int, Partitioning],
     folder: Path,
-    left_out: Mapping[int, Mapping[str, str]],
+    failed_nodes: Mapping[int, Mapping[str, str]],
 ) -> tuple[Any, Delegation, Partitions]:
-    """Raises _Failed for a partition that its backend tries out and can't compile."""
+    """Lower the program once. Raises _Failed for a partition that its backend tried and can't compile."""
     delegation = Delegation()
     partitions = Partitions(folder, delegation, {i: b.annotations for i, b in backends.items()})
 
@@ -104,19 +104,19 @@ def _lower_once(
             raise _Failed(entry, {name: why for name, _ in computing(part.graph_module)})
         return partitions.keep(part, specs)
 
-    partitioners = [Recorded(i, entries[i], b, delegation, left_out[i]) for i, b in backends.items()]
+    partitioners = [RecordingPartitioner(i, entries[i], b, delegation, failed_nodes[i]) for i, b in backends.items()]
     passes = [each for backend in backends.values() for each in backend.passes]
-    # What each operator may be is checked later, for those that no backend takes.
+    # Operators that no backend takes are checked later.
     config = EdgeCompileConfig(_check_ir_validity=False)
     with captured({id for backend in backends.values() for id in backend.ids}, keep):
         edge = to_edge_transform_and_lower(program, passes or None, partitioners, compile_config=config)
     if not backends:
-        delegation.see(edge.exported_program())
+        delegation.record_nodes(edge.exported_program())
     return edge, delegation, partitions
 
 
 class _Failed(Exception):
-    """A backend can't compile a partition: its number in the stack, and why by node."""
+    """Raised if a backend can't compile a partition, with its number in the stack, and the reason by node."""
 
     def __init__(self, entry: int, nodes: dict[str, str]) -> None:
         super().__init__(entry, nodes)

@@ -1,18 +1,17 @@
-"""Finds the first node of a program whose result is not what it is in eager PyTorch: among partitions and the nodes
-outside them first, then inside the partition.
+"""Find the first node of a program whose result differs from eager PyTorch.
 
-The program is lowered once more, with all that passes between partitions as outputs, and run with the delegates of the
-built one; a partition that is wrong is compiled once more with its nodes' results as outputs. What each should give
-comes from the exported program in eager mode.
+The search first covers partitions and the nodes outside them: it lowers the program again with all tensors between
+partitions as outputs, and runs it with the delegates of the built program. It then compiles the wrong partition again
+with its nodes' results as outputs. Expected values come from the exported program in eager mode.
 
-Inputs   as testing/steps/pte_test.py has them, and
+Inputs   those of testing/steps/pte_test.py, and
          reference.program, .weights, .debug    of the model that the test compares with
-         lowered.program, .weights              of the model that the program was made of
-         backend.<number>.<name>                what compiling takes beside a partition
-Params   as testing/steps/pte_test.py has them, and
-         backends                               [{kind, partitioning, attributes, compiling, compiled}]: the step that
-                                                compiles, and what it gets
-         cpp_runtime                            whether the test had the C++ runtime run the program
+         lowered.program, .weights              of the model that the program was made from
+         backend.<number>.<name>                inputs of a compile step besides the partition
+Params   those of testing/steps/pte_test.py, and
+         backends                               [{kind, partitioning, attributes, compiling, compiled}]: compiling is
+                                                the compile step, compiled its attributes
+         cpp_runtime                            true if the test ran the program with the C++ runtime
 Outputs  finding                                JSON: version, message, place (`file:line` or '')
 """
 
@@ -39,8 +38,8 @@ from modelbuild_rules.program.steps.partition import lower
 from modelbuild_rules.program.steps.partitions.files import write_partition
 from modelbuild_rules.program.steps.partitions.placeholder import partition_of
 from modelbuild_rules.testing.steps.bisect.origins import Origin, mark, origins, result_of, results, takes_from_delegate
-from modelbuild_rules.testing.steps.bisect.taps import link_again, run_delegate, run_tapped, tap
-from modelbuild_rules.testing.steps.parity.compare import compare, strays
+from modelbuild_rules.testing.steps.bisect.taps import relink, run_delegate, run_tapped, tap
+from modelbuild_rules.testing.steps.parity.compare import compare, node_difference
 from modelbuild_rules.testing.steps.parity.parity import (
     cases,
     eager_model,
@@ -57,7 +56,7 @@ from modelbuild_runtime.describe import Port
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong, in a line, and where in the model's source."""
+    """The result of the search: a message, and the place in the model's source."""
 
     message: str
     place: str = ""
@@ -84,11 +83,11 @@ def run(step: Step) -> None:
 
 
 def _lacking(backends: Sequence[str]) -> Finding:
-    return Finding(f"not looked for: it takes ExecuTorch's Python runtime, which lacks {', '.join(backends)}")
+    return Finding(f"not searched: that needs ExecuTorch's Python runtime, which lacks {', '.join(backends)}")
 
 
 def _find(step: Step, program: Program) -> Finding:
-    """By ExecuTorch's Python runtime, whatever ran the test."""
+    """Search the first failing case. Runs the program with ExecuTorch's Python runtime, whichever ran the test."""
     eager = eager_model(step, program)
     for name, inputs in cases(step, program):
         found, expected = open_program(step, "program").run(inputs), eager(inputs)
@@ -105,8 +104,8 @@ def _find(step: Step, program: Program) -> Finding:
 
 @dataclass(frozen=True)
 class _Point:
-    """A tensor that passes between nodes: what it should be, the node that computes it, and the call of the partition
-    that this lies in."""
+    """A tensor between nodes: the origin of its expected value, the node that computes it, and the call of that node's
+    partition."""
 
     origin: Origin
     node: Any
@@ -115,7 +114,7 @@ class _Point:
 
 @dataclass(frozen=True)
 class _Call:
-    """A partition where it is called: its module, and the names of what it is given."""
+    """A call of a partition: its module, and the names of its arguments."""
 
     module: Any
     arguments: tuple[str, ...]
@@ -148,34 +147,34 @@ class _Search:
         data = self._step.input("program.ptd") if "program.ptd" in self._step.inputs else None
         user_inputs = lowered.graph_signature.user_inputs
         given = run_tapped(
-            link_again(edge, self._step.input("program.pte"), self._folder), data, names, self._arrays
-        )  # which rewrites the lowered graph
+            relink(edge, self._step.input("program.pte"), self._folder), data, names, self._arrays
+        )  # rewrites the lowered graph
         arrays = stored | dict(zip(user_inputs, self._arrays, strict=False)) | dict(given)
         expected, outputs = results(self._exported, self._tensors, {p.origin.node for p in points.values()})
         problem = self._exported_wrong(outputs)
         if problem:
-            return Finding(f"the exported program, in eager mode, is not the model: {problem}")
+            return Finding(f"the exported program differs from the model, both in eager mode: {problem}")
         for name, point in points.items():
-            stray = self._strays(arrays[name], expected, point.origin) if name in arrays else ""
-            if not stray:
+            difference = self._node_difference(arrays[name], expected, point.origin) if name in arrays else ""
+            if not difference:
                 continue
             if point.call is None:
-                return self._finding(point.node, point.origin, "outside partitions (portable)", stray)
+                return self._finding(point.node, point.origin, "outside partitions (portable)", difference)
             id = partition_of(point.call.module.processed_bytes) or ""
             where = f"in partition {id} ({self._entries[places[id]]['kind']})"
             inside = self._inside(point.call, places[id], arrays, known, where)
             if isinstance(inside, Finding):
                 return inside
-            at = self._finding(point.node, point.origin, where, stray)
+            at = self._finding(point.node, point.origin, where, difference)
             return Finding(f"{at.message}; {inside}", at.place)
-        return Finding(self._nothing([array for _, array in given]))
+        return Finding(self._no_wrong_node([array for _, array in given]))
 
     def _inside(
         self, call: _Call, entry: int, arrays: Mapping[str, Any], known: Mapping[Any, Origin], where: str
     ) -> Finding | str:
-        """The first wrong node of a partition; or why it is not known."""
+        """Return the first wrong node of a partition, or the reason why it is unknown."""
         if not all(name in arrays for name in call.arguments):
-            return "its nodes were not looked at: it takes sizes besides tensors"
+            return "its nodes were not checked: it takes sizes besides tensors"
         program = call.module.original_module
         annotated = self._backends[entry].annotations
         own = {n.name: n for n in program.graph.nodes if n in known and not any(n.meta.get(key) for key in annotated)}
@@ -190,53 +189,53 @@ class _Search:
         try:
             importlib.import_module(self._entries[entry]["compiling"]).run(part)
             given = run_delegate(call.module, compiled, names, [arrays[name] for name in call.arguments])
-        except Exception as error:  # of a backend: not every result inside a partition can be an output of it
-            return f"its nodes' results cannot be seen: {first_line(error)}"
+        except Exception as error:  # of a backend that can't make every result inside a partition an output
+            return f"its nodes' results cannot be read: {first_line(error)}"
         expected, _ = results(self._exported, self._tensors, {known[node].node for node in own.values()})
         for name, array in given:
-            stray = self._strays(array, expected, known[own[name]])
-            if stray:
-                return self._finding(own[name], known[own[name]], where, stray)
-        return "compiled anew with their results in view, its nodes are right one by one"
+            difference = self._node_difference(array, expected, known[own[name]])
+            if difference:
+                return self._finding(own[name], known[own[name]], where, difference)
+        return "compiled again with their results as outputs, all its nodes are right"
 
-    def _strays(self, array: Any, expected: Mapping[str, Any], origin: Origin) -> str:
-        return strays(array, to_array(result_of(expected, origin)), self._failed.tolerance)
+    def _node_difference(self, array: Any, expected: Mapping[str, Any], origin: Origin) -> str:
+        return node_difference(array, to_array(result_of(expected, origin)), self._failed.tolerance)
 
-    def _finding(self, node: Any, origin: Origin, where: str, stray: str) -> Finding:
+    def _finding(self, node: Any, origin: Origin, where: str, difference: str) -> Finding:
         fact = self._debug.get(origin.node, {})
         module = f" of {fact['module']}" if fact.get("module") else ""
         operator = op_name(node.args[0] if origin.index is not None else node)
         return Finding(
-            f"first wrong node: {origin.node} ({operator}){module}, {where}: it {stray}", fact.get("source", "")
+            f"first wrong node: {origin.node} ({operator}){module}, {where}: it {difference}", fact.get("source", "")
         )
 
     def _exported_wrong(self, outputs: list[Any]) -> str:
         for (name, wanted), value in zip(self._failed.expected.items(), outputs, strict=False):
-            stray = strays(to_array(value), wanted, self._failed.tolerance)
-            if stray:
-                return f"output '{name}' {stray}"
+            difference = node_difference(to_array(value), wanted, self._failed.tolerance)
+            if difference:
+                return f"output '{name}' {difference}"
         return ""
 
-    def _nothing(self, given: list[Any]) -> str:
-        """Why no node is to blame."""
+    def _no_wrong_node(self, given: list[Any]) -> str:
+        """Return the finding if every node is within tolerance."""
         for (name, wanted), found in zip(self._failed.expected.items(), given, strict=False):
             if compare(found, wanted, self._failed.tolerance):
-                return f"no node leaves the tolerance by itself; small differences add up to that of output '{name}'"
-        return "lowered and linked anew, with the delegates of the file, the program is right; the file is not"
+                return f"no single node exceeds the tolerance; small differences add up to that of output '{name}'"
+        return "lowered and linked again with the same delegates, the program is right; the tested file is not"
 
 
 def _points(program: Any, known: Mapping[Any, Origin]) -> Iterator[tuple[str, _Point]]:
-    """What passes between the nodes of a lowered program, in order, by the name of the node that gives it."""
+    """Yield the tensors between the nodes of a lowered program, in order, each with its node's name."""
     for node in program.graph.nodes:
         if node.op != "call_function" or node.target is executorch_call_delegate:
             continue
-        call, inner = _taken(program, node)
+        call, inner = _producer(program, node)
         if inner in known:
             yield node.name, _Point(known[inner], inner, call)
 
 
-def _taken(program: Any, node: Any) -> tuple[_Call | None, Any]:
-    """The call of a partition that a node takes a result from, and the partition's node that computes it."""
+def _producer(program: Any, node: Any) -> tuple[_Call | None, Any]:
+    """Return the node that computes a node's value, and the call of the partition around it (None if outside)."""
     if not takes_from_delegate(node):
         return None, node
     source = node.args[0]
@@ -246,6 +245,6 @@ def _taken(program: Any, node: Any) -> tuple[_Call | None, Any]:
 
 
 def _stored(program: Any) -> dict[str, Any]:
-    """The constants of a lowered program by the names of its placeholders."""
+    """Return the constants of a lowered program, by the names of its placeholders."""
     values = {**program.constants, **program.state_dict}
     return {s.arg.name: to_array(values[s.target]) for s in program.graph_signature.input_specs if s.target in values}

@@ -1,9 +1,10 @@
-"""Compares a program with its model in eager PyTorch, and holds it to budgets.
+"""Compare a program with its model in eager PyTorch, and check its budgets.
 
-Inputs   srcs, data, weights.<prefix>          what the model is made of, as for export
+Inputs   srcs, data, weights.<prefix>          the model's files, as for export
          program.pte, .ptd, .delegation, .signature; baseline.* likewise
          case.<index>.<input>                  files of inputs; metric_srcs
-         runtime                               the C++ runtime, where it is to run the programs (parity/runners.py)
+         runtime                               optional: the C++ runtime, which then runs the programs
+                                               (parity/runners.py)
 Params   as rules/pte_test.py declares them
 Outputs  report                                see testing/steps/test_report.py
 """
@@ -20,19 +21,19 @@ from modelbuild_rules.testing.steps.test_report import Case, limit_time, write_r
 def run(step: Step) -> None:
     limit_time(step)
     runner = runner_of(step, "program")
-    missing = _other_machine(step.params["arch"]) or runner.lacks()
+    missing = _other_machine(step.params["arch"]) or runner.unmet_requirement()
     if missing:
         write_report(step, [Case(case["name"], "not_run", message=missing) for case in step.params["cases"]])
         return
     from modelbuild_rules.testing.steps.parity.program_test import (
-        results,  # torch: seconds that a test that is not run does not take
+        results,  # imports torch, which takes seconds
     )
 
     write_report(step, *results(step, runner))
 
 
 def _other_machine(arch: str | None) -> str:
-    """Why the program is of no use here; '' when it is."""
+    """Return why this machine's architecture can't run the program; '' if it can."""
     if arch is None or arch == platform.machine():
         return ""
     return f"needs a device with {arch}, and this machine is {platform.machine()}"

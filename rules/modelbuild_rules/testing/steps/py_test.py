@@ -1,4 +1,4 @@
-"""Runs pytest on the tests among step.inputs["srcs"]; writes what became of each."""
+"""Run pytest on the tests among step.inputs["srcs"] and write each test's result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(step: Step) -> None:
     tests = [str(path) for path in step.inputs["srcs"] if any(fnmatch(path.name, each) for each in _PATTERNS)]
     if not tests:
         raise StepError(f"no test among the srcs; expected a file called {' or '.join(_PATTERNS)}")
-    seen = _Seen(*step.params["shard"])
+    plugin = _ShardPlugin(*step.params["shard"])
     plugins = [argument for name in step.params["plugins"] for argument in ("-p", name)]
     own = [
         "-p",
@@ -35,14 +35,14 @@ def run(step: Step) -> None:
         str(step.root),
         "--import-mode=prepend",
     ]
-    code = pytest.main([*own, *plugins, *step.params["args"], *tests], plugins=[seen])
+    code = pytest.main([*own, *plugins, *step.params["args"], *tests], plugins=[plugin])
     if code in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR):
         raise StepError(f"pytest ended with {pytest.ExitCode(code).name.lower().replace('_', ' ')}")
-    write_report(step, list(seen.cases.values()), reason="pytest found no test in this shard")
+    write_report(step, list(plugin.cases.values()), reason="pytest found no test in this shard")
 
 
-class _Seen:
-    """A plugin of pytest: keeps this shard's part of the tests, and notes how each ends."""
+class _ShardPlugin:
+    """A pytest plugin that selects this shard's tests and records their results."""
 
     def __init__(self, shard: int, count: int) -> None:
         self._shard = shard

@@ -1,4 +1,4 @@
-"""What steps of tests share: the report that they write, and the end of their time."""
+"""The report that test steps write, and their time limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Status: TypeAlias = Literal["passed", "failed", "not_run"]
 
 @dataclass(frozen=True)
 class Case:
-    """One case. `message` says why it did not pass; `place` is `file:line`, where that is known."""
+    """One case. `message` is the reason why it did not pass; `place` is `file:line` if known."""
 
     name: str
     status: Status
@@ -25,7 +25,7 @@ class Case:
 
 
 def limit_time(step: Step) -> None:
-    """Have the system end this process when the test's time is over, whatever it does then."""
+    """Set a timer with which the system kills this process at the test's timeout, whatever the process is doing."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, step.params["timeout"])
 
@@ -33,7 +33,7 @@ def limit_time(step: Step) -> None:
 def write_report(
     step: Step, cases: Sequence[Case], measures: Mapping[str, float] | None = None, reason: str = ""
 ) -> None:
-    """The test failed when a case did, and was not run when none passed (`reason` says why)."""
+    """Write a test's report. The test failed if a case failed, and was not run if no case passed (for `reason`)."""
     failed = [case for case in cases if case.status == "failed"]
     passed = any(case.status == "passed" for case in cases)
     status: Status = "failed" if failed else "passed" if passed else "not_run"

@@ -245,7 +245,7 @@ def run_whole(
                     "parts": tuple(parts),
                 },
                 outputs={"pte": pieces / name / f"{name}.pte", "delegation": pieces / name / "delegation.json"},
-                params={"partitions": [part["id"] for part in lowered.plan], "beside": {}},
+                params={"partitions": [part["id"] for part in lowered.plan], "sidecars": {}},
             )
         )
         (pieces / name / "kernels.json").write_text(json.dumps(kernels))

@@ -28,8 +28,8 @@ def test_a_gpu_is_stated_for_every_capability() -> None:
     ("capabilities", "problem"),
     [
         ((), 'CUDA needs a device with compute_capability; expected one such as ["8.9"]'),
-        (("7.5",), "libraries for compute capability 7.5 can't be made; expected one of 8.0, 8.6, "),
-        (("9.0", "12.0"), "code for compute capability 9.0 runs on no other; expected it alone, or with one below 9.0"),
+        (("7.5",), "compute capability 7.5 is not supported; expected one of 8.0, 8.6, "),
+        (("9.0", "12.0"), "code for compute capability 9.0 runs only there; expected it alone, or with one below 9.0"),
     ],
 )
 def test_a_device_that_it_cannot_serve_is_refused(capabilities: tuple[str, ...], problem: str) -> None:
@@ -53,8 +53,8 @@ def test_timing_takes_a_gpu() -> None:
 )
 def test_how_kernels_are_chosen_decides_what_is_compiled_and_not_what_is_taken(attribute: str, value: str) -> None:
     other = {**ATTRIBUTES, attribute: value}
-    assert CUDA.compiled(other, facts("8.6")) != CUDA.compiled(ATTRIBUTES, facts("8.6"))
-    assert CUDA.offered(other, facts("8.6")) == CUDA.offered(ATTRIBUTES, facts("8.6"))
+    assert CUDA.compile_attributes(other, facts("8.6")) != CUDA.compile_attributes(ATTRIBUTES, facts("8.6"))
+    assert CUDA.partition_attributes(other, facts("8.6")) == CUDA.partition_attributes(ATTRIBUTES, facts("8.6"))
 
 
 @pytest.mark.parametrize("capabilities", [("8.6",), ("9.0",), ("8.9", "8.6"), ("8.6", "9.0", "12.0")])
@@ -63,25 +63,27 @@ def test_others_are_not(capabilities: tuple[str, ...]) -> None:
 
 
 def test_the_order_of_capabilities_decides_nothing() -> None:
-    one, other = (CUDA.compiled(ATTRIBUTES, facts(*each)) for each in (("8.9", "8.6"), ("8.6", "8.9")))
+    one, other = (CUDA.compile_attributes(ATTRIBUTES, facts(*each)) for each in (("8.9", "8.6"), ("8.6", "8.9")))
     assert one == other
     assert (one["capabilities"], one["target"]) == ([86, 89], "x86_64-linux-gnu.2.28")
 
 
 def test_the_machine_decides_what_is_linked() -> None:
     orin = facts("8.7", arch="aarch64", min_glibc="2.31")
-    assert CUDA.compiled(ATTRIBUTES, orin)["target"] == "aarch64-linux-gnu.2.31"
+    assert CUDA.compile_attributes(ATTRIBUTES, orin)["target"] == "aarch64-linux-gnu.2.31"
     prerequisite = CUDA.prerequisite(ATTRIBUTES, orin)
     assert prerequisite is not None
     assert prerequisite.params == {"target": "aarch64-linux-gnu.2.31"}
 
 
 def test_the_device_decides_where_data_is() -> None:
-    assert CUDA.offered(ATTRIBUTES, facts("8.6", cuda_index=1))["target_device"] == "cuda:1"
-    assert CUDA.offered({**ATTRIBUTES, "target_device": "cuda:2"}, facts("8.6"))["target_device"] == "cuda:2"
+    assert CUDA.partition_attributes(ATTRIBUTES, facts("8.6", cuda_index=1))["target_device"] == "cuda:1"
+    assert (
+        CUDA.partition_attributes({**ATTRIBUTES, "target_device": "cuda:2"}, facts("8.6"))["target_device"] == "cuda:2"
+    )
 
 
 def test_what_is_compiled_does_not_depend_on_what_is_taken() -> None:
     other = {**ATTRIBUTES, "exclude_ops": ["aten.gelu.default"], "min_block_size": 9}
-    assert CUDA.compiled(other, facts("8.6")) == CUDA.compiled(ATTRIBUTES, facts("8.6"))
-    assert CUDA.offered(other, facts("8.6")) != CUDA.offered(ATTRIBUTES, facts("8.6"))
+    assert CUDA.compile_attributes(other, facts("8.6")) == CUDA.compile_attributes(ATTRIBUTES, facts("8.6"))
+    assert CUDA.partition_attributes(other, facts("8.6")) != CUDA.partition_attributes(ATTRIBUTES, facts("8.6"))

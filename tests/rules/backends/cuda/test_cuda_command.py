@@ -119,7 +119,7 @@ class Model(nn.Module):
 BUILD = program_build('{ type = "cuda", min_block_size = 1 }, { type = "portable" }', shape="[2, 5000]")
 NO_KERNEL = (
     "the CUDA delegate has no kernel for aten.topk.default (node aten_topk_default at net.py:9 (aten.topk.default));"
-    ' expected exclude_ops = ["aten.topk.default"] in the stack\'s cuda backend, which leaves them to the next one'
+    ' expected exclude_ops = ["aten.topk.default"] in the stack\'s cuda backend, which leaves them to the next backend'
 )
 
 

@@ -17,7 +17,7 @@ from modelbuild_rules.backends.cuda.steps.kernels.driver import CardProcess, Lau
 card = CardProcess()
 print(card.name, card.capability)
 arguments = (("*fp32", 64), ("i32", 7), ("*i64", 16), ("*bf16", 2))
-with card.alone():
+with card.exclusive():
     print(round(card.time(Launch("kernel", b"\\x7fELF", (3, 2, 1), 128, 2048, arguments)), 3))
 """
 
@@ -49,8 +49,8 @@ def test_a_kernel_is_launched_with_its_arguments_and_timed(timed_driver: Path, t
             {"FAKE_DEVICES": "0"},
             'build_on = "gpu" needs an NVIDIA GPU; this machine has 0; expected a machine with one',
         ),
-        ({"FAKE_FAILS": "cuInit"}, "needs an NVIDIA GPU; cuInit says a failure that was asked for (701)"),
-        ({"FAKE_FAILS": "cuLaunchKernel"}, "Failed: cuLaunchKernel says a failure that was asked for (701)"),
+        ({"FAKE_FAILS": "cuInit"}, "needs an NVIDIA GPU; cuInit failed: a failure that was asked for (701)"),
+        ({"FAKE_FAILS": "cuLaunchKernel"}, "DriverError: cuLaunchKernel failed: a failure that was asked for (701)"),
     ],
 )
 def test_what_fails_is_told(timed_driver: Path, environment: dict[str, str], problem: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from modelbuild.step import StepError
-from modelbuild_rules.backends.cuda.steps.generate.missing import PROVIDED
+from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import PROVIDED
 from modelbuild_rules.backends.cuda.steps.library.cpp import stub_library, zig
 from modelbuild_rules.backends.cuda.steps.library.link import check, cuda_home
 from modelbuild_rules.bundle.steps.runtime.elf import machine, needs

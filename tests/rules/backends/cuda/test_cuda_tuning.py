@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from modelbuild.step import StepError
-from modelbuild_rules.backends.cuda.steps.kernels.tuning import identity, merged, read, said, written
+from modelbuild_rules.backends.cuda.steps.kernels.tuning import describe, identity, merged, read, tuning_text
 
 FIRST = {
     "op": "mm",
@@ -28,7 +28,7 @@ OTHER = {**FIRST, "op": "bmm", "chosen": {"template": "bmm", "BLOCK_M": 32}}
 
 def file(folder: Path, *entries: Any, **head: Any) -> Path:
     made = folder / "a.tuning.json"
-    text = written(entries, "2.14.0", "3.8.0", 90)
+    text = tuning_text(entries, "2.14.0", "3.8.0", 90)
     for name, value in head.items():
         text = re.sub(rf'"{name}": [^\n]*,', f'"{name}": {json.dumps(value)},', text)
     made.write_text(text)
@@ -44,20 +44,20 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 
 def test_files_are_sorted_and_hold_each_choice_once() -> None:
-    one, other = written([FIRST, OTHER], "2", "3", 90), written([OTHER, FIRST, OTHER], "2", "3", 90)
+    one, other = tuning_text([FIRST, OTHER], "2", "3", 90), tuning_text([OTHER, FIRST, OTHER], "2", "3", 90)
     assert one == other
     assert [each["op"] for each in json.loads(one)["choices"]] == ["bmm", "mm"]
 
 
 def test_those_of_partitions_become_one() -> None:
-    parts = [written([each], "2", "3", 120) for each in (FIRST, OTHER)]
-    assert merged(parts) == written([FIRST, OTHER], "2", "3", 120)
+    parts = [tuning_text([each], "2", "3", 120) for each in (FIRST, OTHER)]
+    assert merged(parts) == tuning_text([FIRST, OTHER], "2", "3", 120)
     assert json.loads(merged([]))["choices"] == []
 
 
 def test_of_partitions_that_chose_differently_the_faster_is_it() -> None:
     slower = {**FIRST, "chosen": {"template": "mm", "BLOCK_M": 64}, "microseconds": 3.6}
-    both = [written([each], "2", "3", 90) for each in (FIRST, slower)]
+    both = [tuning_text([each], "2", "3", 90) for each in (FIRST, slower)]
     assert merged(both) == merged(both[::-1]) == both[0]
 
 
@@ -78,7 +78,7 @@ def test_all_that_was_given_says_which_it_is(name: str) -> None:
 
 def test_a_choice_is_told_in_a_line() -> None:
     words = "mm float32 [8, 4] by [4, 1] float32 [4, 8] by [8, 1] -> float32 [8, 8] by [8, 1]"
-    assert said(identity(FIRST)) == words
+    assert describe(identity(FIRST)) == words
 
 
 @pytest.mark.parametrize(
@@ -99,14 +99,14 @@ def test_a_file_of_something_else_is_told(tmp_path: Path, head: dict[str, Any], 
 @pytest.mark.parametrize(
     ("before", "after", "problem"),
     [
-        ('"choices"', '"choises"', 'a.tuning.json:1: no tuning file; expected an object with "choices"'),
+        ('"choices"', '"choises"', 'a.tuning.json:1: not a tuning file; expected an object with "choices"'),
         ('"torch"', '"torhc"', "a.tuning.json:3: unknown 'torhc'; did you mean 'torch'?"),
         ('"microseconds"', '"microsecond"', "a.tuning.json:8: unknown 'microsecond' of an entry; did you mean"),
         ('"output"', '"driver2"', "a.tuning.json:8: unknown 'driver2' of an entry; did you mean 'driver'?"),
         ('"options": {"ALLOW_TF32": false}, ', "", "a.tuning.json:8: an entry without 'options'"),
         ('"chosen": {"template": "mm", "BLOCK_M": 16}, ', "", "a.tuning.json:8: an entry without \"chosen\""),
         ('"op": "mm"', '"op": "bmm"', "a.tuning.json:8: the same choice as in a.tuning.json:7; expected it once"),
-        ("\n  ]", "\n  ", "a.tuning.json:10: no tuning file: "),
+        ("\n  ]", "\n  ", "a.tuning.json:10: not a tuning file: "),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, before: str, after: str, problem: str) -> None:

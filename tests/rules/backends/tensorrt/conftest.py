@@ -114,7 +114,7 @@ def link(made: Partitioned, gpus: Mapping[int, int] | None = None) -> Path:
     pte = made.folder / "model.pte"
     emit.run(
         Step(
-            {"partitions": ids, "beside": {}},
+            {"partitions": ids, "sidecars": {}},
             {
                 "residual": (made.folder / "residual",),
                 "report": (made.folder / "report.json",),

@@ -24,7 +24,10 @@ def attributes(**given: Any) -> dict[str, Any]:
 
 def seen(given: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
     values = attributes(**given)
-    return {"partition": TENSORRT.offered(values, facts), "compile": TENSORRT.compiled(values, facts)}
+    return {
+        "partition": TENSORRT.partition_attributes(values, facts),
+        "compile": TENSORRT.compile_attributes(values, facts),
+    }
 
 
 @pytest.mark.parametrize(
@@ -79,7 +82,7 @@ def test_the_label_follows_the_engine(gpu: int) -> None:
 
 def test_the_standard_flavour_builds_on_a_gpu() -> None:
     assert [TENSORRT.gpus(attributes(flavour=flavour)) for flavour in ("rtx", "standard")] == [0, 1]
-    assert TENSORRT.beside(attributes(flavour="standard")) is None
+    assert TENSORRT.sidecar(attributes(flavour="standard")) is None
 
 
 def test_defaults_of_the_flavours() -> None:

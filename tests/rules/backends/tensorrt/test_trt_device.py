@@ -60,8 +60,8 @@ def test_two_engines_on_two_gpus(partition: Callable[..., Any], link: Callable[.
         Tensorrt(type="tensorrt", min_block_size=1, torch_executed_ops=("aten.erf.default",), gpu=1),
     ]
     given = [table.model_dump(mode="json") for table in tables]
-    made = partition(Two(), (X,), tmp_path / "made", *(TENSORRT.offered(each, facts) for each in given))
-    pte = link(made, {place: TENSORRT.compiled(each, facts)["gpu"] for place, each in enumerate(given)})
+    made = partition(Two(), (X,), tmp_path / "made", *(TENSORRT.partition_attributes(each, facts) for each in given))
+    pte = link(made, {place: TENSORRT.compile_attributes(each, facts)["gpu"] for place, each in enumerate(given)})
     assert labels(pte) == [("cuda:0", 0, {"cuda:0"}), ("cuda:1", 1, {"cuda:1"})]
 
 

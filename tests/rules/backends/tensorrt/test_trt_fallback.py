@@ -53,7 +53,7 @@ def test_support_honours_each_nodes_validator(partition: Callable[..., Any], tmp
     made = partition(Dilated(), (torch.randn(1, 2, 16, 16),), tmp_path / "made")
     pools = [node for node in made.report.values() if "max_pool2d" in node["op"]]
     assert [node["backend"] for node in pools] == ["portable"]  # the last one of that operator, the dilated
-    assert made.why("aten.max_pool2d_with_indices.default") == "the converter's validator said no"
+    assert made.why("aten.max_pool2d_with_indices.default") == "the converter's validator rejects it"
     names = [node for part in made.plan for node in [part["nodes"]]]
     assert sum(names) == 3  # the first pooling, sigmoid, sin
 

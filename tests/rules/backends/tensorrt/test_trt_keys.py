@@ -40,7 +40,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Key]:
                 mnemonic="compile",
                 step="modelbuild_rules.backends.tensorrt.steps.compile",
                 outputs=(Output("compiled", "compiled", "tree"),),
-                params={"attributes": TENSORRT.compiled(table, {**FACTS, **facts})},
+                params={"attributes": TENSORRT.compile_attributes(table, {**FACTS, **facts})},
                 tools=TENSORRT.compile_tools(table),
             )
             copy = shutil.copytree(partitioned.folder / "partitions" / id, folder / "copy", dirs_exist_ok=True)

@@ -1,8 +1,8 @@
-"""Compiles a partition for the CUDA delegate. Inputs, params and outputs are those of every compile step
+"""Compile a partition for the CUDA delegate. Inputs, params and outputs are those of every compile step
 (program/steps/partitions/compile.py), and
 
-Inputs   runtime   tree: what backends/cuda/steps/cpp_runtime.py makes for the machine
-         tuning    a tuning file, where the stack names one
+Inputs   runtime   tree: the output of backends/cuda/steps/cpp_runtime.py for the machine
+         tuning    a tuning file, if the stack names one
 """
 
 from __future__ import annotations

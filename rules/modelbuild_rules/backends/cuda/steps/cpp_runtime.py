@@ -1,4 +1,4 @@
-"""Builds what C++ libraries for a kind of machine are linked with.
+"""Build the runtime that C++ libraries for a kind of machine are linked with.
 
 Params   target    as "x86_64-linux-gnu.2.28"
 Outputs  runtime   tree: see library/cpp.py (make_runtime)

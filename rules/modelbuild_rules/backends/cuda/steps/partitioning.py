@@ -1,4 +1,4 @@
-"""CUDA: what AOTInductor makes of a partition for the CUDA delegate, with or without a GPU here."""
+"""Partitioning for the CUDA delegate, whose libraries AOTInductor compiles with or without a GPU."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class _CudaPartitioning(Partitioning):
     ids = (CudaBackend.__name__,)
     passes = (own_sizes,)
 
-    def partitioner(self, attributes: Mapping[str, Any], left_out: Mapping[str, str]) -> Partitions:
-        """The partitioner that the attributes describe. Raises StepError for an operator that does not exist."""
+    def partitioner(self, attributes: Mapping[str, Any], failed_nodes: Mapping[str, str]) -> Partitions:
+        """Return the partitioner for the attributes. Raises StepError for an unknown operator."""
         import torch
 
         names = {found.replace("::", ".") for found in torch._C._dispatch_get_all_op_names()}
@@ -29,10 +29,10 @@ class _CudaPartitioning(Partitioning):
                 raise StepError(
                     f"exclude_ops: no operator '{op}'; expected one like aten.add.Tensor{did_you_mean(op, known)}"
                 )
-        return Partitions(attributes, left_out)
+        return Partitions(attributes, failed_nodes)
 
     def refusal(self, partitioner: Partitions, node: Any) -> str:
-        """Why a node was left out."""
+        """Return why the partitioner did not take a node."""
         return partitioner.refused.get(node.name, "not offered")
 
 

@@ -1,5 +1,5 @@
-"""Compiles a partition for TensorRT. Inputs, params and outputs are those of every compile step
-(modelbuild_rules/program/steps/partitions/compile.py)."""
+"""Compile a partition for TensorRT. Inputs, params and outputs are those of every compile step
+(program/steps/partitions/compile.py)."""
 
 from __future__ import annotations
 

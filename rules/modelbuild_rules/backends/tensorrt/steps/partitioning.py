@@ -1,4 +1,4 @@
-"""TensorRT: partitions become engines, built for the compute capabilities of the device, with or without a GPU here."""
+"""Partitioning for TensorRT, whose engines are built for the device's compute capabilities, with or without a GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 from modelbuild_rules.program.steps.lowering.sizes import own_sizes
 
 TOLERANCES = {"fp16": 2e-2, "bf16": 1e-1}
-"""What computing in fewer bits may cost, as a part of a result's greatest magnitude."""
+"""Tolerance of reduced precision, relative to a result's greatest magnitude."""
 
 
 class _TensorrtPartitioning(Partitioning):
@@ -27,20 +27,20 @@ class _TensorrtPartitioning(Partitioning):
     passes = (own_sizes,)
 
     def prepare(self, program: Any) -> None:
-        """Write max poolings as the converter wants them."""
+        """Rewrite max poolings to the form that has a converter."""
         for module in program.graph_module.modules():
             if isinstance(module, torch.fx.GraphModule):
                 round_down(module)
 
-    def partitioner(self, attributes: Mapping[str, Any], left_out: Mapping[str, str]) -> TensorrtPartitioner:
-        """The partitioner that the attributes describe. Raises StepError for an operator that does not exist."""
+    def partitioner(self, attributes: Mapping[str, Any], failed_nodes: Mapping[str, str]) -> TensorrtPartitioner:
+        """Return the partitioner for the attributes. Raises StepError for an unknown operator."""
         import_torch_tensorrt(attributes["flavour"])
         import torch_tensorrt.executorch.backend  # noqa: F401  (registers TensorRTBackend)
 
-        return TensorrtPartitioner(attributes, left_out)
+        return TensorrtPartitioner(attributes, failed_nodes)
 
     def failure(self, program: Any, attributes: Mapping[str, Any]) -> str:
-        """Why no engine can be built of a partition, where nodes are to fall back then."""
+        """Build the engine if failed nodes shall fall back. Return why it can't be built; '' if it can."""
         if attributes["engine"] is None:
             return ""
         try:
@@ -50,11 +50,11 @@ class _TensorrtPartitioning(Partitioning):
         return ""
 
     def eager(self, program: Any, attributes: Mapping[str, Any]) -> tuple[Callable[..., Any], float]:
-        """What torch_tensorrt's lowering makes of a partition."""
+        """Return a partition as torch_tensorrt lowers it, and its tolerance."""
         return lowered(program, compilation_settings(attributes)), TOLERANCES.get(attributes["precision"], 0.0)
 
     def refusal(self, partitioner: TensorrtPartitioner, node: Any) -> str:
-        """Why a node was left out."""
+        """Return why the partitioner did not take a node."""
         return partitioner.refused.get(node.name, "not offered")
 
 

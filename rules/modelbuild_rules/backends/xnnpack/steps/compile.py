@@ -1,4 +1,4 @@
-"""Compiles a partition for XNNPACK."""
+"""Compile a partition for XNNPACK."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def run(step: Step) -> None:
 
 
 def compile(program: Any, specs: Sequence[Any], attributes: Mapping[str, Any]) -> Compiled:
-    """XNNPACK's serialized graph; its packed weights are named data that may lie outside the program.
+    """Return XNNPACK's serialized graph. Its packed weights are named data that may be outside the program.
 
-    An operator's debug handle is its place among the partition's nodes, counted from 1.
+    An operator's debug handle is its position among the partition's nodes, counted from 1.
     """
     nodes = [node for node in program.graph.nodes if node.op == "call_function"]
     for handle, node in enumerate(nodes, 1):

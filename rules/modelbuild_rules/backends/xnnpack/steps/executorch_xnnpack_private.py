@@ -1,4 +1,4 @@
-"""What of executorch the steps for XNNPACK use that it does not promise to keep.
+"""The private names of executorch that the steps for XNNPACK use.
 
 All of it was checked on the version that program/steps/lowering/executorch_private.py requires, 1.4.1.
 """
@@ -6,7 +6,7 @@ All of it was checked on the version that program/steps/lowering/executorch_priv
 from __future__ import annotations
 
 PRIVATE = (
-    # Replaced while a program is partitioned or compiled, and put back (partitioning.py, patterns.py).
+    # Patched while a program is partitioned or compiled (partitioning.py, patterns.py).
     "executorch.backends.xnnpack.partition.graphs.bilinear_2d:get_graphs_dict",
     "executorch.backends.xnnpack.partition.graphs.sdpa:get_graphs",
     "executorch.exir.backend.utils:WhyNoPartition.__call__",

@@ -1,4 +1,4 @@
-"""XNNPACK: floating-point and quantized operators on the CPU.
+"""Partitioning for XNNPACK: floating-point and quantized operators on the CPU.
 
 Private names of executorch are used; executorch_xnnpack_private.py lists them.
 """
@@ -33,10 +33,10 @@ _PRECISIONS = {
 
 
 class _Partitioner(XnnpackPartitioner):
-    """XnnpackPartitioner that takes no operator that is excluded, and no matrix product of another precision.
+    """XnnpackPartitioner that respects exclude_ops, and the enabled precisions for matrix products.
 
-    Upstream's takes a linear layer or convolution whatever precisions are enabled, and fuses an activation into it even
-    when it has no configuration for the activation.
+    Upstream's takes a linear layer or convolution regardless of the enabled precisions, and fuses an activation into it
+    even if the activation has no configuration.
     """
 
     def __init__(self, excluded: frozenset[str], **options: Any) -> None:
@@ -51,7 +51,7 @@ class _Partitioner(XnnpackPartitioner):
     def _check_precision(self, config: Any, check: Callable[[Any, Any], bool], node: Any, ep: Any) -> bool:
         enabled = config.enabled_precision_types
         found = config._detect_precision(node)
-        # Enabled alone, fp32 also means quantized products computed on dequantized values.
+        # If only fp32 is enabled, it includes quantized products, computed on dequantized values.
         if found in enabled or enabled == [ConfigPrecisionType.FP32]:
             return check(node, ep)
         self.refused[node.name] = f"{found.name.lower()} is not among the precisions"
@@ -61,7 +61,7 @@ class _Partitioner(XnnpackPartitioner):
         groups = []
         for group in super().get_matched_nodes_from_configs(ep):
             allowed = [node for node in group if not self.excludes(node)]
-            # A quantized group is a pattern that XNNPACK takes whole or not at all.
+            # XNNPACK takes a quantized group as a whole or not at all.
             if len(allowed) < len(group) and any(is_quant(node) or is_dequant(node) for node in group):
                 self.refused.update((node.name, "quantized with an operator in exclude_ops") for node in allowed)
             elif allowed:
@@ -77,7 +77,7 @@ class _XnnpackPartitioning(Partitioning):
     annotations = (IS_IMPLICIT_Q_DQ_TAG,)
 
     def prepare(self, program: Any) -> None:
-        """Write out the stride and padding of poolings, which executorch's code for XNNPACK expects to find."""
+        """Make the default stride and padding of poolings explicit, as executorch's code for XNNPACK expects."""
         for module in program.graph_module.modules():
             for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
                 if node.target in (torch.ops.aten.max_pool2d.default, torch.ops.aten.avg_pool2d.default):
@@ -86,8 +86,8 @@ class _XnnpackPartitioning(Partitioning):
                     stride = list(rest[0] if rest else ()) or kernel
                     node.args = (input, kernel, stride, *(rest[1:] or ([0, 0],)))
 
-    def partitioner(self, attributes: Mapping[str, Any], left_out: Mapping[str, str]) -> XnnpackPartitioner:
-        """The partitioner that the attributes describe. Raises StepError for an operator that XNNPACK does not know."""
+    def partitioner(self, attributes: Mapping[str, Any], failed_nodes: Mapping[str, str]) -> XnnpackPartitioner:
+        """Return the partitioner for the attributes. Raises StepError for an operator unknown to XNNPACK."""
         known = {config.target_name for config in ALL_PARTITIONER_CONFIGS}
         excluded = frozenset(format_target_name(op) for op in attributes["exclude_ops"])
         for op in attributes["exclude_ops"]:
@@ -105,7 +105,7 @@ class _XnnpackPartitioning(Partitioning):
 
     @contextmanager
     def refusals(self) -> Iterator[dict[str, str]]:
-        """Node name -> the first reason that a partitioner's checks gave."""
+        """Collect the first reason of a partitioner's checks, by node name."""
         reasons: dict[str, str] = {}
 
         def record(self: WhyNoPartition, node: Any, reason: str) -> None:
@@ -115,7 +115,7 @@ class _XnnpackPartitioning(Partitioning):
             yield reasons
 
     def refusal(self, partitioner: _Partitioner, node: Any) -> str:
-        """Why a node without a recorded reason was left out."""
+        """Return why the partitioner did not take a node for which its checks gave no reason."""
         if partitioner.excludes(node):
             return "listed in exclude_ops"
         if node.name in partitioner.refused:

@@ -1,6 +1,6 @@
-"""Keeps XNNPACK's compiler from building patterns that a partition can't hold: 12 s of CPU for each process that does.
+"""Stop XNNPACK's compiler from building patterns that a partition can't contain, which takes 12 s of CPU per process.
 
-Private names of executorch are replaced, and put back after use; executorch_xnnpack_private.py lists them.
+Private names of executorch are patched temporarily; executorch_xnnpack_private.py lists them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from unittest.mock import patch
 
 from executorch.backends.xnnpack.partition.graphs import bilinear_2d, sdpa
 
-# Operators without which no pattern of attention matches (edge operators by their names).
+# Names of the edge operators that every attention pattern contains.
 SDPA = frozenset(("aten._softmax.default", "aten.bmm.default"))
 
 
 @contextmanager
 def needed_patterns(program: Any) -> Iterator[None]:
-    """While the context lasts, the pattern for attention is only there for a program that may hold it. That for
-    bilinear interpolation is the operator itself since executorch keeps it whole: replacing it changes nothing."""
+    """Exclude the attention patterns for a program that can't match them, while the context lasts. Always exclude those
+    for bilinear interpolation, an operator that executorch no longer decomposes, so that they change nothing."""
     found = {node.target.__name__ for node in program.graph.nodes if node.op == "call_function"}
     graphs: Callable[[], Any] = sdpa.get_graphs if found >= SDPA else list
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""The C++ runtime as runtime/archive.py packs it: lays out what one program needs, as a bundle has it."""
+"""Extract from the C++ runtime's archive (runtime/archive.py) the files that one program needs."""
 
 from __future__ import annotations
 
@@ -18,29 +18,34 @@ from modelbuild_rules.bundle.steps.runtime.elf import machine
 RUNNER = "bin/modelbuild-run"
 
 
-class LackingBackend(StepError):
-    """The program needs a backend that the runtime was built without."""
+class MissingBackend(StepError):
+    """Raised for a program that needs a backend that the runtime was built without."""
 
 
 @dataclass(frozen=True)
 class LaidOut:
-    """runtime: the archive's runtime.json. backends: that the program needs. needed: files of the runtime, sorted.
-    arch: the architecture that they are for; None where none is an ELF file."""
+    """The files of a runtime that a program needs.
+
+    runtime   the archive's runtime.json
+    backends  names of the backends that the program calls
+    needed    paths of the runtime's files, sorted
+    arch      the architecture of these files; None if none is an ELF file
+    """
 
     runtime: Mapping[str, Any]
     backends: frozenset[str]
     needed: tuple[str, ...]
     arch: str | None
 
-    def lacking_flavour(self) -> str:
-        """Return a line about a backend whose delegate needs one of several flavours and has none; else ''."""
+    def missing_flavour(self) -> str:
+        """Return a message about a backend that needs one of several flavours and has none; '' if there is none."""
         found = (self.runtime["backends"][name] for name in sorted(self.backends))
         return next((str(each["no_flavour"]) for each in found if each.get("flavours") == []), "")
 
 
 def lay_out(packed: Path, program: Path, folder: Path, arch: str | None = None) -> LaidOut:
-    """Write modelbuild-run and the libraries that a .pte needs into a folder; `arch` is the architecture that they have
-    to be for (None: that of modelbuild-run). Raises StepError."""
+    """Write modelbuild-run and the libraries that a .pte needs into a folder. `arch` is their required architecture
+    (None: that of modelbuild-run). Raises StepError for an archive or a program that does not fit."""
     try:
         with tarfile.open(packed, "r:") as archive:
             runtime = _read_runtime(archive)
@@ -52,7 +57,7 @@ def lay_out(packed: Path, program: Path, folder: Path, arch: str | None = None) 
             _extract(archive, needed, folder)
             _check_machine(folder, arch)
     except (tarfile.TarError, EOFError) as error:
-        raise StepError(f"{_NOT_OURS} ({error})") from error
+        raise StepError(f"{_UNREADABLE} ({error})") from error
     return LaidOut(runtime, backends, tuple(needed), arch)
 
 
@@ -66,7 +71,7 @@ def _check_machine(folder: Path, arch: str | None) -> None:
 _MOST_JSON = 1 << 24
 _PLACE = re.compile(r"(bin|lib)/[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z")
 _VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4})*\Z")
-_NOT_OURS = "the runtime is not what this version's `make runtime` packs: it has no runtime.json of version 2"
+_UNREADABLE = "the runtime has no runtime.json of version 2; expected the archive of this version's `make runtime`"
 
 
 def _read_runtime(archive: tarfile.TarFile) -> dict[str, Any]:
@@ -74,15 +79,16 @@ def _read_runtime(archive: tarfile.TarFile) -> dict[str, Any]:
         entry = archive.getmember("runtime.json")
         file = archive.extractfile(entry) if entry.size <= _MOST_JSON else None
         runtime = json.load(file) if file else {}
-        if _is_ours(runtime):
+        if _is_valid(runtime):
             return dict(runtime)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         pass
-    raise StepError(_NOT_OURS)
+    raise StepError(_UNREADABLE)
 
 
-def _is_ours(runtime: Mapping[str, Any]) -> bool:
-    """Return whether all that is read is there and no file lies outside the folder. May raise for anything else."""
+def _is_valid(runtime: Mapping[str, Any]) -> bool:
+    """Return whether runtime.json has all fields that are read and no path outside the folder. May raise any error of
+    a missing or mistyped field."""
     named = [runtime["kernels"], runtime["quantized_kernels"], runtime["cudart"]]
     for backend in runtime["backends"].values():
         named += [*backend["files"], *backend.get("flavours", ())]
@@ -96,11 +102,11 @@ def _is_ours(runtime: Mapping[str, Any]) -> bool:
 
 
 def _describe(runner: Path, program: Path) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the backends and the kernels that the program's methods call, as the runner itself tells it."""
+    """Return the backends and the kernels that the program's methods call, as the runner reports them."""
     command = [str(runner), str(program), "--describe", "--json"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    except OSError as error:  # it is no program, or one for another machine
+    except OSError as error:  # not an executable, or one for another machine
         raise StepError(f"the runtime's {RUNNER} cannot be run: {error.strerror}") from error
     if done.returncode:
         raise StepError(f"the program cannot be read by the runtime: {done.stderr.strip().removeprefix('error: ')}")
@@ -110,17 +116,17 @@ def _describe(runner: Path, program: Path) -> tuple[frozenset[str], frozenset[st
         return backends, frozenset(str(name) for method in methods for name in method["operators"])
     except (KeyError, TypeError, ValueError):
         raise StepError(
-            f"the runtime's {RUNNER} does not describe the program; expected that of `make runtime`"
+            f"the runtime's {RUNNER} does not describe the program; expected the runner of `make runtime`"
         ) from None
 
 
 def _plugins(runtime: Mapping[str, Any], backends: Iterable[str], operators: Iterable[str]) -> list[str]:
-    """Return the files by which the runner gets at a program's backends and kernels."""
+    """Return the files from which the runner loads a program's backends and kernels."""
     found: list[str] = []
     for name in backends:
         if name not in runtime["backends"]:
             known = ", ".join(sorted(runtime["backends"]))
-            raise LackingBackend(f"the program needs the backend {name}; the runtime has: {known}")
+            raise MissingBackend(f"the program needs the backend {name}; the runtime has: {known}")
         backend = runtime["backends"][name]
         found += [*backend["files"], *backend.get("flavours", ())]
     quantized = {name.startswith("quantized_decomposed::") for name in operators}
@@ -128,7 +134,7 @@ def _plugins(runtime: Mapping[str, Any], backends: Iterable[str], operators: Ite
 
 
 def _closure(runtime: Mapping[str, Any], wanted: Iterable[str]) -> list[str]:
-    """Files with all that they need, sorted."""
+    """Return files and all files that they need, sorted."""
     found: set[str] = set()
     pending = list(wanted)
     while pending:

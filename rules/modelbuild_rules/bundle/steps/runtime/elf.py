@@ -1,4 +1,4 @@
-"""Reads what a 64-bit little-endian ELF library is for and needs: a machine, other libraries, symbols, a glibc."""
+"""Read ELF files: the machine, and for 64-bit little-endian ones the symbols and the glibc that they need."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a library, or an object file, needs.
+    """The requirements of a library or an object file.
 
-    undefined   symbols without a version that have to be found in the process
-    defined     symbols that it exports (of an object file, all that it has)
-    glibc       the newest version of glibc that a symbol is of, as (2, 17); (0, 0) where there is none
+    undefined   unversioned symbols that the process must define
+    defined     symbols that it exports (for an object file, all its symbols)
+    glibc       the newest glibc version of its symbols, as (2, 17); (0, 0) if none has one
     """
 
     undefined: frozenset[str]
@@ -28,7 +28,7 @@ class Needs:
 
 
 def machine(path: Path) -> str | None:
-    """Return the architecture that an ELF file is for, as "x86_64"; None for a file that is not one."""
+    """Return the architecture of an ELF file, as "x86_64"; None if the file is not ELF."""
     with path.open("rb") as file:
         head = file.read(20)
     if head[:4] != b"\x7fELF":
@@ -38,7 +38,7 @@ def machine(path: Path) -> str | None:
 
 
 def needs(path: Path) -> Needs:
-    """Read a library. Raises ValueError for a file that is not one."""
+    """Read the requirements of a library. Raises ValueError for a file that is not 64-bit little-endian ELF."""
     data = path.read_bytes()
     if data[:6] != b"\x7fELF\x02\x01":
         raise ValueError(f"{path.name} is not a 64-bit little-endian ELF file")

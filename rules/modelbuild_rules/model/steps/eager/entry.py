@@ -1,4 +1,4 @@
-"""A module from its entry, and its weights from files."""
+"""Make a module by calling its entry, and load its weights from files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import torch
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
 
-# What torch.load says of a pickle that names a function or a class.
+# Messages of torch.load about a pickle that names a function or a class.
 _REFUSED = re.compile(r"Unsupported (?:global|class|operand): (?:GLOBAL )?([\w.]+)")
 
 
@@ -31,30 +31,31 @@ def seed_generators(seed: int) -> None:
 
 
 def load_model(root: Path, entry: str, kwargs: Mapping[str, Any]) -> torch.nn.Module:
-    """Call the entry, `path/in/workspace.py:name`. Its own exceptions go through; StepError for what can't be called
-    so, and for what is no module."""
+    """Return the module that the entry, `path/in/workspace.py:name`, returns. Raises StepError if it can't be called
+    with `kwargs` or returns no module; the entry's own exceptions are not caught."""
     function = load_function(root, entry)
     _check_kwargs(function, entry, kwargs)
     module = function(**kwargs)
     if not isinstance(module, torch.nn.Module):
-        raise StepError(f"{entry} gives a {type(module).__name__}; expected a torch.nn.Module")
+        raise StepError(f"{entry} returns a {type(module).__name__}; expected a torch.nn.Module")
     return module
 
 
 def load_function(root: Path, entry: str) -> Any:
-    """What an entry names, imported. Exceptions of its file go through; StepError for what is not there."""
+    """Import the object that an entry names. Raises StepError if its file has no such name; exceptions of the file are
+    not caught."""
     path, _, name = entry.partition(":")
     sys.dont_write_bytecode = True
-    # By workspace path first; then by plain name for sources that import their neighbours so.
+    # Imports by workspace path come first, then plain names of files in the same folder.
     sys.path.insert(0, str(root))
     top = path.partition("/")[0]
     if (root / top).is_dir() and not (root / top / "__init__.py").exists():
-        # A module called as its folder would go first: Python prefers it to a folder without __init__.py.
+        # Import the folder now: Python prefers a module of the same name to a folder without __init__.py.
         importlib.import_module(top)
     sys.path.insert(1, str((root / path).parent))
     source = importlib.import_module(path.removesuffix(".py").replace("/", "."))
     if Path(str(source.__file__)) != root / path:
-        raise StepError(f"'{path}' cannot be imported: an installed package is called '{path.partition('/')[0]}' too")
+        raise StepError(f"'{path}' cannot be imported: an installed package is also called '{path.partition('/')[0]}'")
     if not hasattr(source, name):
         own = [key for key, value in vars(source).items() if callable(value)]
         raise StepError(f"{path} has no '{name}'{did_you_mean(name, own)}")
@@ -67,14 +68,15 @@ def _check_kwargs(function: Any, entry: str, kwargs: Mapping[str, Any]) -> None:
     try:
         inspect.signature(function).bind(**kwargs)
     except ValueError:
-        return  # Python knows no signature of it
+        return  # Python does not know its signature
     except TypeError as error:
         given = f"the kwargs {', '.join(kwargs)}" if kwargs else "no kwargs"
         raise StepError(f"{entry}, called with {given}: {error}") from error
 
 
 def load_weights(module: torch.nn.Module, files: Mapping[str, Path], allow_missing: bool) -> None:
-    """Load state dicts into a module, each under its prefix. Raises StepError for keys that do not fit."""
+    """Load state dicts into a module, each under its prefix. Raises StepError for unknown or duplicate keys, wrong
+    shapes and, unless allowed, missing keys."""
     if not files:
         return
     state: dict[str, torch.Tensor] = {}
@@ -89,37 +91,38 @@ def load_weights(module: torch.nn.Module, files: Mapping[str, Path], allow_missi
     expected = module.state_dict()
     for key in state:
         if key not in expected:
-            raise StepError(f"{origin[key]}: '{key}' is nothing of the module{did_you_mean(key, expected)}")
+            hint = did_you_mean(key, expected)
+            raise StepError(f"{origin[key]}: the module has no parameter or buffer '{key}'{hint}")
         if state[key].shape != expected[key].shape:
             shapes = f"{list(state[key].shape)} in the file, {list(expected[key].shape)} in the module"
-            raise StepError(f"{origin[key]}: '{key}' has another shape: {shapes}")
+            raise StepError(f"{origin[key]}: '{key}' has the wrong shape: {shapes}")
     missing = [key for key in expected if key not in state]
     if missing and not allow_missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise StepError(f"no weights for '{missing[0]}'{more}; allow_missing = true keeps initial values")
     try:
         module.load_state_dict(state, strict=False)
-    except Exception as error:  # of tensors that are sparse or quantized, say
+    except Exception as error:  # for sparse or quantized tensors, for example
         raise StepError(f"the weights cannot be loaded into the module: {first_line(error)}") from error
 
 
-def settle(module: torch.nn.Module) -> None:
-    """Switch a module to evaluation mode, without gradients. One that torch.export made (a quantized one, say) has the
-    mode that it was exported in, and refuses any other."""
+def set_inference_mode(module: torch.nn.Module) -> None:
+    """Switch a module to evaluation mode, without gradients. A module made by torch.export (a quantized one, for
+    example) keeps the mode that it was exported in."""
     with suppress(NotImplementedError):
         module.eval()
     module.requires_grad_(False)
 
 
 def first_line(error: BaseException) -> str:
-    """What an exception of a library says, without the advice that follows."""
+    """Return the first line of a library's exception, without the advice that follows it."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def load_pickle(path: Path) -> Any:
-    """What torch.save wrote: tensors, and lists and tables of them, but no code. Raises whatever torch does, and
-    ValueError for an archive that is compressed: it may claim any size, where torch's own is mapped as it is."""
-    # What torch wrote before 1.6 is no zip archive and can't be mapped.
+    """Read a file of torch.save: tensors, and lists and tables of them, but no code. Raises torch's exceptions, and
+    ValueError for a compressed archive: it may expand to any size, whereas torch's own files are mapped."""
+    # Files of torch before 1.6 are not zip archives and can't be mapped.
     archive = is_zipfile(path)
     if archive:
         with ZipFile(path) as opened:
@@ -137,8 +140,8 @@ def _read(path: Path) -> Mapping[str, torch.Tensor]:
         found = load_pickle(path)
     except Exception as error:
         refused = _REFUSED.search(str(error))
-        reason = f"it holds {refused[1]}, which is code" if refused else first_line(error)
-        raise StepError(f"{path.name}: cannot be read as weights alone: {reason}") from error
+        reason = f"it contains code ({refused[1]})" if refused else first_line(error)
+        raise StepError(f"{path.name}: cannot be read as weights only: {reason}") from error
     if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
         found = found["state_dict"]
     if not isinstance(found, dict) or not all(

@@ -1,7 +1,7 @@
-"""Example inputs: from files, or drawn by a seeded generator.
+"""Read example inputs from files, or draw them from a seeded generator.
 
-Floating-point values are uniform in [lowest, highest), integers uniform in [lowest, highest], booleans even; input
-number i draws from torch's CPU generator seeded with seed + i.
+Floating-point values are uniform in [lowest, highest), integers uniform in [lowest, highest], and booleans true with
+probability 1/2. Input number i is drawn from torch's CPU generator seeded with seed + i.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def example_inputs(
     seed: int,
     files: Mapping[str, tuple[Path, ...]],
 ) -> tuple[torch.Tensor, ...]:
-    """One tensor for each declared input. Raises StepError for a file that does not fit its declaration."""
+    """Return a tensor for each declared input. Raises StepError for a file that does not match its declaration."""
     read = {
         index: _from_file(files[f"example.{index}"][0], each)
         for index, each in enumerate(declared)
@@ -41,7 +41,7 @@ def example_inputs(
 def _sizes(
     declared: Sequence[Mapping[str, Any]], dynamic: Mapping[str, Mapping[str, Any]], read: Mapping[int, torch.Tensor]
 ) -> dict[str, int]:
-    """The size of each named dimension while exporting: as declared, else as files have it, else 2 or near it."""
+    """Return the example size of each named dimension: as declared, else from the files, else 2 or the nearest."""
     sizes = {name: int(bounds["example"]) for name, bounds in dynamic.items() if bounds["example"] is not None}
     for index, tensor in read.items():
         name = declared[index]["name"]
@@ -53,7 +53,7 @@ def _sizes(
                 raise StepError(f"input '{name}': '{dimension}' is {size} in its file; expected {low} to {high}")
             if sizes.setdefault(dimension, size) != size:
                 raise StepError(f"input '{name}': '{dimension}' is {size} in its file, {sizes[dimension]} elsewhere")
-    # Not 0 or 1 where it can be helped: torch.export takes those for constants.
+    # Avoid 0 and 1: torch.export treats these sizes as constants.
     return {name: min(max(2, bounds["min"]), bounds["max"]) for name, bounds in dynamic.items()} | sizes
 
 
@@ -61,7 +61,7 @@ def _drawn(each: Mapping[str, Any], sizes: Mapping[str, int], generator: torch.G
     shape = [sizes[size] if isinstance(size, str) else size for size in each["shape"]]
     try:
         return _draw(each, shape, generator)
-    except (MemoryError, RuntimeError, TypeError, ValueError) as error:  # more than there is, or than torch can count
+    except (MemoryError, RuntimeError, TypeError, ValueError) as error:  # too large for memory or for torch
         raise StepError(f"input '{each['name']}': no example of shape {shape}: {first_line(error)}") from error
 
 
@@ -97,7 +97,7 @@ def _read(path: Path) -> torch.Tensor:
             with Image.open(path, formats=("PNG",)) as picture:
                 found = torch.from_numpy(np.array(picture.convert("RGB")))
         else:
-            # Mapped: whatever size it claims, nothing is allocated that the file does not have.
+            # Mapped, so that a header with a false size allocates no more than the file has.
             found = torch.from_numpy(np.array(np.load(path, mmap_mode="r", allow_pickle=False)))
     except Exception as error:
         raise StepError(f"{path.name}: cannot be read as a tensor: {first_line(error)}") from error

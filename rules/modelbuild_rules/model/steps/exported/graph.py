@@ -1,4 +1,4 @@
-"""Graphs of a serialized program, as JSON and back: nodes, what each computes, and graphs nested in them.
+"""Graphs of a serialized program, as JSON and back: nodes, their results, and graphs nested in them.
 
 Private names used, checked on torch 2.14.0: torch._subclasses.FakeTensorMode. Not patched.
 """
@@ -16,21 +16,21 @@ from modelbuild_rules.model.steps.exported.symbols import SYMBOLIC, SymbolReader
 from modelbuild_rules.model.steps.exported.values import read_operator, read_value, write_operator, write_value
 
 Json = Any
-# Annotations that change what is made of a node; every other one is debug information, and dropped.
+# Annotations that change how a node is lowered. Every other one is debug information and is dropped.
 _KEPT_META = ("constant_tag", "custom")
 _ASSERTIONS = ("aten._assert_scalar.default", "aten._assert_async.msg", "aten._assert_tensor_metadata.default")
 
 
 class GraphWriter:
-    """Writes graphs that share symbols. `canonical` also renames nodes and nested graphs by their order."""
+    """Write graphs that share symbols. `canonical` also renames nested graphs and their nodes by order."""
 
     def __init__(self, symbols: SymbolWriter, canonical: bool) -> None:
         self._symbols = symbols
         self._canonical = canonical
 
     def write(self, module: torch.fx.GraphModule, names: Mapping[str, str], without: Container[str] = ()) -> Json:
-        """A graph. `names` gives nodes other names than their own; the nodes in `without` are left out. Raises
-        ValueError for what cannot be written."""
+        """Return a graph as JSON, with nodes renamed by `names` and without the nodes in `without`. Raises ValueError
+        for a node or value that the format lacks."""
         nodes: list[Json] = []
         graphs: dict[str, Json] = {}
         for node in [each for each in module.graph.nodes if each.name not in without]:
@@ -45,7 +45,7 @@ class GraphWriter:
             elif node.op == "output":
                 entry["args"] = self._arguments(node.args, names, "output")
             elif node.op != "placeholder":
-                raise ValueError(f"a graph holds a {node.op} node, '{node.name}'")
+                raise ValueError(f"a graph contains a {node.op} node, '{node.name}'")
             if node.op in ("call_function", "placeholder"):
                 entry["val"] = self._result(node.meta.get("val"))
             entry |= {k: write_value(node.meta[k], _no_nodes) for k in _KEPT_META if node.meta.get(k)}
@@ -66,7 +66,7 @@ class GraphWriter:
         return name
 
     def _result(self, value: Any) -> Json:
-        """What a node computes: a tensor is {"tensor": [dtype, shape, stride, device or null, offset]}."""
+        """Return a node's result as JSON; a tensor is {"tensor": [dtype, shape, stride, device or null, offset]}."""
         if isinstance(value, torch.Tensor):
             dtype = str(value.dtype).removeprefix("torch.")
             device = None if value.device.type == "cpu" else str(value.device)
@@ -82,7 +82,7 @@ class GraphWriter:
 
 
 class GraphReader:
-    """Makes graphs of JSON, whose results are fake tensors of one mode."""
+    """Read graphs from JSON. Their results are fake tensors of one mode."""
 
     def __init__(self, symbols: SymbolReader) -> None:
         self._symbols = symbols
@@ -91,7 +91,7 @@ class GraphReader:
         )
 
     def read(self, written: Json) -> tuple[torch.nn.Module, torch.fx.Graph]:
-        """A graph, and the module that holds the graphs nested in it."""
+        """Return a graph, and the module that contains the graphs nested in it."""
         root = torch.nn.Module()
         for name, inner in written["graphs"].items():
             root.add_module(name, torch.fx.GraphModule(*self.read(inner)))
@@ -156,8 +156,8 @@ class GraphReader:
 def canonical_names(
     graph: torch.fx.Graph, constants: Container[str] = (), same: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
-    """Names by order: c0, c1, ... for placeholders in `constants`, x0, ... for the others, n0, ... for the rest. Those
-    that are the `same` as another node get its name."""
+    """Return names by order: c0, c1, ... for placeholders in `constants`, x0, ... for other placeholders, n0, ... for
+    other nodes. `same` maps a node to another whose name it gets."""
     names: dict[str, str] = {}
     count = {"x": 0, "c": 0, "n": 0}
     for node in graph.nodes:
@@ -171,4 +171,4 @@ def canonical_names(
 
 
 def _no_nodes(node: torch.fx.Node) -> Json:
-    raise ValueError(f"the node '{node.name}' stands where only data may")
+    raise ValueError(f"a graph contains the node '{node.name}' as data; expected a constant")

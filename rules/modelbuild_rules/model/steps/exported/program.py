@@ -1,20 +1,20 @@
-"""Exported programs as files: how steps hand torch programs to each other. Canonical, and never a pickle.
+"""Read and write exported programs as canonical files without pickles; steps pass programs to each other in this form.
 
-A program is two folders. The structure folder holds `program.json`: the graph with each node's operator, arguments and
-result (dtype, shape, strides), the signature, the symbols with their ranges, and the table of tensors. The weights
-folder holds one file of raw bytes for each tensor, named 0, 1, ... in the order of the signature. What is not written:
-source lines, stack traces, module paths, example inputs. Two programs that differ in nothing else are the same bytes.
+A program is two folders. The structure folder contains `program.json`: the graph with each node's operator, arguments
+and result (dtype, shape, strides), the signature, the symbols with their ranges, and the table of tensors. The weights
+folder contains one file of raw bytes per tensor, named 0, 1, ... in the order of the signature. Source lines, stack
+traces, module paths and example inputs are not written; programs that differ only in these have equal bytes.
 
-    save_program(ep, structure_dir, weights_dir)        both folders must exist (they may be one and the same)
-    load_program(structure_dir, weights_dir)            weights are mapped, not read: touching is what loads them
+    save_program(ep, structure_dir, weights_dir)        both folders must exist (they may be the same)
+    load_program(structure_dir, weights_dir)            weights are mapped, and loaded on first access
     canonicalize(ep)                                    the same program under canonical names
 
-ATen programs (what torch.export gives) and programs of executorch's edge dialect are both taken, with dynamic shapes,
-changed buffers, and graphs nested in higher-order operators. `canonicalize` is for a partition: nodes, constants and
-symbols get names by their order (x0 inputs, c0 constants, n0 nodes, s0 and u0 symbols), so that equal partitions of
-different models, or at different places of one, are the same bytes.
+The format covers ATen programs (from torch.export) and programs of executorch's edge dialect, with dynamic shapes,
+mutated buffers, and graphs nested in higher-order operators. `canonicalize` is for a partition: nodes, constants and
+symbols are named by their order (x0 inputs, c0 constants, n0 nodes, s0 and u0 symbols), so that equal partitions of
+different models, or at different positions in a model, have equal bytes.
 
-The format is ours because none of torch's keeps edge operators, leaves out traces and is free of pickles.
+No format of torch's keeps edge operators, excludes traces and is free of pickles; hence this one.
 
 Private names used, checked on torch 2.14.0 and executorch 1.4.1: torch._export.verifier.load_verifier,
 torch.utils._pytree (tree_flatten, tree_unflatten), executorch.exir.verification.verifier.EXIREdgeDialectVerifier.
@@ -58,23 +58,23 @@ _STORED = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
 def save_program(ep: ExportedProgram, structure_dir: Path, weights_dir: Path) -> None:
-    """Write a program. Raises ValueError, in words, for a program that holds what cannot be written."""
+    """Write a program. Raises ValueError for a program with a node, value or tensor that the format lacks."""
     document, tensors = _write(ep, canonical=False)
     document["tensors"] = write_tensors(tensors, weights_dir)
     (structure_dir / STRUCTURE).write_text(_lines(document) + "\n", encoding="utf-8")
 
 
 def load_program(structure_dir: Path, weights_dir: Path) -> ExportedProgram:
-    """Read what `save_program` wrote."""
+    """Read a program that `save_program` wrote. Raises ValueError for another version of the format."""
     document = json.loads((structure_dir / STRUCTURE).read_text(encoding="utf-8"))
     if document["format"] != FORMAT:
-        raise ValueError(f"program format {document['format']}, expected {FORMAT}")
+        raise ValueError(f"program format {document['format']}; expected {FORMAT}")
     return _read(document, read_tensors(document["tensors"], weights_dir))
 
 
 def canonicalize(ep: ExportedProgram, annotations: Collection[str] = ()) -> ExportedProgram:
-    """A copy under canonical names, without metadata but for `annotations` (keys of nodes' meta). Weights are shared
-    with the original, not copied."""
+    """Return a copy under canonical names, with no metadata except `annotations` (keys of nodes' meta). The copy shares
+    the original's weights."""
     made = _read(*_write(ep, canonical=True))
     names = _canonical(ep)[0]
     nodes = {node.name: node for node in made.graph.nodes}
@@ -86,8 +86,8 @@ def canonicalize(ep: ExportedProgram, annotations: Collection[str] = ()) -> Expo
 
 
 def _canonical(ep: ExportedProgram) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Names of nodes, and the inputs that stand for the same tensor as one before them, which they lead to: executorch
-    gives each partition, and each user in it, an input of its own for a tensor that several partitions share."""
+    """Return canonical names of nodes, and for each input that repeats a tensor the first input with that tensor:
+    executorch adds an input per partition, and per user in it, for a tensor that several partitions share."""
     targets = {s.arg.name: s.target for s in ep.graph_signature.input_specs if s.kind in _STORED}
     first: dict[str, str] = {}
     found = {name: first.setdefault(target, name) for name, target in targets.items()}
@@ -104,7 +104,7 @@ def _write(ep: ExportedProgram, canonical: bool) -> tuple[dict[str, Json], dict[
     graph = GraphWriter(symbols, canonical).write(ep.graph_module, names, same)
     call = ep.module_call_graph[0].signature
     if call is None:
-        raise ValueError("the program does not say how it is called")
+        raise ValueError("the program has no call signature")
     return {
         "format": FORMAT,
         "dialect": ep.verifiers[0].dialect,
@@ -149,7 +149,7 @@ def _read(document: Mapping[str, Json], tensors: Mapping[str, torch.Tensor]) -> 
 def _stored(ep: ExportedProgram, target: str) -> torch.Tensor:
     value = ep.state_dict.get(target, ep.constants.get(target))
     if not isinstance(value, torch.Tensor):
-        raise ValueError(f"the constant '{target}' is a {type(value).__name__}; a program may hold tensors only")
+        raise ValueError(f"the constant '{target}' is a {type(value).__name__}; expected tensors only")
     return value
 
 
@@ -164,7 +164,7 @@ def _verifier(dialect: str) -> Any:
 
 def _write_input(spec: InputSpec, names: Mapping[str, str], targets: Mapping[str, str]) -> Json:
     if spec.kind not in (InputKind.USER_INPUT, *_STORED):
-        raise ValueError(f"an input of kind {spec.kind.name} ('{spec.target}'); a program may hold tensors only")
+        raise ValueError(f"an input of kind {spec.kind.name} ('{spec.target}'); expected tensors only")
     target = None if spec.target is None else targets[spec.target]
     return [spec.kind.name, _write_argument(spec.arg, names), target, spec.persistent]
 
@@ -194,7 +194,7 @@ def _write_argument(argument: Any, names: Mapping[str, str]) -> Json:
         return ["ConstantArgument", name, write_value(argument.value, lambda n: None)]
     if isinstance(argument, _ARGUMENTS):
         return [type(argument).__name__, name]
-    raise ValueError(f"'{name}' is a {type(argument).__name__}; a program may take and give tensors and numbers only")
+    raise ValueError(f"'{name}' is a {type(argument).__name__}; expected tensors and numbers as inputs and outputs")
 
 
 def _read_argument(written: Json) -> Any:
@@ -205,7 +205,7 @@ def _read_argument(written: Json) -> Any:
 
 
 def _write_spec(spec: Any) -> Json:
-    """How arguments or results nest, as the containers themselves with a number at each leaf."""
+    """Return the nesting of arguments or results as JSON: their containers with a number at each leaf."""
     return write_value(pytree.tree_unflatten(list(range(spec.num_leaves)), spec), lambda n: None)
 
 
@@ -214,7 +214,7 @@ def _read_spec(written: Json) -> Any:
 
 
 def _lines(value: Json, depth: int = 0) -> str:
-    """Canonical JSON, with a line for each node so that two programs can be compared by eye."""
+    """Return canonical JSON with one line per node, so that text diffs of programs are readable."""
     if isinstance(value, dict) and value and depth < 3:
         items = (f"{json.dumps(k)}:{_lines(v, depth + 1)}" for k, v in sorted(value.items()))
         return "{\n" + ",\n".join(items) + "}"

@@ -16,7 +16,7 @@ _SCALARS = {torch.SymInt: "int", torch.SymFloat: "float", torch.SymBool: "bool"}
 
 
 def signature(program: Any, params: Mapping[str, Any], examples: Sequence[torch.Tensor]) -> dict[str, Any]:
-    """Describe an exported program. Raises StepError when `outputs` does not name as many outputs as there are."""
+    """Return the signature of an exported program. Raises StepError if `outputs` has the wrong number of names."""
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
     symbols: dict[str, str] = {}
     inputs = []
@@ -39,7 +39,7 @@ def signature(program: Any, params: Mapping[str, Any], examples: Sequence[torch.
     names = params["outputs"] or _names(program, len(outputs))
     if len(names) != len(outputs):
         given = f"{len(outputs)} output{'' if len(outputs) == 1 else 's'}"
-        raise StepError(f"the module gives {given}; the attribute 'outputs' names {len(names)}")
+        raise StepError(f"the module returns {given}; the attribute 'outputs' names {len(names)}")
     return {
         "version": VERSION,
         "inputs": inputs,
@@ -48,7 +48,7 @@ def signature(program: Any, params: Mapping[str, Any], examples: Sequence[torch.
 
 
 def _names(program: Any, count: int) -> list[str]:
-    """The keys of a dictionary that the module gives; else `output`, or output0, output1, ..."""
+    """Return the keys if the module returns a dictionary; else `output`, or output0, output1, ..."""
     spec = program.call_spec.out_spec
     if spec.type is dict and len(spec.context) == count:
         return [str(key) for key in spec.context]
@@ -63,7 +63,7 @@ def _output(name: str, value: Any, symbols: Mapping[str, str]) -> dict[str, Any]
 
 
 def _named(size: str, symbols: Mapping[str, str]) -> str:
-    """A size in the names that the inputs' dimensions were declared with, where it is made of those."""
+    """Return a size with its symbols replaced by the declared names of input dimensions, where they have one."""
     return re.sub(r"\w+", lambda word: symbols.get(word[0], word[0]), size)
 
 

@@ -1,4 +1,4 @@
-"""Symbolic sizes of a serialized program: expressions as JSON, symbols under canonical names, a ShapeEnv made anew.
+"""Symbolic sizes of a serialized program: expressions as JSON, symbols under canonical names, read into a new ShapeEnv.
 
 Private names used, checked on torch 2.14.0: torch.fx.experimental.symbolic_shapes (ShapeEnv with its backed_var_to_val,
 var_to_range, unbacked_symint_counter, unbacked_symfloat_counter, constrain_symbol_range, add_backed_var_to_val,
@@ -29,7 +29,7 @@ _COMMUTATIVE = {"Add", "Mul", "And", "Or", "Max", "Min", "torch.Max", "torch.Min
 
 
 class SymbolWriter:
-    """Turns symbolic numbers into JSON. Symbols are named by kind and order of first appearance: s0, s1, u0, ..."""
+    """Write symbolic numbers as JSON. Symbols are named by kind and order of first appearance: s0, s1, u0, ..."""
 
     def __init__(self, range_constraints: Mapping[Any, Any]) -> None:
         self._ranges = range_constraints
@@ -38,11 +38,11 @@ class SymbolWriter:
         self.table: list[Json] = []
 
     def write(self, number: Any) -> Json:
-        """The expression of a SymInt, SymFloat or SymBool: see `_expression`."""
+        """Return the expression of a SymInt, SymFloat or SymBool as JSON (see `_expression`)."""
         return self._expression(number.node.expr, number.node.shape_env)
 
     def _expression(self, expr: Any, env: Any) -> Json:
-        """A symbol is its name, a number a number, a function [its name, its arguments ...]."""
+        """Return an expression as JSON: a symbol is its name, a function a list of its name and arguments."""
         if isinstance(expr, sympy.Symbol):
             return self._name(expr, env)
         if isinstance(expr, sympy.Integer):
@@ -82,7 +82,7 @@ class SymbolWriter:
 
 
 class SymbolReader:
-    """Makes symbolic numbers of JSON, in one new ShapeEnv."""
+    """Read symbolic numbers from JSON into one new ShapeEnv."""
 
     def __init__(self, table: list[Json]) -> None:
         self.env = ShapeEnv(assume_static_by_default=True)
@@ -122,7 +122,7 @@ class SymbolReader:
         return self.env.create_symboolnode(self._expression(expression))
 
     def bindings(self, value: Any) -> dict[Any, Any]:
-        """Which symbols get their value first from this node's result, and where in it they stand."""
+        """Return the symbols that this node's result binds first, with their paths in the result."""
         if not self._unbound:
             return {}
         found: dict[Any, Any] = _free_unbacked_symbols_with_path(
@@ -146,14 +146,14 @@ class SymbolReader:
 
 
 def _bound(value: Any) -> Json:
-    """A bound of an integer's range; None stands for no bound."""
+    """Return a bound of an integer's range; None if it is unbounded."""
     return int(value) if isinstance(value, (int, sympy.Integer)) else None
 
 
 def _class_name(cls: type) -> str:
     name = f"torch.{cls.__name__}" if cls.__module__ == torch_functions.__name__ else cls.__name__
     if _find(name) is not cls:
-        raise ValueError(f"a size is computed with {cls.__module__}.{cls.__name__}, which no file format here knows")
+        raise ValueError(f"a size is computed with {cls.__module__}.{cls.__name__}, which the program format lacks")
     return name
 
 
@@ -165,7 +165,7 @@ def _class(name: str) -> Any:
 
 
 def _find(name: str) -> Any:
-    """The sympy class of a name; torch's own functions are written `torch.Name`."""
+    """Return the sympy class of a name; torch's own functions are written `torch.Name`."""
     here, name = (torch_functions, name.removeprefix("torch.")) if name.startswith("torch.") else (sympy, name)
     cls = getattr(here, name, None)
     return cls if isinstance(cls, type) and issubclass(cls, sympy.Basic) else None

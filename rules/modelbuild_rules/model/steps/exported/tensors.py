@@ -1,4 +1,4 @@
-"""Weights of a serialized program: one file of raw bytes a tensor, mapped into memory when read."""
+"""Weights of a serialized program: one file of raw bytes per tensor, mapped into memory when read."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Json = Any
 def write_tensors(tensors: Mapping[str, torch.Tensor], folder: Path) -> list[Json]:
     """Write each tensor's bytes under `folder` as 0, 1, ... and return their table.
 
-    Names of one and the same tensor share a file. Strides are kept; elements that a stride skips are written as zeros,
-    so equal tensors give equal files. Raises ValueError for a tensor that is not plain memory of the CPU.
+    Names of the same tensor object share a file. Strides are kept; skipped elements are written as zeros, so equal
+    tensors give equal files. Raises ValueError for a tensor that is not a plain, strided CPU tensor.
     """
     table: list[Json] = []
     written: dict[Any, str] = {}
@@ -39,7 +39,7 @@ def write_tensors(tensors: Mapping[str, torch.Tensor], folder: Path) -> list[Jso
 
 
 def read_tensors(table: list[Json], folder: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a table. Their memory is mapped from the files, privately: writing to one changes no file."""
+    """Return the tensors of a table, mapped from their files; writing to a tensor changes no file."""
     found: dict[str, torch.Tensor] = {}
     by_file: dict[str, torch.Tensor] = {}
     for entry in table:
@@ -55,12 +55,12 @@ def _check(name: str, tensor: torch.Tensor) -> None:
     if not plain or tensor.is_quantized or tensor.layout != torch.strided:
         raise ValueError(f"the tensor '{name}' ({type(tensor).__name__}, {tensor.dtype}, {tensor.layout}) is not plain")
     if tensor.device.type != "cpu":
-        raise ValueError(f"the tensor '{name}' lies on {tensor.device}; a program's weights lie on the CPU")
+        raise ValueError(f"the tensor '{name}' is on {tensor.device}; expected a program's weights on the CPU")
 
 
 def _layout(tensor: torch.Tensor) -> tuple[tuple[int, ...], int]:
-    """Strides as they matter (a dimension of size 1 has the stride that a contiguous one would have) and the number of
-    elements from the first to the last."""
+    """Return canonical strides (contiguous tensors get the default ones, whatever their dimensions of size 1 have) and
+    the number of elements from the first to the last, skipped ones included."""
     if tensor.is_contiguous():
         return tuple(torch.empty(tensor.shape, device="meta").stride()), tensor.numel()
     span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
@@ -69,11 +69,11 @@ def _layout(tensor: torch.Tensor) -> tuple[tuple[int, ...], int]:
 
 def _write(tensor: torch.Tensor, stride: tuple[int, ...], span: int, path: Path) -> None:
     tensor = tensor.detach()
-    if span == tensor.numel():  # every element between first and last is the tensor's own: write the memory as it lies
+    if span == tensor.numel():  # no element is skipped: write the memory unchanged
         flat = tensor.as_strided((span,), (1,))
     else:
         flat = torch.zeros(span, dtype=tensor.dtype)
-        if 0 in stride:  # elements that lie on one another can be written once only
+        if 0 in stride:  # elements that share memory may be written only once
             shape = [1 if s == 0 else size for size, s in zip(tensor.shape, stride, strict=True)]
             tensor = tensor.as_strided(shape, stride)
         flat.as_strided(tensor.shape, stride).copy_(tensor)

@@ -1,4 +1,4 @@
-"""Operators and argument values of a serialized graph, as JSON and back. Values are data: none is code to evaluate.
+"""Operators and argument values of a serialized graph, as JSON and back. Values are data; none is evaluated as code.
 
 Private names used, checked on torch 2.14.0 and executorch 1.4.1: torch._ops (OpOverload, HigherOrderOperator),
 executorch.exir.dialects._ops.ops, executorch.exir.dialects.edge._ops.EdgeOpOverload (its _op). None is patched.
@@ -16,7 +16,7 @@ import torch
 
 Json = Any
 
-# Operators that torch itself does not bring: which module registers them.
+# Operator namespaces, and the module that registers the operators of each.
 _LIBRARIES = {
     "aten": "torch",
     "prims": "torch",
@@ -26,7 +26,7 @@ _LIBRARIES = {
     "torchao": "torchao",
     "torchvision": "torchvision",
 }
-# Functions that stand in graphs beside operators: arithmetic on sizes (of torch's, those named sym_).
+# Functions in graphs besides operators: arithmetic on sizes (in torch, functions named sym_*).
 _FUNCTIONS = {"operator": operator, "math": math, "torch": torch}
 _TORCH_VALUES: tuple[tuple[str, type], ...] = (
     ("dtype", torch.dtype),
@@ -36,7 +36,8 @@ _TORCH_VALUES: tuple[tuple[str, type], ...] = (
 
 
 def write_operator(target: Any) -> str:
-    """An operator's name: `aten.add.Tensor`, `edge:aten.add.Tensor`, `higher_order.cond`, `operator.getitem`."""
+    """Return an operator's name, such as `aten.add.Tensor`, `edge:aten.add.Tensor`, `higher_order.cond` or
+    `operator.getitem`. Raises ValueError for an operator that a program can't contain."""
     if isinstance(target, torch._ops.OpOverload):
         return _known(str(target))
     if isinstance(target, torch._ops.HigherOrderOperator):
@@ -47,11 +48,11 @@ def write_operator(target: Any) -> str:
     name = getattr(target, "__name__", "")
     if _function(module, name) is target:
         return f"{module}.{name}"
-    raise ValueError(f"the operator {target} is none that programs may hold")
+    raise ValueError(f"the operator {target} cannot be part of a program; expected PyTorch's own operators only")
 
 
 def read_operator(written: str) -> Any:
-    """The operator of a name. Raises ValueError when it is not registered."""
+    """Return the operator of a name. Raises ValueError if it is not registered."""
     dialect, _, name = written.rpartition(":")
     function = _function(*name.split(".", 1))
     if function is not None:
@@ -78,17 +79,17 @@ def _function(module: str, name: str) -> Any:
 
 def _known(name: str) -> str:
     if name.partition(".")[0] not in _LIBRARIES:
-        raise ValueError(f"the operator {name} is a custom one; a program may hold PyTorch's own operators only")
+        raise ValueError(f"the operator {name} is a custom one; expected PyTorch's own operators only")
     return name
 
 
 def _is_edge(target: Any) -> bool:
-    """Whether this is an operator of executorch's edge dialect. Does not import executorch, which takes seconds."""
+    """Return whether a target is an operator of the edge dialect, without importing executorch, which takes seconds."""
     return type(target).__name__ == "EdgeOpOverload" and isinstance(target._op, torch._ops.OpOverload)
 
 
 def write_value(value: Any, node: Callable[[Any], Json]) -> Json:
-    """An argument as JSON; what JSON lacks is a table of one key that names its type. `node` writes graph nodes."""
+    """Return an argument as JSON; a value that JSON lacks becomes {type: ...}. `node` writes graph nodes."""
     if isinstance(value, torch.fx.Node):
         return node(value)
     if value is None or isinstance(value, (bool, int, str)):
@@ -112,11 +113,11 @@ def write_value(value: Any, node: Callable[[Any], Json]) -> Json:
         return {"device": str(value)}
     if isinstance(value, (torch._ops.OpOverload, torch._ops.HigherOrderOperator)) or _is_edge(value):
         return {"operator": write_operator(value)}
-    raise ValueError(f"a graph holds {value!r} of type {type(value).__name__}, which no file format here knows")
+    raise ValueError(f"a graph contains {value!r}; the program format has no values of type {type(value).__name__}")
 
 
 def read_value(written: Json, node: Callable[[str], Any]) -> Any:
-    """The argument that `write_value` wrote; `node` finds a graph node by name."""
+    """Return the argument that `write_value` wrote; `node` finds a graph node by name."""
     if isinstance(written, list):
         return [read_value(v, node) for v in written]
     if not isinstance(written, dict):

@@ -1,4 +1,4 @@
-"""ExecuTorch's program schema as Python objects, read and written without importing torch.
+"""Read and write ExecuTorch's program schema as Python objects, without importing torch.
 
 The generated classes and flatc are private to executorch: program/steps/lowering/executorch_private.py
 lists them.
@@ -26,7 +26,7 @@ _GENERATED = "executorch.exir._serialize.generated.executorch_flatbuffer"
 
 @cache
 def installed() -> Path:
-    """The folder of the installed executorch package."""
+    """Return the folder of the installed executorch package."""
     spec = importlib.util.find_spec("executorch")
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError("No module named 'executorch'", name="executorch")
@@ -35,7 +35,7 @@ def installed() -> Path:
 
 @contextmanager
 def _without_parents() -> Iterator[None]:
-    """Let a module below executorch.exir be imported without executorch/exir/__init__.py, which imports torch."""
+    """Allow imports of modules below executorch.exir without executorch/exir/__init__.py, which imports torch."""
     if "executorch.exir" in sys.modules:
         yield
         return
@@ -52,13 +52,13 @@ def _without_parents() -> Iterator[None]:
 
 @cache
 def schema() -> Mapping[str, types.ModuleType]:
-    """The generated modules by name ("Program", "NamedData", ...)."""
+    """Return the generated modules by name ("Program", "NamedData", ...)."""
     with _without_parents():
         package = importlib.import_module(_GENERATED)
         names = [info.name for info in pkgutil.iter_modules(package.__path__)]
         modules = {name: importlib.import_module(f"{_GENERATED}.{name}") for name in names}
     for module in modules.values():
-        # The generated code calls `ExecutionPlan()` where its imports have bound a module of that name, not the class.
+        # The generated code calls `ExecutionPlan()`, but its imports bind that name to the module, not the class.
         for name, value in list(vars(module).items()):
             if isinstance(value, types.ModuleType) and isinstance(getattr(value, name, None), type):
                 setattr(module, name, getattr(value, name))
@@ -66,12 +66,12 @@ def schema() -> Mapping[str, types.ModuleType]:
 
 
 def read_program(data: bytes) -> Any:
-    """The ProgramT of a .pte's flatbuffer (with or without its extended header in place)."""
+    """Return the ProgramT of a .pte's flatbuffer (with or without its extended header)."""
     return schema()["Program"].ProgramT.InitFromPackedBuf(data)
 
 
 def write_program(program: Any) -> bytes:
-    """A flatbuffer of a ProgramT, byte for byte as executorch writes it."""
+    """Return the flatbuffer of a ProgramT, with the bytes that executorch writes."""
     import flatbuffers  # type: ignore[import-untyped]
 
     builder = flatbuffers.Builder()
@@ -80,7 +80,7 @@ def write_program(program: Any) -> bytes:
 
 
 def new(table: str, **fields: Any) -> Any:
-    """A new table object: `new("NamedData", key="k", segmentIndex=1)`."""
+    """Return a new table object, as in `new("NamedData", key="k", segmentIndex=1)`."""
     made = getattr(schema()[table], f"{table}T")()
     for name, value in fields.items():
         if not hasattr(made, name):
@@ -90,7 +90,7 @@ def new(table: str, **fields: Any) -> Any:
 
 
 def write_flat_tensor(description: Mapping[str, Any]) -> bytes:
-    """The flatbuffer of a .ptd (extension/flat_tensor), made by executorch's own flatc from its JSON form."""
+    """Return the flatbuffer of a .ptd (extension/flat_tensor), which executorch's own flatc makes from its JSON."""
     with tempfile.TemporaryDirectory() as folder:
         described = Path(folder, "flat_tensor.json")
         described.write_text(json.dumps(description))

@@ -1,8 +1,9 @@
-"""Links a program whose delegates are placeholders with the compiled partitions, file to file.
+"""Link a program whose delegates are placeholders with the compiled partitions, file to file.
 
-The result is what executorch 1.4.1 writes when it compiles the partitions itself and has the manifest (manifest.py) as
-one more entry of named data, byte for byte: the order of segments, which equal blobs become one, alignments and headers
-follow executorch/exir/_serialize/_program.py (.pte) and executorch/extension/flat_tensor/serialize/serialize.py (.ptd).
+The result has the bytes that executorch 1.4.1 writes when it compiles the partitions itself and gets the manifest
+(manifest.py) as an additional entry of named data. The order of segments, the merging of equal blobs, alignments and
+headers follow executorch/exir/_serialize/_program.py (.pte) and executorch/extension/flat_tensor/serialize/serialize.py
+(.ptd).
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ _PTE_HEADER = 32  # bytes; a multiple of the largest force_align of program.fbs
 _PTD_HEADER = 48  # 40 bytes, padded to the flatbuffer's alignment
 
 Entry: TypeAlias = tuple[Named, Blob]
-"""One of named data, and where its bytes are: those of the first blob that is equal to its own."""
+"""An entry of named data, with the first blob that has the same bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A compiled partition: the delegate's blob, the data that the delegate looks up by key, what is said of them."""
+    """A compiled partition: the delegate's blob, its named data, and facts for delegation.json."""
 
     processed: Path
     named: tuple[Named, ...]
@@ -40,20 +41,20 @@ class Part:
 
     @classmethod
     def read(cls, folder: Path) -> Part:
-        """What a compile step wrote."""
+        """Return the partition that a compile step wrote."""
         about = folder / ABOUT
         facts = json.loads(about.read_text()) if about.exists() else {}
         return cls(folder / PROCESSED, read_named(folder), facts)
 
 
 def link(program: Path, constants: Iterable[Named], parts: Mapping[str, Part], pte: Path, ptd: Path | None) -> None:
-    """Write `pte`, and `ptd` with all data that may lie outside the program when it is not None.
+    """Write `pte` and, unless it is None, `ptd` with all data that may be outside the program.
 
     Both end with a manifest. Arguments:
     program    a .pte whose delegates are placeholders of the partitions in `parts`
-    constants  the program's own constants that lie outside it
-    Raises StepError when two parts give one key different data, or when there is nothing for `ptd`: ExecuTorch refuses
-    to load an empty one.
+    constants  the program's own constants outside it
+    Raises StepError if two partitions have different data under one key, or if there is no data for `ptd`: ExecuTorch
+    can't load an empty one.
     """
     table, blobs = read_file(program)
     contents = Contents()
@@ -62,7 +63,7 @@ def link(program: Path, constants: Iterable[Named], parts: Mapping[str, Part], p
     _put_delegates(table, blobs, parts, segments)
     inside, outside = _split(_merge([*constants, *_named(table, parts)], contents), ptd is not None)
     if ptd is not None and not outside:
-        raise StepError("external_weights is set, but the program has no weights to put outside")
+        raise StepError("external_weights is set, but the program has no weights")
     with TemporaryDirectory() as work:
         manifest = Path(work, "manifest")
         manifest.write_bytes(unsealed({"version": 1}))
@@ -77,12 +78,12 @@ def _manifest(key: str, path: Path) -> Entry:
 
 
 def _segment(segments: Segments, entry: Named, blob: Blob) -> int:
-    # A manifest has a segment of its own: the last.
+    # A manifest has its own segment, the last one.
     return segments.add(KEY if entry.key.startswith(KEY) else "named", blob, entry.alignment)
 
 
 def read_file(path: Path) -> tuple[Any, list[Blob]]:
-    """A .pte's program and its segments. A program without segments has no extended header."""
+    """Return a .pte's program and its segments. A program without segments has no extended header."""
     with path.open("rb") as file:
         head = file.read(8 + _PTE_HEADER)
         extended = head[8:12] == b"eh00"
@@ -94,7 +95,7 @@ def read_file(path: Path) -> tuple[Any, list[Blob]]:
 
 
 def _keep_constants(table: Any, blobs: list[Blob], segments: Segments) -> None:
-    """Constants and the initial state of buffers come first, as they are."""
+    """Add the constants and the initial state of buffers as the first segments, unchanged."""
     constants = table.constantSegment
     if constants is not None and constants.offsets is not None and len(constants.offsets):
         constants.segmentIndex = segments.add("constants", blobs[constants.segmentIndex])
@@ -118,7 +119,7 @@ def _put_delegates(table: Any, blobs: list[Blob], parts: Mapping[str, Part], seg
 
 
 class _EmptyInline:
-    """A delegate without a blob: an empty vector, aligned as program.fbs demands of delegate data."""
+    """A delegate without a blob: an empty vector, aligned as program.fbs requires for delegate data."""
 
     def Pack(self, builder: Any) -> int:
         builder.StartVector(1, 0, 16)
@@ -138,14 +139,14 @@ def _named(table: Any, parts: Mapping[str, Part]) -> Iterator[Named]:
 
 
 def _merge(entries: Iterable[Named], contents: Contents) -> list[Entry]:
-    """Each key once, with its blob."""
+    """Return each key's entry once, with its blob. Raises StepError if a key has different data."""
     merged: dict[str, Entry] = {}
     for entry in entries:
         blob = contents.first(Blob.file(entry.path))
         known = merged.setdefault(entry.key, (entry, blob))
         if known[1] != blob:
             raise StepError(
-                f"two partitions name different data '{entry.key}' ({known[1].size} and {blob.size} bytes); expected"
+                f"two partitions have different data '{entry.key}' ({known[1].size} and {blob.size} bytes); expected"
                 " equal data under equal keys"
             )
     return list(merged.values())
@@ -190,7 +191,7 @@ def _write_ptd(entries: Iterable[Entry], segments: Segments, path: Path) -> None
 
 
 def _with_header(flat: bytes, header: bytes, length: int) -> bytes:
-    """Insert a header behind the flatbuffer's root offset and identifier."""
+    """Return the flatbuffer with a header after its root offset and identifier."""
     root = int.from_bytes(flat[:4], "little") + length
     return _u32(root) + flat[4:8] + header.ljust(length, b"\0") + flat[8:]
 

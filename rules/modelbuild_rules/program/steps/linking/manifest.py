@@ -1,9 +1,9 @@
-"""The manifest that ends a linked file: what modelbuild says of it, and the digest of all of it. Torch-free.
+"""Write the manifest at the end of a linked file: facts about the file, and its digest. Torch-free.
 
-The last bytes of the file are JSON in UTF-8, the JSON's length (u64, little-endian), the SHA-256 of every byte of the
-file up to there, and the magic. They are a segment of the file and an entry of its named data, so that ExecuTorch
-carries them along, and a reader that finds the entry knows that they have to be there. docs/runtime.md describes the
-JSON; modelbuild_runtime/manifest.py and runtime/src/manifest.cpp read it.
+The last bytes of the file are JSON in UTF-8, the JSON's length (u64, little-endian), the SHA-256 of all bytes before
+the digest, and the magic. They are a segment of the file and an entry of its named data, so that ExecuTorch keeps them,
+and a reader that finds the entry knows that the manifest must be there. docs/runtime.md describes the JSON;
+modelbuild_runtime/manifest.py and runtime/src/manifest.cpp read it.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ _DIGEST = 32
 
 
 def key_beside(keys: Iterable[str]) -> str:
-    """Return the manifest's key in a .ptd with these keys: ExecuTorch refuses two files that share a key."""
+    """Return the manifest's key for a .ptd with these keys. It is unique, as ExecuTorch rejects two files that share a
+    key."""
     return f"{KEY}.{hashlib.sha256(json.dumps(sorted(keys)).encode()).hexdigest()[:16]}"
 
 
-def unsealed(said: Mapping[str, Any]) -> bytes:
-    """Return a manifest whose digest is still zeros."""
-    text = json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
+def unsealed(facts: Mapping[str, Any]) -> bytes:
+    """Return a manifest with zeros as its digest."""
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()
     return text + len(text).to_bytes(_LENGTH, "little") + bytes(_DIGEST) + MAGIC
 
 
 def seal(path: Path) -> None:
-    """Put the digest into the manifest that ends a file."""
+    """Write the digest into the manifest at the end of a file."""
     covered = path.stat().st_size - _DIGEST - len(MAGIC)
     digest = hashlib.sha256()
     with path.open("r+b") as file:

@@ -1,8 +1,8 @@
-"""Named data that a program or a compiled partition brings along: a folder of blobs and a list of what they are.
+"""Named data of a program or a compiled partition: a folder of blobs and a list that describes them.
 
-`named.json` is a list of {key, file, alignment, external, layout}: `file` is relative to the folder; `external` says
-that the data may lie outside the .pte (weights may, code may not); `layout` is {scalar_type, sizes, dim_order} of a
-tensor, or null. Equal blobs are one file.
+`named.json` is a list of {key, file, alignment, external, layout}: `file` is relative to the folder; `external` is true
+if the data may be outside the .pte (weights may, code may not); `layout` is {scalar_type, sizes, dim_order} of a
+tensor, or null. Equal blobs share a file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LIST = "named.json"
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """One blob under its key."""
+    """A blob and its key."""
 
     key: str
     path: Path
@@ -29,7 +29,7 @@ class Named:
 
 
 def write_named(folder: Path, entries: Iterable[tuple[str, bytes, int, bool, Mapping[str, Any] | None]]) -> None:
-    """Write (key, bytes, alignment, external, layout) entries, in their order, into an existing folder."""
+    """Write (key, bytes, alignment, external, layout) entries, in their order, to an existing folder."""
     described = []
     files: dict[bytes, str] = {}
     for key, data, alignment, external, layout in entries:
@@ -44,7 +44,7 @@ def write_named(folder: Path, entries: Iterable[tuple[str, bytes, int, bool, Map
 
 
 def read_named(folder: Path) -> tuple[Named, ...]:
-    """What write_named wrote; nothing is read but the list."""
+    """Return the entries that `write_named` wrote, without reading the blobs."""
     return tuple(
         Named(entry["key"], folder / entry["file"], entry["alignment"], entry["external"], entry["layout"])
         for entry in json.loads((folder / LIST).read_text())

@@ -1,4 +1,4 @@
-"""Lays out blobs of any size in a file: which are equal, where each begins, and copying without holding them."""
+"""Lay out blobs in a file: merge equal ones, compute offsets, and copy blobs of any size without reading them whole."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ class Blob:
 
     @classmethod
     def file(cls, path: Path) -> Blob:
-        """All of a file."""
+        """Return the blob of a whole file."""
         return cls(path, 0, path.stat().st_size)
 
     def read(self) -> bytes:
-        """The bytes themselves: for small blobs."""
+        """Return the bytes of a small blob."""
         with self.path.open("rb") as file:
             file.seek(self.offset)
             return file.read(self.size)
 
     def save(self, path: Path) -> Path:
-        """Write the bytes to a file of their own."""
+        """Write the bytes to a file, and return its path."""
         with path.open("wb", buffering=0) as out:
             _copy(self, out, 0)
         return path
 
 
 class Contents:
-    """Tells which blobs are equal. Reads only those that share a size with another."""
+    """Finds equal blobs. Reads only blobs that have the same size as another."""
 
     def __init__(self) -> None:
         self._by_size: dict[int, list[Blob]] = {}
         self._digests: dict[Blob, bytes] = {}
 
     def first(self, blob: Blob) -> Blob:
-        """The blob that was asked for first among those with the same bytes."""
+        """Return the first blob, of all passed so far, with the same bytes."""
         others = self._by_size.setdefault(blob.size, [])
         if blob in others:
             return blob
@@ -80,7 +80,7 @@ def _sha256(blob: Blob) -> bytes:
 
 
 class Segments:
-    """Blobs to be written one after the other, each once per kind, each at a multiple of its alignment."""
+    """Segments of a file: each distinct blob once per kind, at a multiple of its alignment."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
@@ -88,7 +88,7 @@ class Segments:
         self._alignments: list[int] = []
 
     def add(self, kind: str, blob: Blob, alignment: int = 1) -> int:
-        """The index of the segment with the blob's bytes; its alignment becomes one that suits every user of it."""
+        """Return the index of the segment with the blob's bytes. Raise its alignment to a common multiple of all."""
         index = self._index.setdefault((kind, self._contents.first(blob)), len(self._index))
         if index == len(self._alignments):
             self._alignments.append(ALIGNMENT)
@@ -96,7 +96,7 @@ class Segments:
         return index
 
     def extents(self) -> list[tuple[int, int]]:
-        """(offset, size) of each segment, from the first one's beginning."""
+        """Return (offset, size) of each segment, relative to the start of the first."""
         extents: list[tuple[int, int]] = []
         end = 0
         for (_, blob), alignment in zip(self._index, self._alignments, strict=True):
@@ -106,12 +106,12 @@ class Segments:
         return extents
 
     def size(self) -> int:
-        """Bytes of all segments with the padding between them."""
+        """Return the bytes of all segments with the padding between them."""
         extents = self.extents()
         return extents[-1][0] + extents[-1][1] if extents else 0
 
     def write(self, path: Path, head: bytes, base: int) -> None:
-        """Write a file: `head`, zeros up to `base`, and there the segments."""
+        """Write a file: `head`, zeros up to `base`, then the segments."""
         if base < len(head):
             raise ValueError(f"segments begin at byte {base}, inside the {len(head)} bytes before them")
         with path.open("wb", buffering=0) as out:
@@ -122,12 +122,12 @@ class Segments:
 
 
 def aligned(offset: int, alignment: int) -> int:
-    """The first multiple of `alignment` that is not below `offset`."""
+    """Return the smallest multiple of `alignment` that is at least `offset`."""
     return -(-offset // alignment) * alignment
 
 
 def _copy(blob: Blob, out: BinaryIO, at: int) -> None:
-    """Copy a blob to a place in a file, inside the kernel where it can."""
+    """Copy a blob to an offset in a file, inside the kernel if possible."""
     done = 0
     with blob.path.open("rb", buffering=0) as source:
         while done < blob.size:
@@ -140,5 +140,5 @@ def _copy(blob: Blob, out: BinaryIO, at: int) -> None:
 def _copy_some(source: int, offset: int, out: int, at: int, count: int) -> int:
     try:
         return os.copy_file_range(source, out, min(count, 1 << 30), offset, at)
-    except OSError:  # other file systems, or a kernel or file system without it
+    except OSError:  # across file systems, or without support for it
         return os.pwrite(out, os.pread(source, min(count, _CHUNK), offset), at)

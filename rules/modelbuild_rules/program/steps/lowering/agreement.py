@@ -1,7 +1,7 @@
-"""Checks that a partitioned program computes what the original does: both in eager mode, on example inputs.
+"""Check that a partitioned program computes the same as the original, both in eager mode on example inputs.
 
-Each partition runs as its backend's compiler sees it, on what the nodes before it gave, and beside it the nodes that it
-was made of. So a difference is the partition's own, and its name is known.
+Each partition runs twice on the results of the nodes before it: as its backend's compiler receives it, and as its
+original nodes. So a difference is due to the partition, and the message names it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from modelbuild_rules.program.steps.partitions.placeholder import partition_of
 Eager = Callable[..., Any]
 
 TOLERANCES = {torch.float64: 1e-4, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 4e-2}
-"""The greatest difference, as a part of a result's greatest magnitude."""
+"""The maximum difference, relative to a result's greatest magnitude."""
 
 
 def check_agreement(
@@ -30,11 +30,11 @@ def check_agreement(
     compiled: Callable[[str, ExportedProgram], tuple[Eager, float] | None],
     inputs: Sequence[torch.Tensor],
 ) -> None:
-    """Raises StepError for a partition, or a whole program, that computes something else.
+    """Raise StepError if a partition, or the whole program, computes different results.
 
     partitioned  the edge program whose delegates are placeholders
-    compiled     for a partition (id, program): what its compiler makes of it and the least tolerance that this is
-                 worth; None where that is the same program
+    compiled     returns for a partition (id, program) its form in the compiler and that form's minimum tolerance; None
+                 if the form is the same program
     """
     with torch.no_grad():
         results = _user_outputs(
@@ -43,11 +43,11 @@ def check_agreement(
         expected = pytree.tree_leaves(original.module(check_guards=False)(*[each.clone() for each in inputs]))
     for place, (result, wanted) in enumerate(zip(results, expected, strict=True)):
         if not isinstance(wanted, torch.Tensor) or result.shape != wanted.shape:
-            continue  # how many rows there are may hang on the last bit of a comparison
+            continue  # the number of rows may depend on the last bit of a comparison
         difference = _difference(result, wanted, 0.0)
         if difference:
             raise StepError(
-                f"output {place} of the partitioned program is not the model's on example inputs: {difference}"
+                f"output {place} of the partitioned program differs from the model's on example inputs: {difference}"
             )
 
 
@@ -70,14 +70,14 @@ class _Partitioned(torch.fx.Interpreter):
                 difference = _difference(result, wanted, least)
                 if difference:
                     raise StepError(
-                        f"output {place} of partition {id}, as {module.backend_id} compiles it, is not what its"
-                        f" {_count(program)} nodes compute on example inputs: {difference}"
+                        f"output {place} of partition {id}, as {module.backend_id} compiles it, differs from that of"
+                        f" its {_count(program)} nodes on example inputs: {difference}"
                     )
         return results
 
 
 def flat_inputs(program: ExportedProgram, inputs: Sequence[Any]) -> list[Any]:
-    """Every input of a program's graph: its stored tensors and the given ones."""
+    """Return all inputs of a program's graph: its stored tensors and the given ones."""
     given = iter(inputs)
     stored: Mapping[str, Any] = {**program.constants, **program.state_dict}
     return [
@@ -92,18 +92,18 @@ def _user_outputs(program: ExportedProgram, results: Sequence[Any]) -> list[Any]
 
 
 def _difference(result: Any, wanted: Any, least: float) -> str:
-    """How two results differ; '' when they are the same within tolerance."""
+    """Return how two results differ, as text; '' if they are equal within tolerance."""
     if not isinstance(wanted, torch.Tensor):
         return "" if result == wanted else f"{result}, expected {wanted}"
     if result.shape != wanted.shape or result.dtype != wanted.dtype:
         return f"{_type(result)}, expected {_type(wanted)}"
     if not wanted.dtype.is_floating_point:
         wrong = int((result != wanted).sum())
-        return f"{wrong} of {wanted.numel()} values are others" if wrong else ""
+        return f"{wrong} of {wanted.numel()} values differ" if wrong else ""
     one, other = result.double(), wanted.double()
     finite = other.isfinite()
     if not torch.equal(one[~finite].nan_to_num(), other[~finite].nan_to_num()) or not one[finite].isfinite().all():
-        return "infinite or missing numbers stand elsewhere"
+        return "infinities or NaNs are at different positions"
     allowed = (
         max(least, TOLERANCES[wanted.dtype]) * max(1e-3, float(other[finite].abs().amax())) if finite.any() else 0.0
     )

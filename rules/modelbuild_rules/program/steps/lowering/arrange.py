@@ -1,9 +1,9 @@
-"""Gives a partition one order, wherever it stands in whichever program.
+"""Give a partition a canonical order that does not depend on the program around it.
 
-Executorch orders what it cuts out of a program by what else is in that: the first partition has its operators as the
-model computes them and its inputs as the program has them, and each cut sorts the rest of the program anew. An operator
-in front of a partition would so make another partition of it. Here operators stand as the model computes them, and
-inputs, constants and results as the operators use and give them.
+In executorch, the order of a partition depends on the rest of the program: the first partition has its operators in the
+model's order and its inputs in the program's order, and each extraction sorts the remaining program again. An operator
+in front of a partition would thus change it. This module keeps operators in the model's order, and sorts inputs,
+constants and results by their first use.
 
 Private names patched while the context lasts, checked on executorch 1.4.1:
 executorch.exir.backend.backend_api.create_exported_program_from_submodule
@@ -25,7 +25,7 @@ _PLACE = "modelbuild_place"
 
 
 def mark_places(module: torch.fx.GraphModule) -> None:
-    """Write down for each node, of branches too, where it is before anything is cut out. Keeps what is written."""
+    """Store the position of each node, including those of branches, unless it is stored already."""
     for graph in [inner.graph for inner in module.modules() if isinstance(inner, torch.fx.GraphModule)]:
         for place, node in enumerate(graph.nodes):
             node.meta.setdefault(_PLACE, place)
@@ -33,7 +33,7 @@ def mark_places(module: torch.fx.GraphModule) -> None:
 
 @contextmanager
 def arranged() -> Iterator[None]:
-    """Have partitions arranged when executorch cuts them out."""
+    """Reorder each partition that executorch extracts while the context lasts."""
     make = backend_api.create_exported_program_from_submodule
 
     def arrange_first(submodule: Any, program: Any, tag: str, call: Any, nested: bool) -> Any:
@@ -45,8 +45,8 @@ def arranged() -> Iterator[None]:
 
 
 def _arrange(graph: torch.fx.Graph, call: torch.fx.Node) -> None:
-    """Arrange a graph, with the arguments of its call and the users of the call's results. The graph's first inputs are
-    those arguments; the others are constants of its own."""
+    """Reorder a partition's graph, its call's arguments and the users of the call's results. The graph's first inputs
+    are those arguments; the others are its own constants."""
     last = graph.output_node()
     given = [node for node in graph.nodes if node.op == "placeholder"]
     nodes = _in_order([node for node in graph.nodes if node.op not in ("placeholder", "output")])
@@ -66,8 +66,8 @@ def _arrange(graph: torch.fx.Graph, call: torch.fx.Node) -> None:
 
 
 def _in_order(nodes: Sequence[torch.fx.Node]) -> list[torch.fx.Node]:
-    """Nodes by the places that were written down, as far as each follows what it uses. A node that came later follows
-    the last of what it uses."""
+    """Return nodes by stored position, after the nodes that they use. A node without a stored position follows the last
+    node that it uses."""
     keys: dict[Any, tuple[int, int]] = {}
     for number, node in enumerate(nodes):
         uses = [keys[source][0] for source in node.all_input_nodes if source in keys]

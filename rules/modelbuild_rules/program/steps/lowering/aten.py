@@ -1,5 +1,5 @@
-"""The ATen operators that operators of executorch's edge dialect stand for: of an operator that copies a view
-(`view_copy`) the view itself, and of one that speaks of dimension order the one without."""
+"""Map operators of executorch's edge dialect to ATen operators: copies of views (`view_copy`) to views, and dim-order
+operators to those without dimension order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 aten = torch.ops.aten
 
 _OTHERWISE = {
-    # A copy may be of what has no view of that shape.
+    # view_copy also takes tensors that have no view of that shape.
     aten.view_copy.default: aten.reshape.default,
 }
 _WITHOUT_ORDER = {
@@ -21,7 +21,7 @@ _WITHOUT_ORDER = {
 
 
 def aten_operator(target: Any) -> Any:
-    """The ATen operator that an edge operator stands for; what is no operator is given back."""
+    """Return the ATen operator of an edge operator. Any other target is returned unchanged."""
     operator = getattr(target, "_op", target)
     if not isinstance(operator, torch._ops.OpOverload):
         return target

@@ -1,4 +1,4 @@
-"""Replaces what backends do with a partition: it is kept instead of compiled, and a placeholder stands for it."""
+"""Make backends capture partitions instead of compiling them, and put placeholders into the program."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from modelbuild_rules.program.steps.lowering.arrange import arranged
 from modelbuild_rules.program.steps.partitions.placeholder import placeholder
 
 Capture = Callable[[Any, Sequence[Any]], str]
-"""Takes a partition (an edge ExportedProgram of its own) and its compile specs; returns the partition's id."""
+"""Stores a partition (an edge ExportedProgram of its own) and its compile specs, and returns the partition's id."""
 
 
 @contextmanager
 def captured(backend_ids: Iterable[str], capture: Capture) -> Iterator[None]:
-    """Let the backends of these ids (names of BackendDetails subclasses) capture partitions while the context lasts."""
+    """Make backends (ids: names of BackendDetails subclasses) capture partitions while the context lasts."""
 
     def preprocess(program: Any, specs: Sequence[Any]) -> PreprocessResult:
         mark = placeholder(capture(program, specs))
-        # Named data under the mark keeps the place of the partition's own in the order of the program's named data.
+        # An entry under the placeholder reserves the position of the partition's entries in the program's named data.
         named = NamedDataStoreOutput([mark], {mark.decode(): DataEntry(0, 1, None)}, {})
         return PreprocessResult(processed_bytes=mark, debug_handle_map={}, data_store_output=named)
 
-    # Taken from the base class because some backends have their own, which sees all partitions at once.
+    # From the base class, because some backends override it to process all partitions at once.
     each: Any = classmethod(BackendDetails.preprocess_multimethod.__func__)
     known = {cls.__name__: cls for cls in BackendDetails.__subclasses__()}
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""A lowered program's own constants and buffers: which lie outside the .pte, and what buffers begin as."""
+"""Constants and buffers of a lowered program: constants outside the .pte, and the initial state of buffers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _TAG = "weights"
 
 
 def outside(node: Any) -> str:
-    """Where a constant goes that lies outside the program: all into one file."""
+    """Return the name of the file for a constant outside the program; all constants share one."""
     return _TAG
 
 
 def initialize_buffers(program: Any) -> None:
-    """Keep the initial state of each buffer that the program changes, unless it is all zeros, which arenas begin as.
+    """Keep the initial state of each buffer that the program mutates, unless it is all zeros, as arenas initially are.
 
     ExecuTorch drops it otherwise (executorch/exir/passes/init_mutable_pass.py).
     """
@@ -34,7 +34,7 @@ def initialize_buffers(program: Any) -> None:
 
 
 def write_constants(lowered: Any, folder: Path) -> None:
-    """Write what ExecuTorch keeps outside a lowered program, as named data (keys are qualified names)."""
+    """Write a lowered program's external constants as named data, under their qualified names."""
     lowered.write_tensor_data_to_file(str(folder))
     entries = []
     path = folder / f"{_TAG}.ptd"

@@ -1,4 +1,4 @@
-"""Cuts a program into partitions that are as large as can be, convex, and take and give tensors only."""
+"""Divide a program into the largest convex partitions whose inputs and outputs are tensors only."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
 from modelbuild_rules.program.steps.lowering.sizes import on_sizes
 
-SIZE_ACROSS = "a size goes into or out of the partition, and delegates take and give tensors only"
+SIZE_ACROSS = "a size is an input or output of the partition, and delegates support tensors only"
 CONSTANT = "computes with constants only"
 
 
 class Support(Protocol):
-    """Which nodes a backend takes (an OperatorSupportBase). `refused` says why not, by name, and is added to."""
+    """Decides which nodes a backend takes (an OperatorSupportBase). `refused` collects reasons for others, by name."""
 
     refused: dict[str, str]
 
@@ -25,7 +25,7 @@ class Support(Protocol):
 
 
 def proposed(program: ExportedProgram, support: Support) -> list[list[torch.fx.Node]]:
-    """The partitions, each in the program's order; the first is the one that begins first."""
+    """Return the partitions, sorted by their first node, with nodes in the program's order."""
     place = {node: number for number, node in enumerate(program.graph.nodes)}
     while True:
         proposed = CapabilityBasedPartitioner(program.graph_module, support, True).propose_partitions()
@@ -37,7 +37,7 @@ def proposed(program: ExportedProgram, support: Support) -> list[list[torch.fx.N
 
 
 def large_enough(partitions: list[list[torch.fx.Node]], support: Support, least: int) -> list[list[torch.fx.Node]]:
-    """The partitions of at least so many operators. Nodes of the others are refused."""
+    """Return the partitions with at least `least` operators. Nodes of the others are refused."""
     kept = []
     for nodes in partitions:
         count = sum(node.target is not operator.getitem and not on_sizes(node) for node in nodes)
@@ -50,13 +50,13 @@ def large_enough(partitions: list[list[torch.fx.Node]], support: Support, least:
 
 
 def inputs_of(nodes: list[torch.fx.Node]) -> list[torch.fx.Node]:
-    """What a partition takes, in the order in which it is used."""
+    """Return a partition's inputs, in the order of their first use."""
     inside = set(nodes)
     return list(dict.fromkeys(source for node in nodes for source in node.all_input_nodes if source not in inside))
 
 
 def _unfit(program: ExportedProgram, nodes: list[torch.fx.Node]) -> Iterable[tuple[torch.fx.Node, str]]:
-    """Nodes that have to be left out for what crosses the partition's border."""
+    """Yield nodes that must be excluded because of the partition's inputs or outputs, each with the reason."""
     inside = set(nodes)
     inputs = inputs_of(nodes)
     across = {
@@ -77,7 +77,7 @@ def _unfit(program: ExportedProgram, nodes: list[torch.fx.Node]) -> Iterable[tup
 
 
 def _constants(program: ExportedProgram) -> set[str]:
-    """Names of placeholders that stand for what never changes."""
+    """Return the names of placeholders of constants."""
     signature = program.graph_signature
     changed = set(signature.buffers_to_mutate.values())
     buffers = {name for name, target in signature.inputs_to_buffers.items() if target not in changed}

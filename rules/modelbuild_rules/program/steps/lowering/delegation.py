@@ -1,7 +1,7 @@
-"""Says which backend took each node of a lowered program, and why those before it did not.
+"""Record which backend took each node of a lowered program, and why the backends before it did not.
 
-A node is one that computes: placeholders, constants and the `getitem`s that take a result apart are left out. Nodes
-inside the branches of a control-flow operator are named `branch.node`.
+Only nodes that compute count: placeholders, constants and `getitem`s of results are excluded. Nodes inside the branches
+of a control-flow operator are named `branch.node`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 
 @dataclass
 class Fact:
-    """What became of one node. Delegated ones have a `partition` and an `index`, their place among its nodes.
+    """The delegation of one node. Delegated nodes have a `partition` and an `index`, their position in it.
 
-    `origin` is the node of the exported program that it was made of.
+    `origin` is the node of the exported program that it was made from.
     """
 
     name: str
@@ -36,8 +36,8 @@ class Fact:
     index: int | None = None
     refused: list[dict[str, str]] = field(default_factory=list)
 
-    def described(self) -> dict[str, Any]:
-        """For delegation.json."""
+    def as_json(self) -> dict[str, Any]:
+        """Return the node's entry in delegation.json."""
         place = {} if self.partition is None else {"partition": self.partition, "index": self.index}
         return {
             "name": self.name,
@@ -51,26 +51,26 @@ class Fact:
 
 
 class Delegation:
-    """The facts of one lowering, gathered while it goes on."""
+    """The delegation of all nodes, recorded during a lowering."""
 
     def __init__(self) -> None:
         self.facts: dict[str, Fact] = {}
-        self.entry = -1  # number of the stack's backend that is being offered nodes
+        self.entry = -1  # number in the stack of the current backend
         self._partitions: dict[tuple[int, str], tuple[str, dict[str, int]]] = {}
 
-    def see(self, program: Any) -> None:
-        """Take down the nodes of a program of which nothing is delegated yet."""
+    def record_nodes(self, program: Any) -> None:
+        """Record the nodes of a program before any is delegated."""
         owners = _owners(program)
         for name, node in computing(program.graph_module):
             self.facts[name] = Fact(name, op_name(node), _module(node, owners), origin(node))
 
-    def offered(
+    def record_offer(
         self, entry: int, kind: str, program: Any, why: Mapping[str, str], refusal: Callable[[Any], str]
     ) -> None:
-        """Take down what the stack's backend number `entry` made of the nodes still there."""
+        """Record which remaining nodes the stack's backend number `entry` took, and why it refused the others."""
         self.entry = entry
         if not self.facts:
-            self.see(program)
+            self.record_nodes(program)
         for name, node in computing(program.graph_module):
             fact = self.facts[name]
             tag = node.meta.get("delegation_tag")
@@ -80,8 +80,8 @@ class Delegation:
                 nested = "inside a branch of control flow" if "." in name else None
                 fact.refused.append({"backend": kind, "why": why.get(node.name) or nested or refusal(node)})
 
-    def partition(self, program: Any, partition: str) -> None:
-        """A partition that the backend asked for was kept under an id."""
+    def record_partition(self, program: Any, partition: str) -> None:
+        """Record the id of a partition of the current backend."""
         nodes = [node for _, node in computing(program.graph_module)]
         tags = {node.meta["delegation_tag"] for node in nodes}
         indices = {node.name: index for index, node in enumerate(nodes)}
@@ -89,7 +89,7 @@ class Delegation:
             self._partitions[self.entry, tag] = (partition, indices)
 
     def finish(self, rest: str | None) -> list[Fact]:
-        """Every fact, in the program's order; nodes that no backend took went to `rest`."""
+        """Return all facts in the program's order. `rest` is the backend of nodes that no other took."""
         for fact in self.facts.values():
             if fact.tag is None:
                 fact.backend = rest
@@ -99,8 +99,8 @@ class Delegation:
         return list(self.facts.values())
 
 
-class Recorded(Partitioner):
-    """A backend's partitioner; what it takes and leaves is taken down."""
+class RecordingPartitioner(Partitioner):
+    """A backend's partitioner that records the nodes that it takes and refuses."""
 
     def __init__(
         self,
@@ -108,14 +108,14 @@ class Recorded(Partitioner):
         entry: Mapping[str, Any],
         backend: Partitioning,
         delegation: Delegation,
-        left_out: Mapping[str, str],
+        failed_nodes: Mapping[str, str],
     ) -> None:
-        """`entry` is the backend's in the stack, at the place `number`; `left_out` says why by node not to be taken."""
+        """`entry` is the backend's entry in the stack, at index `number`; `failed_nodes` has reasons by node."""
         super().__init__()
         self._number = number
         self._kind = entry["kind"]
         self._backend = backend
-        self._partitioner = backend.partitioner(entry["attributes"], left_out)
+        self._partitioner = backend.partitioner(entry["attributes"], failed_nodes)
         self._delegation = delegation
 
     def ops_to_not_decompose(self, ep: Any) -> Any:
@@ -126,12 +126,12 @@ class Recorded(Partitioner):
             result = self._partitioner.partition(exported_program)
         mark_places(result.tagged_exported_program.graph_module)
         refusal = partial(self._backend.refusal, self._partitioner)
-        self._delegation.offered(self._number, self._kind, result.tagged_exported_program, why, refusal)
+        self._delegation.record_offer(self._number, self._kind, result.tagged_exported_program, why, refusal)
         return result
 
 
 def computing(graph_module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The nodes that compute and are not lowered yet, by name, those of branches after their operator's graph."""
+    """Yield the nodes that compute and are not yet lowered, with names; nodes of branches follow the graph's own."""
     for node in graph_module.graph.nodes:
         if node.op == "call_function" and node.target is not executorch_call_delegate and not _takes_apart(node):
             yield prefix + node.name, node
@@ -140,18 +140,18 @@ def computing(graph_module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def origin(node: Any) -> str | None:
-    """The node of the exported program that a node was made of."""
+    """Return the name of the exported program's node that a node was made from; None if unknown."""
     sources = node.meta.get("from_node")
     return str(sources[0].name) if sources else None
 
 
 def named(name: str, origin: str | None) -> str:
-    """A node in a message. The rule puts in the place in the source (modelbuild_rules/places.py)."""
+    """Return a node's description for messages. The rule adds its place in the source (model/source_places.py)."""
     return f"node {name} from {origin}" if origin else f"node {name}"
 
 
 def op_name(node: Any) -> str:
-    """`aten.add.Tensor`; `operator.mul` for arithmetic on sizes, `higher_order.cond` for control flow."""
+    """Return a node's operator: `aten.add.Tensor`, `operator.mul` (arithmetic on sizes), `higher_order.cond`."""
     name = str(node.target.__name__)
     return name if "." in name else f"{node.target.__module__.strip('_').removeprefix('torch.ops.')}.{name}"
 
@@ -161,7 +161,7 @@ def _takes_apart(node: Any) -> bool:
 
 
 def _module(node: Any, owners: Mapping[str, str]) -> str | None:
-    """The qualified name of the model's module that a node comes from, by its trace or by the parameters it reads."""
+    """Return the qualified name of a node's module in the model, from its trace or from the parameters it reads."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     if stack:
         return str(stack[-1][0])
@@ -169,7 +169,7 @@ def _module(node: Any, owners: Mapping[str, str]) -> str | None:
 
 
 def _owners(program: Any) -> dict[str, str]:
-    """Placeholder -> the module that the parameter or buffer belongs to."""
+    """Return the module of each parameter or buffer, by placeholder."""
     signature = program.graph_signature
     stored = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     return {name: target.rpartition(".")[0] for name, target in stored.items()}

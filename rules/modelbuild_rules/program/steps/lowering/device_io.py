@@ -1,4 +1,4 @@
-"""Inputs and outputs in device memory: how a program is made that leaves them there, to its caller."""
+"""Lower programs whose inputs and outputs are in device memory that the caller provides."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from modelbuild.step import StepError
 
 
 def device_io_config() -> dict[str, Any]:
-    """Of ExecutorchBackendConfig: no copies at a method's ends where a part on a GPU stands there, and no memory of the
-    program's own for inputs and outputs."""
+    """Return the fields of ExecutorchBackendConfig that omit copies between a method's inputs or outputs and partitions
+    on a GPU, and plan no memory for inputs and outputs."""
     from executorch.exir.passes import MemoryPlanningPass
     from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
 
@@ -24,8 +24,8 @@ def device_io_config() -> dict[str, Any]:
 
 
 @contextmanager
-def told_as_device_io() -> Iterator[None]:
-    """Raises StepError for a program whose input can't lie in device memory."""
+def device_io_errors() -> Iterator[None]:
+    """Raise StepError for a program with an input that can't be in device memory."""
     try:
         yield
     except RuntimeError as error:

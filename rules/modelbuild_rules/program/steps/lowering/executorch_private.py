@@ -1,5 +1,5 @@
-"""What of executorch the steps use that it does not promise to keep, and the version that all of it was checked on.
-What a single backend uses is listed in that backend's folder."""
+"""The private names of executorch that the steps use, and the version that they were checked on. Each backend's folder
+lists its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from modelbuild.step import StepError
 CHECKED = "1.4.1"
 
 PRIVATE = (
-    # Replaced while a program is lowered, and put back (capture.py, arrange.py).
+    # Patched while a program is lowered (capture.py, arrange.py).
     "executorch.exir.backend.backend_api:create_exported_program_from_submodule",
     "executorch.exir.backend.backend_details:BackendDetails.preprocess",
     "executorch.exir.backend.backend_details:BackendDetails.preprocess_multimethod",
@@ -38,7 +38,7 @@ FILES = (
 
 
 def require() -> None:
-    """Raises StepError unless the executorch installed is the one that all this was checked on."""
+    """Raise StepError unless the installed executorch has the checked version."""
     try:
         found = version("executorch")
     except PackageNotFoundError:

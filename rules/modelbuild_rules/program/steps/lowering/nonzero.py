@@ -1,12 +1,12 @@
-"""Corrects `nonzero`, whose portable kernel gives wrong indices for inputs of two or more dimensions.
+"""Correct `nonzero`, whose portable kernel returns wrong indices for inputs of two or more dimensions.
 
-The kernel writes its rows one after the other, but the program is planned with eager's result in mind, which lies
-column by column; most kernels then refuse such a result as their input. For inputs of one dimension the two are the
-same bytes, so nonzero is asked for the flat input, its one column is copied into the usual layout, and the coordinates
-are computed from it. Seen in executorch 1.4.1 and 1.5.1.
+The kernel writes rows one after another, but the program's memory plan has eager mode's layout, column by column, which
+most kernels also reject as an input. For one-dimensional inputs both layouts have the same bytes. So nonzero is applied
+to the flat input, its only column is copied to the contiguous layout, and the coordinates are computed from it. Seen in
+executorch 1.4.1 and 1.5.1.
 
-Indexing by a mask that lies channels last gives wrong elements too, or an error when it runs. So masks of four or more
-dimensions, and what they are for, are copied into the usual layout first. Seen in executorch 1.4.1.
+Indexing by a channels-last mask also returns wrong elements, or fails. So masks of four or more dimensions, and the
+tensors that they index, are first copied to the contiguous layout. Seen in executorch 1.4.1.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ aten = torch.ops.aten
 
 
 def correct_nonzero(ep: ExportedProgram) -> ExportedProgram:
-    """A program that computes the same, with nonzero in the one form that is right. `ep` itself where it has none.
+    """Return an equivalent program that uses nonzero only in its correct form, or `ep` itself if it has no nonzero.
 
-    The indices lie row by row in memory, not column by column as eager's. where(condition) and argwhere, which become
-    nonzero, are corrected too.
+    The indices are row by row in memory, not column by column as in eager mode. where(condition) and argwhere, which
+    become nonzero, are corrected too.
     """
     decompositions = _decompositions()
     graphs = (module.graph for module in ep.graph_module.modules() if isinstance(module, torch.fx.GraphModule))
@@ -40,7 +40,7 @@ def _concerned(node: torch.fx.Node, decompositions: Mapping[Any, Any]) -> bool:
 
 
 def _has_mask(indices: Sequence[torch.Tensor | None]) -> bool:
-    """Whether one of them is a mask that may lie channels last."""
+    """Return whether one of the indices is a mask that may be channels-last."""
     return any(i is not None and i.dtype in (torch.bool, torch.uint8) and i.dim() >= 4 for i in indices)
 
 
@@ -52,7 +52,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
     inside = False
 
     def flat_indices(x: torch.Tensor) -> torch.Tensor:
-        """Indices of the nonzero elements in the flat input: int64, n x 1, row by row."""
+        """Return the indices of nonzero elements in the flat input: int64, n x 1, row by row."""
         nonlocal inside
         inside = True
         try:
@@ -71,7 +71,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
         steps = [1]
         for size in reversed(x.shape[1:]):
             steps.insert(0, steps[0] * size)
-        # Vectors of sizes by concatenation: the portable `cat` is right as long as it is not given empty tensors only.
+        # Vectors of sizes are concatenated: the portable `cat` is correct unless all its inputs are empty.
         step, size = (torch.cat([x.new_full((1,), n, dtype=torch.int64) for n in ns]) for ns in (steps, x.shape))
         return torch.div(flat, step, rounding_mode="floor").remainder(size)
 

@@ -1,4 +1,4 @@
-"""What a backend is to the step that partitions a program: an interface of modules."""
+"""The interface of backends for the step that partitions a program."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, cast
 
 
 class Partitioning:
-    """How a backend takes part in lowering. The module that a declaration names as `partitioning` has an instance of a
-    subclass as `PARTITIONING`. Only `ids` and `partitioner` have no default. `attributes` are those of the table in the
-    stack, as the declaration offers them.
+    """A backend's part in lowering. The module that a declaration names as `partitioning` has an instance of a subclass
+    as `PARTITIONING`. Only `ids` and `partitioner` have no default. `attributes` are the declaration's
+    `partition_attributes`.
 
-    ids          names of the executorch backends (BackendDetails subclasses) that its partitions are for
-    annotations  keys of nodes' meta by which its partitioner passes facts to its compiler
-    passes       passes on the edge program, before any backend is offered nodes
+    ids          names of the executorch backends (BackendDetails subclasses) of its partitions
+    annotations  keys of nodes' meta with data from its partitioner for its compiler
+    passes       passes on the edge program, which run before any backend is offered nodes
     """
 
     ids: tuple[str, ...]
@@ -23,37 +23,37 @@ class Partitioning:
     passes: tuple[Any, ...] = ()
 
     def prepare(self, program: Any) -> None:
-        """Change an ATen program, without changing what it computes, into one that the partitioner can read."""
+        """Rewrite an ATen program to a form that the partitioner supports, with the same results."""
 
-    def partitioner(self, attributes: Mapping[str, Any], left_out: Mapping[str, str]) -> Any:
-        """Return an executorch Partitioner. Raises StepError for attributes that name what does not exist.
+    def partitioner(self, attributes: Mapping[str, Any], failed_nodes: Mapping[str, str]) -> Any:
+        """Return an executorch Partitioner. Raises StepError for attributes with unknown names.
 
-        left_out  nodes not to be taken, because their partition could not be compiled, and why
+        failed_nodes  nodes not to take, because their partition could not be compiled, with the reason
         """
         raise NotImplementedError
 
     @contextmanager
     def refusals(self) -> Iterator[dict[str, str]]:
-        """While the context lasts, collect by node name why the partitioner left a node out."""
+        """Collect the partitioner's reasons for not taking nodes, by name, while the context lasts."""
         yield {}
 
     def failure(self, program: Any, attributes: Mapping[str, Any]) -> str:
-        """Return why a partition can't be compiled, where that is to be tried out while partitioning; else ''."""
+        """Return why a partition can't be compiled, if the backend tries it while partitioning; else ''."""
         return ""
 
     def eager(self, program: Any, attributes: Mapping[str, Any]) -> tuple[Callable[..., Any], float] | None:
-        """Return what the compiler makes of a partition, to run in eager mode, and its tolerance; None when it is the
-        same."""
+        """Return a partition's form in the compiler, to run in eager mode, and its tolerance; None if the form is the
+        partition itself."""
         return None
 
     def refusal(self, partitioner: Any, node: Any) -> str:
-        """Return why the partitioner left out a node for which it gave no reason itself."""
+        """Return why the partitioner did not take a node for which `refusals` has no reason."""
         return "not taken by the partitioner"
 
 
 def partitioning(entry: Mapping[str, Any]) -> Partitioning | None:
-    """Load how a stack's entry takes part in lowering; None for one that takes what the others leave. The action names
-    the modules that are loaded, so its key covers them."""
+    """Load the partitioning of a stack's entry; None for a backend that takes all remaining nodes. The action names the
+    loaded modules, so its key covers them."""
     return (
         cast("Partitioning", importlib.import_module(entry["partitioning"]).PARTITIONING)
         if entry["partitioning"]

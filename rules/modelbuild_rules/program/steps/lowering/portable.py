@@ -1,4 +1,4 @@
-"""Checks that what no backend took can run on ExecuTorch's portable kernels, and is meant to."""
+"""Check that the remaining nodes can, and may, run on ExecuTorch's portable kernels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN = 3
 
 
 def check_allowed(facts: Iterable[Fact], allowed: Sequence[str] | None, present: bool) -> None:
-    """Raises StepError when nodes are left and the stack has no portable backend, or one that does not allow them."""
+    """Raise StepError if nodes remain and the stack has no portable backend, or its portable backend forbids them."""
     left = [fact for fact in facts if fact.tag is None and not fact.op.startswith("operator.")]
     if not present and left:
         raise StepError(
@@ -35,9 +35,9 @@ def check_allowed(facts: Iterable[Fact], allowed: Sequence[str] | None, present:
 
 
 def check_dtypes(graph_module: Any, facts: Iterable[Fact]) -> None:
-    """Raises StepError when a node that is left computes with dtypes that its portable kernel does not take.
+    """Raise StepError if a remaining node has dtypes that its portable kernel does not support.
 
-    Which it takes is what executorch's edge dialect says of each operator (exir/dialects/edge/edge.yaml).
+    executorch's edge dialect lists the supported dtypes of each operator (exir/dialects/edge/edge.yaml).
     """
     by_name = {fact.name: fact for fact in facts}
     for name, node in computing(graph_module):
@@ -46,13 +46,13 @@ def check_dtypes(graph_module: Any, facts: Iterable[Fact]) -> None:
         if constraint is not None and types and not constraint.validate(types):
             shown = ", ".join(f"{name} {str(dtype).removeprefix('torch.')}" for name, dtype in types.items())
             raise StepError(
-                f"ExecuTorch {CHECKED}'s portable kernel of {_listed([by_name[name]])} does not take these types:"
+                f"ExecuTorch {CHECKED}'s portable kernel of {_listed([by_name[name]])} does not support these types:"
                 f" {shown.replace('__ret_0', 'result')}; expected a backend of the stack to take it"
             )
 
 
 def _tensor_types(node: Any) -> dict[str, Any]:
-    """The dtypes of an operator's tensors by the schema's names; results without one are __ret_0, __ret_1, ..."""
+    """Return the dtypes of an operator's tensors by the schema's names; unnamed results are __ret_0, __ret_1, ..."""
     schema = node.target._schema
     types = {}
     for index, argument in enumerate(schema.arguments):
@@ -66,14 +66,14 @@ def _tensor_types(node: Any) -> dict[str, Any]:
 
 
 def _dtype(value: Any) -> Any:
-    """Of a tensor, of a node that computes one, or of the first of a list of them; else None."""
+    """Return the dtype of a tensor, of a node that computes one, or of the first in a list; else None."""
     if isinstance(value, (list, tuple)):
         return _dtype(value[0]) if value else None
     return getattr(getattr(value, "meta", {}).get("val", value), "dtype", None)
 
 
 def to_executorch(edge: EdgeProgramManager, config: ExecutorchBackendConfig, facts: Sequence[Fact]) -> Any:
-    """The program in ExecuTorch's form. Raises StepError for operators that have no portable kernel."""
+    """Return the ExecuTorch program. Raises StepError for operators without a portable kernel."""
     from executorch.extension.pybindings._portable_lib import _get_operator_names
 
     kernels = frozenset(_get_operator_names())
@@ -91,7 +91,7 @@ def to_executorch(edge: EdgeProgramManager, config: ExecutorchBackendConfig, fac
 
 
 def _has_kernel(node: Any, kernels: Collection[str]) -> bool:
-    """Whether the out variant of an edge operator is a portable kernel; True for what is no edge operator."""
+    """Return whether an edge operator's out variant has a portable kernel; True for any other target."""
     if not hasattr(node.target, "to_out_variant"):
         return True
     try:
@@ -101,7 +101,7 @@ def _has_kernel(node: Any, kernels: Collection[str]) -> bool:
 
 
 def _check_kernels(program: ExecutorchProgramManager, kernels: Collection[str], by_name: Mapping[str, Fact]) -> None:
-    """What was emitted is what counts: passes replace some operators by others."""
+    """Raise StepError if an emitted operator has no portable kernel. Passes may have replaced the graph's operators."""
     for plan in program.executorch_program.execution_plan:
         used = {f"{op.name}.{op.overload}" if op.overload else op.name for op in plan.operators}
         missing = used.difference(kernels)
@@ -112,7 +112,7 @@ def _check_kernels(program: ExecutorchProgramManager, kernels: Collection[str], 
 
 
 def _kernel(operator: Any) -> str:
-    """The name under which a kernel for an operator is registered: `aten::add.out`."""
+    """Return the registered name of an operator's kernel: `aten::add.out`."""
     schema = getattr(operator, "_schema", None)
     if schema is None:
         return ""
@@ -126,7 +126,7 @@ def _no_kernel(facts: Sequence[Fact]) -> str:
 
 
 def _listed(facts: Sequence[Fact]) -> str:
-    """Operators with a node of each, one an operator."""
+    """Return a text that lists operators, each with one of its nodes."""
     each = list({fact.op: fact for fact in reversed(facts)}.values())[::-1]
     shown = [f"{fact.op} ({_about(fact)})" for fact in each[:_SHOWN]]
     more = [f"{len(each) - _SHOWN} more operators"] if len(each) > _SHOWN else []
@@ -141,7 +141,7 @@ def _about(fact: Fact) -> str:
 
 
 def _all_operators() -> set[str]:
-    """Every operator that torch knows, as `aten.add.Tensor`."""
+    """Return all registered operators of torch, as `aten.add.Tensor`."""
     import torch
 
     names = (name.replace("::", ".") for name in torch._C._dispatch_get_all_op_names())

@@ -1,9 +1,9 @@
-"""Gives each node the sizes that it computes with as nodes of its own.
+"""Give each node its own copies of the nodes that compute its sizes.
 
-A size that stands once for all its users would be an input or an output of partitions. A delegate's arguments are
-tensors, so each user gets its own copy of the nodes that compute it, down to the tensors whose sizes are asked for.
-Where a tensor that the user takes has that size, it is that one: else a partition would take one more tensor for its
-size alone, and become another one when something is put in front of it.
+A size node that several users share would become an input or an output of partitions, but a delegate's arguments are
+tensors. So each user gets its own copy of the nodes that compute the size, down to the tensors whose sizes are read. If
+one of the user's own inputs has the size, the size is read from that input: otherwise a partition would need another
+tensor for its size alone, and would change when a node is inserted in front of it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from torch.utils import _pytree as pytree
 
 
 def on_sizes(node: torch.fx.Node) -> bool:
-    """Whether a node asks for a size, or computes with sizes."""
+    """Return whether a node reads a size or computes with sizes."""
     values = values_of(node)
     return node.op == "call_function" and bool(values) and all(isinstance(value, torch.SymInt) for value in values)
 
 
 def values_of(node: torch.fx.Node) -> list[Any]:
-    """The tensors and symbolic numbers that a node computes."""
+    """Return the tensors and symbolic numbers that a node computes."""
     kinds = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
     return [value for value in pytree.tree_leaves(node.meta.get("val")) if isinstance(value, kinds)]
 
 
 def own_sizes(module: torch.fx.GraphModule) -> PassResult:
-    """Copy what computes sizes for each of its users, but for sizes that depend on values. A pass on edge graphs."""
+    """Copy nodes that compute sizes for each user, except sizes that depend on values (a pass on edge graphs)."""
     graph = module.graph
     sizes = {node for node in graph.nodes if on_sizes(node) and not free_unbacked_symbols(node.meta["val"])}
     for node in list(graph.nodes):
@@ -47,7 +47,7 @@ def own_sizes(module: torch.fx.GraphModule) -> PassResult:
 
 
 def _by_size(node: torch.fx.Node) -> dict[Any, tuple[torch.fx.Node, int]]:
-    """The tensors that a node takes, with a dimension of theirs, by its size; of those that are equal the first."""
+    """Return for each symbolic size the first input of a node with that size, and its dimension."""
     found: dict[Any, tuple[torch.fx.Node, int]] = {}
     for source in node.all_input_nodes:
         value = source.meta.get("val")

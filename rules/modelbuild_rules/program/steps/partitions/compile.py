@@ -1,7 +1,7 @@
-"""Compiles one partition with its backend: the part of it that all backends share.
+"""The common part of all backends' compile steps, which compile one partition.
 
-Inputs   partition   tree: what program/steps/partition.py keeps of a partition
-Params   attributes  what of the backend's table in the stack decides the bytes
+Inputs   partition   tree: a partition that program/steps/partition.py wrote
+Params   attributes  the attributes of the backend's table that decide the bytes
 Outputs  compiled    tree: processed.bin and named data
 """
 
@@ -20,7 +20,7 @@ class Compiler(Protocol):
     """Compiles a partition."""
 
     def __call__(self, program: Any, specs: Sequence[Any], attributes: Mapping[str, Any]) -> Compiled:
-        """Compile a partition (an edge ExportedProgram, to be changed at will) under its compile specs."""
+        """Compile a partition (an edge ExportedProgram, which may be changed) with its compile specs."""
 
 
 def compile_partition(step: Step, compiler: Compiler) -> None:
@@ -31,9 +31,9 @@ def compile_partition(step: Step, compiler: Compiler) -> None:
 
 
 def preprocess(backend: Any, program: Any, specs: Sequence[Any], external: bool = True) -> Compiled:
-    """Compile a partition with a backend of executorch's, a BackendDetails subclass.
+    """Compile a partition with executorch's backend class, a BackendDetails subclass.
 
-    external  whether its named data may lie outside the program, as weights may and code may not
+    external  true if its named data may be outside the program, as weights may and code may not
     """
     result = backend.preprocess(program, list(specs))
     store = result.data_store_output

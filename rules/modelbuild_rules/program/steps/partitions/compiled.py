@@ -1,4 +1,4 @@
-"""What compiling a partition yields, and the folder that keeps it."""
+"""A compiled partition, and its folder."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from modelbuild_rules.program.steps.linking.named_data import write_named
 PROCESSED = "processed.bin"
 
 ABOUT = "about.json"
-"""A file that a backend may write: facts of what it made (JSON) for delegation.json."""
+"""An optional file of a backend: facts about the compiled partition (JSON) for delegation.json."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A delegate's blob, and its named data as (key, bytes, alignment, may lie outside the program, tensor layout)."""
+    """A delegate's blob, and its named data as (key, bytes, alignment, may be outside the program, tensor layout)."""
 
     processed: bytes
     named: tuple[tuple[str, bytes, int, bool, Mapping[str, Any] | None], ...]

@@ -1,7 +1,7 @@
-"""A partition as files: its program under canonical names, and what its partitioner says about it.
+"""Read and write partitions: a program under canonical names, and its partitioner's data for the compiler.
 
-`partition.json` holds the compile specs and, by place in the graph, the annotations that the partitioner made for its
-backend's compiler. Equal partitions are equal bytes, whatever they were cut out of.
+`partition.json` contains the compile specs and, by position in the graph, the partitioner's annotations for its
+backend's compiler. Equal partitions have equal bytes, whichever program they come from.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ABOUT = "partition.json"
 
 
 def write_partition(program: Any, specs: Sequence[Any], annotations: Collection[str], folder: Path) -> None:
-    """Write an edge program and its compile specs into a folder to be made. `annotations` are keys of nodes' meta."""
+    """Write an edge program and its compile specs to a new folder. `annotations` are keys of nodes' meta."""
     (folder / "program").mkdir(parents=True)
     (folder / "weights").mkdir()
     program = canonicalize(program, annotations)
@@ -34,7 +34,7 @@ def write_partition(program: Any, specs: Sequence[Any], annotations: Collection[
 
 
 def read_partition(folder: Path) -> tuple[Any, list[CompileSpec]]:
-    """The program and the compile specs that write_partition wrote."""
+    """Return the program and the compile specs that `write_partition` wrote."""
     program = load_program(folder / "program", folder / "weights")
     about = json.loads((folder / _ABOUT).read_text())
     nodes = list(program.graph.nodes)

@@ -1,4 +1,4 @@
-"""Keeps the partitions of a program in folders, each distinct one once."""
+"""Write the partitions of a program to folders, each distinct one once."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from modelbuild_rules.program.steps.partitions.files import write_partition
 
 
 class Partitions:
-    """Writes p0/, p1/, ... below a folder, numbered in the order in which backends ask for them."""
+    """Folders p0/, p1/, ... of partitions, numbered in the order in which backends make them."""
 
     def __init__(self, folder: Path, delegation: Delegation, annotations: Mapping[int, Collection[str]]) -> None:
-        """`annotations`: number of a stack's backend -> keys of nodes' meta that its compiler wants."""
+        """`annotations`: number of a stack's backend -> keys of nodes' meta that its compiler reads."""
         self._folder = folder
         self._annotations = annotations
         self._delegation = delegation
@@ -24,7 +24,7 @@ class Partitions:
         self._nodes: list[int] = []
 
     def keep(self, program: Any, specs: Sequence[Any]) -> str:
-        """Write a partition and its compile specs; the id that stands for it and for every equal one."""
+        """Write a partition and its compile specs. Return its id, which equal partitions share."""
         entry = self._delegation.entry
         id = f"p{len(self._ids)}"
         path = self._folder / id
@@ -34,11 +34,11 @@ class Partitions:
             self._nodes.append(sum(1 for _ in computing(program.graph_module)))
         else:
             shutil.rmtree(path)
-        self._delegation.partition(program, known)
+        self._delegation.record_partition(program, known)
         return known
 
     def plan(self, entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """What is there to compile."""
+        """Return the partitions to compile, for plan.json."""
         return [
             {
                 "id": id,
@@ -56,7 +56,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _digest(folder: Path) -> str:
-    """Of a folder's files: their paths and contents."""
+    """Return a digest of the paths and contents of a folder's files."""
     digest = hashlib.sha256()
     for path in _files(folder):
         with path.open("rb") as file:

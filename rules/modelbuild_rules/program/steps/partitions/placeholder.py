@@ -1,4 +1,4 @@
-"""What stands in a program for a partition that is not compiled yet."""
+"""Placeholders in a program for partitions that are not yet compiled."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ _MARK = b"modelbuild partition "
 
 
 def placeholder(partition: str) -> bytes:
-    """The bytes that stand for a partition: in place of its delegate's blob, and as the key of its named data."""
+    """Return a partition's placeholder, which replaces its delegate's blob and the key of its named data."""
     return _MARK + partition.encode()
 
 
 def partition_of(data: bytes) -> str | None:
-    """The partition that some bytes stand for; None when they are no placeholder."""
+    """Return the partition of a placeholder; None if the bytes are not a placeholder."""
     return data.removeprefix(_MARK).decode() if data.startswith(_MARK) else None
 
 
 MAX_SIZE = len(_MARK) + 32
-"""Anything longer than this many bytes is no placeholder."""
+"""The maximum size of a placeholder, in bytes."""

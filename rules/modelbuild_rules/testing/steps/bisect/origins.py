@@ -1,6 +1,6 @@
-"""Follows nodes through a lowering, and computes what they should give: the exported program in eager mode.
+"""Follow nodes through a lowering, and compute their expected results with the exported program in eager mode.
 
-Passes of torch and executorch that rewrite a graph carry `meta["custom"]` along to the nodes that come of a node.
+Passes of torch and executorch copy a node's `meta["custom"]` to the nodes that replace it.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ _KEY = "modelbuild_origin"
 
 @dataclass(frozen=True)
 class Origin:
-    """What a lowered node should give: what a node of the exported program gives, or the `index`th of its results."""
+    """The expected result of a lowered node: that of a node of the exported program, or its element `index`."""
 
     node: str
     index: int | None = None
 
 
 def mark(program: Any) -> None:
-    """Have the nodes of an exported program carry their names through what is done with it."""
+    """Store each node's name in its metadata, which lowering keeps."""
     for node in program.graph.nodes:
         if node.op == "call_function":
             node.meta["custom"] = {**(node.meta.get("custom") or {}), _KEY: node.name}
 
 
 def origins(edge: Any, exported: Any) -> dict[Any, Origin]:
-    """By lowered node, within partitions too: what it stands for.
+    """Return the origin of each lowered node, including nodes inside partitions.
 
-    Of the nodes that came of one node the last one gives its result; the others are in no dict, and neither is one
-    whose type or shape is another.
+    Where several nodes replace one, only the last has its result; the others are excluded, as are nodes whose dtype or
+    shape differs from their origin's.
     """
     types = {node.name: node.meta.get("val") for node in exported.graph.nodes}
     last: dict[Origin, Any] = {}
@@ -49,7 +49,7 @@ def origins(edge: Any, exported: Any) -> dict[Any, Origin]:
 
 
 def results(exported: Any, inputs: Sequence[torch.Tensor], wanted: Collection[str]) -> tuple[dict[str, Any], list[Any]]:
-    """What the nodes of these names give in eager mode, by name, and all outputs."""
+    """Run the program in eager mode. Return the results of the nodes in `wanted`, by name, and all outputs."""
     run = _Keeping(exported.graph_module, wanted)
     with torch.no_grad():
         outputs = run.run(*flat_inputs(exported, [each.clone() for each in inputs]))
@@ -57,19 +57,19 @@ def results(exported: Any, inputs: Sequence[torch.Tensor], wanted: Collection[st
 
 
 def result_of(kept: Mapping[str, Any], origin: Origin) -> torch.Tensor:
-    """What `results` kept of an origin."""
+    """Return the tensor of an origin from the results that `results` returned."""
     value = _part(kept[origin.node], origin.index)
     assert isinstance(value, torch.Tensor)
     return value
 
 
 def takes_from_delegate(node: Any) -> bool:
-    """Whether a node is a result of a call of a partition."""
+    """Return whether a node gets a result of a partition's call."""
     return getattr(node.target, "__name__", "") == "getitem" and node.args[0].target is executorch_call_delegate
 
 
 class _Keeping(torch.fx.Interpreter):
-    """Keeps results of some nodes, as they are when the node has run: a later one may change them in place."""
+    """Interpreter that copies the results of some nodes right after they ran; a later node may change them in place."""
 
     def __init__(self, module: torch.fx.GraphModule, wanted: Collection[str]) -> None:
         super().__init__(module)
@@ -84,7 +84,7 @@ class _Keeping(torch.fx.Interpreter):
 
 
 def _nodes(edge: Any) -> Iterator[Any]:
-    """Those that compute, in order, partitions' where they are called."""
+    """Yield the nodes that compute, in order, with a partition's nodes at the place of its call."""
     for node in edge.graph.nodes:
         if node.op == "call_function" and node.target is executorch_call_delegate:
             inner = getattr(edge.graph_module, node.args[0].target).original_module
@@ -109,7 +109,7 @@ def _part(value: Any, index: int | None) -> Any:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Tensors of one type and shape, as far as sizes are known."""
+    """Return whether both are tensors of the same dtype and shape, ignoring symbolic sizes."""
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False
     if one.dtype != other.dtype or one.dim() != other.dim():

@@ -1,4 +1,4 @@
-"""Programs that also give what passes between their nodes: run by ExecuTorch, with the delegates of a built program."""
+"""Make and run programs whose intermediate tensors are outputs, with the delegates of a built program."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Array = np.ndarray
 
 
 def tap(program: Any, wanted: Collection[Any] | None = None) -> list[str]:
-    """Make all tensors that nodes of a lowered program compute outputs, besides its own; or only those of nodes wanted,
-    in place of its own. Returns names of nodes in the order of the outputs, '' for one that is no node."""
+    """Add every tensor that nodes of a lowered program compute to its outputs; with `wanted`, replace its outputs by
+    those of these nodes. Return the nodes' names in the order of the outputs, '' for an output that is no node."""
     output = program.graph.output_node()
     specs = program.graph_signature.output_specs
     before = [] if wanted is not None else [(node, spec) for node, spec in zip(output.args[0], specs, strict=True)]
@@ -53,8 +53,8 @@ def tap(program: Any, wanted: Collection[Any] | None = None) -> list[str]:
     return names
 
 
-def link_again(edge: Any, built: Path, folder: Path) -> Path:
-    """A .pte in `folder` of a lowered program, whose delegates are the ones of a built program in the same places."""
+def relink(edge: Any, built: Path, folder: Path) -> Path:
+    """Write a lowered program to a .pte in `folder`, with the delegates at the same positions in a built program."""
     initialize_buffers(edge.exported_program())
     lowered = edge.to_executorch(ExecutorchBackendConfig(external_constants=False))
     residual = folder / "residual.pte"
@@ -66,7 +66,7 @@ def link_again(edge: Any, built: Path, folder: Path) -> Path:
 
 
 def _parts(residual: Path, built: Path, folder: Path) -> dict[str, Part]:
-    """What stands in the built program for each placeholder of the residual one."""
+    """Return the built program's delegate for each placeholder of the residual one, by partition."""
     placeholders, marks = read_file(residual)
     table, blobs = read_file(built)
     named = tuple(
@@ -81,7 +81,7 @@ def _parts(residual: Path, built: Path, folder: Path) -> dict[str, Part]:
         assert id is not None
         if id not in parts:
             path = folder / f"processed.{number}"
-            # An empty blob lies in no segment.
+            # An empty blob has no segment.
             blob = blobs[delegate.processed.index] if delegate.processed.location else None
             parts[id] = Part(blob.save(path) if blob else _empty(path), () if parts else named)
     return parts
@@ -93,19 +93,19 @@ def _empty(path: Path) -> Path:
 
 
 def run_tapped(path: Path, data: Path | None, names: Sequence[str], inputs: Sequence[Array]) -> list[tuple[str, Array]]:
-    """Run a program on its inputs in order: the arrays that it gives, beside the names that belong to its outputs."""
+    """Run a program on inputs in its order. Return its outputs, each with the name given for its position."""
     program = modelbuild_runtime.load(path, [data] if data else [])
     return list(zip(names, program.run(list(inputs)).values(), strict=True))
 
 
 def _planned(module: torch.fx.GraphModule) -> Any:
-    """Plan memory, for the upper bounds of sizes that vary."""
+    """Plan memory with the upper bounds of dynamic sizes."""
     ConstraintBasedSymShapeEvalPass()(module)
     return MemoryPlanningPass()(module)
 
 
 def run_delegate(module: LoweredBackendModule, compiled: Path, names: Sequence[str], inputs: Sequence[Array]) -> Any:
-    """Run a partition that a compile step compiled into a folder, on its own: as run_tapped."""
+    """Run a single partition that a compile step wrote to a folder. Return the same as `run_tapped`."""
     entries = read_named(compiled)
     data = NamedDataStoreOutput(
         [entry.path.read_bytes() for entry in entries],

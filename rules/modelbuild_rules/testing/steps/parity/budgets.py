@@ -1,4 +1,4 @@
-"""Budgets of a program: sizes, what backends take, latency beside a baseline, memory."""
+"""Check a program's budgets: size, delegation, latency relative to a baseline, and memory."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _WARM_UPS = 3
 
 
 def peak_memory() -> float:
-    """Bytes: the most that this process has had in memory at once."""
+    """Return the peak resident memory of this process in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
 
 
 def median_ms(work: Callable[[], Any]) -> float:
-    """Milliseconds of a call: the median of 10 after 3 more, as the runtime measures."""
+    """Return the median milliseconds of 10 calls after 3 warm-up calls, as the runtime measures."""
     times = []
     for number in range(_WARM_UPS + _RUNS):
         began = time.perf_counter_ns()
@@ -36,7 +36,7 @@ def budget_cases(
     delegation: Mapping[str, Any],
     measures: dict[str, float],
 ) -> list[Case]:
-    """A case for each budget and for each expected backend; adds `delegates`, `delegated_fraction` to the measures."""
+    """Return a case per budget and per expected backend. Adds `delegates` and `delegated_fraction` to `measures`."""
     nodes = delegation["nodes"]
     taken = sum(node.get("partition") is not None for node in nodes)
     measures["delegates"] = len(delegation["partitions"])
@@ -63,7 +63,7 @@ def _ratio(measures: Mapping[str, float]) -> float:
 
 
 def _backend_case(module: str, backend: str, nodes: list[Mapping[str, Any]]) -> Case:
-    """Whether all nodes of a submodule are where they are expected."""
+    """Return the case that all nodes of a submodule are in the expected backend."""
     name = f"backend of {module}"
     own = [node for node in nodes if f"{node['module'] or ''}.".startswith(f"{module}.")]
     others = [node for node in own if node["backend"] != backend]
@@ -73,5 +73,5 @@ def _backend_case(module: str, backend: str, nodes: list[Mapping[str, Any]]) -> 
         return Case(name, "passed")
     first = others[0]
     why = "; ".join(f"{each['backend']}: {each['why']}" for each in first["refused"])
-    message = f"{len(others)} of {len(own)} nodes are not in {backend}, such as {first['name']}, which is in"
+    message = f"{len(others)} of {len(own)} nodes are not in {backend}; for example, {first['name']} is in"
     return Case(name, "failed", message=f"{message} {first['backend']}" + (f" ({why})" if why else ""))

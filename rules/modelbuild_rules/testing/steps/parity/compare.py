@@ -1,4 +1,4 @@
-"""Compares an output with what it should be."""
+"""Compare arrays with their expected values."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 
 
 def compare(found: np.ndarray, wanted: np.ndarray, tolerance: Mapping[str, Any]) -> str:
-    """How they differ, in words; '' when they are the same within tolerance.
+    """Return how an output differs from its expected value, as text; '' if they are equal within tolerance.
 
-    tolerance  abs, rel: |found - wanted| <= abs + rel * |wanted| (not compared where both are None); cosine: the least
-               one. Values that are not finite must be the same ones.
+    tolerance  abs, rel: |found - wanted| <= abs + rel * |wanted| (not checked if both are None); cosine: the minimum.
+               Infinities and NaNs must be equal.
     """
     if found.shape != wanted.shape:
         return f"shape {list(found.shape)}, expected {list(wanted.shape)}"
     one, other = found.astype(np.float64), wanted.astype(np.float64)
     finite = np.isfinite(other)
     if not np.array_equal(one[~finite], other[~finite], equal_nan=True) or not np.isfinite(one[finite]).all():
-        return "values that are not finite stand elsewhere"
+        return "infinities or NaNs are at different positions"
     if tolerance["abs"] is not None:
         difference = np.abs(np.where(finite, one, 0.0) - np.where(finite, other, 0.0))
         allowed = tolerance["abs"] + tolerance["rel"] * np.abs(np.where(finite, other, 0.0))
@@ -38,17 +38,17 @@ def compare(found: np.ndarray, wanted: np.ndarray, tolerance: Mapping[str, Any])
     return ""
 
 
-def strays(found: np.ndarray, wanted: np.ndarray, tolerance: Mapping[str, Any]) -> str:
-    """How what passes between two nodes differs from what it should be, in words; '' when within tolerance.
+def node_difference(found: np.ndarray, wanted: np.ndarray, tolerance: Mapping[str, Any]) -> str:
+    """Return how a node's result differs from its expected value, as text; '' if they are equal within tolerance.
 
-    Here `rel` is a part of the greatest magnitude: small values are sums of great ones, and differ as these do.
+    Here `rel` is relative to the greatest magnitude: small values may be sums of large ones, with errors as large.
     """
     if found.shape != wanted.shape:
         return f"has the shape {list(found.shape)}, expected {list(wanted.shape)}"
     one, other = found.astype(np.float64), wanted.astype(np.float64)
     finite = np.isfinite(other)
     if not np.array_equal(one[~finite], other[~finite], equal_nan=True) or not np.isfinite(one[finite]).all():
-        return "has infinite or missing numbers elsewhere"
+        return "has infinities or NaNs at different positions"
     if not finite.any():
         return ""
     if tolerance["abs"] is None:
@@ -56,7 +56,7 @@ def strays(found: np.ndarray, wanted: np.ndarray, tolerance: Mapping[str, Any]) 
         return (
             ""
             if cosine >= tolerance["cosine"]
-            else f"has the cosine {cosine:.6f}, expected {tolerance['cosine']:g} or more"
+            else f"has cosine {cosine:.6f}, expected at least {tolerance['cosine']:g}"
         )
     difference = np.where(finite, np.abs(np.where(finite, one - other, 0.0)), 0.0)
     greatest = float(np.abs(other[finite]).max())
@@ -66,7 +66,7 @@ def strays(found: np.ndarray, wanted: np.ndarray, tolerance: Mapping[str, Any]) 
         return ""
     where = f" at {[int(index) for index in place]}" if place else ""
     return (
-        f"differs by up to {difference[place]:.3g}{where} ({one[place]:.6g}, expected {other[place]:.6g}), allowed are"
+        f"differs by up to {difference[place]:.3g}{where} ({one[place]:.6g}, expected {other[place]:.6g}); allowed:"
         f" {allowed:.3g} (abs {tolerance['abs']:g}, rel {tolerance['rel']:g} of {greatest:.3g})"
     )
 

@@ -1,6 +1,6 @@
-"""The GPUs that this process may use, by the CUDA runtime that programs are run with, and whether they will do.
+"""Check that the GPUs visible to the program's CUDA runtime can run the program.
 
-A process of its own asks for them, this file: CUDA's libraries stay out of the step, which has torch in it.
+This file queries them when run as a process of its own, so that the step, which imports torch, loads no second CUDA.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any
 _MAJOR, _MINOR = 75, 76  # cudaDeviceAttr
 
 
-def lacking_gpu(cudart: Path, wanted: Mapping[str, Any]) -> str:
-    """What a program for GPUs lacks here, in a line; '' for nothing.
+def missing_gpu(cudart: Path, wanted: Mapping[str, Any]) -> str:
+    """Return the GPU requirement that this machine does not meet, as text; '' if it meets all.
 
     cudart  libcudart.so of the runtime that runs the program
-    wanted  count: GPUs that the test asks for; index: the one that runs the program; capabilities: those that the
-            program is compiled for, as "8.6", any if none
+    wanted  count: GPUs that the test requests; index: the GPU that runs the program; capabilities: those that the
+            program is compiled for, as "8.6" (empty: any)
     """
     capabilities: Sequence[str] = wanted["capabilities"]
     what = f"a GPU of compute capability {' or '.join(capabilities)}" if capabilities else "a GPU"
     if not wanted["count"]:
-        return f"needs {what}, and the test asks for none; gpus = 1 does"
-    found = _ask(cudart)
+        return f"needs {what}, and the test requests none; expected gpus = 1"
+    found = _query(cudart)
     here: list[str] = found["capabilities"]
     if not here:
         return f"needs {what}, and there is none here ({found['problem']})"
@@ -40,18 +40,18 @@ def lacking_gpu(cudart: Path, wanted: Mapping[str, Any]) -> str:
     return ""
 
 
-def _ask(cudart: Path) -> dict[str, Any]:
-    """capabilities: of each GPU here; problem: why there is none."""
+def _query(cudart: Path) -> dict[str, Any]:
+    """Return `capabilities`, of each GPU here, and `problem`, the reason if there is none."""
     done = subprocess.run(
         [sys.executable, "-P", __file__, str(cudart)], capture_output=True, text=True, check=False, timeout=60
     )
     if done.returncode:
-        return {"capabilities": [], "problem": f"asking for it ended with {done.returncode}"}
+        return {"capabilities": [], "problem": f"the query of GPUs exited with status {done.returncode}"}
     return dict(json.loads(done.stdout))
 
 
 def main(library: str) -> None:
-    """Prints what _ask tells."""
+    """Print the result of `_query` as JSON."""
     cuda = ctypes.CDLL(library)
     cuda.cudaGetErrorString.restype = ctypes.c_char_p
     count = ctypes.c_int()

@@ -1,5 +1,4 @@
-"""What a test of a program and the search for its first wrong node share: cases, the model in eager PyTorch, and how an
-output is held to its tolerance."""
+"""Cases, the model in eager PyTorch, and checks of outputs and metrics, for tests and the search for a wrong node."""
 
 from __future__ import annotations
 
@@ -13,7 +12,13 @@ from torch.utils import _pytree as pytree
 import modelbuild_runtime
 from modelbuild.errors import did_you_mean
 from modelbuild.step import Step, StepError
-from modelbuild_rules.model.steps.eager.entry import load_function, load_model, load_weights, seed_generators, settle
+from modelbuild_rules.model.steps.eager.entry import (
+    load_function,
+    load_model,
+    load_weights,
+    seed_generators,
+    set_inference_mode,
+)
 from modelbuild_rules.testing.steps.parity.compare import compare
 from modelbuild_rules.testing.steps.parity.programs import Arrays
 from modelbuild_rules.testing.steps.parity.random_inputs import draw
@@ -26,12 +31,12 @@ Eager: TypeAlias = Callable[[Mapping[str, np.ndarray]], Arrays]
 
 
 def tensor_inputs(program: modelbuild_runtime.Program) -> list[Port]:
-    """What is given to a program, in its order."""
+    """Return a program's tensor inputs, in its order."""
     return [port for port in program.describe().method("forward").inputs if port.kind == "tensor"]
 
 
 def cases(step: Step, program: modelbuild_runtime.Program) -> Iterator[tuple[str, Arrays]]:
-    """Each case's name and inputs. Raises StepError for a file that is not what an input takes."""
+    """Yield each case's name and inputs. Raises StepError for a file that does not match its input."""
     ports = tensor_inputs(program)
     number = 0
     for index, case in enumerate(step.params["cases"]):
@@ -49,13 +54,12 @@ def cases(step: Step, program: modelbuild_runtime.Program) -> Iterator[tuple[str
 
 
 def eager_model(step: Step, program: modelbuild_runtime.Program) -> Eager:
-    """The model in eager PyTorch, as a function of arrays by name. Each call begins with the buffers that it was made
-    with."""
+    """Return the model in eager PyTorch, as a function of arrays by name. Each call starts with the initial buffers."""
     params = step.params["eager"]
     seed_generators(params["seed"])
     module = load_model(step.root, params["entry"], params["kwargs"])
     load_weights(module, {p: step.input(f"weights.{p}") for p in params["weights"]}, params["allow_missing"])
-    settle(module)
+    set_inference_mode(module)
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     ports = tensor_inputs(program)
     names = [port.name for port in program.describe().method("forward").outputs]
@@ -67,22 +71,22 @@ def eager_model(step: Step, program: modelbuild_runtime.Program) -> Eager:
             setattr(module.get_submodule(owner), leaf, initial.clone())
         values = pytree.tree_leaves(module(*[to_tensor(arrays[port.name], port) for port in ports]))
         if len(values) != len(names):
-            raise StepError(f"the model gives {len(values)} outputs, the program {len(names)}")
+            raise StepError(f"the model returns {len(values)} outputs, the program {len(names)}")
         return {name: to_array(value) for name, value in zip(names, values, strict=True)}
 
     return call
 
 
 def tolerance_of(step: Step, output: str) -> Mapping[str, Any]:
-    """What an output is held to."""
+    """Return the tolerance of an output."""
     return step.params["outputs"].get(output) or step.params["tolerance"]
 
 
 def wrong_outputs(step: Step, found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> dict[str, str]:
-    """How outputs differ that are not what they should be, by name. Raises StepError for a tolerance of no output."""
+    """Return how outputs exceed their tolerance, by name. Raises StepError for a tolerance of an unknown output."""
     for name in step.params["outputs"]:
         if name not in expected:
-            raise StepError(f"a tolerance for '{name}', which is no output{did_you_mean(name, expected)}")
+            raise StepError(f"a tolerance for '{name}', which is not an output{did_you_mean(name, expected)}")
     problems = {}
     for output, wanted in expected.items():
         tolerance = tolerance_of(step, output)
@@ -93,14 +97,14 @@ def wrong_outputs(step: Step, found: Mapping[str, np.ndarray], expected: Mapping
 
 
 def wrong_metrics(step: Step, found: Arrays, expected: Arrays) -> list[str]:
-    """Which of the user's metrics are not what they should be."""
+    """Return a message for each of the user's metrics that is out of bounds."""
     problems = []
     for metric in step.params["metrics"]:
         given = load_function(step.root, metric["entry"])(found, expected)
         try:
             value = float(given)
         except (TypeError, ValueError) as error:
-            raise StepError(f"metric {metric['entry']} gives a {type(given).__name__}; expected a number") from error
+            raise StepError(f"metric {metric['entry']} returns a {type(given).__name__}; expected a number") from error
         low, high = metric["min"], metric["max"]
         if not ((low is None or value >= low) and (high is None or value <= high)):
             bound = f"at least {low}" if high is None else f"at most {high}" if low is None else f"{low} to {high}"

@@ -1,4 +1,4 @@
-"""What a program makes of each case beside eager PyTorch, and what its budgets are held to."""
+"""Compare a program with eager PyTorch on each case, and check its budgets."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from modelbuild_runtime.errors import ProgramError
 
 
 def results(step: Step, runner: Runner) -> tuple[list[Case], dict[str, float]]:
-    """The cases of the report, and what was measured for it."""
+    """Return the report's cases and measures."""
     program = open_program(step, "program")
     drawn = list(cases(step, program))
     _, inputs = drawn[0]
     measures: dict[str, float] = {}
-    if "runtime" not in step.inputs:  # which runs it in processes of its own
+    if "runtime" not in step.inputs:  # the C++ runtime uses processes of its own
         before = peak_memory()
-        with suppress(ProgramError):  # which its case tells
+        with suppress(ProgramError):  # its case reports the error
             program.run(inputs)
         measures["memory"] = peak_memory() - before
     eager = eager_model(step, program)
@@ -49,7 +49,7 @@ def _case(step: Step, name: str, found: Arrays, eager: Eager, inputs: Arrays) ->
 
 
 def _budgets(step: Step, runner: Runner, eager: Eager, inputs: Arrays, measures: dict[str, float]) -> list[Case]:
-    """A case for each budget; what is measured for them goes to the measures."""
+    """Return a case for each budget, and add the measured values to `measures`."""
     measures["latency_ms"] = runner.median_ms(inputs)
     if "max_latency_ratio" in step.params["budgets"]:
         measures["baseline_ms"] = _baseline(step, eager, inputs)
@@ -60,11 +60,11 @@ def _budgets(step: Step, runner: Runner, eager: Eager, inputs: Arrays, measures:
 
 
 def _baseline(step: Step, eager: Eager, inputs: Arrays) -> float:
-    """Milliseconds of what latency is compared with."""
+    """Return the median milliseconds of the baseline."""
     if "baseline.pte" not in step.inputs:
         return median_ms(lambda: eager(inputs))
     baseline = runner_of(step, "baseline")
-    lacking = baseline.lacks()
-    if lacking:
-        raise StepError(f"the baseline {lacking}")
+    unmet = baseline.unmet_requirement()
+    if unmet:
+        raise StepError(f"the baseline {unmet}")
     return baseline.median_ms(inputs)

@@ -1,4 +1,4 @@
-"""Programs of tests, opened: without torch, which they need only to be run in Python."""
+"""Open the programs of a test without torch, which only a run in Python needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Arrays: TypeAlias = dict[str, np.ndarray]
 
 
 def program_file(step: Step, name: str) -> Path:
-    """A program with its signature beside it."""
+    """Return the path of a program whose signature is in the same folder."""
     folder = Path(tempfile.mkdtemp(prefix=name))
     pte = folder / "program.pte"
     pte.symlink_to(step.input(f"{name}.pte").resolve())
@@ -25,7 +25,7 @@ def program_file(step: Step, name: str) -> Path:
 
 
 def open_program(step: Step, name: str) -> modelbuild_runtime.Program:
-    """Load a program, for its description or for the Python bindings to run it. Raises StepError for what is none."""
+    """Load a program, to describe it or to run it in Python. Raises StepError for a file that is not a program."""
     data = [step.input(f"{name}.ptd")] if f"{name}.ptd" in step.inputs else []
     try:
         return modelbuild_runtime.load(program_file(step, name), data)

@@ -1,4 +1,4 @@
-"""Draws inputs: numpy's default_rng, input after input in the program's order."""
+"""Draw inputs with numpy's default_rng, one after another in the program's order."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from modelbuild_runtime.dtypes import numpy_type
 
 
 def draw(ports: Sequence[Port], generator: Mapping[str, Any], number: int) -> dict[str, np.ndarray]:
-    """Arrays by name, of the generator's seed and the number of the case. Raises StepError for a size that a dynamic
-    dimension does not allow, and for a range that a type does not have."""
+    """Return arrays by name, drawn with the generator's seed plus the number of the case. Raises StepError for a size
+    that a dynamic dimension does not allow, and for values that can't be drawn."""
     random = np.random.default_rng(generator["seed"] + number)
     drawn = {}
     for port in ports:
-        try:  # of more than there is memory, or than numpy can count
+        try:  # fails for sizes beyond memory or numpy's limits, and for ranges beyond the dtype's
             drawn[port.name] = _one(port, generator, random)
         except (
             MemoryError,

@@ -1,4 +1,4 @@
-"""What runs the program of a test: ExecuTorch's Python runtime in this process, or the C++ runtime in its own."""
+"""Runners of a test's program: ExecuTorch's Python runtime in this process, or the C++ runtime in its own."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from typing import Any, Protocol
 import numpy as np
 
 from modelbuild.step import Step
-from modelbuild_rules.bundle.steps.runtime.archive import RUNNER, LackingBackend, LaidOut, lay_out
-from modelbuild_rules.testing.steps.parity.gpus import lacking_gpu
+from modelbuild_rules.bundle.steps.runtime.archive import RUNNER, LaidOut, MissingBackend, lay_out
+from modelbuild_rules.testing.steps.parity.gpus import missing_gpu
 from modelbuild_rules.testing.steps.parity.programs import Arrays, open_program, program_file
 from modelbuild_runtime.bindings import lacking_backends
 from modelbuild_runtime.errors import ProgramError
 
 
 class Runner(Protocol):
-    """Runs one program. What fails is a ProgramError."""
+    """Runs one program. A failed run raises ProgramError."""
 
-    def lacks(self) -> str:
-        """What the program needs and is not here, in a line; '' when it can be run."""
+    def unmet_requirement(self) -> str:
+        """Return a requirement of the program that this machine does not meet, as text; '' if the program can run."""
 
     def run(self, inputs: Arrays) -> Arrays:
-        """Outputs by name, of the program as it was made: what it keeps from run to run is new each time."""
+        """Return outputs by name. Each run starts with the program's initial state."""
 
     def median_ms(self, inputs: Arrays) -> float:
-        """Milliseconds of a run: the median of 10 after 3 more."""
+        """Return the median milliseconds of 10 runs after 3 warm-up runs."""
 
 
 def runner_of(step: Step, name: str) -> Runner:
-    """For the program of the inputs `name.pte`, ...: by the C++ runtime where the step has one."""
+    """Return a runner for the program of the inputs `name.pte`, ...: the C++ runtime if the step has one."""
     return CppRunner(step, name) if "runtime" in step.inputs else PythonRunner(step, name)
 
 
 class PythonRunner:
-    """ExecuTorch's Python bindings: on the CPU."""
+    """Runs a program on the CPU with ExecuTorch's Python bindings."""
 
     def __init__(self, step: Step, name: str) -> None:
         self._step = step
         self._name = name
         self._program = open_program(step, name)
 
-    def lacks(self) -> str:
+    def unmet_requirement(self) -> str:
         lacking = lacking_backends(self._program.describe().method("forward"))
-        hint = "ExecuTorch's Python runtime lacks; the C++ runtime runs the program where the test has 'runtime'"
+        hint = "ExecuTorch's Python runtime lacks; with the attribute 'runtime' the C++ runtime runs the program"
         return f"needs the backend {', '.join(lacking)}, which {hint}" if lacking else ""
 
     def run(self, inputs: Arrays) -> Arrays:
@@ -58,7 +58,7 @@ class PythonRunner:
 
 
 class CppRunner:
-    """modelbuild-run and the libraries that a bundle of the program would have, in a process of its own each time."""
+    """Runs a program with modelbuild-run and the libraries of a bundle, in a new process for each run."""
 
     def __init__(self, step: Step, name: str) -> None:
         self._program = program_file(step, name)
@@ -67,12 +67,12 @@ class CppRunner:
         self._gpu = step.params["gpu"]
         self._folder = Path(tempfile.mkdtemp(prefix="runtime"))
 
-    def lacks(self) -> str:
+    def unmet_requirement(self) -> str:
         try:
             laid_out = lay_out(self._runtime, self._program, self._folder)
-        except LackingBackend as lacking:
-            return str(lacking)
-        return self._lacking_gpu(laid_out) or laid_out.lacking_flavour()
+        except MissingBackend as problem:
+            return str(problem)
+        return self._missing_gpu(laid_out) or laid_out.missing_flavour()
 
     def run(self, inputs: Arrays) -> Arrays:
         report = self._report(inputs)
@@ -81,9 +81,9 @@ class CppRunner:
     def median_ms(self, inputs: Arrays) -> float:
         return float(self._report(inputs, "--repeat=10", "--warmup=3")["latency"]["median_ms"])
 
-    def _lacking_gpu(self, laid_out: LaidOut) -> str:
+    def _missing_gpu(self, laid_out: LaidOut) -> str:
         cudart = laid_out.runtime["cudart"]
-        return lacking_gpu(self._folder / cudart, self._gpu) if cudart in laid_out.needed else ""
+        return missing_gpu(self._folder / cudart, self._gpu) if cudart in laid_out.needed else ""
 
     def _report(self, inputs: Arrays, *flags: str) -> dict[str, Any]:
         folder = Path(tempfile.mkdtemp(prefix="run"))
@@ -95,12 +95,12 @@ class CppRunner:
         command = [*program, *given, f"--output-dir={folder}", "--json", *flags]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode:
-            raise ProgramError(f"modelbuild-run {_how(done)}")
+            raise ProgramError(f"modelbuild-run {_failure(done)}")
         return dict(json.loads(done.stdout))
 
 
-def _how(done: subprocess.CompletedProcess[str]) -> str:
-    """How it failed: its own last line, or the signal that it was killed by."""
+def _failure(done: subprocess.CompletedProcess[str]) -> str:
+    """Return how the process failed: its last error line, the signal that killed it, or its exit status."""
     if done.returncode < 0:
         return f"was killed by {signal.Signals(-done.returncode).name}"
     lines = [line.removeprefix("error: ") for line in done.stderr.splitlines() if line.startswith("error: ")]

@@ -1,4 +1,4 @@
-"""From a partition to source text: AOTInductor's C++ and Triton's kernels for a stated GPU. Nothing is linked here."""
+"""Generate AOTInductor's C++ source and Triton's kernels from a partition, for a target GPU."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.step import StepError
-from modelbuild_rules.backends.cuda.steps.generate.missing import mark_nodes, missing_kernels
-from modelbuild_rules.backends.cuda.steps.generate.stated import require, stated_gpu
+from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import mark_nodes, missing_kernels
+from modelbuild_rules.backends.cuda.steps.generate.target_gpu import require, target_gpu
 from modelbuild_rules.backends.cuda.steps.generate.weights import blob, move
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
-from modelbuild_rules.backends.cuda.steps.kernels.device import stated
+from modelbuild_rules.backends.cuda.steps.kernels.device import common_gpu
 from modelbuild_rules.backends.cuda.steps.kernels.driver import Timer
 from modelbuild_rules.backends.cuda.steps.kernels.launches import Stopwatch
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning
@@ -28,13 +28,13 @@ OPTIONS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A Triton kernel as compiled for the stated GPU.
+    """A Triton kernel, compiled for the target GPU.
 
-    name, entry       of the object that holds it, and of the function in it
+    name, entry       names of its object, and of the function in it
     ptx, cubin        files
-    registers         that a thread uses; `spilled` are bytes, `shared` is memory of a block
-    config, warps     as chosen
-    source            the Python file; with `signature`, `constants` and `arguments` it can be interpreted
+    registers         per thread; `spilled` bytes are per thread too, `shared` bytes per block
+    config, warps     the chosen configuration
+    source            the Python file, which can be interpreted with `signature`, `constants` and `arguments`
     """
 
     name: str
@@ -54,7 +54,7 @@ class Kernel:
 
 @dataclass
 class Generated:
-    """What becomes a library: its C++ source, its kernels by name, the bytes of its weights."""
+    """The generated parts of a library: C++ source, kernels sorted by name, the bytes of its weights."""
 
     source: str = ""
     kernels: tuple[Kernel, ...] = ()
@@ -71,8 +71,8 @@ def generate(
 ) -> Generated:
     """Compile a partition (an edge ExportedProgram, which is changed) for the lowest of some capabilities.
 
-    precision  how products of float32 are computed: "fp32" or "tf32"
-    tuning     what was chosen on a GPU earlier; it is told what becomes of each choice
+    precision  of float32 products: "fp32" or "tf32"
+    tuning     earlier choices on a GPU; it records the origin of each choice
     card       the GPU to time candidates on
 
     Raises StepError for an operator for which the CUDA delegate has no kernel, naming its node, and for an unknown
@@ -84,7 +84,7 @@ def generate(
     from executorch.backends.cuda.cuda_backend import CudaBackend
     from torch._inductor.exc import InductorError
 
-    gpu = stated(capabilities)
+    gpu = common_gpu(capabilities)
     watch = Stopwatch(card) if card else None
     chooser = Chooser(gpu, tuning or Tuning(), watch)
     launched = {"launched": watch.launched} if watch else {}
@@ -107,7 +107,7 @@ def generate(
 
     specs = list(specs)
     options = {**CudaBackend.get_aoti_compile_options(specs), **OPTIONS}
-    with stated_gpu(gpu, chooser, compiled, take, **launched), _float32(precision), torch.no_grad():
+    with target_gpu(gpu, chooser, compiled, take, **launched), _float32(precision), torch.no_grad():
         weights = move(program, "cuda")
         _to_aten(program.graph_module)
         for each in CudaBackend.get_custom_passes(specs):
@@ -126,7 +126,7 @@ def generate(
 
 @contextmanager
 def _float32(precision: str) -> Iterator[None]:
-    """Have products of float32 computed so. Inductor asks torch, whose own default is without TF32."""
+    """Set torch's precision of float32 products, which Inductor reads, while the context lasts; the default is fp32."""
     import torch
 
     kinds = (torch.backends.cuda.matmul, torch.backends.cudnn, torch.backends.cudnn.conv, torch.backends.cudnn.rnn)
@@ -141,11 +141,11 @@ def _float32(precision: str) -> Iterator[None]:
 
 
 def _to_aten(module: Any) -> None:
-    """Put ATen's operators in place of those that speak of the order of dimensions, and a reshape for each view.
+    """Replace dim-order operators by ATen's, and each view by a reshape.
 
-    Inductor's tensors need not lie in memory as the edge program's, so that what was a view there may need a copy.
-    Of operators that copy a part of a tensor, which it does not know, the copy becomes a node of its own.
-    Attention is put out of upstream's reach where its Triton kernel, for bfloat16 only, would refuse it.
+    Inductor may choose other strides than the edge program, so that a view may need a copy. For operators that copy a
+    part of a tensor, which Inductor lacks, the copy becomes a node of its own. Attention in other types than bfloat16
+    becomes ATen's operator, which upstream does not replace by its Triton kernel for bfloat16.
     """
     import torch
 
@@ -173,7 +173,7 @@ def _to_aten(module: Any) -> None:
 
 
 def _kernels(graph: Any, autotuners: Mapping[str, Any]) -> tuple[Kernel, ...]:
-    """The kernels that the graph launches, in the order of their names."""
+    """Return the kernels that the graph launches, sorted by name."""
     from torch._inductor.codecache import CudaKernelParamCache
 
     used = graph.wrapper_code._kernel_name_to_body

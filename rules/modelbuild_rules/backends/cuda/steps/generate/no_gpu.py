@@ -1,4 +1,4 @@
-"""Keeps torch from a GPU that a step sees: it is there to time kernels, and what is traced must not depend on one."""
+"""Hide a step's GPU from torch: it is for timing kernels only, and tracing must not depend on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 @contextmanager
 def no_gpu() -> Iterator[None]:
-    """torch.cuda.is_available() is false while the context lasts: tracing then saves no state of a GPU's."""
+    """Make torch.cuda.is_available() return False while the context lasts, so that tracing saves no GPU state."""
     import torch
 
     with patch.object(torch.cuda, "is_available", lambda: False):

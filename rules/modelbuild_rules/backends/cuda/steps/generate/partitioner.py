@@ -1,6 +1,6 @@
-"""Cuts an edge program into partitions for the CUDA delegate: what AOTInductor takes of what is not lowered yet.
+"""Divide an edge program into partitions for the CUDA delegate: the nodes that AOTInductor takes and no backend has.
 
-Tags of constants, of buffers that a partition changes and of constants that nothing uses are upstream's.
+Upstream tags constants, buffers that a partition mutates, and unused constants.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _UNDECOMPOSED = frozenset({"aten.scaled_dot_product_attention.default"})
 
 
 class Partitions(Partitioner):
-    """Offers upstream's partitioner the nodes that can be taken. `refused` says why a node was left out, by name."""
+    """Offers upstream's partitioner the supported nodes. `refused` has the reason for each node not taken, by name."""
 
-    def __init__(self, attributes: Mapping[str, Any], left_out: Mapping[str, str]) -> None:
+    def __init__(self, attributes: Mapping[str, Any], failed_nodes: Mapping[str, str]) -> None:
         super().__init__()
         self._attributes = attributes
         self._excluded = frozenset(attributes["exclude_ops"])
-        self._left_out = left_out
+        self._failed_nodes = failed_nodes
         self.refused: dict[str, str] = {}
 
     def ops_to_not_decompose(self, ep: ExportedProgram) -> tuple[list[Any], None]:
@@ -40,7 +40,7 @@ class Partitions(Partitioner):
         return [node.target for node in ep.graph.nodes if str(node.target) in kept], None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        support = Support(exported_program, self._excluded, self._left_out)
+        support = Support(exported_program, self._excluded, self._failed_nodes)
         if self._attributes["data_dependent"] == "error":
             _refuse_data_dependent(exported_program, support.refused)
         partitions = large_enough(proposed(exported_program, support), support, self._attributes["min_block_size"])
@@ -60,6 +60,6 @@ def _refuse_data_dependent(program: ExportedProgram, refused: Mapping[str, str])
         if refused.get(node.name) == DATA_DEPENDENT:
             what = f"{node.target.__name__} ({named(node.name, origin(node))})"
             raise StepError(
-                f'data_dependent = "error": the result of {what} has a size that depends on values; expected none such,'
-                ' or data_dependent = "portable"'
+                f'data_dependent = "error": the result of {what} has a size that depends on values; expected no such'
+                ' operator, or data_dependent = "portable"'
             )

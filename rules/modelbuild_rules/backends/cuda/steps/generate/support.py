@@ -1,4 +1,4 @@
-"""Decides, node by node, what AOTInductor takes for the CUDA delegate."""
+"""Decide which nodes AOTInductor takes for the CUDA delegate."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DTYPES = frozenset(
     for name in ("bfloat16", "bool", "float16", "float32", "int16", "int32", "int64", "int8", "uint8")
 )
 
-# What executorch's own passes, Triton kernels and shims for the CUDA delegate take of what Inductor leaves to libtorch.
+# Operators that Inductor leaves to libtorch, but executorch's passes, Triton kernels or shims for CUDA support.
 _UPSTREAM = frozenset(
     {
         "aten.scaled_dot_product_attention.default",
@@ -40,11 +40,11 @@ _UPSTREAM = frozenset(
 
 
 class Support(OperatorSupportBase):
-    """Answers for the nodes of one program; `refused` says why by node name."""
+    """Decides on the nodes of one program; `refused` has the reason for each node not taken, by name."""
 
-    def __init__(self, program: ExportedProgram, excluded: frozenset[str], left_out: Mapping[str, str]) -> None:
+    def __init__(self, program: ExportedProgram, excluded: frozenset[str], failed_nodes: Mapping[str, str]) -> None:
         self._excluded = excluded
-        self.refused: dict[str, str] = dict(left_out)
+        self.refused: dict[str, str] = dict(failed_nodes)
         for node in program.graph.nodes:
             why = self._why_not(node) if node.op == "call_function" else ""
             if why:
@@ -83,7 +83,7 @@ def _refusal(node: torch.fx.Node) -> str:
 
 @cache
 def _made() -> frozenset[Any]:
-    """The operators that Inductor computes itself, whole or by others."""
+    """Return the operators that Inductor compiles itself, directly or by decomposition."""
     from torch._inductor import decomposition, lowering
 
     made = {op for op, how in lowering.lowerings.items() if not getattr(how, "_is_fallback_handler", False)}
@@ -91,6 +91,6 @@ def _made() -> frozenset[Any]:
 
 
 def _values(node: torch.fx.Node) -> Iterator[Any]:
-    """The tensors and symbolic numbers that a node computes."""
+    """Return the tensors and symbolic numbers that a node computes."""
     kinds = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
     return (value for value in pytree.tree_leaves(node.meta.get("val")) if isinstance(value, kinds))

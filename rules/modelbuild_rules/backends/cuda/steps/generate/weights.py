@@ -1,4 +1,4 @@
-"""A partition's weights on the CPU, behind fake tensors that say they are on the GPU."""
+"""Keep a partition's weights on the CPU, behind fake tensors that appear to be on the GPU."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from torch.utils import _pytree as pytree
 
 
 class Weights:
-    """Tensors on the CPU, to be found by their names in the program or by the fake tensors that stand for them."""
+    """Tensors on the CPU, by their names in the program or by the fake tensors that replace them."""
 
     def __init__(self, named: Mapping[str, torch.Tensor], faked: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
         self._named = named
         self._faked = faked
 
     def find(self, name: str, stored: torch.Tensor) -> torch.Tensor:
-        """The tensor itself. `stored` is what Inductor has under a name; it makes names of its own for constants that
-        the program does not hold as buffers. Raises ValueError for a fake tensor of which nothing is known."""
+        """Return the CPU tensor of a name. `stored` is Inductor's tensor of that name; Inductor invents names for
+        constants that are no buffers of the program. Raises ValueError for an unknown fake tensor."""
         known = next((real for fake, real in self._faked if fake is stored), None)
         found = self._named.get(name, stored) if known is None else known
         if isinstance(found, FakeTensor):
-            raise ValueError(f"the values of constant {name} are not known")
+            raise ValueError(f"the values of constant {name} are unknown")
         return found
 
 
 def move(program: ExportedProgram, device: str) -> Weights:
-    """Move a program to a device that need not be there, in place. Returns its tensors as they were.
+    """Move a program in place to a device that need not exist. Return its original tensors.
 
-    As torch.export.passes.move_to_device_pass does it, but that tensors become fake ones.
+    Does the same as torch.export.passes.move_to_device_pass, but makes tensors fake.
     """
     mode = detect_fake_mode([node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"])
     if mode is None:
@@ -42,7 +42,7 @@ def move(program: ExportedProgram, device: str) -> Weights:
     faked: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def fake(tensor: torch.Tensor) -> torch.Tensor:
-        """Equal tensors stay one and the same."""
+        """Return the fake tensor for a tensor; the same tensor has the same fake one."""
         if id(tensor) not in moved:
             with mode:
                 made = mode.from_tensor(tensor.detach(), static_shapes=True).to(device)
@@ -75,20 +75,20 @@ def _move_graph(program: ExportedProgram, device: str) -> None:
 
 
 def blob(constants: Mapping[str, torch.Tensor], original: Callable[[str], torch.Tensor]) -> bytearray:
-    """The bytes of a library's constants (a name's fake or real tensor) one after the other, as AOTInductor lays them.
+    """Return the bytes of a library's constants (fake or real tensors by name) in AOTInductor's layout.
 
-    `original` gives the tensor on the CPU. Constants that are all on the GPU are packed; others are aligned to 64.
+    `original` returns a name's CPU tensor. If all constants are on the GPU they are packed, otherwise aligned to 64.
     """
     packed = all(tensor.is_cuda for tensor in constants.values())
     made = bytearray()
     for name, tensor in constants.items():
         value = original(name)
         if (value.stride(), value.storage_offset()) != (tensor.stride(), tensor.storage_offset()):
-            raise ValueError(f"constant {name} does not lie in memory as it was compiled")
+            raise ValueError(f"constant {name} has other strides than when it was compiled")
         storage = value.untyped_storage()
         made += memoryview(torch.empty(0, dtype=torch.uint8).set_(storage).numpy()) if storage.nbytes() else b""
         if len(storage) != tensor.untyped_storage().nbytes():
-            raise ValueError(f"constant {name} has {len(storage)} bytes; compiled for another number")
+            raise ValueError(f"constant {name} has {len(storage)} bytes, not the number that it was compiled for")
         if not packed:
             made += bytes(-len(made) % 64)
     return made

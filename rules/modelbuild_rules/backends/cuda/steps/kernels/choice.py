@@ -1,7 +1,7 @@
-"""Chooses among the templates of a matrix product or convolution: by timing them, by a tuning file, or by their cost.
+"""Choose a template for a matrix product or convolution: by timing, by a tuning file, or by estimated cost.
 
-From the cheapest on, the first is taken that compiles for the GPU, fits its shared memory and spills no registers. When
-each of the cheapest few spills, the first of them is taken.
+By cost, the choice is the cheapest template that compiles for the GPU, fits its shared memory and spills no registers.
+If all of the cheapest few spill, it is the first of them.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any
 from modelbuild.step import StepError
 from modelbuild_rules.backends.cuda.steps.kernels.cost import Product, cost, tile
 from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu
-from modelbuild_rules.backends.cuda.steps.kernels.launches import Call, Stopwatch, of_configuration, of_template
+from modelbuild_rules.backends.cuda.steps.kernels.launches import Call, Stopwatch, configuration_call, template_call
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning, identity
 
 TRIED = 6
 
 
 class Chooser:
-    """Chooses for one partition. With a stopwatch, candidates are timed, and the tuning gets what was chosen."""
+    """Chooses kernels for one partition. With a stopwatch, it times candidates and adds its choices to `tuning`."""
 
     def __init__(self, gpu: Gpu, tuning: Tuning, watch: Stopwatch | None = None) -> None:
         self._gpu, self._tuning, self._watch = gpu, tuning, watch
 
     def template(self, candidates: Sequence[Any]) -> Any:
-        """One of Inductor's ChoiceCallers."""
+        """Return one of Inductor's ChoiceCallers."""
         from torch._inductor.select_algorithm import TritonTemplateCaller
 
         templates = [each for each in candidates if isinstance(each, TritonTemplateCaller)]
@@ -47,12 +47,12 @@ class Chooser:
         ]
 
         def calls() -> list[Call | None]:
-            return [of_template(each, kernel) if (kernel := _compiled(each)) else None for each in templates]
+            return [template_call(each, kernel) if (kernel := _compiled(each)) else None for each in templates]
 
         return templates[self._chosen(what, chosen, lambda: self._cheapest(templates), calls)]
 
     def configuration(self, kernel: Any, arguments: Sequence[Any] | None) -> Any:
-        """One of a kernel's launchers. Of several, Inductor's order is that of preference where nothing is timed."""
+        """Return one of a kernel's launchers; without timing or tuning, the first in Inductor's order."""
         launchers = kernel.launchers
         if len(launchers) < 2:
             return launchers[0]
@@ -72,7 +72,7 @@ class Chooser:
         preferred = next((n for n, each in enumerate(launchers) if not each.n_spills), 0)
 
         def calls() -> list[Call | None]:
-            return [None if arguments is None else of_configuration(each, arguments) for each in launchers]
+            return [None if arguments is None else configuration_call(each, arguments) for each in launchers]
 
         return launchers[self._chosen(what, chosen, lambda: preferred, calls)]
 
@@ -83,7 +83,7 @@ class Chooser:
         by_cost: Callable[[], int],
         calls: Callable[[], list[Call | None]],
     ) -> int:
-        """Which of the candidates it is: an index of `chosen`."""
+        """Return the index in `chosen` of the candidate to use."""
         tuning, key = self._tuning, identity(what)
         if key in tuning.made:
             return chosen.index(tuning.made[key]["chosen"])
@@ -93,7 +93,7 @@ class Chooser:
             if entry.chosen not in chosen:
                 raise StepError(
                     f"{entry.place}: none of the {len(chosen)} candidates for {what['op']} {what['output']} is"
-                    f" {dict(entry.chosen)}; expected one, as tuning with these versions writes it"
+                    f" {dict(entry.chosen)}; expected a file that tuning with these versions wrote"
                 )
             return chosen.index(entry.chosen)
         usual = by_cost()
@@ -104,7 +104,7 @@ class Chooser:
         if not times:
             tuning.by_cost.append(key)
             return usual
-        # Of those as fast as can be told apart, the one that would be taken without timing.
+        # Among those within measurement noise of the fastest, take the one preferred without timing.
         least = min(times.values())
         best = usual if times.get(usual, math.inf) <= 1.01 * least else min(times, key=lambda n: (times[n], n))
         best = chosen.index(chosen[best])
@@ -128,7 +128,7 @@ class Chooser:
 
 
 def _product(template: Any) -> Product:
-    """What a candidate computes."""
+    """Return the product that a candidate computes."""
     inputs, (output, *_) = _listed(template.bmreq.input_tensor_meta), _listed(template.bmreq.output_tensor_meta)
     sizes, size = [tuple(int(n) for n in each.sizes) for each in inputs], tuple(int(n) for n in output.sizes)
     *_, given = inputs
@@ -142,7 +142,7 @@ def _product(template: Any) -> Product:
 
 
 def _compiled(template: Any) -> Any:
-    """A candidate's kernel, compiled (a CachingAutotuner); None where that fails."""
+    """Return a candidate's compiled kernel (a CachingAutotuner); None if it does not compile."""
     from torch._inductor.codecache import PyCodeCache
 
     request = template.bmreq
@@ -150,13 +150,13 @@ def _compiled(template: Any) -> Any:
         module = PyCodeCache.load_by_key_path(request.module_cache_key, request.module_path, set_sys_modules=False)
         kernel = getattr(module, request.kernel_name)
         kernel.precompile()
-    except Exception:  # Triton, LLVM and ptxas have each their own; the next template is tried
+    except Exception:  # Triton, LLVM and ptxas raise different types; the next template is tried
         return None
     return kernel
 
 
 def _described(template: Any) -> dict[str, Any]:
-    """What a candidate is made with, out of the text that Inductor describes it by ("BLOCK_K=16, ACC_TYPE='...'")."""
+    """Return a candidate's parameters, parsed from Inductor's description of it ("BLOCK_K=16, ACC_TYPE='...'")."""
     parts = (part.partition("=") for part in template.description.split(", "))
     return {name: _value(text) for name, _, text in parts}
 
@@ -168,12 +168,12 @@ def _value(text: str) -> Any:
 
 
 def _operator(template: Any) -> str:
-    """ "mm" of "triton_mm_12"."""
+    """Return the operator in a candidate's name: "mm" for "triton_mm_12"."""
     return str(template.name).removeprefix("triton_").rpartition("_")[0]
 
 
 def _shown(meta: Any) -> str:
-    """A tensor as text: "float32 [1, 64] by [64, 1]"."""
+    """Return a tensor's description: "float32 [1, 64] by [64, 1]"."""
     dtype = str(meta.dtype).removeprefix("torch.")
     return f"{dtype} {[int(n) for n in meta.sizes]} by {[int(n) for n in meta.strides]}"
 

@@ -1,7 +1,7 @@
-"""What a template of a matrix product or convolution costs on a GPU that is not here.
+"""Estimate the cost of a matrix product's or convolution's template on a GPU, without one.
 
-An estimate of its cycles: its tiles, shared out to the multiprocessors, each with a loop over the depth whose steps
-take what their products, their loads or the memory's latency take, whichever is most.
+The cost is in cycles. Tiles are distributed over the multiprocessors; each tile loops over the depth, and a step of the
+loop takes as long as its products, its loads or the memory's latency, whichever is longest.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any
 
 from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu
 
-_LATENCY = 800  # cycles from asking for data in memory until it is there
-_STEP = 60  # cycles of a step of the loop that are neither products nor waiting: barriers, addresses
-_LOADED = 40  # bytes a cycle that a multiprocessor gets out of the cache
-_PLAIN, _TENSOR = 90, 400  # multiplications of float32, and of 16 bits on tensor cores, in a cycle
-_BEGIN = 2000  # cycles of a block's beginning and end
+_LATENCY = 800  # cycles between a memory request and its data
+_STEP = 60  # cycles of a loop step besides products and waiting: barriers, addresses
+_LOADED = 40  # bytes per cycle that a multiprocessor reads from the cache
+_PLAIN, _TENSOR = 90, 400  # multiplications per cycle: of float32, and of 16 bits on tensor cores
+_BEGIN = 2000  # cycles of a block's start and end
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A matrix product of `batch` times rows x depth and depth x columns, `bytes` of an element, `tensor_cores` where
-    those compute it. A convolution's rows are places, its columns channels, and its depth is walked in `taps` parts."""
+    """A matrix product of `batch` times rows x depth and depth x columns, with `bytes` per element, on tensor cores or
+    not. For a convolution, rows are positions, columns are channels, and the depth is processed in `taps` parts."""
 
     rows: int
     columns: int
@@ -36,7 +36,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What a template computes at once, and how."""
+    """The tile that a block of a template computes, with its warps and pipeline stages."""
 
     rows: int
     columns: int
@@ -46,7 +46,7 @@ class Tile:
 
 
 def tile(info: Mapping[str, Any]) -> Tile:
-    """What a template says of itself in its log_info."""
+    """Return a template's tile, from its log_info."""
     shape = info.get("tile_shape")
     if shape:
         rows, depth, columns = (int(part) for part in str(shape).strip("()").split(","))
@@ -57,7 +57,7 @@ def tile(info: Mapping[str, Any]) -> Tile:
 
 
 def cost(tile: Tile, product: Product, gpu: Gpu) -> float:
-    """Cycles that a template takes, roughly."""
+    """Return an estimate of a template's cycles."""
     blocks = math.ceil(product.rows / tile.rows) * math.ceil(product.columns / tile.columns) * product.batch
     waves = math.ceil(blocks / gpu.processors)
     steps = product.taps * math.ceil(product.depth / tile.depth)

@@ -1,4 +1,4 @@
-"""What a cubin says of itself: the registers of its kernel, and what it spills."""
+"""Read register use, spills and architectures from cubins and fat binaries."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _ELF = re.compile(r"^ELF file\s+\d+: .*?(sm_\w+)\.cubin$", re.MULTILINE)
 
 
 def resources(cubin: bytes) -> tuple[int, int]:
-    """Registers and bytes spilled to memory, of each thread of a cubin's one kernel."""
+    """Return the registers and the bytes spilled to memory per thread of a cubin's only kernel."""
     with NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
         found = _USAGE.search(_cuobjdump("-res-usage", Path(file.name)))
     if found is None:
-        raise ValueError("a cubin says nothing of its registers")
+        raise ValueError("cuobjdump reports no register use for a cubin")
     registers, stack, local = map(int, found.groups())
     return registers, stack + local
 
 
 def architectures(image: Path) -> set[str]:
-    """The architectures (as "sm_86") that a fat binary holds SASS for."""
+    """Return the architectures (as "sm_86") for which a fat binary contains SASS."""
     return set(_ELF.findall(_cuobjdump("-lelf", image)))
 
 

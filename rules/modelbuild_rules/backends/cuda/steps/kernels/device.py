@@ -1,4 +1,4 @@
-"""GPUs by compute capability: what a compiler asks of the device that it compiles for, stated instead of looked up."""
+"""GPUs by compute capability: constants that a compiler would otherwise query from the device."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _MIB, _GIB = 1 << 20, 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU that stands for its compute capability; sizes in bytes.
+    """A typical GPU of a compute capability; sizes in bytes.
 
     capability      as 86
-    processors      multiprocessors
-    shared_memory   that one block of threads can have
-    threads         that one multiprocessor holds
+    processors      number of multiprocessors
+    shared_memory   maximum per block of threads
+    threads         maximum per multiprocessor
     """
 
     capability: int
@@ -29,7 +29,7 @@ class Gpu:
     memory: int
 
     def properties(self) -> SimpleNamespace:
-        """In the form of torch.cuda.get_device_properties()."""
+        """Return the properties in the form of torch.cuda.get_device_properties()."""
         return SimpleNamespace(
             name=self.name,
             major=self.capability // 10,
@@ -54,7 +54,7 @@ class Gpu:
         )
 
     def limits(self) -> dict[str, int]:
-        """In the form of Triton's driver.utils.get_device_properties()."""
+        """Return the limits in the form of Triton's driver.utils.get_device_properties()."""
         return {
             "max_shared_mem": self.shared_memory,
             "multiprocessor_count": self.processors,
@@ -83,17 +83,17 @@ GPUS = {
 
 
 def number(capability: str) -> int:
-    """86 for "8.6"."""
+    """Return a compute capability as a number: 86 for "8.6"."""
     major, minor = capability.split(".")
     return int(major) * 10 + int(minor)
 
 
-def stated(capabilities: Iterable[int]) -> Gpu:
-    """The GPU to compile for, so that what fits it fits all: the lowest capability, the least shared memory."""
+def common_gpu(capabilities: Iterable[int]) -> Gpu:
+    """Return the GPU to compile for so that code fits all capabilities: the lowest, with the least shared memory."""
     gpus = [GPUS[capability] for capability in sorted(capabilities)]
     return replace(gpus[0], shared_memory=min(gpu.shared_memory for gpu in gpus))
 
 
 def registers_allow(registers: int) -> int:
-    """Threads that a block of a kernel can have, by the registers of each thread."""
+    """Return the maximum number of threads per block for a number of registers per thread."""
     return min(1024, _REGISTERS // max(registers, 1) // 32 * 32)

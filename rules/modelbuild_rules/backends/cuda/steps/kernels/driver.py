@@ -1,7 +1,7 @@
-"""Times kernels on a GPU that is here, by CUDA's driver alone: what it takes is libcuda.so.1 and no CUDA of torch's.
+"""Time kernels on this machine's GPU with CUDA's driver alone: it needs libcuda.so.1, but not torch's CUDA.
 
-The driver is used in a process of its own, this file: steps are forked from a process that may have asked for GPUs,
-after which CUDA can't be used in them; and a kernel that fails takes its context with it.
+This file is also the program that uses the driver, in a process of its own: steps are forked from a process that may
+have initialized CUDA, which then can't be used in them, and a failing kernel destroys its context.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from modelbuild.step import StepError
 
 RUNS = 21
 _FLOATS = ("*fp", "*bf")
-_SMALL = 0x3C  # each byte of a floating-point buffer: a small number in all of the types
+_SMALL = 0x3C  # each byte of a floating-point buffer, which makes a small number in all of the types
 _NUMBERS = {
     **{f"i{bits}": getattr(ctypes, f"c_int{bits}") for bits in (8, 16, 32, 64)},
     **{f"u{bits}": getattr(ctypes, f"c_uint{bits}") for bits in (8, 16, 32, 64)},
@@ -35,11 +35,11 @@ _NUMBERS = {
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A kernel and what it is called with.
+    """A kernel and its launch parameters.
 
-    name       of the function in the cubin
-    grid       blocks in each dimension; `threads` of a block, `shared` bytes that it takes
-    arguments  (Triton's type, value): bytes of a buffer for a pointer ("*fp32"; 0 is a null pointer), or a number
+    name       the function's name in the cubin
+    grid       blocks in each dimension; `threads` and `shared` bytes are per block
+    arguments  (Triton's type, value): a buffer's bytes for a pointer ("*fp32"; 0 is a null pointer), or a number
     """
 
     name: str
@@ -51,21 +51,21 @@ class Launch:
 
 
 class Timer(Protocol):
-    """A GPU that kernels are timed on; capability as 86, driver as text."""
+    """A GPU that times kernels; capability as 86, driver version as text."""
 
     name: str
     capability: int
     driver: str
 
     def time(self, launch: Launch) -> float:
-        """Median microseconds of a kernel whose inputs are not in the cache. Raises Failed where it can't run."""
+        """Return a kernel's median microseconds with inputs not in the cache. Raises DriverError if it can't run."""
 
-    def alone(self) -> AbstractContextManager[None]:
-        """No other build times anything on the GPU meanwhile."""
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Keep other builds from timing on the GPU while the context lasts."""
 
 
 class CardProcess:
-    """A Card in a process of its own, started again after a failure. Raises StepError where there is none."""
+    """A Card in a process of its own, restarted after a failure. Raises StepError if there is no GPU."""
 
     def __init__(self) -> None:
         self._start()
@@ -88,7 +88,7 @@ class CardProcess:
         self.name, self.capability, self.driver = about["name"], about["capability"], about["driver"]
 
     def time(self, launch: Launch) -> float:
-        """Median microseconds of a kernel whose inputs are not in the cache. Raises Failed where it can't run."""
+        """Return a kernel's median microseconds with inputs not in the cache. Raises DriverError if it can't run."""
         stream = self._process.stdin
         assert stream is not None
         stream.write(json.dumps({**asdict(launch), "cubin": base64.b64encode(launch.cubin).decode()}) + "\n")
@@ -98,7 +98,7 @@ class CardProcess:
             self._process.kill()
             self._process.communicate()
             self._start()
-            raise Failed(answer["failed"])
+            raise DriverError(answer["failed"])
         return float(answer["microseconds"])
 
     def _answer(self) -> dict[str, Any]:
@@ -109,8 +109,9 @@ class CardProcess:
         return answer
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """No other build times anything on the GPU meanwhile. Its device file is what all of them can open."""
+    def exclusive(self) -> Iterator[None]:
+        """Keep other builds from timing on the GPU while the context lasts, by a lock on its device file, which all
+        builds can open."""
         file = Path("/dev/nvidia0")
         with file.open("rb") if file.exists() else nullcontext() as opened:
             if opened is not None:
@@ -118,12 +119,12 @@ class CardProcess:
             yield
 
 
-class Failed(Exception):
-    """A call of the driver's that failed, with its number and words."""
+class DriverError(Exception):
+    """Raised for a failed call of the driver, with its status and message."""
 
 
 class Card:
-    """A GPU of this machine; name, capability (as 86), the driver's version. Raises StepError where there is none."""
+    """A GPU of this machine: its name, capability (as 86) and driver version. Raises StepError if there is none."""
 
     def __init__(self, index: int = 0) -> None:
         try:
@@ -133,7 +134,7 @@ class Card:
         self._cuda: Any = driver
         try:
             self._open(index)
-        except Failed as failed:
+        except DriverError as failed:
             raise StepError(
                 f'build_on = "gpu" needs an NVIDIA GPU; {failed}; expected a machine with one, or build_on = "cpu"'
             ) from None
@@ -147,7 +148,7 @@ class Card:
         self._call("cuInit", 0)
         count = self._call("cuDeviceGetCount")
         if count <= index:
-            raise Failed(f"this machine has {count}")
+            raise DriverError(f"this machine has {count}")
         device = self._call("cuDeviceGet", index)
         self.name = self._call("cuDeviceGetName", 128, device).partition(b"\0")[0].decode()
         known = self._cuda.CUdevice_attribute
@@ -160,7 +161,7 @@ class Card:
         self._call("cuCtxSetCurrent", self._call("cuDevicePrimaryCtxRetain", device))
 
     def time(self, launch: Launch) -> float:
-        """Median microseconds of a kernel whose inputs are not in the cache. Raises Failed where it can't run."""
+        """Return a kernel's median microseconds with inputs not in the cache. Raises DriverError if it can't run."""
         module = self._call("cuModuleLoadData", launch.cubin)
         try:
             function = self._call("cuModuleGetFunction", module, launch.name.encode())
@@ -187,7 +188,7 @@ class Card:
 
     @contextmanager
     def _arguments(self, launch: Launch) -> Iterator[tuple[Any, Any]]:
-        """Yield the kernel's arguments as cuLaunchKernel takes them, and memory to write over between runs."""
+        """Yield the arguments of cuLaunchKernel, and a buffer to overwrite between runs, which flushes the cache."""
         made: list[Any] = []
 
         def memory(size: int, byte: int) -> Any:
@@ -212,7 +213,7 @@ class Card:
                 self._call("cuMemFree", pointer)
 
     def _driver(self) -> str:
-        """As nvidia-smi has it, or else CUDA's version that the driver is for."""
+        """Return the driver's version as nvidia-smi prints it, or else the CUDA version that the driver supports."""
         file = Path("/proc/driver/nvidia/version")
         found = re.search(r"\s(\d+\.\d+(\.\d+)?)\s", file.read_text()) if file.is_file() else None
         if found:
@@ -221,25 +222,25 @@ class Card:
         return f"CUDA {version // 1000}.{version % 1000 // 10}"
 
     def _call(self, name: str, *arguments: Any) -> Any:
-        """Return what a function of the driver returns. Raises Failed."""
+        """Call a function of the driver and return its result. Raises DriverError."""
         status, *values = getattr(self._cuda, name)(*arguments)
         if int(status):
             _, words = self._cuda.cuGetErrorString(status)
-            raise Failed(f"{name} says {(words or b'error').decode()} ({int(status)})")
+            raise DriverError(f"{name} failed: {(words or b'error').decode()} ({int(status)})")
         return values[0] if values else None
 
 
 def _type(kind: str) -> Any:
-    """Return the type in C of a kernel's argument. Raises Failed for one that is not known."""
+    """Return the C type of a kernel's argument. Raises DriverError for an unknown one."""
     if kind.startswith("*"):
         return ctypes.c_void_p
     if kind not in _NUMBERS:
-        raise Failed(f"no argument of type {kind} is known")
+        raise DriverError(f"arguments of type {kind} are not supported")
     return _NUMBERS[kind]
 
 
 def main() -> None:
-    """Says what the GPU is; then, for each line that describes a launch, how long it takes."""
+    """Print the GPU's properties, then the time of each launch that a line of the input describes."""
 
     def answer(**facts: Any) -> None:
         print(json.dumps(facts), flush=True)
@@ -256,7 +257,7 @@ def main() -> None:
         try:
             launch = Launch(**{**given, "cubin": cubin, "grid": tuple(given["grid"]), "arguments": arguments})
             answer(microseconds=card.time(launch))
-        except Failed as failed:
+        except DriverError as failed:
             answer(failed=str(failed))
 
 

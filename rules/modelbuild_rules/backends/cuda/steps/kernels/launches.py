@@ -1,4 +1,4 @@
-"""Calls of Triton kernels written down instead of made: what a GPU needs to time them, gathered without one."""
+"""Record calls of Triton kernels instead of making them, with all data that a GPU needs to time them later."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from modelbuild.step import StepError
-from modelbuild_rules.backends.cuda.steps.kernels.driver import Failed, Launch, Timer
+from modelbuild_rules.backends.cuda.steps.kernels.driver import DriverError, Launch, Timer
 
 _VALUE = re.compile(r"^\s*\w+ = generate_example_value\(.*\)$")
 _RUN = re.compile(r"^\s*(\w+)\.run\((.*), stream=\w+\)$")
@@ -16,17 +16,17 @@ _RUN = re.compile(r"^\s*(\w+)\.run\((.*), stream=\w+\)$")
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Stands for a tensor on the GPU, as an argument of a kernel."""
+    """Placeholder for a GPU tensor as a kernel's argument."""
 
     bytes: int
 
 
 Call = Callable[[], None]
-"""Calls a kernel through what Inductor makes for it."""
+"""A call of a kernel through Inductor's launcher."""
 
 
 class Stopwatch:
-    """Times calls on a GPU. What a call would launch comes by `launched`."""
+    """Times calls on a GPU. Each call reports its launch to `launched`."""
 
     def __init__(self, card: Timer) -> None:
         self.card = card
@@ -36,17 +36,17 @@ class Stopwatch:
         self._launch = launch
 
     def times(self, calls: Sequence[Call | None]) -> dict[int, float]:
-        """Microseconds by index, of the calls that can be timed. Raises StepError where all of them fail."""
+        """Return microseconds by index, for the calls that can be timed. Raises StepError if all of them fail."""
         took: dict[int, float] = {}
         failure: Exception | None = None
-        with self.card.alone():
+        with self.card.exclusive():
             for index, call in enumerate(calls):
                 try:
                     if call is not None:
                         call()
                         assert self._launch is not None
                         took[index] = self.card.time(self._launch)
-                except Failed as failed:
+                except DriverError as failed:
                     failure = failed
         if failure is not None and not took:
             raise StepError(f"no candidate runs on {self.card.name}: {failure}")
@@ -54,7 +54,7 @@ class Stopwatch:
 
 
 class Launcher:
-    """Stands for Triton's: hands on what would be launched."""
+    """Replacement of Triton's launcher that reports launches instead of making them."""
 
     def __init__(self, source: Any, metadata: Any, launched: Callable[[Launch], None]) -> None:
         self._types = list(source.signature.values())
@@ -66,7 +66,7 @@ class Launcher:
         leave: Any, *values: Any,
     ) -> None:  # fmt: skip
         if self._metadata.num_ctas != 1:
-            raise Failed("clusters of blocks are not timed")
+            raise DriverError("clusters of blocks are not timed")
         arguments = [
             (kind, float(value.bytes) if isinstance(value, Buffer) else value)
             for kind, value in zip(self._types, values, strict=True)
@@ -79,9 +79,9 @@ class Launcher:
         self._launched(Launch(name, cubin, (x, y, z), threads, shared, tuple(arguments)))
 
 
-def of_template(template: Any, kernel: Any) -> Call | None:
-    """Makes the call of a matrix product's or convolution's candidate (TritonTemplateCaller), of which `kernel` is the
-    compiled kernel. None for one that takes more than tensors: it is not timed."""
+def template_call(template: Any, kernel: Any) -> Call | None:
+    """Return the call of a matrix product's or convolution's candidate (TritonTemplateCaller) with its compiled kernel.
+    Return None if it needs a workspace besides tensors; it is not timed."""
     request = template.bmreq
     if request.workspace_size is not None:
         return None
@@ -94,7 +94,7 @@ def of_template(template: Any, kernel: Any) -> Call | None:
 
 
 def arguments_of_kernels(calls: str) -> Mapping[str, Sequence[Any]]:
-    """The arguments of each kernel, out of the code that Inductor writes for autotuning."""
+    """Return each kernel's arguments, from the code that Inductor generates for autotuning."""
     scope: dict[str, Any] = {"generate_example_value": _example}
     found: dict[str, Sequence[Any]] = {}
     import torch
@@ -108,8 +108,8 @@ def arguments_of_kernels(calls: str) -> Mapping[str, Sequence[Any]]:
     return found
 
 
-def of_configuration(launcher: Any, arguments: Sequence[Any]) -> Call:
-    """Makes the call of one of a kernel's compiled configurations."""
+def configuration_call(launcher: Any, arguments: Sequence[Any]) -> Call:
+    """Return the call of one of a kernel's compiled configurations."""
     return lambda: launcher(*arguments, stream=0)
 
 

@@ -1,4 +1,4 @@
-"""The tuning file: which template and parameters were fastest on a GPU, for a build without one to take."""
+"""The tuning file: the templates and parameters that were fastest on a GPU, for builds without one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
 
 FILE = "tuning.json"
-"""What a compile step calls the tuning file of a partition whose kernels it timed."""
+"""The file that a compile step writes for a partition whose kernels it timed."""
 
 VERSION = 1
 _HEAD = ("version", "torch", "triton", "capability", "choices")
@@ -26,7 +26,7 @@ def _is_text(value: object) -> bool:
 
 
 def _is_plain(value: object) -> bool:
-    """Return whether it is a table of numbers, truth values and texts."""
+    """Return whether a value is a table of numbers, booleans and strings."""
     return isinstance(value, dict) and not any(isinstance(each, (dict, list)) for each in value.values())
 
 
@@ -41,7 +41,7 @@ _FITS = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What was chosen, and where that stands in the file as "name:line"."""
+    """A choice, and its place in the file as "name:line"."""
 
     chosen: Mapping[str, Any]
     place: str
@@ -49,11 +49,11 @@ class Entry:
 
 @dataclass
 class Tuning:
-    """A tuning file, and what became of the choices of one partition.
+    """A tuning file, and the choices of one partition.
 
-    found    of the file, by identity
-    made     entries made on the GPU here
-    tuned    choices that the file decided; `by_cost` are those that it lacks, by name
+    found    the file's entries, by identity
+    made     entries timed on this machine's GPU
+    tuned    choices that the file decided; `by_cost` are those that it lacks, by identity
     """
 
     found: Mapping[str, Entry] = field(default_factory=dict)
@@ -63,18 +63,18 @@ class Tuning:
 
 
 def identity(what: Mapping[str, Any]) -> str:
-    """By what a choice is found again: its operator, tensors and options, but nothing of what is chosen."""
+    """Return the key of a choice: its operator, tensors and options, without the chosen parameters."""
     return json.dumps({name: what[name] for name in _DECIDES}, sort_keys=True)
 
 
-def said(key: str) -> str:
-    """A choice by its identity, in a few words."""
+def describe(key: str) -> str:
+    """Return a short description of a choice, from its identity."""
     what = json.loads(key)
     return " ".join(filter(None, [what["op"], *what["inputs"], "->" if what["output"] else "", what["output"]]))
 
 
-def written(entries: Iterable[Mapping[str, Any]], torch: str, triton: str, capability: int) -> str:
-    """A tuning file's text: a line for each choice, sorted. Of entries for one choice the fastest is it."""
+def tuning_text(entries: Iterable[Mapping[str, Any]], torch: str, triton: str, capability: int) -> str:
+    """Return a tuning file's text: one line per choice, sorted. Of several entries for a choice it has the fastest."""
     slowest_first = sorted(entries, key=lambda entry: -entry["microseconds"])
     by_identity = {identity(entry): entry for entry in slowest_first}
     lines = [
@@ -86,18 +86,18 @@ def written(entries: Iterable[Mapping[str, Any]], torch: str, triton: str, capab
 
 
 def merged(texts: Iterable[str]) -> str:
-    """One tuning file of those of a program's partitions, which were made with the same versions."""
+    """Return one tuning file, merged from those of a program's partitions, which have the same versions."""
     files = [json.loads(text) for text in texts]
     if not files:
         return f'{{"version": {VERSION}, "choices": []}}\n'
     first, numbers = files[0], files[0]["capability"].split(".")
     entries = [entry for file in files for entry in file["choices"]]
-    return written(entries, first["torch"], first["triton"], 10 * int(numbers[0]) + int(numbers[1]))
+    return tuning_text(entries, first["torch"], first["triton"], 10 * int(numbers[0]) + int(numbers[1]))
 
 
 def read(path: Path, torch: str, triton: str, capability: int) -> Mapping[str, Entry]:
-    """A tuning file's choices by identity. Raises StepError, with name and line, for a file that is not one, or one of
-    other versions or another compute capability."""
+    """Return a tuning file's choices by identity. Raises StepError, with name and line, for an invalid file, other
+    versions, or another compute capability."""
     text, name = path.read_text(errors="replace"), path.name
 
     def problem(message: str, at: int) -> StepError:
@@ -110,9 +110,9 @@ def read(path: Path, torch: str, triton: str, capability: int) -> Mapping[str, E
     try:
         file = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise problem(f"no tuning file: {error}", getattr(error, "pos", 0)) from None
+        raise problem(f"not a tuning file: {error}", getattr(error, "pos", 0)) from None
     if not isinstance(file, dict) or not isinstance(file.get("choices"), list):
-        raise problem('no tuning file; expected an object with "choices"', 0)
+        raise problem('not a tuning file; expected an object with "choices"', 0)
     unknown = next((key for key in file if key not in _HEAD), None)
     if unknown is not None:
         raise problem(f"unknown '{unknown}'{did_you_mean(unknown, _HEAD)}", where(unknown))
@@ -131,7 +131,7 @@ def read(path: Path, torch: str, triton: str, capability: int) -> Mapping[str, E
     for nth, entry in enumerate(file["choices"]):
         at = where("op", nth)
         if not isinstance(entry, dict) or not isinstance(entry.get("chosen"), dict):
-            raise problem('an entry without "chosen"; expected what a build with build_on = "gpu" writes', at)
+            raise problem('an entry without "chosen"; expected a file that a build with build_on = "gpu" wrote', at)
         strange = next((key for key in entry if key not in _ENTRY), None)
         missing = next((key for key in _DECIDES if key not in entry), None)
         if strange is not None:
@@ -140,7 +140,7 @@ def read(path: Path, torch: str, triton: str, capability: int) -> Mapping[str, E
             raise problem(f"an entry without '{missing}'", at)
         wrong = next((key for key, fits in _FITS.items() if not fits(entry[key])), None)
         if wrong is not None:
-            raise problem(f"'{wrong}' of an entry is not as a build with build_on = \"gpu\" writes it", at)
+            raise problem(f"'{wrong}' of an entry is invalid; expected a value that a build on a GPU wrote", at)
         if identity(entry) in found:
             raise problem(f"the same choice as in {found[identity(entry)].place}; expected it once", at)
         found[identity(entry)] = Entry(entry["chosen"], f"{name}:{text.count(chr(10), 0, at) + 1}")

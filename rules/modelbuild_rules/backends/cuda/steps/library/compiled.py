@@ -1,4 +1,4 @@
-"""The library of a partition: what AOTInductor makes of it for the CUDA delegate, with or without a GPU here."""
+"""Compile a partition to the library that the CUDA delegate loads, with or without a GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from modelbuild.step import StepError
 from modelbuild_rules.backends.cuda.steps.generate.generate import Generated, generate
 from modelbuild_rules.backends.cuda.steps.kernels.driver import CardProcess
-from modelbuild_rules.backends.cuda.steps.kernels.tuning import FILE, Tuning, read, said, written
+from modelbuild_rules.backends.cuda.steps.kernels.tuning import FILE, Tuning, describe, read, tuning_text
 from modelbuild_rules.backends.cuda.steps.library.link import check, dotted, link
 from modelbuild_rules.program.steps.linking.named_data import write_named
 from modelbuild_rules.program.steps.partitions.compiled import ABOUT, PROCESSED
@@ -27,9 +27,9 @@ def compile(
     folder: Path,
     tuning: Path | None = None,
 ) -> Generated:
-    """Make a partition's library and write what the delegate reads into an existing folder. Returns what it is made of.
+    """Compile a partition's library and write the delegate's files into an existing folder. Return the generated code.
 
-    runtime   what _cpp.make_runtime made for attributes["target"]
+    runtime   the folder of library/cpp.py (make_runtime) for attributes["target"]
     work      an empty folder to build in
     tuning    a tuning file
     """
@@ -57,26 +57,26 @@ def compile(
     if card is not None:
         seen = {"gpu": card.name, "driver": card.driver}
         entries = [{**entry, **seen} for entry in tuned.made.values()]
-        (folder / FILE).write_text(written(entries, version("torch"), version("triton"), lowest))
+        (folder / FILE).write_text(tuning_text(entries, version("torch"), version("triton"), lowest))
     (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n")
     return generated
 
 
 def _choices(tuned: Tuning, given: bool) -> dict[str, Any]:
-    """For delegation.json: how many choices were timed or came from a tuning file, and which did not."""
+    """Return the facts for delegation.json: the number of timed or tuned choices, and the choices made by cost."""
     found = {"timed": len(tuned.made)} if tuned.made else {"tuned": len(set(tuned.tuned))} if given else {}
-    return {"choices": {**found, "by_cost": [said(key) for key in dict.fromkeys(tuned.by_cost)]}} if found else {}
+    return {"choices": {**found, "by_cost": [describe(key) for key in dict.fromkeys(tuned.by_cost)]}} if found else {}
 
 
 def _card(capability: int, name: str | None) -> CardProcess:
-    """The GPU here. Raises StepError where it is none of the capability (as 86), or of another name."""
+    """Return the GPU of this machine. Raises StepError if its capability (as 86) or name is wrong."""
     card = CardProcess()
     if card.capability != capability:
         wanted, found = (f"{number // 10}.{number % 10}" for number in (capability, card.capability))
         raise StepError(
-            f"the GPU here, {card.name}, has compute capability {found}; the device target asks for {wanted}; expected"
-            " a GPU of that one, or the other in the device target"
+            f"this machine's GPU, {card.name}, has compute capability {found}, the device target {wanted}; expected"
+            " a GPU or a device target with the same one"
         )
     if name is not None and name not in card.name:
-        raise StepError(f"the GPU here is {card.name}; expected one with '{name}' in its name, as gpu asks for")
+        raise StepError(f"this machine's GPU is {card.name}; expected one with '{name}' in its name (attribute 'gpu')")
     return card

@@ -1,7 +1,7 @@
-"""Compiles and links C++ for a stated kind of machine with the compiler of the package `ziglang` (Clang, LLD, libc++).
+"""Compile and link C++ for a target machine with the compiler of the package `ziglang` (Clang, LLD, libc++).
 
-Nothing of the machine's own compiler, headers or libraries is used: libc++ becomes part of what is linked, and glibc's
-symbols are those of the version that the target names ("x86_64-linux-gnu.2.28").
+The machine's own compiler, headers and libraries are not used: libc++ is linked statically, and glibc's symbols are
+those of the version in the target ("x86_64-linux-gnu.2.28").
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _EMULATION = {"x86_64": "elf_x86_64", "aarch64": "aarch64linux"}
 
 
 def zig(arguments: Sequence[str | Path], folder: Path, environment: Mapping[str, str] | None = None) -> str:
-    """Run zig in a folder; returns what it prints. Its caches lie in the folder. Raises StepError when it fails."""
+    """Run zig in a folder, with its caches there, and return its output. Raises StepError if it fails."""
     found = find_spec("ziglang")
     if found is None or found.origin is None:
         raise StepError("the package 'ziglang' is not installed; install modelbuild[cuda]")
@@ -40,9 +40,9 @@ def zig(arguments: Sequence[str | Path], folder: Path, environment: Mapping[str,
 
 
 def make_runtime(target: str, folder: Path) -> None:
-    """Build what every C++ library of a target links with into an existing folder: libc++, glibc's symbols and so on.
+    """Build the libraries that every C++ library of a target links with (libc++, glibc's symbols, ...) in a folder.
 
-    Takes a minute of CPU. `link.json` in the folder holds the libraries in the order in which they are linked.
+    Takes a minute of CPU. `link.json` in the folder lists the libraries in the order in which to link them.
     """
     with TemporaryDirectory() as made:
         work = Path(made)
@@ -57,7 +57,7 @@ def make_runtime(target: str, folder: Path) -> None:
 
 
 def compile_object(source: Path, target: str, flags: Iterable[str], folder: Path) -> Path:
-    """Compile one file of C, C++ or assembly that lies in the folder. The object lies beside it."""
+    """Compile a C, C++ or assembly file in the folder, and return the object beside it."""
     made = source.with_suffix(".o")
     language = "c++" if source.suffix == ".cpp" else "cc"
     zig([language, "-target", target, "-c", "-fPIC", "-g0", *flags, source.name, "-o", made.name], folder)
@@ -67,10 +67,10 @@ def compile_object(source: Path, target: str, flags: Iterable[str], folder: Path
 def link_library(
     objects: Iterable[Path], runtime: Path, needed: Iterable[Path], exported: str, target: str, made: Path
 ) -> None:
-    """Link a shared library that exports the symbols of a pattern (as "Model*") and leaves others to be found.
+    """Link a shared library that exports the symbols of a pattern (as "Model*"); undefined symbols are allowed.
 
-    runtime   folder that make_runtime made
-    needed    libraries (stubs will do) that the library asks the loader for
+    runtime   a folder of make_runtime
+    needed    libraries, or stubs of them, that the loader must load with it
     """
     script = made.with_suffix(".map")
     script.write_text(f"{{ global: {exported}; local: *; }};\n")
@@ -81,7 +81,7 @@ def link_library(
 
 
 def stub_library(soname: str, symbols: Iterable[str], target: str, folder: Path) -> Path:
-    """A library that has a name and symbols and no more, to link against instead of one that is not there."""
+    """Return a library with a soname and symbols only, to link against in place of a missing library."""
     source = folder / "stub.c"
     source.write_text("".join(f"void {symbol}(void) {{}}\n" for symbol in symbols))
     made = folder / soname

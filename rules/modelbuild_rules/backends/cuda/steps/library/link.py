@@ -1,7 +1,7 @@
-"""From source text and kernels to a library: compiled, linked and checked, without the machine's tools.
+"""Compile, link and check a library from source text and kernels, without the machine's own tools.
 
-Kernels become one image each: SASS for every capability, and PTX of the lowest where newer GPUs can compile it. What
-comes out depends on no path: sources lie in one folder under fixed names, and headers' paths are mapped to names.
+Each kernel becomes one image: SASS for every capability, and PTX of the lowest if newer GPUs can compile it. The output
+does not depend on paths: sources have fixed names in one folder, and headers' paths are mapped to names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from modelbuild.step import StepError
 from modelbuild_rules.backends.cuda.steps.generate.generate import Generated, Kernel
-from modelbuild_rules.backends.cuda.steps.generate.missing import PROVIDED
+from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import PROVIDED
 from modelbuild_rules.backends.cuda.steps.kernels.cubin import architectures
 from modelbuild_rules.backends.cuda.steps.library.cpp import compile_object, link_library, stub_library
 from modelbuild_rules.bundle.steps.runtime.elf import Needs, machine, needs
@@ -28,17 +28,17 @@ _DEFINED = (
     "USE_CUDA",
     "USE_MMAP_EXTERNAL",
 )
-# Never called: weights come from memory that is not pinned. The delegate's runtime does not have it.
+# Never called, because weights are not in pinned memory; the delegate's runtime lacks it.
 _PINNED = 'extern "C" __attribute__((visibility("hidden"))) int aoti_torch_empty_strided_pinned() { return 1; }\n'
 _CUDA = re.compile(r"cu(da)?[A-Z]\w+\Z")
 _DRIVER = re.compile(r"cu[A-Z]\w+\Z")
 
 
 def link(generated: Generated, capabilities: Sequence[int], target: str, runtime: Path, folder: Path) -> Path:
-    """Make the library in a folder for capabilities (as 86) and a machine. `runtime` is a folder that make_runtime of
-    library/cpp.py filled.
+    """Return the path of a library that is linked in `folder` for capabilities (as 86) and a machine. `runtime` is a
+    folder of library/cpp.py (make_runtime).
 
-    Raises StepError when the library would need what is not there at run time.
+    Raises StepError if the library needs symbols or a glibc that are missing at run time.
     """
     images = [_image(kernel, number, capabilities, folder) for number, kernel in enumerate(generated.kernels)]
     (folder / "kernels.S").write_text(_embedded(generated, images))
@@ -57,8 +57,8 @@ def link(generated: Generated, capabilities: Sequence[int], target: str, runtime
 
 
 def check(library: Path, target: str) -> Needs:
-    """What a library needs. Raises StepError for another machine, a symbol that the runtime does not have, and a glibc
-    too new."""
+    """Return a library's requirements. Raises StepError for another machine, a symbol that the runtime lacks, and a
+    glibc that is too new."""
     arch = target.partition("-")[0]
     if machine(library) != arch:
         raise StepError(f"the library is for {machine(library)}; expected {arch}")
@@ -77,15 +77,14 @@ def dotted(version: Iterable[int]) -> str:
 
 
 def _image(kernel: Kernel, number: int, capabilities: Sequence[int], folder: Path) -> Path:
-    """A kernel for all capabilities, in the form that cuModuleLoadData takes."""
+    """Return an image of a kernel for all capabilities, in the format of cuModuleLoadData."""
     lowest, *others = sorted(capabilities)
     text = kernel.ptx.read_text()
     (target,) = re.findall(r"^\.target (sm_\w+)", text, re.MULTILINE)
     specific = not target[-1].isdigit()
     if specific and others:
         raise StepError(
-            f"kernels for compute capability {lowest / 10} are for it alone; expected other compute capabilities in"
-            " a device_target of their own"
+            f"code for compute capability {lowest / 10} runs only there; expected one device_target for each capability"
         )
     kinds = [("elf", target, kernel.cubin)]
     if not specific:
@@ -98,12 +97,12 @@ def _image(kernel: Kernel, number: int, capabilities: Sequence[int], folder: Pat
     found = architectures(made)
     asked = {name for kind, name, _ in kinds if kind == "elf"}
     if found != asked:
-        raise StepError(f"kernel {kernel.name} is for {', '.join(sorted(found))}; asked for {', '.join(sorted(asked))}")
+        raise StepError(f"kernel {kernel.name} is for {', '.join(sorted(found))}; expected {', '.join(sorted(asked))}")
     return made
 
 
 def _assemble(kernel: Kernel, capability: int, folder: Path) -> Path:
-    """SASS for another capability than the stated GPU's, with the assembler that Triton uses for it."""
+    """Return a kernel's SASS for another capability than the target GPU's, made by Triton's assembler for it."""
     from triton.backends.nvidia.compiler import get_ptxas
 
     made = folder / f"{kernel.name}.{capability}.cubin"
@@ -112,7 +111,7 @@ def _assemble(kernel: Kernel, capability: int, folder: Path) -> Path:
 
 
 def _embedded(generated: Generated, images: Sequence[Path]) -> str:
-    """Assembly that holds the images, and the number of bytes of the weights, under the names that the source uses."""
+    """Return assembly with the images and the weights' size in bytes, under the names that the source uses."""
     lines = ['.section .note.GNU-stack,"",%progbits', ".section .rodata", ".balign 64"]
     lines += [".global _binary_constants_bin_start", "_binary_constants_bin_start:", f".quad {len(generated.weights)}"]
     for kernel, image in zip(generated.kernels, images, strict=True):
@@ -121,7 +120,7 @@ def _embedded(generated: Generated, images: Sequence[Path]) -> str:
 
 
 def _flags(folder: Path) -> list[str]:
-    """For the wrapper. It only launches kernels, so that it is optimized no more than upstream does."""
+    """Return compiler flags for the wrapper, with upstream's optimization level: the wrapper only launches kernels."""
     torch, cuda = _home("torch") / "include", cuda_home() / "include"
     folders = {torch: "torch", torch / "torch/csrc/api/include": "torch", cuda: "cuda", cuda / "cccl": "cuda"}
     mapped = [f"-ffile-prefix-map={path}={name}" for path, name in folders.items()]
@@ -140,7 +139,7 @@ def _flags(folder: Path) -> list[str]:
 
 
 def cuda_home() -> Path:
-    """Where CUDA's packages put their tools and headers."""
+    """Return the folder of the CUDA packages' tools and headers."""
     return _home("nvidia") / "cu13"
 
 

@@ -1,6 +1,6 @@
-"""A program of executorch's edge dialect as the ATen program that torch_tensorrt's lowering and converters know.
+"""Convert a program of executorch's edge dialect to the ATen program that torch_tensorrt expects.
 
-Node for node, under the same names. TensorRT tensors have neither strides nor aliases, so nothing changes but names.
+Nodes keep their names, and only their operators change: TensorRT tensors have neither strides nor aliases.
 Private names of torch are used; torch_tensorrt_private.py lists them.
 """
 
@@ -18,7 +18,7 @@ from modelbuild_rules.program.steps.lowering.aten import aten_operator
 
 
 def aten_program(program: ExportedProgram) -> ExportedProgram:
-    """The program on ATen operators. Tensors are shared with `program`, its graph is not touched."""
+    """Return the program with ATen operators. It shares tensors with `program`, whose graph does not change."""
     graph = torch.fx.Graph()
     mapping: dict[Any, Any] = {}
     graph.output(graph.graph_copy(program.graph, mapping))
@@ -27,7 +27,7 @@ def aten_program(program: ExportedProgram) -> ExportedProgram:
     for node, copy in mapping.items():
         copy.name = node.name
         if isinstance(node.meta.get("val"), torch.Tensor):
-            copy.meta["tensor_meta"] = _extract_tensor_metadata(node.meta["val"])  # what some validators look at
+            copy.meta["tensor_meta"] = _extract_tensor_metadata(node.meta["val"])  # read by some validators
         if node.op == "call_function":
             copy.target = aten_operator(node.target)
             if copy.target in WITH_INDICES:

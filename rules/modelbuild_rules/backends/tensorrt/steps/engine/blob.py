@@ -1,10 +1,10 @@
-"""The blob of a TensorRT delegate: the engine behind what the run time must know of it. Torch-free.
+"""Write the blob of a TensorRT delegate: metadata for the runtime, then the engine. Torch-free.
 
-The format is torch_tensorrt's (torch_tensorrt/executorch/serialization.py), so that programs of either are run by the
-other's runtime; backends/tensorrt/blob_reader.py reads it. All numbers are little-endian: magic (TR01, or TR02 where
-results share memory with inputs), offset and size of the metadata (u32, u32), offset of the engine (u32, a multiple of
-16), size of the engine (u64), a byte 1, seven of zero; then JSON, padding, the engine. The field serialized_metadata of
-the JSON, a pickle of Python objects that no run time needs, is left empty.
+The format is torch_tensorrt's (torch_tensorrt/executorch/serialization.py), so each project's runtime runs the other's
+programs; backends/tensorrt/blob_reader.py reads it. All numbers are little-endian: magic (TR01, or TR02 if results
+share memory with inputs), offset and size of the metadata (u32, u32), offset of the engine (u32, a multiple of 16),
+size of the engine (u64), one byte 1, seven zero bytes; then JSON, padding, the engine. The JSON's field
+serialized_metadata, a pickle of Python objects that no runtime needs, is left empty.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _HEADER = struct.Struct("<4sIIIQ8s")
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What stands before an engine.
+    """An engine's metadata.
 
     inputs, outputs  names of the engine's bindings, in the order of the delegate's arguments
-    device           which GPU runs the engine
+    device           index of the GPU that runs the engine
     platform         "linux_x86_64"
-    aliased          (output, input, kind) of results that stand in the memory of an input
+    aliased          (output, input, kind) of results that share the memory of an input
     """
 
     inputs: tuple[str, ...]
@@ -36,7 +36,7 @@ class Metadata:
     aliased: tuple[tuple[str, str, str], ...] = ()
 
     def json(self) -> bytes:
-        """In the order of fields that torch_tensorrt writes."""
+        """Return the metadata as JSON, with fields in torch_tensorrt's order."""
         names = [(name, True) for name in self.inputs] + [(name, False) for name in self.outputs]
         described = {
             "io_bindings": [{"name": name, "dtype": "", "shape": [], "is_input": given} for name, given in names],
@@ -50,7 +50,7 @@ class Metadata:
 
 
 def write_blob(path: Path, metadata: Metadata, engine: Any) -> None:
-    """Write a blob; `engine` is any buffer, and goes to the file without being copied in memory."""
+    """Write a blob. `engine` is any buffer, and is not copied in memory."""
     described = metadata.json()
     magic = MAGIC_ALIASED if metadata.aliased else MAGIC
     offset = _aligned(_HEADER.size + len(described))

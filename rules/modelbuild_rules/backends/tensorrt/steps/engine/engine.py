@@ -1,6 +1,6 @@
-"""Builds a TensorRT engine of a partition, on a machine that needs no GPU.
+"""Build a TensorRT engine for a partition, without a GPU.
 
-TRTInterpreter.run would load the engine that it has built, which takes a GPU, so its two inner steps are driven here.
+TRTInterpreter.run also loads the built engine, which needs a GPU, so this module calls its two inner steps instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from modelbuild_rules.backends.tensorrt.steps.engine.settings import capabilitie
 from modelbuild_rules.backends.tensorrt.steps.engine.torch_tensorrt_private import import_torch_tensorrt
 
 PROFILES = "tensorrt_profiles"
-"""The key of nodes' meta under which an input's shapes stand (see engine/profiles.py (shapes_of))."""
+"""The key in nodes' meta of an input's shapes (see `shapes_of` in engine/profiles.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Engine:
 
 
 def build(program: ExportedProgram, attributes: Mapping[str, Any]) -> Engine:
-    """Build an engine. Raises StepError when TensorRT can't, with its own words."""
+    """Build an engine. Raises StepError with TensorRT's message if it can't."""
     torch_tensorrt = import_torch_tensorrt(attributes["flavour"])
     from torch_tensorrt.dynamo.conversion._conversion import infer_module_output_dtypes
     from torch_tensorrt.dynamo.conversion._TRTInterpreter import TRTInterpreter, trt
@@ -46,25 +46,25 @@ def build(program: ExportedProgram, attributes: Mapping[str, Any]) -> Engine:
     inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
     outputs = _distinct_outputs(module)
     specs = [_input(torch_tensorrt, node.meta["val"], each) for node, each in zip(inputs, shapes, strict=True)]
-    said = _Said()
-    with said:
+    errors = _ErrorLog()
+    with errors:
         interpreter = TRTInterpreter(
             module, specs, output_dtypes=infer_module_output_dtypes(module), compilation_settings=settings
         )
         try:
             interpreter._construct_trt_network_def()
-        except Exception as error:  # a converter raises whatever it comes upon
-            why = said.text or str(error).partition("\n")[0]
-            raise StepError(f"TensorRT can't take {interpreter._cur_node.target} of the partition: {why}") from error
+        except Exception as error:  # converters raise exceptions of many types
+            why = errors.text or str(error).partition("\n")[0]
+            raise StepError(f"TensorRT can't convert {interpreter._cur_node.target} of the partition: {why}") from error
         config = interpreter._populate_trt_builder_config()
         config.num_compute_capabilities = len(wanted)
         for index, capability in enumerate(wanted):
             config.set_compute_capability(capability, index)
         plan = interpreter.builder.build_serialized_network(interpreter.ctx.net, config)
     if plan is None:
-        raise StepError(f"TensorRT builds no engine: {said.text or 'it does not say why'}")
+        raise StepError(f"TensorRT can't build the engine: {errors.text or 'it logged no reason'}")
     if interpreter.ctx.requires_output_allocator or interpreter._aliased_io:
-        raise StepError("the engine has results of unknown size or that share memory with inputs")
+        raise StepError("the engine has results of unknown size, or results that share memory with inputs")
     names = tuple(interpreter._input_names), tuple(interpreter._output_names)
     if [len(found) for found in names] != [len(program.graph_signature.user_inputs), len(outputs)]:
         raise StepError(f"TensorRT made an engine with bindings {names[0]} to {names[1]}")
@@ -84,7 +84,7 @@ def _input(torch_tensorrt: Any, value: torch.Tensor, profiles: Sequence[Any] | N
 
 
 def _distinct_outputs(module: torch.fx.GraphModule) -> list[Any]:
-    """The graph's results, each a tensor of its own: an engine can't give one under two names."""
+    """Clone repeated results of the graph, and return all: an engine can't return a tensor under two names."""
     output = next(iter(reversed(module.graph.nodes)))
     results = list(output.args[0])
     for place, node in enumerate(results):
@@ -97,15 +97,15 @@ def _distinct_outputs(module: torch.fx.GraphModule) -> list[Any]:
     return results
 
 
-class _Said(logging.Handler):
-    """Keeps the errors that TensorRT logs while the context lasts; nothing of its log is shown."""
+class _ErrorLog(logging.Handler):
+    """Context manager that collects the errors that TensorRT logs, and hides its log."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self._lines: list[str] = []
         self._logger = logging.getLogger("torch_tensorrt [TensorRT Conversion Context]")
 
-    def __enter__(self) -> _Said:
+    def __enter__(self) -> _ErrorLog:
         self._logger.addHandler(self)
         self._logger.propagate = False
         return self
@@ -116,7 +116,7 @@ class _Said(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         line = record.getMessage()
-        if "catchCudaError" not in line:  # said of the GPU that is not there
+        if "catchCudaError" not in line:  # errors of the GPU that is not there
             self._lines.append(line)
 
     @property

@@ -1,4 +1,4 @@
-"""Lowers a partition as torch_tensorrt lowers a program: its decompositions and passes, on the ATen form."""
+"""Lower a partition with torch_tensorrt's decompositions and passes, on ATen operators."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ aten = torch.ops.aten
 
 
 def decompositions(settings: Any) -> dict[Any, Any]:
-    """torch_tensorrt's table of decompositions."""
+    """Return torch_tensorrt's decompositions, with changes for views and for one-dimensional topk and sort."""
     from torch_tensorrt.dynamo.lowering import get_decompositions
 
     table = get_decompositions(settings.enable_experimental_decompositions, settings.decompose_attention)
-    # Views have converters; their decompositions give copies that the registry knows less of.
+    # Views have converters; their decompositions are copies, with fewer converters.
     table.pop(aten.view.default, None)
     return {**table, aten.topk.default: _topk, aten.sort.default: _sort}
 
 
 def _topk(x: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    """TensorRT's layer wants two dimensions, and the converter does not see to it."""
+    """Decompose a one-dimensional topk: TensorRT's layer needs two dimensions, which the converter does not ensure."""
     if x.dim() != 1:
         return NotImplemented
     values, indices = aten.topk.default(x.unsqueeze(0), k, 1, largest, sorted)
@@ -41,7 +41,7 @@ def _sort(x: torch.Tensor, dim: int = -1, descending: bool = False) -> Any:
 
 
 def lowered(program: ExportedProgram, settings: Any) -> torch.fx.GraphModule:
-    """What torch_tensorrt's interpreter gets: a graph whose inputs are the program's user inputs."""
+    """Return the graph for torch_tensorrt's interpreter. Its inputs are the program's user inputs."""
     from torch_tensorrt.dynamo.lowering import post_lowering, pre_export_lowering
 
     forget_pending_sizes([node.meta.get("val") for node in program.graph.nodes])
@@ -54,7 +54,7 @@ def lowered(program: ExportedProgram, settings: Any) -> torch.fx.GraphModule:
 
 
 def forget_pending_sizes(values: Sequence[Any]) -> None:
-    """Forget sizes that passes came upon and bound to no node: tracing would look for them in its own results."""
+    """Clear sizes that passes created and bound to no node; tracing would look for them in its own results."""
     mode = torch._guards.detect_fake_mode(values)
     if mode is not None and mode.shape_env is not None:
         getattr(mode.shape_env, PENDING).clear()

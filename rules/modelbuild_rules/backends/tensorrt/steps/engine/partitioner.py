@@ -1,4 +1,4 @@
-"""Cuts an edge program into partitions for TensorRT."""
+"""Divide an edge program into partitions for TensorRT."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ BACKEND = "TensorRTBackend"
 
 
 class TensorrtPartitioner(Partitioner):
-    """Partitions are as large as they can be, and convex. `refused` says why a node was left out, by name."""
+    """Makes the largest convex partitions. `refused` has the reason for each node not taken, by name."""
 
-    def __init__(self, attributes: Mapping[str, Any], left_out: Mapping[str, str]) -> None:
+    def __init__(self, attributes: Mapping[str, Any], failed_nodes: Mapping[str, str]) -> None:
         super().__init__()
-        self._left_out = left_out
+        self._failed_nodes = failed_nodes
         self._attributes = attributes
         self._settings = compilation_settings(attributes)
         self.refused: dict[str, str] = {}
@@ -37,7 +37,7 @@ class TensorrtPartitioner(Partitioner):
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         program = exported_program
         support = Support(program, self._settings)
-        support.refused.update(self._left_out)
+        support.refused.update(self._failed_nodes)
         partitions = large_enough(proposed(program, support), support, self._attributes["min_block_size"])
         self.refused = support.refused
         if self._attributes["require_full_compilation"]:
@@ -66,15 +66,15 @@ def _require_all(program: ExportedProgram, partitions: list[list[torch.fx.Node]]
         node = out[0]
         why = support.refused.get(node.name, "not offered")
         raise StepError(
-            f"require_full_compilation: TensorRT does not take {len(out)} of {len(left)} nodes, the first is"
+            f"require_full_compilation: TensorRT does not take {len(out)} of {len(left)} nodes; the first is"
             f" {getattr(node.target, '__name__', node.target)} (node {node.name}): {why}"
         )
     if len(partitions) > 1:
-        raise StepError(f"require_full_compilation: the program falls into {len(partitions)} partitions; expected one")
+        raise StepError(f"require_full_compilation: the program has {len(partitions)} partitions; expected one")
 
 
 def _keep_changed_buffers(program: ExportedProgram) -> None:
-    """A buffer that the program changes stays outside: an engine keeps nothing from one call to the next."""
+    """Keep buffers that the program mutates out of partitions, since an engine has no state between calls."""
     signature = program.graph_signature
     changed = set(signature.buffers_to_mutate.values())
     for node in program.graph.nodes:

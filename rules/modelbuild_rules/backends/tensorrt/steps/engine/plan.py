@@ -1,12 +1,12 @@
-"""Puts the bindings of a TensorRT-RTX engine in one order, so that equal networks become equal engines. Torch-free.
+"""Sort the bindings of a TensorRT-RTX engine, so that equal networks become equal engines. Torch-free.
 
-The builder lists an engine's inputs and results in one table and its results in another, in the order of the addresses
-that objects of its own happened to have in memory. Nothing else varies from build to build, and no record says where in
-its table it stands: any order is one that the builder itself may write. Here it becomes the one given.
+The builder lists an engine's inputs and results in one table and its results in another, in the order of its objects'
+addresses in memory. Nothing else varies from build to build, and no record contains its position in the table, so the
+builder may write any order. This module puts the records in a given order.
 
-Layout, as seen in tensorrt_rtx 1.6.1.120: a value begins with a tag (0x80XX) and a version (1), both u16, and one that
-is made of others ends with the tag's complement. A record of the first table is <43><16>number<41>name...</41></43>,
-one of the second is name<2d>name...<25>flag</25></2d>. All numbers are little-endian.
+Layout, as seen in tensorrt_rtx 1.6.1.120: a value begins with a tag (0x80XX) and a version (1), both u16; a composite
+value ends with the tag's complement. A record of the first table is <43><16>number<41>name...</41></43>, a record of
+the second is name<2d>name...<25>flag</25></2d>. All numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def _closed(*tags: int) -> bytes:
 
 
 def _pattern(*parts: bytes) -> re.Pattern[bytes]:
-    """A regular expression of tags, to be found as they are, and of patterns between them, at odd places."""
+    """Return a regular expression of literal bytes and, at odd positions, patterns."""
     return re.compile(b"".join(re.escape(part) if i % 2 == 0 else part for i, part in enumerate(parts)), re.DOTALL)
 
 
 _NAME = (_opened(0x13), rb".{8}\x01\x80", _opened(0x0C), rb"(?P<length>.{8})[^\x80]*?")
-"""Text with its length (u64), twice."""
+"""Text, preceded by its length (u64), twice."""
 
 _TABLES = (
     _pattern(
@@ -64,7 +64,7 @@ def order_bindings(plan: Any, names: Sequence[str]) -> None:
 
 
 def _adjacent(matches: Iterable[re.Match[bytes]]) -> Iterable[list[re.Match[bytes]]]:
-    """Runs of matches, each of which begins where the one before it ends."""
+    """Yield runs of adjacent matches."""
     run: list[re.Match[bytes]] = []
     for match in matches:
         if run and match.start() != run[-1].end():

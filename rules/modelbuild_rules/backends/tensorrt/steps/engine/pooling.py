@@ -1,4 +1,4 @@
-"""Writes max poolings in the one form for which torch_tensorrt has a converter: rounded down, not dilated."""
+"""Rewrite max poolings to the only form with a torch_tensorrt converter: rounded down, not dilated."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ WITH_INDICES = {
     aten.max_pool2d_with_indices.default: aten.max_pool2d.default,
     aten.max_pool3d_with_indices.default: aten.max_pool3d.default,
 }
-"""What torch_tensorrt's pass replace_max_pool_with_indices makes of a pooling whose indices nothing uses."""
+"""The replacements of torch_tensorrt's pass replace_max_pool_with_indices for poolings with unused indices."""
 
 
 def round_down(module: torch.fx.GraphModule) -> None:
-    """Pad what a max pooling with ceil_mode reads beyond its input with -inf, so that rounding down gives as much.
+    """Pad the input of max poolings with ceil_mode with -inf, so that rounding down gives the same output size.
 
     Inputs of unknown size are left as they are.
     """
@@ -33,7 +33,7 @@ def round_down(module: torch.fx.GraphModule) -> None:
 
 
 def _missing(node: torch.fx.Node, dimensions: int) -> list[int] | None:
-    """How many elements windows read beyond the end of each dimension and its padding; None when it isn't known."""
+    """Return the number of elements that windows read past each dimension's padded end; None if unknown."""
     value = node.args[0].meta["val"]
     sizes, results = value.shape[-dimensions:], node.meta["val"].shape[-dimensions:]
     if not value.dtype.is_floating_point or not all(isinstance(size, int) for size in (*sizes, *results)):
@@ -61,6 +61,7 @@ def _pad(graph: torch.fx.Graph, node: torch.fx.Node, missing: list[int]) -> None
 
 
 def plain_arguments(node: torch.fx.Node) -> tuple[Any, ...]:
-    """A pooling's arguments without a dilation of 1 in each dimension, which the converter's validator mistakes."""
+    """Return a pooling's arguments, without a dilation of 1 in each dimension, which the converter's validator
+    rejects."""
     dilation, *mode = node.args[4:] or (1,)
     return tuple(node.args) if any(mode) or set(_each(dilation, 3)) != {1} else tuple(node.args[:4])

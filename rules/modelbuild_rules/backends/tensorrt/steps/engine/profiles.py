@@ -1,4 +1,4 @@
-"""Which shapes an engine is built for: the least, the best served and the greatest, for each optimization profile."""
+"""Compute the shapes that an engine is built for: minimum, optimum and maximum, for each optimization profile."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from modelbuild.step import StepError
 
 Ranges = dict[Any, tuple[int, int, int]]
 Shapes = list[list[int]]
-"""[least, best served, greatest] shape."""
+"""[minimum, optimum, maximum] shape."""
 
 
 def profiles_of(program: ExportedProgram, given: Sequence[Mapping[str, Mapping[str, Sequence[int]]]]) -> list[Ranges]:
-    """For each profile: symbol -> (least, best served, greatest).
+    """Return for each profile: symbol -> (minimum, optimum, maximum).
 
-    `given` are the attribute's tables: input -> {min, opt, max}. Without any, there is one profile: each dimension's
-    declared range, best served in the middle. Raises StepError for tables that don't fit the program's inputs, and
+    `given` are the attribute's tables: input -> {min, opt, max}. If it is empty, there is one profile: each dimension's
+    declared range, with the middle as optimum. Raises StepError for tables that don't match the program's inputs, and
     for a dimension without bounds.
     """
     inputs = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
@@ -38,7 +38,7 @@ def profiles_of(program: ExportedProgram, given: Sequence[Mapping[str, Mapping[s
                     least, greatest = declared.get(symbol, (0, None))
                     if greatest is None:
                         raise StepError(
-                            f"dimension {axis} of input '{name}' has no greatest size; expected 'max' in the model's"
+                            f"dimension {axis} of input '{name}' has no maximum size; expected 'max' in the model's"
                             " inputs, or the input in optimization_profiles"
                         )
                     profile[symbol] = (least, (least + greatest) // 2, greatest)
@@ -60,11 +60,9 @@ def _profile(index: int, table: Mapping[str, Any], inputs: Mapping[str, Any], de
             least, best, greatest = bounds
             symbol = size.node.expr if isinstance(size, torch.SymInt) else None
             if symbol is None and {least, best, greatest} != {size}:
-                raise StepError(f"{where}: dimension {axis} is always {size}; expected that in min, opt and max")
+                raise StepError(f"{where}: dimension {axis} is always {size}; expected {size} in min, opt and max")
             if not least <= best <= greatest:
-                raise StepError(
-                    f"{where}: dimension {axis} goes {least}, {best}, {greatest}; expected min <= opt <= max"
-                )
+                raise StepError(f"{where}: dimension {axis} is {least}, {best}, {greatest}; expected min <= opt <= max")
             if isinstance(symbol, sympy.Symbol):
                 low, high = declared.get(symbol, (0, None))
                 if least < low or (high is not None and greatest > high):
@@ -73,12 +71,12 @@ def _profile(index: int, table: Mapping[str, Any], inputs: Mapping[str, Any], de
                         f" expected min and max within"
                     )
                 if ranges.setdefault(symbol, (least, best, greatest)) != (least, best, greatest):
-                    raise StepError(f"{where}: dimension {axis} is the same as another one, with other sizes")
+                    raise StepError(f"{where}: dimension {axis} is the same as another one, but has other sizes")
     return ranges
 
 
 def shapes_of(tensor: Any, profiles: Sequence[Ranges]) -> list[Shapes] | None:
-    """The shapes of a tensor for each profile; None for one that always has the same shape."""
+    """Return the shapes of a tensor for each profile; None if its shape is fixed."""
     if not any(isinstance(size, torch.SymInt) for size in tensor.shape):
         return None
     return [[[_size(size, profile, place) for size in tensor.shape] for place in range(3)] for profile in profiles]

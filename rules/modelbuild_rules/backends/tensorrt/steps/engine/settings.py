@@ -1,4 +1,4 @@
-"""The attributes of a `tensorrt` backend as torch_tensorrt's settings, and the compute capabilities it knows."""
+"""Convert attributes of a `tensorrt` backend to torch_tensorrt's settings and compute capabilities."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ DEFAULTS: Mapping[str, Any] = {
     "fallback_data_dependent_ops": None,
     "workspace_size": 1 << 30,
 }
-"""What a field stands for that settings written by an older version lack."""
+"""Values of fields that settings of an older version lack."""
 
 
 def compilation_settings(attributes: Mapping[str, Any]) -> Any:
-    """torch_tensorrt's CompilationSettings. Raises StepError for an operator that does not exist."""
+    """Return torch_tensorrt's CompilationSettings. Raises StepError for an unknown operator."""
     from torch_tensorrt.dynamo import CompilationSettings
 
     given = {**DEFAULTS, **attributes}
@@ -42,7 +42,7 @@ def compilation_settings(attributes: Mapping[str, Any]) -> Any:
 
 
 def _operator(name: str) -> str:
-    """The name by which the converter registry knows an operator: `torch.ops.aten.add.Tensor`."""
+    """Return an operator's name in the converter registry: `torch.ops.aten.add.Tensor`."""
     import torch
 
     registered = {found.replace("::", ".") for found in torch._C._dispatch_get_all_op_names()}
@@ -54,7 +54,8 @@ def _operator(name: str) -> str:
 
 
 def capabilities(names: Sequence[str], trt: Any) -> list[Any]:
-    """The builder's values for compute capabilities such as "8.9", lowest first. Raises StepError for unknown ones."""
+    """Return the builder's values for compute capabilities such as "8.9", lowest first. Raises StepError for unknown
+    ones."""
     found = []
     for name in sorted(names, key=lambda name: [int(part) for part in name.split(".")]):
         value = getattr(trt.ComputeCapability, f"SM{name.replace('.', '')}", None)
@@ -68,6 +69,6 @@ def capabilities(names: Sequence[str], trt: Any) -> list[Any]:
 
 
 def known_capabilities(trt: Any) -> list[str]:
-    """Every compute capability that the builder knows, as "8.9", lowest first."""
+    """Return every compute capability of the builder, as "8.9", lowest first."""
     numbers = sorted(int(name[2:]) for name in dir(trt.ComputeCapability) if name.startswith("SM"))
     return [f"{number // 10}.{number % 10}" for number in numbers]

@@ -1,9 +1,9 @@
-"""Decides, node by node, what TensorRT takes: by the converter that torch_tensorrt would select for that very node.
+"""Decide which nodes TensorRT takes, from the converter that torch_tensorrt would select for each node.
 
-A node of the edge program is looked at as the ATen node that it stands for (program/steps/lowering/aten.py). Where
-torch_tensorrt's lowering decomposes that operator, the node is decomposed alone and each operator that comes out is
-looked up. The decision is made on the edge program and not before, because that is where every backend of a stack
-decides, and it holds: a partition is compiled from the very nodes that were asked for, lowered by the same tables.
+Each node of the edge program is checked as its ATen node (program/steps/lowering/aten.py). If torch_tensorrt's lowering
+decomposes the operator, the node is decomposed alone and each resulting operator is checked. All backends of a stack
+decide on the edge program. The decision holds at compile time, since a partition is compiled from the same nodes with
+the same decompositions.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from modelbuild_rules.backends.tensorrt.steps.engine.pooling import WITH_INDICES
 from modelbuild_rules.program.steps.lowering.sizes import on_sizes, values_of
 
 NO_CONVERTER = "no converter"
-REJECTED = "the converter's validator said no"
-OUTPUT_ALLOCATOR = "its converter needs an output allocator: how large the result is depends on values"
+REJECTED = "the converter's validator rejects it"
+OUTPUT_ALLOCATOR = "its converter needs an output allocator: the result's size depends on values"
 DATA_DEPENDENT = "an input or output has a size that depends on values"
 EXCLUDED = "listed in torch_executed_ops"
 COMPLEX = "complex numbers"
 DOUBLE = "TensorRT has no float64"
-SCALAR = "computes with numbers that are no sizes"
+SCALAR = "computes with numbers that are not sizes"
 
 
 class Support(OperatorSupportBase):
-    """Answers for the nodes of one program; `refused` says why by node name."""
+    """Decides on the nodes of one program; `refused` has the reason for each node not taken, by name."""
 
     def __init__(self, program: ExportedProgram, settings: Any) -> None:
         from torch_tensorrt.dynamo.conversion import DYNAMO_CONVERTERS
 
-        # The registry's settings are the process's; a process compiles one program.
+        # The registry's settings are global, so a process compiles one program only.
         DYNAMO_CONVERTERS.set_compilation_settings(settings)
         self._converters = DYNAMO_CONVERTERS
         self._settings = settings
@@ -80,7 +80,7 @@ class Support(OperatorSupportBase):
         return found is not None and bool(found[2]["requires_output_allocator"])
 
     def _refusal(self, node: torch.fx.Node) -> str:
-        """Why the registry selects no converter for an ATen node, or one that is not wanted."""
+        """Return why no usable converter exists for an ATen node; '' if one does."""
         from torch_tensorrt.dynamo.conversion._ConverterRegistry import ConverterRegistry
 
         excluded = self._settings.torch_executed_ops
@@ -95,7 +95,7 @@ class Support(OperatorSupportBase):
         return ""
 
     def _decomposed(self, node: torch.fx.Node) -> list[torch.fx.Node]:
-        """The ATen nodes that torch_tensorrt's lowering makes of a node: itself where it does not decompose it."""
+        """Return the ATen nodes into which torch_tensorrt's lowering decomposes a node, or the node's own."""
         if node.target not in self._table or node.target in WITH_INDICES.values():
             return [node]
         leaves, spec = pytree.tree_flatten((node.args, node.kwargs))

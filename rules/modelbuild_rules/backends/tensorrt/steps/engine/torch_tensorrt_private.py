@@ -1,4 +1,4 @@
-"""Imports torch_tensorrt without a GPU, and lists what of it the steps use that it does not promise to keep.
+"""Import torch_tensorrt without a GPU, and list the private names that the steps use.
 
 All of it was checked on torch_tensorrt 2.14.0 (torch-tensorrt-rtx and torch-tensorrt are the same Python code) and
 tensorrt_rtx 1.6.1.120.
@@ -48,11 +48,11 @@ INSTANCE = ("builder", "ctx", "_aliased_io", "_cur_node", "_input_names", "_outp
 """Attributes of a TRTInterpreter that are read."""
 
 PENDING = "pending_fresh_unbacked_symbols"
-"""The attribute of torch's ShapeEnv that is emptied."""
+"""The attribute of torch's ShapeEnv that is cleared."""
 
 
 def import_torch_tensorrt(flavour: str) -> Any:
-    """The module torch_tensorrt. Raises StepError unless it is the flavour and version that all this was checked on."""
+    """Import torch_tensorrt. Raises StepError unless its flavour is `flavour` and its version the one checked."""
     distribution = DISTRIBUTIONS[flavour]
     try:
         found = version(distribution)
@@ -73,13 +73,13 @@ def import_torch_tensorrt(flavour: str) -> Any:
 def _without_gpu() -> Iterator[None]:
     with ExitStack() as stack:
         if not torch.cuda.is_available():
-            # Asked for while modules are imported, to choose defaults that are always given here.
+            # Queried on import, for defaults that are never used here.
             stack.enter_context(patch.object(torch.cuda, "get_device_capability", lambda *_: (0, 0)))
             stack.enter_context(patch.object(torch.cuda, "current_device", lambda: 0))
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         logging.getLogger("torch_tensorrt").setLevel(logging.ERROR)
-        # torch warns of what torch_tensorrt uses of it, with the time and the process's number.
+        # torch's warnings about its API's use by torch_tensorrt contain the time and the process ID.
         logging.disable(logging.WARNING)
         stack.callback(logging.disable, logging.NOTSET)
         yield

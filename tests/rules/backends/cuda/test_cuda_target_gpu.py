@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from modelbuild.step import StepError
-from modelbuild_rules.backends.cuda.steps.generate import stated as replaced
+from modelbuild_rules.backends.cuda.steps.generate import target_gpu as replaced
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
-from modelbuild_rules.backends.cuda.steps.kernels.device import GPUS, number, registers_allow, stated
+from modelbuild_rules.backends.cuda.steps.kernels.device import GPUS, common_gpu, number, registers_allow
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning
 
 
@@ -58,7 +58,7 @@ def test_everything_is_put_back() -> None:
         AotCodeCompiler.compile,
         triton.runtime.driver._active,
     )
-    with replaced.stated_gpu(GPUS[86], Chooser(GPUS[86], Tuning()), lambda k: None, lambda *_, **__: []):
+    with replaced.target_gpu(GPUS[86], Chooser(GPUS[86], Tuning()), lambda k: None, lambda *_, **__: []):
         assert torch.cuda.get_device_capability() == (8, 6)
         assert torch.cuda.get_device_properties(0).multi_processor_count == GPUS[86].processors
         assert triton.runtime.driver.active.get_current_target().arch == 86
@@ -74,8 +74,8 @@ def test_everything_is_put_back() -> None:
 
 
 def test_one_gpu_stands_for_several() -> None:
-    assert stated([90]) == GPUS[90]
-    several = stated([89, 80])
+    assert common_gpu([90]) == GPUS[90]
+    several = common_gpu([89, 80])
     assert several.capability == 80
     assert several.shared_memory == GPUS[89].shared_memory < GPUS[80].shared_memory
 

@@ -1,4 +1,4 @@
-"""Finds the operators for which a library would call a kernel that the CUDA delegate does not have."""
+"""Find operators for which a library would call a kernel that the CUDA delegate lacks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ _MARK = re.compile(r"operator \d+ of the partition \((?P<op>.+)\)\Z")
 
 
 def mark_nodes(program: Any) -> None:
-    """Write each node's place and operator where torch carries it along through all that it makes of the node."""
+    """Store each node's index and operator as its stack trace, which torch copies to all nodes made from it."""
     for index, (_, node) in enumerate(computing(program.graph_module)):
         node.meta["stack_trace"] = f"operator {index} of the partition ({op_name(node)})"
 
 
 def missing_kernels(graph: Any, supported: Collection[str]) -> str:
-    """What a lowered graph (Inductor's GraphLowering) leaves to libtorch, and what to do about it; '' for nothing."""
+    """Return a message about the operators that a lowered graph (Inductor's GraphLowering) leaves to libtorch, with the
+    `exclude_ops` that avoid them; '' if there are none."""
     missing = list(dict.fromkeys(_missing(graph, supported)))
     if not missing:
         return ""
@@ -28,12 +29,12 @@ def missing_kernels(graph: Any, supported: Collection[str]) -> str:
     operators = json.dumps(sorted({each["op"] for each in found if each}))
     return (
         f"the CUDA delegate has no kernel for {shown}; expected exclude_ops = {operators} in the stack's cuda backend,"
-        " which leaves them to the next one"
+        " which leaves them to the next backend"
     )
 
 
 def _missing(graph: Any, supported: Collection[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Kernels, and what they are for."""
+    """Yield the operators without a kernel, with the places of the nodes that need it."""
     from torch._inductor import ir
 
     for operation in graph.operations:
@@ -49,7 +50,7 @@ def _operator(operation: Any, kernel: str | None) -> str:
 
 
 def _places(operation: Any) -> tuple[str, ...]:
-    """The nodes that became an operation: those of its own operator, or else all."""
+    """Return the places of the nodes that became an operation: those with its operator, or else all."""
     traces = {node.meta.get("stack_trace") or "" for node in operation.origins}
     found = [each for each in map(_MARK.match, sorted(traces)) if each]
     same = [each for each in found if each["op"] == str(getattr(operation, "op_overload", ""))]
@@ -112,4 +113,4 @@ PROVIDED = frozenset(
         "warn",
     ]
 )
-"""What libaoti_cuda_shims.so of torch-tensorrt-executorch-runtime 0.1.0 (executorch 1.4.1) exports for libraries."""
+"""Exports of libaoti_cuda_shims.so of torch-tensorrt-executorch-runtime 0.1.0 (executorch 1.4.1) for libraries."""

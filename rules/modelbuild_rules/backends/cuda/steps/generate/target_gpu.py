@@ -1,8 +1,7 @@
-"""Has AOTInductor compile for a stated GPU on a machine without one: everything of torch and Triton that is replaced.
+"""Patch torch and Triton so that AOTInductor compiles for a target GPU on a machine without one.
 
-All of it was checked on torch 2.14.0 and triton 3.8.0. The patches last as long as the context does; nothing runs on a
-device, and weights stay on the CPU behind fake tensors. Where kernels are timed, what they would be launched with is
-handed on instead.
+All patches were checked on torch 2.14.0 and triton 3.8.0. They last as long as the context; no kernel runs on a device,
+and weights stay on the CPU behind fake tensors. Where Inductor would time kernels, their launches are reported instead.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from modelbuild_rules.backends.cuda.steps.kernels.launches import Launcher, argu
 CHECKED = {"torch": "2.14.0", "triton": "3.8.0"}
 
 PATCHED = (
-    # What the device is.
+    # Properties of the device.
     "torch.cuda:get_device_properties",
     "torch.cuda:get_device_capability",
     "torch.cuda:get_device_name",
@@ -52,12 +51,12 @@ PATCHED = (
     "triton.runtime:driver._active",
     "triton.knobs:compilation.disable_line_info",
     "triton.knobs:nvidia.libdevice_path",
-    # What is done on it.
+    # Work on the device.
     "torch._inductor.codegen.wrapper:PythonWrapperCodegen.generate_and_run_autotune_block",
     "torch._inductor.select_algorithm:AlgorithmSelectorCache.pick_deterministic_choice",
     "torch._inductor.heuristics.template.triton:BaseConfigHeuristic.get_conv_configs",
     "torch._inductor.graph:is_same_tensor",
-    # What is made: source text is taken instead of being compiled with the machine's compiler.
+    # Output: source text is returned instead of being compiled with the machine's compiler.
     "torch._inductor.codecache:AotCodeCompiler.compile",
 )
 
@@ -101,13 +100,13 @@ INSTANCES = {
     ),
     "torch._inductor.select_algorithm:TritonTemplateCaller": ("bmreq", "description", "log_info", "name"),
 }
-"""Attributes of instances of classes that are read."""
+"""Instance attributes that are read."""
 
 SMALL_TILES = ((64, 32, 32), (32, 64, 32), (32, 32, 32), (32, 32, 64), (16, 64, 64), (16, 32, 64), (16, 32, 128))
 """Rows, columns and depth."""
 
 INDUCTOR: Mapping[str, Any] = {
-    "always_keep_tensor_constants": True,  # not read, for they are fake
+    "always_keep_tensor_constants": True,  # their values are fake and can't be read
     "compile_threads": 1,
     "cuda.arch": None,
     "deterministic": True,  # nothing is timed
@@ -120,7 +119,7 @@ INDUCTOR: Mapping[str, Any] = {
 
 
 def require() -> None:
-    """Raises StepError unless torch and Triton are the versions that all this was checked on."""
+    """Raise StepError unless torch and Triton have the checked versions."""
     for name, expected in CHECKED.items():
         try:
             found = version(name)
@@ -131,24 +130,24 @@ def require() -> None:
 
 
 def refuse(*_: Any, **__: Any) -> Any:
-    """Stands for what nothing may come to."""
-    raise RuntimeError("a kernel is run while compiling without a GPU")
+    """Replacement of calls that must never happen. Raises RuntimeError."""
+    raise RuntimeError("a kernel was launched while compiling without a GPU")
 
 
 @contextmanager
-def stated_gpu(
+def target_gpu(
     gpu: Gpu,
     chooser: Chooser,
     compiled: Callable[[Any], None],
     take: Callable[..., list[str]],
     launched: Callable[[Launch], None] = refuse,
 ) -> Iterator[None]:
-    """Have AOTInductor compile for `gpu` while the context lasts.
+    """Make AOTInductor compile for `gpu` while the context lasts.
 
-    chooser   picks one of the candidates for a matrix product or convolution, and one of a kernel's configurations
-    compiled  is given each Triton kernel (a CachingAutotuner), compiled
-    take      stands for AotCodeCompiler.compile
-    launched  is given each launch of a kernel, which is not made
+    chooser   chooses a candidate for each matrix product or convolution, and a configuration for each kernel
+    compiled  is called with each compiled Triton kernel (a CachingAutotuner)
+    take      replaces AotCodeCompiler.compile
+    launched  is called instead of each launch of a kernel
     """
     import torch
     import torch._dynamo.device_interface as interface
@@ -184,10 +183,10 @@ def stated_gpu(
         stack.enter_context(patch.dict(interface.caching_worker_device_properties, {"cuda": [properties]}))
         stack.enter_context(patch.dict(interface.caching_worker_current_devices, {"cuda": 0}))
         replace(utils, "is_big_gpu", lambda *_: True)
-        _say_yes(stack, "has_triton")
+        _patch_true(stack, "has_triton")
         replace(triton.runtime.driver, "_active", _driver(gpu, launched))
         replace(triton.knobs.compilation, "disable_line_info", True)
-        # Otherwise torch looks for one in the machine's CUDA.
+        # Otherwise torch searches the machine's CUDA for it.
         libdevice = Path(triton.__file__).parent / "backends/nvidia/lib/libdevice.10.bc"
         replace(triton.knobs.nvidia, "libdevice_path", str(libdevice))
         replace(triton_helpers, "set_driver_to_gpu", lambda: None)
@@ -207,16 +206,16 @@ def stated_gpu(
 
 
 def _with_small_tiles(self: Any) -> Any:
-    """The configurations of convolutions, and some whose tiles are many where Inductor's own would leave most of a
-    GPU's multiprocessors without one: those of a single image's last layers."""
+    """Return the configurations of convolutions, with additional small tiles: for the last layers of a single image,
+    Inductor's own tiles are fewer than a GPU's multiprocessors."""
     from torch._inductor.heuristics.template.triton import ConvConfig
 
     small = [ConvConfig(*each, num_stages=3, num_warps=4) for each in SMALL_TILES]
     return partial(self.preprocess_mm_configs, configs=[*self.conv_configs, *small], op_name="conv")
 
 
-def _say_yes(stack: ExitStack, name: str) -> None:
-    """Replace a function of torch.utils._triton, and the copies of it that modules took when they were imported."""
+def _patch_true(stack: ExitStack, name: str) -> None:
+    """Patch a function of torch.utils._triton, and modules' imported references to it, to return True."""
     import torch.utils._triton as home
 
     original = getattr(home, name)
@@ -226,7 +225,7 @@ def _say_yes(stack: ExitStack, name: str) -> None:
 
 
 def _driver(gpu: Gpu, launched: Callable[[Launch], None]) -> Any:
-    """A Triton driver that loads and runs nothing."""
+    """Return a Triton driver that neither loads nor runs kernels."""
     import torch
     from triton.backends.compiler import GPUTarget
 
@@ -252,7 +251,7 @@ def _driver(gpu: Gpu, launched: Callable[[Launch], None]) -> Any:
 
 
 def _compiling_only(chooser: Chooser, compiled: Callable[[Any], None]) -> Callable[[Any], None]:
-    """In place of the block of generated code that compiles kernels and times them on the device."""
+    """Return a replacement for the generated block that compiles kernels and times them on the device."""
 
     def block(self: Any) -> None:
         from torch._inductor.runtime.triton_heuristics import CachingAutotuner
@@ -272,7 +271,7 @@ def _compiling_only(chooser: Chooser, compiled: Callable[[Any], None]) -> Callab
 
 
 def _same(original: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    """Fake tensors have no storage to compare."""
+    """Return a comparison of constants that compares fake tensors, which have no storage, by identity."""
     from torch._subclasses.fake_tensor import FakeTensor
 
     def same(data: Any, value: Any) -> bool:
