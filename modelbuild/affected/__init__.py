@@ -1,1 +1,1 @@
-"""Which targets a change touches: loading and analysis at both revisions, compared without building either."""
+"""Find the targets that a change affects: both revisions are loaded and analysed, and compared without building."""

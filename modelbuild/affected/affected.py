@@ -1,4 +1,4 @@
-"""The targets whose action keys can be others than at a base revision."""
+"""The targets whose action keys may differ from a base revision."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """A target that a change touches, and whether the base had it at all."""
+    """A target that a change affects; `new` if the base does not have it."""
 
     label: str
     rule: str
@@ -25,7 +25,7 @@ class Touched:
 
 @dataclass(frozen=True, slots=True)
 class Affected:
-    """The answer. `everything` says why all targets are touched, '' where each was compared."""
+    """The affected targets. `everything` is the reason why all targets are affected, or '' if each was compared."""
 
     base: str
     targets: tuple[Touched, ...]
@@ -41,11 +41,11 @@ def affected(
     devices: Sequence[Label] = (),
     exact: bool = False,
 ) -> Affected:
-    """Compare the working tree with a revision (see git.find_change). No target of the patterns whose actions, or whose
-    files, can come out differently is left out.
+    """Compare the working tree with a revision (see git.find_change). The result contains every target of the patterns
+    whose actions or files may differ.
 
-    Raises UsageError for git, LoadingError for what is wrong in the working tree; what is wrong at the base only makes
-    targets count as touched.
+    Raises UsageError for git's errors, and LoadingError for errors in the working tree; after errors in the base,
+    targets count as affected.
     """
     change = find_change(workspace.root, since, exact)
     if only_contents(change) and not changes_local(workspace, change):

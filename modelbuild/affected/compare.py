@@ -1,4 +1,4 @@
-"""Both revisions loaded and analysed, and each target's signature at one held to that at the other."""
+"""Load and analyse both revisions, and compare each target's signatures."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from modelbuild.workspace.workspace import Workspace, load_workspace
 def compare(
     workspace: Workspace, patterns: Sequence[str], current: str, devices: Sequence[Label], change: Change
 ) -> tuple[list[tuple[str, str, bool]], tuple[str, ...], str]:
-    """Label and rule of each target touched, and whether the base had it not; labels that only the base has; why all
-    are touched, if they are."""
+    """Return label and rule of each affected target, and whether it is new; labels that exist only in the base; and the
+    reason if all targets are affected."""
     old_versions, new_versions = compare_locks(*_locks(change))
     with tempfile.TemporaryDirectory(prefix="modelbuild-") as folder:
         root = lay_out(change, Path(folder))
@@ -47,7 +47,7 @@ def compare(
 
 
 def _base(root: Path, devices: Sequence[Label], revision: Revision) -> dict[str, Any]:
-    """Signatures by node and all labels of the base revision, as far as it can be loaded."""
+    """Return signatures by node and all labels of the base revision, as far as it loads."""
     labels: list[str] = []
     configured: list[ConfiguredTarget] = []
     try:
@@ -61,7 +61,7 @@ def _base(root: Path, devices: Sequence[Label], revision: Revision) -> dict[str,
             for device in devices or (None,):
                 try:
                     configured.append(analyzer.analyze(target.label, device))
-                except (ModelbuildError, ValueError):  # ValueError: analysed before, and failed half way
+                except (ModelbuildError, ValueError):  # ValueError: an earlier analysis failed half way
                     continue
     signed = signatures(analyzer, configured, revision)
     return {"labels": labels, "signatures": {node: signature.text for node, signature in signed.items()}}
@@ -81,7 +81,7 @@ def _deleted(labels: Sequence[str], analyzer: Analyzer) -> tuple[str, ...]:
 
 
 def _locks(change: Change) -> tuple[dict[str, str | None], dict[str, str | None]]:
-    """Lock files at the root of the workspace and of the repository, as they were and as they are."""
+    """Return the lock files at the root of the workspace and of the repository, before and after."""
     paths = dict.fromkeys(prefix + name for prefix in ("", change.prefix) for name in LOCKS)
     moved = [path for path in paths if path in change.changed]
     now = {path: change.top / path for path in moved}

@@ -1,7 +1,7 @@
-"""What a change touches that leaves the graph as it was: the same files as before, some with other contents.
+"""Targets affected by a change that leaves the graph as it is: the same files, some with other contents.
 
-Then the base need not be laid out, loaded or analysed, and of the working tree only the targets that name such a file,
-or stand on one that does, are analysed.
+The base is neither laid out, loaded nor analysed, and only targets that name a changed file or depend on one that does
+are analysed.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from modelbuild.workspace.workspace import WORKSPACE_FILE, Workspace
 def in_working_tree(
     workspace: Workspace, patterns: Sequence[str], current: str, devices: Sequence[Label], change: Change
 ) -> list[tuple[str, str]] | None:
-    """The label and rule of each target touched; None where both revisions have to be compared, which also says what
-    is wrong."""
+    """Return label and rule of each affected target; None if both revisions have to be compared, which also reports
+    errors."""
     touched = in_child(lambda: {"touched": _in_working_tree(workspace, patterns, current, devices, change)})
     return touched["touched"] and [(label, rule) for label, rule in touched["touched"]]
 
@@ -56,7 +56,7 @@ def _in_working_tree(
 def touched_by_contents(
     analyzer: Analyzer, world: TargetWorld, change: Change, targets: Sequence[Target], devices: Sequence[Label]
 ) -> list[Target] | None:
-    """Those of `targets` that a change of contents touches; None where the base may have had another graph.
+    """Return the affected ones of `targets`; None if the base may have another graph.
 
     Raises LoadingError.
     """
@@ -72,8 +72,8 @@ def touched_by_contents(
             elif not same(file_location(needed)):
                 reading.add(label)
     candidates = closure(reading, dependents)
-    standing = {str(device) for device in (*devices, analyzer.default_device) if device is not None}
-    if standing & candidates:  # all stand on those
+    configuring = {str(device) for device in (*devices, analyzer.default_device) if device is not None}
+    if configuring & candidates:  # every target depends on them
         return None
     chosen = [target for target in targets if str(target.label) in candidates]
     configured = {t.label: [analyzer.analyze(t.label, device) for device in devices or (None,)] for t in chosen}
@@ -94,7 +94,7 @@ def _name(target: ConfiguredTarget) -> str:
 
 
 def _of_the_graph(analyzer: Analyzer, root: Path) -> Iterable[str]:
-    """The workspace's files that decided the graph: what was loaded, and the source of rules and steps."""
+    """Yield the workspace's files that decide the graph: loaded files, and the sources of rules and steps."""
     yield from (WORKSPACE_FILE, *analyzer.loader.files_read())
     for folder in analyzer.rules.packages.values():
         for file in folder.rglob("*.py"):

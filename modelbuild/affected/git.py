@@ -1,4 +1,4 @@
-"""What git knows: the revision to compare with, the files that differ from it, and its files laid out elsewhere."""
+"""Git queries: the base revision, the files that changed since, and the base's files laid out in a folder."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _READ = (".py", ".toml")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What lies between a revision and the working tree. Paths are relative to the top of the repository.
+    """The difference between a revision and the working tree. Paths are relative to the top of the repository.
 
     prefix   the workspace in the repository, '' or ending in '/'
-    base     the commit compared with
+    base     the base commit
     files    modes of the files of that commit, by path
     blobs    their contents' object ids, by path
-    changed  files that were changed, added or removed since, committed or not; untracked ones that are not ignored too
+    changed  files changed, added or removed since, committed or not, including untracked ones unless ignored
     """
 
     top: Path
@@ -34,20 +34,20 @@ class Change:
     changed: frozenset[str]
 
     def named(self, path: str) -> str:
-        """A file's path in the repository, by that relative to the workspace."""
+        """Return a file's path in the repository, given the path relative to the workspace."""
         return os.path.normpath(self.prefix + path) if path.startswith("../") else self.prefix + path
 
     def changed_files(self) -> Iterator[str]:
-        """The changed files' absolute paths."""
+        """Return the changed files' absolute paths."""
         return (f"{self.top}/{path}" for path in self.changed)
 
     def same(self, path: str) -> bool:
-        """Whether a file, by its path relative to the workspace, is what it was."""
+        """Return whether a file, by its path relative to the workspace, is unchanged."""
         return self.named(path) in self.files and self.named(path) not in self.changed
 
     def leads(self, root: str, path: str) -> str:
-        """The file that a path leads to, relative to the workspace, which is at `root`; '' for one that is outside of
-        the repository. The root is no link."""
+        """Return the destination of a path, relative to the workspace at `root`; '' for one outside the repository. The
+        root must not be a link."""
         real = os.path.realpath(f"{root}/{path}")
         if real.startswith(f"{root}/"):
             return real[len(root) + 1 :]
@@ -55,14 +55,14 @@ class Change:
         return "" if self.named(outside).startswith("../") else outside
 
     def touches(self, path: str) -> bool:
-        """Whether a file, by its absolute path, or one in a folder, was changed, added or removed. What git does not
-        know, or ignores, it takes for the same."""
+        """Return whether a file, by its absolute path, or a file in a folder, was changed, added or removed. Files that
+        git ignores or does not know count as unchanged."""
         inside = os.path.relpath(os.path.realpath(path), os.path.realpath(self.top))
         return any(changed == inside or changed.startswith(f"{inside}/") for changed in self.changed)
 
     def same_at(self, root: Path) -> Callable[[str], bool]:
-        """Whether a file of the workspace, which is at `root`, is what it was; of a link, the file that it leads to, or
-        the link itself where that is outside of the repository."""
+        """Return a function that returns whether a file of the workspace at `root` is unchanged; for a link, the file
+        that it leads to, or the link itself if that is outside the repository."""
         real = os.path.realpath(root)
         return lambda path: self.same(self.leads(real, path) or path)
 
@@ -70,7 +70,7 @@ class Change:
 def find_change(root: Path, since: str, exact: bool = False) -> Change:
     """Compare the working tree with the merge base of `since` and HEAD, or with `since` itself.
 
-    Raises UsageError when there is no repository, no such revision, or no common ancestor.
+    Raises UsageError if there is no repository, no such revision, or no common ancestor.
     """
     top = Path(_git(root, "rev-parse", "--show-toplevel").removesuffix("\n"))  # there may be others in its name
     below = os.path.relpath(os.path.realpath(root), os.path.realpath(top))
@@ -94,7 +94,7 @@ def find_change(root: Path, since: str, exact: bool = False) -> Change:
 
 
 def find_base(root: Path, since: str, exact: bool = False) -> str:
-    """The commit to compare with: the merge base of `since` and HEAD, or `since` itself. Raises as find_change does."""
+    """Return the base commit: the merge base of `since` and HEAD, or `since` itself. Raises as find_change does."""
     commit = _git(root, "rev-parse", "--verify", "--quiet", f"{since}^{{commit}}", problem=f"no revision '{since}'")
     if exact:
         return commit.strip()
@@ -103,7 +103,7 @@ def find_base(root: Path, since: str, exact: bool = False) -> str:
 
 
 def find_head(root: Path) -> str | None:
-    """The commit that the workspace's files are those of; None when one is changed, or there is no repository."""
+    """Return the commit of the workspace's files; None if one was changed, or there is no repository."""
     try:
         changed = _git(root, "diff", "--no-ext-diff", "--name-only", "HEAD", "--", ".")
         return None if changed else _git(root, "rev-parse", "HEAD").strip()
@@ -112,14 +112,14 @@ def find_head(root: Path) -> str | None:
 
 
 def find_ancestors(root: Path, commit: str, most: int = 1000) -> list[str]:
-    """A commit and those before it, the newest first."""
+    """Return a commit and its ancestors, the newest first."""
     return _git(root, "rev-list", f"--max-count={most}", commit).split()
 
 
 def lay_out(change: Change, folder: Path) -> Path:
-    """Lay the workspace's files of the old revision out in an empty folder; returns the workspace's root there.
+    """Lay out the base's files of the workspace in an empty folder. Returns the workspace's root there.
 
-    Files that are the same now and that loading and analysis do not read are there by name only.
+    Unchanged files that loading and analysis do not read are created empty.
     """
     tree = folder / "tree"
     read = []
@@ -142,7 +142,7 @@ def lay_out(change: Change, folder: Path) -> Path:
 
 
 def show(change: Change, path: str) -> str | None:
-    """A file's text in the old revision; None when it is not there."""
+    """Return a file's text in the base; None if it is missing."""
     return _git(change.top, "show", f"{change.base}:{path}") if path in change.files else None
 
 

@@ -1,4 +1,4 @@
-"""Versions that lock files pin: where these differ between two revisions, so do the tools."""
+"""Pinned versions in lock files: if these differ between two revisions, so do the tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?\s*==\s*([^\s;\\#
 
 
 def pins(text: str) -> Mapping[str, str]:
-    """Versions by distribution, of a file as pip, uv, poetry, pdm or PEP 751 write it; none of what is no such file."""
+    """Return versions by distribution from a file of pip, uv, poetry, pdm or PEP 751; none for other text."""
     found: dict[str, list[str]] = {}
     for name, version in _PIN.findall(text) or _packages(text):
         found.setdefault(canonical(name), []).append(version)

@@ -1,4 +1,4 @@
-"""The tools that actions need at a revision, as far as they can be told without building anything."""
+"""The tools that actions require at a revision, as far as they are known without building."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from modelbuild.errors import LoadingError
 
 @dataclass(frozen=True, slots=True)
 class NeededTools:
-    """`tools` are those of the working tree; `root` is that of the revision's workspace."""
+    """`tools` are from the working tree; `root` is the root of the revision's workspace."""
 
     tools: Tools
     root: Path
 
     def of(self, action: Action) -> tuple[Needed, bool]:
-        """Return what an action needs, tools that are not installed among what is absent; and whether it has Python
-        inputs that are not built yet. Raises OSError for a source that cannot be read, EnvironmentProblem."""
+        """Return an action's tools, with tools that are not installed in `absent`, and whether it has Python inputs
+        that are not built yet. Raises OSError for an unreadable source, and EnvironmentProblem."""
         python = [i for i in action.inputs if i.name in action.python and i.path.endswith(".py")]
         written = {i.path: i.artifact.path for i in python if isinstance(i.artifact, SourceArtifact)}
         sources = {path: (self.root / file).read_bytes() for path, file in written.items()}
@@ -32,5 +32,5 @@ class NeededTools:
     def _needed(self, action: Action, sources: Mapping[str, bytes]) -> Needed:
         try:
             return self.tools.needed(action.tools, foreign(imported_modules(sources), sources))
-        except LoadingError:  # not Python: the build will say so
+        except LoadingError:  # not Python: the build will report it
             return self.tools.needed(action.tools, ())

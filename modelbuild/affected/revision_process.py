@@ -1,4 +1,4 @@
-"""Look at a revision in a process of its own, so that its rule packages are not mixed up with another's."""
+"""Analyse a revision in a separate process, so that its rule packages do not mix with another revision's."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from modelbuild.errors import EnvironmentProblem
 
 
 def in_child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Run in a forked process. Raises EnvironmentProblem when that ends early."""
+    """Return the result of `work`, called in a forked process. Raises EnvironmentProblem if the process crashes."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         code = 1
         try:
             os.close(reader)
-            gc.disable()  # all that is made is needed to the end
+            gc.disable()  # all objects are needed to the end
             with os.fdopen(writer, "w") as pipe:
                 json.dump(work(), pipe)
             code = 0
@@ -29,6 +29,6 @@ def in_child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     with os.fdopen(reader) as pipe:
         text = pipe.read()
     if os.waitpid(child, 0)[1] != 0:
-        raise EnvironmentProblem("a revision could not be analysed: its process ended early")
+        raise EnvironmentProblem("a revision could not be analysed: its process crashed")
     found: dict[str, Any] = json.loads(text)
     return found

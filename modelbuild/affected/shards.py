@@ -1,4 +1,4 @@
-"""Share targets out to jobs of about equal length."""
+"""Distribute targets to jobs of about equal duration."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Labels, and how many seconds they are likely to take."""
+    """Labels, and their estimated seconds."""
 
     labels: tuple[str, ...]
     seconds: float
 
 
 def shards(labels: Sequence[str], estimates: Mapping[str, float], count: int) -> list[Shard]:
-    """At most `count` shards, none empty: the longest target first, each to the shard that has least. A target that was
-    never built counts as the median of the others, as one second where there are none."""
+    """Return at most `count` shards, none empty: the longest target first, each to the shard with the least seconds. A
+    target that was never built counts as the median of the others, or as one second if there are none."""
     typical = median(estimates.values()) if estimates else 1.0
     costs = sorted(((estimates.get(label, typical), label) for label in labels), key=lambda c: (-c[0], c[1]))
     heap: list[tuple[float, int]] = [(0.0, number) for number in range(min(count, len(costs)))]
@@ -33,7 +33,8 @@ def shards(labels: Sequence[str], estimates: Mapping[str, float], count: int) ->
 
 
 def github_matrix(found: Sequence[Shard]) -> dict[str, Any]:
-    """For `strategy: matrix: ${{ fromJSON(...) }}`; a job's `matrix.targets` go to `modelbuild ci` as they are."""
+    """Return the matrix for `strategy: matrix: ${{ fromJSON(...) }}`; each job passes `matrix.targets` to `modelbuild
+    ci`."""
     return {
         "include": [
             {"shard": f"{number}/{len(found)}", "targets": " ".join(shard.labels), "seconds": shard.seconds}

@@ -1,4 +1,4 @@
-"""A signature for each target, made without building: two revisions that have the same one build the same."""
+"""Compute a signature of each target without building: targets with equal signatures build the same outputs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ from modelbuild.store.digests import digest_file
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """What is known of a revision besides the files of its workspace.
+    """Facts about a revision besides the files of its workspace.
 
-    root      of the workspace in the working tree, which is what Python imports from
+    root      root of the workspace in the working tree, from which Python imports
     same      whether a file of the workspace, by its path, is known to be the same at the other revision
     versions  of tools
-    change    what lies between the two; None where that is no local module's, whose content differs with the `side`
+    change    the difference between the revisions; changed local modules have a signature with the `side`; None if no
+              local
+              module changed
     """
 
     root: Path
@@ -43,27 +45,27 @@ class Revision:
     side: str = ""
 
     def local(self, path: str) -> str:
-        """What tells the content of a local module, by its path, from that at the other revision."""
+        """Return a text that differs from the other revision's if a local module, by its path, changed."""
         return self.side if self.change is not None and self.change.touches(path) else ""
 
     def any_local(self, tools: Tools) -> str:
-        """As local(), of all that are not known."""
+        """Return such a text for all unknown local modules."""
         changed = self.change.changed_files() if self.change is not None else ()
         return self.side if any(map(tools.may_be_local, changed)) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Of one target; two with the same text have the same actions with the same keys."""
+    """A target's signature; targets with the same text have the same actions with the same keys."""
 
     rule: str
     text: str
 
 
 class Signatures:
-    """Signatures of one revision, all of whose targets have been analysed.
+    """Signatures at one revision, with all targets analysed.
 
-    revision  what the revision has that cannot be seen in its workspace
+    revision  facts about the revision that are not in its workspace
     """
 
     def __init__(self, analyzer: Analyzer, revision: Revision) -> None:
@@ -84,7 +86,8 @@ class Signatures:
         self._packages: dict[str, str] = {}
 
     def target(self, target: ConfiguredTarget) -> Signature:
-        """Raises KeyError when a step's module is not there, OSError when a file is not or cannot be known."""
+        """Return a target's signature. Raises KeyError for a missing step, and OSError for a missing or unknown
+        file."""
         own = sorted(self._own[owner_of(target)])
         parts = [[name, self._node(name)] for name in own] + [[self._artifact(a)] for a in target.files()]
         return Signature(target.rule, _digest(parts or [self._declared(target)]))
@@ -97,9 +100,9 @@ class Signatures:
         return f"{self._node(artifact.action)} {artifact.output} {artifact.subpath}"
 
     def _content(self, path: str) -> str:
-        """A file's content: that it is the same as at the other revision, or its digest and executable bit. Raises
-        OSError for what is neither the same nor in the workspace: a link there from another revision leads to what
-        there is now."""
+        """Return a file's content: `same` as at the other revision, or its digest and executable bit. Raises OSError
+        for a file outside the workspace that is not known to be the same: a link from another revision leads to the
+        current file."""
         real = Path(os.path.realpath(self._root / path))
         inside = real.is_relative_to(self._root)
         if real != self._root / path and inside:
@@ -112,7 +115,7 @@ class Signatures:
         return str(FileEntry(digest_file(real), executable))
 
     def _node(self, name: str) -> str:
-        """Like an action's key, with signatures in place of digests of what is not built."""
+        """Return a text like an action's key, with signatures in place of digests of outputs."""
         waiting = [] if name in self._nodes else [name]
         while waiting:
             node = self._analyzer.graph.nodes[waiting[-1]]
@@ -138,8 +141,8 @@ class Signatures:
         )
 
     def _expansion(self, expansion: Expansion) -> str:
-        """What an expansion declares can depend on all that its rule saw: attributes and files of all that the target
-        needs; and the steps that it will name are some of its rule package."""
+        """Return a digest of everything that an expansion can depend on: attributes and files of all the target's
+        dependencies, and its rule package, which contains all its possible steps."""
         return _digest([self._artifact(expansion.reads), expansion.promises, self._closure(expansion.owner)])
 
     def _closure(self, owner: str) -> str:
@@ -156,13 +159,13 @@ class Signatures:
         return self._closures[owner]
 
     def _files(self, target: ConfiguredTarget) -> list[str]:
-        """The files of the workspace that a target names itself, with their contents."""
+        """Return the workspace's files that a target names itself, with their contents."""
         declared = self._analyzer.loader.target(target.node.label)
         nodes = [node for _, node in self._sources.files(declared.label, target.attrs, declared.location)]
         return [f"{node} {self._content(file_location(node))}" for node in nodes]
 
     def _declared(self, target: ConfiguredTarget) -> list[Any]:
-        """A target itself: attributes, and all source of its rule's package."""
+        """Return a target's attributes, and the source of its rule's package."""
         package = self._analyzer.rules.by_name[target.rule].package
         return [target.rule, target.attrs.model_dump(mode="json", by_alias=True), self._package(package)]
 
@@ -175,7 +178,7 @@ class Signatures:
 
 
 class _NoFiles:
-    """Contents of tools are not read: what lock files and git say of them has to do."""
+    """Refuses to read contents of tools: lock files and git describe them."""
 
     def entry(self, path: str) -> tuple[Path, FileEntry]:
         raise FileNotFoundError(path)
@@ -185,13 +188,12 @@ class _NoFiles:
 
 
 def _not_there(digest: Digest) -> bytes:
-    """What actions make: nothing is made here."""
+    """Raise FileNotFoundError: no action's output is available here."""
     raise FileNotFoundError(digest)
 
 
 def signatures(analyzer: Analyzer, targets: Iterable[ConfiguredTarget], revision: Revision) -> dict[str, Signature]:
-    """Signatures by node, of those targets that have one: a target whose step or file is not there has none, nor one
-    whose tools cannot be told."""
+    """Return signatures by node. A target with a missing step, a missing file or unknown tools has none."""
     maker = Signatures(analyzer, revision)
     found = {}
     for target in targets:

@@ -1,4 +1,4 @@
-"""The versions of tools at a revision, as far as they can differ from those at the other one: by lock files."""
+"""The versions of tools at a revision, as far as lock files show a difference from the other revision."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from modelbuild.code.distributions import canonical
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """`moved`: the pins of this revision that the other one does not have so, by distribution; `lock` digests all pins
-    (or the whole file, where it pins nothing that can be read), '' when no lock file changed."""
+    """`moved`: pins that differ from the other revision, by distribution. `lock`: a digest of all pins (or of the whole
+    file, if no pins can be parsed), '' if no lock file changed."""
 
     moved: Mapping[str, str] = field(default_factory=dict)
     lock: str = ""
 
     def of(self, named: Iterable[str], absent: Collection[str], unknown: bool) -> dict[str, str]:
-        """What an action's key will say of tools, by canonical names. `absent` are names of those that are not
-        installed, or of modules; `unknown`: it has Python inputs that are not built yet."""
+        """Return the expected versions in an action's key, by canonical names. `absent` are names of tools or modules
+        that are not installed; `unknown`: it has Python inputs that are not built yet."""
         if not self.lock:
             return dict.fromkeys(sorted(named), "")
         found = {name: self.moved.get(name, "") for name in sorted({*named, *map(canonical, absent)})}
         if unknown or absent or not self.moved:
-            found["(lock)"] = self.lock  # what these require in turn cannot be told
+            found["(lock)"] = self.lock  # requirements of these are unknown
         return found
 
 
 def compare_locks(old: Mapping[str, str | None], new: Mapping[str, str | None]) -> tuple[Versions, Versions]:
-    """The versions of two revisions, by what their lock files (path -> text, None: not there) say."""
+    """Return the versions at two revisions, according to their lock files (path -> text, None: missing)."""
     before, after = ({p: pins(text or "") for p, text in each.items()} for each in (old, new))
     changed = [p for p in old if old[p] != new[p] and (before[p] != after[p] or not after[p])]
     if not changed:

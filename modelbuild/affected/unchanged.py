@@ -1,4 +1,4 @@
-"""What is the same at both revisions: told from git's list of changed files, without loading anything."""
+"""Detect unchanged parts from git's list of changed files, without loading."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from modelbuild.workspace.workspace import BUILT_IN, LIBRARY, WORKSPACE_FILE, Wo
 
 REGULAR = ("100644", "100755")
 
-# Lock files, looked for at the root of the workspace and of the repository.
+# Lock files at the root of the workspace and of the repository.
 LOCKS = ("requirements.lock", "requirements.txt", "uv.lock", "poetry.lock", "pdm.lock", "pylock.toml")
 
-# More than their own content depends on what is in these.
+# Changes of these files can affect more than their own content.
 _MORE = frozenset((*LOCKS, "BUILD.toml", WORKSPACE_FILE, ".gitattributes"))
 
 
 def only_contents(change: Change) -> bool:
-    """Whether each changed file is one that was there and is there still, and none is known to decide more."""
+    """Return whether all changed files exist at both revisions, and none can affect more than its own content."""
     return all(
         change.files.get(path) in REGULAR
         and path.rpartition("/")[2] not in _MORE
@@ -33,13 +33,13 @@ def only_contents(change: Change) -> bool:
 
 
 def changes_local(workspace: Workspace, change: Change) -> bool:
-    """Whether a changed file can be of a local module: which targets that touches depends on what all code imports."""
+    """Return whether a changed file may be part of a local module. Then the affected targets depend on all imports."""
     tools = Tools(workspace.root, ())
     return any(map(tools.may_be_local, change.changed_files()))
 
 
 def engine_folders(workspace: Workspace) -> Mapping[str, Path]:
-    """The folders of modelbuild itself and of the rule packages that are imported by name, as far as they are there."""
+    """Return the folders of modelbuild itself and of the rule packages imported by name, if installed."""
     names = dict.fromkeys([BUILT_IN, *(name for name in workspace.config.rules if name[:2] != "//"), LIBRARY])
     found = {"modelbuild": Path(modelbuild.__file__).parent}
     for name in names:
@@ -50,12 +50,13 @@ def engine_folders(workspace: Workspace) -> Mapping[str, Path]:
 
 
 def changed_engine(workspace: Workspace, change: Change) -> str:
-    """Why all targets are touched: one of these folders lies in the repository and was changed. '' when none was."""
+    """Return the reason why all targets are affected: one of these folders is in the repository and was changed. '' if
+    none."""
     top = Path(os.path.realpath(change.top))
     for name, folder in engine_folders(workspace).items():
         real = Path(os.path.realpath(folder))
         if real.is_relative_to(top):
             below = f"{real.relative_to(top).as_posix()}/"
             if any(path.startswith(below) for path in change.changed):
-                return f"{name}, which makes every target, was changed"
+                return f"{name}, on which every target depends, was changed"
     return ""

@@ -1,4 +1,4 @@
-"""The command line. One file a command; each is imported only when it is asked for."""
+"""The command line. One file per command; each is imported only when used."""
 
 from __future__ import annotations
 

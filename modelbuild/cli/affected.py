@@ -14,12 +14,12 @@ from modelbuild.cli.names import COMMANDS
 @click.argument("patterns", nargs=-1, metavar="[TARGET]...")
 @click.option("--since", required=True, metavar="REF", help="Compare with the merge base of REF and HEAD.")
 @click.option("--exact", is_flag=True, help="Compare with REF itself.")
-@click.option("--device", "devices", multiple=True, metavar="LABEL", help="For targets built for this device.")
+@click.option("--device", "devices", multiple=True, metavar="LABEL", help="Compare targets built for this device.")
 @click.option("--kind", metavar="REGEX", help="Only targets whose rule matches.")
 @click.option("--tests", is_flag=True, help="Only tests.")
 @click.option("--format", "form", type=click.Choice(("label", "json", "github-matrix")), default="label")
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option("--shards", type=click.IntRange(min=1), default=8, show_default=True, help="Most jobs of a matrix.")
+@click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
+@click.option("--shards", type=click.IntRange(min=1), default=8, show_default=True, help="Maximum number of jobs.")
 @click.pass_obj
 def command(
     settings: Settings,
@@ -33,7 +33,7 @@ def command(
     as_json: bool,
     shards: int,
 ) -> None:
-    """Tell which targets the working tree touches that REF does not have so; of TARGET, or of all. Nothing is built."""
+    """List targets affected by changes since REF (all targets, or only TARGET...). Nothing is built."""
     import dataclasses
     import json
 

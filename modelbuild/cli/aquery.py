@@ -11,13 +11,14 @@ from modelbuild.cli.query import FORMATS
 
 @click.command("aquery", short_help=COMMANDS["aquery"])
 @click.argument("expression")
-@click.option("--device", "devices", multiple=True, metavar="LABEL", help="Ask about targets built for this device.")
-@click.option("--output", "form", type=click.Choice(("text", *FORMATS)), default="text", help="How to show the answer.")
+@click.option("--device", "devices", multiple=True, metavar="LABEL", help="Query targets built for this device.")
+@click.option("--output", "form", type=click.Choice(("text", *FORMATS)), default="text", help="Format of the output.")
 @click.pass_obj
 def command(settings: Settings, expression: str, devices: tuple[str, ...], form: str) -> None:
-    """Show the actions of targets: keys, inputs, outputs, steps, tools.
+    """Print the actions of targets: keys, inputs, outputs, steps, tools.
 
-    Nothing is built. A key is known when what the action reads is in the cache, and so are actions that others add.
+    Nothing is built. A key is printed only if the action's inputs are in the cache, and so are actions that other
+    actions add.
     """
     from modelbuild.analysis.open import open_analyzer
     from modelbuild.labels import Label

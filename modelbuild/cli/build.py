@@ -11,19 +11,19 @@ from modelbuild.cli.options import building, no_options
 from modelbuild.cli.recording import Recording, recording
 
 
-# Without ignore_unknown_options `-//package:name` would be read as flags.
+# Without ignore_unknown_options `-//package:name` would be parsed as flags.
 @click.command("build", short_help=COMMANDS["build"], context_settings={"ignore_unknown_options": True})
 @click.argument("patterns", nargs=-1, required=True, metavar="TARGET...")
 @recording
 @building
 @click.pass_obj
 def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags, recorded: Recording) -> int:
-    """Build targets and lay out their outputs below modelbuild-out/.
+    """Build targets and lay out their outputs in modelbuild-out/.
 
-    TARGET is //package:name, //package, :name, //package/..., //package:all; -TARGET takes out what came before it.
+    TARGET is //package:name, //package, :name, //package/... or //package:all; -TARGET removes earlier targets.
     """
     no_options(patterns)
-    from modelbuild.cli.build_request import Asked, build_asked
+    from modelbuild.cli.build_request import CommandLine, run_build
 
-    asked = Asked(settings.directory, patterns, flags)
-    return build_asked(asked, settings.arguments, recorded if recorded.wanted else None)
+    line = CommandLine(settings.directory, patterns, flags)
+    return run_build(line, settings.arguments, recorded if recorded.wanted else None)

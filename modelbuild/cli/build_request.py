@@ -1,4 +1,4 @@
-"""Build what a command line asks for: without click, since the same line again is known by what is written down."""
+"""Build the targets of a command line. Without click, since a repeated command line is read from its saved form."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a command line asks for, and the folder that it does so in."""
+class CommandLine:
+    """The targets and flags of a command line, and its current folder."""
 
     directory: Path
     patterns: tuple[str, ...]
@@ -34,8 +34,8 @@ class Asked:
         return json.dumps([str(self.directory), self.patterns, asdict(self.flags)])
 
     @classmethod
-    def decode(cls, text: str) -> Asked | None:
-        """None for what another version wrote."""
+    def decode(cls, text: str) -> CommandLine | None:
+        """Return a saved request; None if another version saved it."""
         try:
             directory, patterns, flags = json.loads(text)
             given: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in flags.items()}
@@ -44,21 +44,21 @@ class Asked:
             return None
 
 
-def build_asked(asked: Asked, arguments: Sequence[str], recorded: Recording | None = None) -> ExitCode:
-    """`arguments` are what was typed, to be known again. Raises ModelbuildError."""
-    workspace = load_workspace(find_root(asked.directory))
-    request = make_request(workspace, asked.directory, asked.patterns, asked.flags)
+def run_build(line: CommandLine, arguments: Sequence[str], recorded: Recording | None = None) -> ExitCode:
+    """Build, and save the command line `arguments` for the next time. Raises ModelbuildError."""
+    workspace = load_workspace(find_root(line.directory))
+    request = make_request(workspace, line.directory, line.patterns, line.flags)
     reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=workspace.config.cache_dir)
     if recorded is not None:
-        reporter = recorded.around(reporter, workspace, asked.directory)
+        reporter = recorded.around(reporter, workspace, line.directory)
     with reporting(reporter):
         result = build(workspace, request, reporter)
     if result.code == ExitCode.OK and not request.json and recorded is None:
-        save_command(arguments, Snapshots.of(workspace).path(request), request.quiet, asked=asked.encode())
+        save_command(arguments, Snapshots.of(workspace).path(request), request.quiet, request=line.encode())
     return result.code
 
 
-def build_again(text: str, arguments: Sequence[str]) -> ExitCode | None:
-    """Build what an Asked was written down for. Prints errors as run_command() does; None when it cannot be read."""
-    asked = Asked.decode(text)
-    return None if asked is None else ending(lambda: build_asked(asked, arguments), verbose=False)
+def repeat_build(text: str, arguments: Sequence[str]) -> ExitCode | None:
+    """Build a saved request. Prints errors as run_command() does; returns None if it cannot be read."""
+    line = CommandLine.decode(text)
+    return None if line is None else ending(lambda: run_build(line, arguments), verbose=False)

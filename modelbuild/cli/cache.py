@@ -21,14 +21,14 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON o
 
 @click.group("cache", short_help=COMMANDS["cache"])
 def command() -> None:
-    """Look after the local cache: the one that MODELBUILD.toml names, or MODELBUILD_CACHE_DIR."""
+    """Maintain the local cache: the one in MODELBUILD.toml or MODELBUILD_CACHE_DIR."""
 
 
 @command.command("stat")
 @as_json
 @click.pass_obj
 def stat(settings: Settings, as_json: bool) -> None:
-    """Tell what is in the cache and what takes the room."""
+    """Print the cache's size by step."""
     with _store(settings) as store:
         found = store.stat()
     if as_json:
@@ -40,21 +40,21 @@ def stat(settings: Settings, as_json: bool) -> None:
     for step in sorted(found.steps, key=lambda s: s.bytes, reverse=True):
         click.echo(f"  {step.step}: {size_text(step.bytes)}, {count(step.actions, 'action')}")
     if found.orphans:
-        click.echo(f"  named by no action: {size_text(found.orphan_bytes)} in {count(found.orphans, 'blob')}")
+        click.echo(f"  unreferenced: {size_text(found.orphan_bytes)} in {count(found.orphans, 'blob')}")
     if found.temporary:
         files = count(found.temporary, "file")
-        click.echo(f"  under way or left behind: {size_text(found.temporary_bytes)} in {files}")
+        click.echo(f"  temporary: {size_text(found.temporary_bytes)} in {files}")
     click.echo(f"  index: {size_text(found.index_bytes)}")
 
 
 @command.command("gc")
-@click.option("--max-size", metavar="SIZE", help='Shrink below this, such as "5GiB", in place of the configured cap.')
+@click.option("--max-size", metavar="SIZE", help='Shrink to this size, such as "5GiB", instead of the cap.')
 @as_json
 @click.pass_obj
 def gc(settings: Settings, max_size: str | None, as_json: bool) -> None:
     """Shrink the cache to its cap.
 
-    Throws out what was used least recently while over the cap, and what no build can find any more.
+    Deletes the least recently used results above the cap, and files that no build can use.
     """
     with _store(settings, max_size) as store:
         collected = collect(store)
@@ -69,9 +69,9 @@ def gc(settings: Settings, max_size: str | None, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def verify(settings: Settings, as_json: bool) -> int:
-    """Read every blob again and drop what is damaged.
+    """Read every blob and delete damaged ones.
 
-    What was dropped is built again when it is needed. Exit code 1 if anything was damaged.
+    Later builds make them again. Exit code 1 if anything was damaged.
     """
     from modelbuild.errors import ExitCode
 
@@ -90,11 +90,11 @@ def verify(settings: Settings, as_json: bool) -> int:
 
 
 def collect(store: LocalStore) -> Collected:
-    """Throw out what is to go. Raises EnvironmentProblem when that is not possible now."""
+    """Evict and delete unreferenced files. Raises EnvironmentProblem when that is not possible now."""
     from modelbuild.errors import EnvironmentProblem
 
     if store.read_only:
-        raise EnvironmentProblem(f"{store.directory} is read-only: nothing can be thrown out")
+        raise EnvironmentProblem(f"{store.directory} is read-only: nothing can be deleted")
     collected = store.collect()
     if collected.busy:
         raise EnvironmentProblem(f"{store.directory} is in use by another build; try again when it has ended")

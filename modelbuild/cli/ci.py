@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @click.command("ci", short_help=COMMANDS["ci"], context_settings={"ignore_unknown_options": True})
 @click.argument("patterns", nargs=-1, metavar="[TARGET]...")
-@click.option("--since", metavar="REF", help="Only what differs from the merge base of REF and HEAD.")
-@click.option("--report", type=FILE, metavar="FILE", help="Write sizes and latencies, for later jobs to compare with.")
-@click.option("--base-report", type=FILE, metavar="FILE", help="Compare with such a file in the summary.")
+@click.option("--since", metavar="REF", help="Only targets affected since the merge base of REF and HEAD.")
+@click.option("--report", type=FILE, metavar="FILE", help="Write sizes and latencies to FILE for later jobs.")
+@click.option("--base-report", type=FILE, metavar="FILE", help="Compare with an earlier --report in the summary.")
 @testing
 @recording
 @building
@@ -43,9 +43,9 @@ def command(
     tags: str,
     **options: Any,
 ) -> int:
-    """Build and test, in one go, what a change touches: of TARGET, or of all.
+    """Build and test targets affected by a change (all targets, or only TARGET...).
 
-    Without --since: everything. The exit code is that of the first thing that went wrong.
+    Without --since: all of them. The exit code is that of the first failure.
     """
     no_options(patterns)
     from modelbuild.build.request import make_request
@@ -68,7 +68,8 @@ def command(
 
 
 def _base(workspace: Workspace, since: str | None, report: Path | None) -> Base | None:
-    """What the summary compares with: a report, or the commit that `since` means. None: the last builds."""
+    """Return the values that the summary compares with: from a report, or at the commit of `since`. None: the last
+    builds."""
     from modelbuild.affected.git import find_ancestors, find_base
     from modelbuild.history.revisions import read_report, values_at
 
@@ -83,7 +84,7 @@ def _base(workspace: Workspace, since: str | None, report: Path | None) -> Base 
 
 
 def _keeper(workspace: Workspace, report: Path | None) -> Measures:
-    """Keeps what is measured: in the history by commit, and in a report."""
+    """Return a reporter that stores measurements: in the history by commit, and in a report."""
     from modelbuild.affected.git import find_head
     from modelbuild.build.record_history import output_bytes
     from modelbuild.errors import UsageError

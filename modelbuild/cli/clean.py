@@ -9,10 +9,10 @@ from modelbuild.cli.names import COMMANDS
 
 
 @click.command("clean", short_help=COMMANDS["clean"])
-@click.option("--expunge", is_flag=True, help="Empty the cache too, which other workspaces may share.")
+@click.option("--expunge", is_flag=True, help="Empty the cache too; other workspaces may share it.")
 @click.pass_obj
 def command(settings: Settings, expunge: bool) -> None:
-    """Remove modelbuild-out/. What was built stays in the cache, so building again only lays it out again."""
+    """Remove modelbuild-out/. The cache stays, so the next build only lays the outputs out again."""
     from modelbuild.cli.cache import collect
     from modelbuild.store.local import open_store
     from modelbuild.store.output_tree import clean

@@ -1,4 +1,4 @@
-"""Run a command that click has to understand."""
+"""Run a command line with click."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def _run(arguments: Sequence[str]) -> int | None:
     except click.Abort:
         raise KeyboardInterrupt from None
     except (KeyError, ValueError):
-        if os.environ.get("_MODELBUILD_COMPLETE"):  # a shell's words, or their number, are not there
+        if os.environ.get("_MODELBUILD_COMPLETE"):  # the shell's words or their position are missing
             return ExitCode.USAGE
         raise

@@ -1,8 +1,8 @@
-"""Complete command names and labels for a shell, without click: a shell asks at every press of the key.
+"""Complete command names and labels for a shell, without click: a shell calls this at every key press.
 
 The protocol is that of click's scripts (`_MODELBUILD_COMPLETE=bash_source modelbuild` prints one). Options, files and
-the scripts themselves are left to click. Labels are read from the BUILD files' own lines: what a matrix makes of a name
-is completed up to its first brace.
+the scripts themselves are left to click. Labels come from the lines of BUILD files: a name with axes of a matrix is
+completed up to its first brace.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _SKIPPED = ("__pycache__", "modelbuild-out", "node_modules")
 
 
 def complete(shell: str, words: str, position: str) -> str | None:
-    """What to print for a shell (`bash_complete`, `zsh_complete`, `fish_complete`), given its words and which of them
-    is to be completed (fish gives the word itself). None when it is not for us to answer."""
+    """Return the completions in a shell's format (`bash_complete`, `zsh_complete`, `fish_complete`), given its words
+    and the position of the one to complete (fish passes the word itself). None for cases that click handles."""
     name, _, what = shell.partition("_")
     if what != "complete" or name not in ("bash", "zsh", "fish"):
         return None
@@ -36,8 +36,8 @@ def complete(shell: str, words: str, position: str) -> str | None:
     found = _candidates(before, current)
     if found is None:
         return None
-    found = [word for word in found if word.isprintable()]  # anything else is no word of a line
-    # bash takes a colon for the end of a word, and wants what follows it.
+    found = [word for word in found if word.isprintable()]  # others cannot be on a command line
+    # bash splits words at colons, and expects only the part after the last one.
     known = current.rpartition(":")[0] + ":" if name == "bash" and ":" in current else ""
     if name == "zsh":
         return "".join(f"plain\n{word}\n{COMMANDS.get(word, '_')}\n" for word in found)
@@ -45,12 +45,12 @@ def complete(shell: str, words: str, position: str) -> str | None:
 
 
 def _number(position: str) -> int:
-    """The number of a word: at least 1, the first behind the program's name; 1 for what is no number."""
+    """Return the position of a word: at least 1, the first after the program's name; 1 for anything but a number."""
     return max(1, int(position)) if position.isascii() and position.isdecimal() and len(position) < 10 else 1
 
 
 def _joined(words: Sequence[str], index: int) -> tuple[list[str], str]:
-    """The words before the one to be completed, and that one, with labels in one piece again."""
+    """Return the words before the one to complete, and that one, with split labels joined."""
     before: list[str] = []
     glue = False
     for word in [*words[:index], words[index] if index < len(words) else ""]:
@@ -88,7 +88,7 @@ def _candidates(before: Sequence[str], current: str) -> list[str] | None:
 
 
 def _labels(root: str, start: str) -> Iterator[str]:
-    """Labels that begin so; as long as several packages do, those."""
+    """Yield labels with a prefix, or packages while several packages have it."""
     package, colon, begun = start.partition(":")
     if not colon:
         packages = list(_packages(root, package))
@@ -102,7 +102,7 @@ def _labels(root: str, start: str) -> Iterator[str]:
 
 
 def _packages(root: str, start: str) -> Iterator[str]:
-    """Packages whose names begin so, without those below another of them."""
+    """Yield packages with a prefix, except those below another one in the list."""
     above = start.rpartition("/")[0]
     try:
         with os.scandir(f"{root}/{above}") as entries:
@@ -120,7 +120,7 @@ def _packages(root: str, start: str) -> Iterator[str]:
 
 
 def _names(root: str, package: str) -> Iterator[str]:
-    """What the lines of a BUILD file call its targets."""
+    """Yield the names of targets on the lines of a BUILD file."""
     try:
         with open(f"{root}/{package}/{_PACKAGE_FILE}", encoding="utf-8", errors="replace") as file:
             for line in file:

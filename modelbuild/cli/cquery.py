@@ -13,11 +13,11 @@ from modelbuild.cli.query import FORMATS
 
 @click.command("cquery", short_help=COMMANDS["cquery"])
 @click.argument("expression")
-@click.option("--device", "devices", multiple=True, metavar="LABEL", help="Ask about targets built for this device.")
-@click.option("--output", "form", type=click.Choice(FORMATS), default="label", help="How to show the answer.")
+@click.option("--device", "devices", multiple=True, metavar="LABEL", help="Query targets built for this device.")
+@click.option("--output", "form", type=click.Choice(FORMATS), default="label", help="Format of the output.")
 @click.pass_obj
 def command(settings: Settings, expression: str, devices: tuple[str, ...], form: str) -> None:
-    """Ask about targets as they are built: for a device, with selects resolved. Nothing is built."""
+    """Query targets as built for a device, with selects resolved. Nothing is built."""
     from modelbuild.analysis.open import open_analyzer
     from modelbuild.labels import Label
     from modelbuild.query.configured_world import ConfiguredWorld

@@ -14,7 +14,7 @@ from modelbuild.cli.names import COMMANDS
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def command(settings: Settings, key1: str, key2: str, as_json: bool) -> None:
-    """Tell what differs between what two action keys were made of. The first digits of a key are enough."""
+    """Compare the contents of two action keys. The first digits of a key are enough."""
     import dataclasses
     import json
 

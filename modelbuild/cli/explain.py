@@ -14,17 +14,17 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.command("explain", short_help=COMMANDS["explain"])
 @click.argument("target", metavar="TARGET")
-@click.option("--device", "devices", multiple=True, metavar="LABEL", help="The device that it was built for.")
-@click.option("--against", type=_FILE, metavar="FILE", help="Compare with what --dump wrote, here or elsewhere.")
-@click.option("--dump", type=_FILE, metavar="FILE", help="Write down what the keys of the last build were made of.")
+@click.option("--device", "devices", multiple=True, metavar="LABEL", help="The device of the build.")
+@click.option("--against", type=_FILE, metavar="FILE", help="Compare with a file written by --dump, here or elsewhere.")
+@click.option("--dump", type=_FILE, metavar="FILE", help="Write the contents of the last build's keys to FILE.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def command(
     settings: Settings, target: str, devices: tuple[str, ...], against: Path | None, dump: Path | None, as_json: bool
 ) -> None:
-    """Tell why each action of TARGET ran in its last build, or why it did not have to.
+    """Explain why each action of TARGET ran or was cached in its last build.
 
-    The first lines tell what has changed since that build. Nothing is built.
+    The first lines list changes since that build. Nothing is built.
     """
     import json
 
@@ -43,15 +43,15 @@ def command(
     current = workspace.package_of(settings.directory)
     pattern = parse_pattern(target, current)
     if pattern.name is None or pattern.subtract:
-        raise UsageError(f"'{target}' means several targets; expected the label of one, such as //package:name")
+        raise UsageError(f"'{target}' matches several targets; expected the label of one, such as //package:name")
     label = Label(pattern.package, pattern.name)
     records = Records(workspace.config.cache_dir, workspace.root)
     verdicts = explain(records, str(label))
     if not verdicts and (problem := records.problem()):
-        raise EnvironmentProblem(f"{label}: nothing is known of its builds: {problem}")
+        raise EnvironmentProblem(f"{label}: no known builds: {problem}")
     if not verdicts:
         check_there(workspace, label, acts=True)
-        raise UsageError(f"{label}: no build in this workspace ran an action of it; build it first")
+        raise UsageError(f"{label}: never built in this workspace; build it first")
     if dump is not None:
         write_dump(records, verdicts, settings.directory / dump)
     if against is not None:

@@ -1,4 +1,4 @@
-"""The top of the command line: options that hold for every command, and the commands by name."""
+"""The command group: options before the command's name, and the commands by name."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from modelbuild.cli.names import COMMANDS
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What was said before the command's name, and all `arguments` as they were given. `directory` is where the
-    command runs."""
+    """The options before the command's name, and all `arguments`. `directory` is the current folder of the command."""
 
     directory: Path
     arguments: tuple[str, ...] = ()
@@ -66,7 +65,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default=".",
     metavar="DIR",
-    help="Run as if started in DIR; the workspace is the nearest folder upwards with a MODELBUILD.toml.",
+    help="Run as if started in DIR, a folder of the workspace.",
 )
 @click.option("--verbose-failures", is_flag=True, expose_value=False, help="Show tracebacks of errors.")
 @click.pass_context

@@ -16,13 +16,13 @@ from modelbuild.cli.names import COMMANDS
     "--plot",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Draw it: SVG, PNG or PDF, by the name.",
+    help="Plot to a .svg, .png or .pdf file.",
 )
-@click.option("--check", is_flag=True, help="Exit with 1 when something has become worse.")
+@click.option("--check", is_flag=True, help="Exit with 1 if a measure became worse.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def command(settings: Settings, target: str, plot: Path | None, check: bool, as_json: bool) -> int:
-    """Show what builds and tests measured of TARGET: seconds, memory, sizes, latencies; and what is worse now."""
+    """Print measurements of TARGET in builds and tests: seconds, memory, sizes, latencies; and regressions."""
     import dataclasses
     import json
     from statistics import median
@@ -39,13 +39,13 @@ def command(settings: Settings, target: str, plot: Path | None, check: bool, as_
     workspace = load_workspace(find_root(settings.directory))
     pattern = parse_pattern(target, workspace.package_of(settings.directory))
     if pattern.name is None or pattern.subtract:
-        raise UsageError(f"'{target}' means several targets; expected the label of one, such as //package:name")
+        raise UsageError(f"'{target}' matches several targets; expected the label of one, such as //package:name")
     asked = Label(pattern.package, pattern.name)
     label = str(asked)
     found = Measures(workspace.config.cache_dir, workspace.root).series(label)
     if not found:
         check_there(workspace, asked)
-        raise UsageError(f"{label}: no build has measured anything of it")
+        raise UsageError(f"{label}: no build or test has measured it")
     values = {key: [point.value for point in points] for key, points in found.items()}
     worse = {key for key, each in values.items() if is_regression(key[1], each)}
     code = ExitCode.BUILD_FAILED if check and worse else ExitCode.OK

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def command(settings: Settings, key: str | None, as_json: bool) -> None:
-    """Tell what this workspace and this machine are set to; with KEY only that, as it is."""
+    """Print settings of this workspace and this machine; with KEY only its value."""
     import json
 
     from modelbuild.errors import UsageError, did_you_mean
@@ -78,7 +78,7 @@ def gather(workspace: Workspace) -> dict[str, Any]:
 
 
 def _rules(workspace: Workspace) -> Rules | None:
-    """Return the workspace's rules; None while one of its rule packages does not load."""
+    """Return the workspace's rules; None if one of its rule packages does not load."""
     from modelbuild.analysis.rules import load_rules
     from modelbuild.errors import ModelbuildError
 
@@ -89,7 +89,7 @@ def _rules(workspace: Workspace) -> Rules | None:
 
 
 def _devices(workspace: Workspace, rules: Rules | None) -> list[str] | None:
-    """Labels that --device takes; None while a rule package or a BUILD file is too broken to tell."""
+    """Return the labels for --device; None if a rule package or a BUILD file does not load."""
     from modelbuild.analysis.analyze import Analyzer
     from modelbuild.api.providers import Platform
     from modelbuild.errors import ModelbuildError
@@ -108,8 +108,8 @@ def _devices(workspace: Workspace, rules: Rules | None) -> list[str] | None:
 
 
 def _tools(rules: Rules | None) -> dict[str, str]:
-    """Return the versions of those distributions that are installed and that a backend or another extension names; the
-    built-in ones' while a rule package does not load."""
+    """Return the versions of the installed distributions that a backend or another extension names; only the built-in
+    ones' if a rule package does not load."""
     from importlib.metadata import PackageNotFoundError, version
     from pathlib import Path
 

@@ -20,14 +20,13 @@ if TYPE_CHECKING:
 
 @click.command("inspect", short_help=COMMANDS["inspect"])
 @click.argument("program", metavar="PROGRAM")
-@click.option("--nodes", "every_node", is_flag=True, help="List each node outside partitions instead of summing up.")
+@click.option("--nodes", "every_node", is_flag=True, help="List each node outside partitions instead of counts.")
 @building
 @click.pass_obj
 def command(settings: Settings, program: str, every_node: bool, flags: Flags) -> int:
-    """Tell what is in a .pte: partitions, engines, devices, and what was left to kernels and why.
+    """Print the contents of a .pte: partitions, engines, devices, and nodes outside partitions with reasons.
 
-    PROGRAM is any .pte, or the label of one target that gives one, which is built first. Why a backend left a node is
-    told where delegation.json lies beside the .pte.
+    PROGRAM is a file, or the label of a target that builds one. Reasons need a delegation.json beside the .pte.
     """
     import json
 
@@ -47,7 +46,7 @@ def command(settings: Settings, program: str, every_node: bool, flags: Flags) ->
             return built.code
         path = workspace.root / only_file(built, label, ".pte")
     elif not path.exists():
-        raise UsageError(f"no file {program}; expected a .pte, or the label of a target that gives one")
+        raise UsageError(f"no file {program}; expected a .pte, or the label of a target that builds one")
     facts = gather(path, Blobs(lambda: _extensions(settings.directory)))
     if flags.json:
         click.echo(json.dumps(facts))
@@ -58,7 +57,7 @@ def command(settings: Settings, program: str, every_node: bool, flags: Flags) ->
 
 
 def _extensions(folder: Path) -> Sequence[Extension]:
-    """Return the extensions of the rule packages of the workspace that a folder is in; elsewhere modelbuild's own."""
+    """Return the extensions of the rule packages of a folder's workspace; outside of a workspace, modelbuild's own."""
     from modelbuild.analysis.rules import load_rules
     from modelbuild.errors import ModelbuildError
     from modelbuild.workspace.workspace import find_root, load_workspace
@@ -73,6 +72,6 @@ def _extensions(folder: Path) -> Sequence[Extension]:
             workspace = load_workspace(root)
             rules = load_rules(root, workspace.config.rules, workspace.rule_locations())
         except ModelbuildError as error:
-            click.echo(f"warning: {error}; only modelbuild's own backends describe their blobs", err=True)
+            click.echo(f"warning: {error}; only modelbuild's own backends describe blobs", err=True)
     rules = rules or load_rules(Path(), ())
     return [each for extensions in rules.extensions.values() for each in extensions.values()]

@@ -1,23 +1,23 @@
-"""The commands by name, and what `modelbuild --help` says of each. Imports nothing: completion needs no more."""
+"""The commands by name, with the help of `modelbuild --help`. Imports nothing, as completion needs no more."""
 
 from __future__ import annotations
 
 COMMANDS = {
-    "affected": "Tell which targets a change touches.",
-    "aquery": "Show the actions of targets: keys, inputs, outputs, tools.",
+    "affected": "List targets affected by a change.",
+    "aquery": "Print the actions of targets: keys, inputs, outputs, tools.",
     "build": "Build targets and lay out their outputs.",
-    "cache": "Look after the local cache.",
-    "ci": "Build and test what a change touches.",
+    "cache": "Maintain the local cache.",
+    "ci": "Build and test targets affected by a change.",
     "clean": "Remove the output tree.",
-    "cquery": "Ask about targets as they are built for a device.",
-    "diff": "Tell what differs between two action keys.",
-    "explain": "Tell why actions ran, or why they did not have to.",
-    "history": "Show how long a target took, and how big it was.",
-    "info": "Tell what this workspace and this machine are set to.",
-    "inspect": "Tell what is in a .pte: partitions, engines, and what was left out and why.",
-    "query": "Ask about targets as BUILD files declare them.",
+    "cquery": "Query targets as built for a device.",
+    "diff": "Compare the contents of two action keys.",
+    "explain": "Explain why actions ran or were cached.",
+    "history": "Print earlier durations, sizes and latencies of a target.",
+    "info": "Print settings of this workspace and this machine.",
+    "inspect": "Print the partitions, engines and other nodes of a .pte.",
+    "query": "Query targets as declared in BUILD files.",
     "run": "Build a program and run it on inputs.",
     "schema": "Print a JSON Schema of BUILD.toml for editors.",
-    "test": "Build what tests need, and run them.",
+    "test": "Build and run tests.",
     "version": "Print the version.",
 }

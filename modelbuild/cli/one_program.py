@@ -1,4 +1,4 @@
-"""Builds the targets that a command then uses itself, and finds the file that each of them gives."""
+"""Build targets for a command that uses their outputs itself, and find the single file of each."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 def build_here(
     workspace: Workspace, folder: Path, wanted: Sequence[tuple[Label, str]], flags: Flags, inputs: Iterable[str] = ()
 ) -> tuple[Request, Result]:
-    """Build targets, for one device at most, with their outputs on this machine. Everything said goes to stderr.
+    """Build targets, for one device at most, with their outputs on this machine. Prints only to stderr.
 
-    wanted  labels, and how the name of the one file ends that is wanted of each
-    inputs  names of what the first of them will be given
+    wanted  labels, and the suffix of the single file that each must provide
+    inputs  names of inputs for the first of them
 
-    Raises UsageError for a target that does not give or take that, as far as it is known before anything is built.
+    Raises UsageError for a target without that file or input, as far as that is known before the build.
     """
     import sys
     from dataclasses import replace
@@ -35,7 +35,7 @@ def build_here(
     if request.remote.leaves_outputs:
         request = replace(request, remote=replace(request.remote, download="toplevel"))
     if len(request.devices) > 1:
-        raise UsageError(f"a program is for one device at a time, got {len(request.devices)}")
+        raise UsageError(f"expected one device for a program, got {len(request.devices)}")
     reporter = make_reporter(quiet=request.quiet or request.json, results=sys.stderr)
 
     def check(targets: Iterable[ExpectedTarget]) -> None:
@@ -56,19 +56,19 @@ def build_here(
 
 
 def label_of(text: str, package: str) -> Label:
-    """The label of one target. Raises UsageError for a pattern of several."""
+    """Return the label of one target. Raises UsageError for a pattern of several."""
     from modelbuild.errors import UsageError
     from modelbuild.labels import Label
     from modelbuild.loading.patterns import parse_pattern
 
     pattern = parse_pattern(text, package)
     if pattern.name is None or pattern.subtract:
-        raise UsageError(f"'{text}' means several targets; expected the label of one, such as //package:name")
+        raise UsageError(f"'{text}' matches several targets; expected the label of one, such as //package:name")
     return Label(pattern.package, pattern.name)
 
 
 def only_file(built: Result, label: Label, suffix: str = "") -> str:
-    """The one output of a target (that ends in `suffix`), relative to the workspace."""
+    """Return the only output of a target (with this suffix), relative to the workspace."""
     return _only(label, next(target.outputs for target in built.targets if target.label == str(label)), suffix)
 
 
@@ -79,4 +79,4 @@ def _only(label: Label, outputs: Sequence[str], suffix: str) -> str:
     if len(found) == 1:
         return found[0]
     given = ", ".join(path.rpartition("/")[2] for path in outputs) or "no file"
-    raise UsageError(f"{label}: expected a target that gives one {suffix or 'file'}, but it gives {given}")
+    raise UsageError(f"{label}: expected a target with one {suffix or 'file'}, but it has {given}")

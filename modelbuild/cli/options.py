@@ -18,28 +18,28 @@ _OPTIONS = [
         "devices",
         multiple=True,
         metavar="LABEL",
-        help="Build for this device target in place of the targets' own; give it again for another one.",
+        help="Build for this device; may be repeated for several devices.",
     ),
-    click.option("-j", "--jobs", type=click.IntRange(1, MOST_JOBS), help="How many actions run at once."),
-    click.option("-k", "--keep-going/--no-keep-going", default=None, help="Go on with what no failure touches."),
-    click.option("--config", "profile", metavar="NAME", help="Take flags from [profile.NAME] of MODELBUILD.toml."),
-    click.option("--sandbox-debug", is_flag=True, default=None, help="Keep the folders of actions that failed."),
+    click.option("-j", "--jobs", type=click.IntRange(1, MOST_JOBS), help="Number of actions that run at once."),
+    click.option("-k", "--keep-going/--no-keep-going", default=None, help="Continue with unaffected actions."),
+    click.option("--config", "profile", metavar="NAME", help="Use flags from [profile.NAME] of MODELBUILD.toml."),
+    click.option("--sandbox-debug", is_flag=True, default=None, help="Keep the folders of failed actions."),
     click.option(
         "--remote-cache",
         metavar="ADDRESS",
         help="Share results over grpc[s]://, http[s]://, s3://, gs://, az:// or file://.",
     ),
-    click.option("--remote-upload", type=click.Choice(UPLOADS), help="Who brings results to the remote cache."),
-    click.option("--remote-download", type=click.Choice(DOWNLOADS), help="What is fetched from the remote cache."),
+    click.option("--remote-upload", type=click.Choice(UPLOADS), help="When to upload results to the remote cache."),
+    click.option("--remote-download", type=click.Choice(DOWNLOADS), help="Outputs to download from the remote cache."),
     click.option("--remote-executor", metavar="ADDRESS", help="Run actions on workers behind grpc[s]://."),
     click.option(
         "--strategy",
         "strategies",
         multiple=True,
         metavar="ACTION=PLACES",
-        help="Where actions of a kind run, such as compile=remote,local; '*' stands for every other kind.",
+        help="Where a kind of action runs, such as compile=remote,local; '*': others.",
     ),
-    click.option("-q", "--quiet", is_flag=True, default=None, help="Say nothing but what fails."),
+    click.option("-q", "--quiet", is_flag=True, default=None, help="Print failures only."),
     click.option("--json", is_flag=True, default=None, help="Print one JSON object; messages go to stderr."),
 ]
 
@@ -47,7 +47,7 @@ _REMOTE = ("remote_cache", "remote_upload", "remote_download", "remote_executor"
 
 
 def building(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What every command that builds takes; the function gets it as one argument, `flags`."""
+    """Add the options of every command that builds; the function gets them as one argument, `flags`."""
     names = ("devices", "jobs", "keep_going", "profile", "sandbox_debug", "quiet", "json", *_REMOTE)
 
     @wraps(function)
@@ -62,7 +62,7 @@ def building(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def no_options(patterns: tuple[str, ...]) -> None:
-    """Refuse what was meant as an option and taken for a target pattern."""
+    """Raise click.UsageError for a misspelled option that was parsed as a target pattern."""
     for text in patterns:
         if text.startswith("-") and not text.startswith(("-//", "-:")):
             context = click.get_current_context()

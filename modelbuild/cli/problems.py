@@ -1,4 +1,4 @@
-"""Put what goes wrong into a line and an exit code."""
+"""Turn exceptions into error lines and exit codes."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from collections.abc import Callable
 from modelbuild.errors import EnvironmentProblem, ExitCode, ModelbuildError
 from modelbuild.lines import one_line
 
-# Wherever a system call says so, there is too little of something.
+# Codes with which any system call reports a lack of resources.
 _LACKING = frozenset((errno.EAGAIN, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC))
 
 
 def ending(work: Callable[[], int | None], verbose: bool) -> ExitCode:
-    """Do a command's work. Prints errors, one line each, on stderr; returns the exit code."""
-    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:  # which CI systems send: as Ctrl-C
+    """Run a command. Prints errors, one line each, on stderr; returns the exit code."""
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:  # CI systems send it; handled like Ctrl-C
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a path need not be UTF-8, nor a terminal
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: paths and terminals need not be UTF-8
     try:
         return ExitCode(work() or 0)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()  # nobody reads any more: end quietly, as other filters do
+        sys.stderr.close()  # the reader has closed the pipe: end quietly, as other filters do
         return ExitCode.OK
     except Exception as error:
         if verbose:

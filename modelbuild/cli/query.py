@@ -15,12 +15,12 @@ FORMATS = ("label", "json", "graph", "dot")
 
 @click.command("query", short_help=COMMANDS["query"])
 @click.argument("expression")
-@click.option("--output", "form", type=click.Choice(FORMATS), default="label", help="How to show the answer.")
+@click.option("--output", "form", type=click.Choice(FORMATS), default="label", help="Format of the output.")
 @click.pass_obj
 def command(settings: Settings, expression: str, form: str) -> None:
-    """Ask about targets as BUILD files declare them, for example `deps(//models:detector)`.
+    """Query targets as declared in BUILD files, for example `deps(//models:detector)`.
 
-    Nothing is built. Edges of every branch of a select count.
+    Nothing is built. Every branch of a select counts.
     """
     from modelbuild.analysis.open import open_analyzer
     from modelbuild.query.describe import describe_declared

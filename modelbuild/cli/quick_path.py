@@ -1,7 +1,7 @@
-"""The null path: a command line whose last build or test is up to date is answered from its record.
+"""The null path: answers a command line from its record if its last build or test is up to date.
 
-This imports little beyond what Python has imported at its start, and no click. When something has changed, a build is
-repeated from the saved command line, without click; any other case is left to the commands.
+Imports little beyond Python's own startup, and no click. After a change, a build is repeated from the saved command
+line, without click; other cases are left to the commands.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ def run_quickly(arguments: Sequence[str]) -> int | None:
 
     from modelbuild.build.build_record import up_to_date
 
-    root, quiet, path, said, asked = saved
+    root, quiet, path, text, request = saved
     record = up_to_date(path, root)
     if record is None:
-        if not asked:
+        if not request:
             return None
-        from modelbuild.cli.build_request import build_again
+        from modelbuild.cli.build_request import repeat_build
 
-        return build_again(asked, arguments)
+        return repeat_build(request, arguments)
     if not quiet:
         from modelbuild.report.text import nothing_to_do, target_lines, write
 
         last = nothing_to_do(len(record.targets), record.actions, time.monotonic() - started)
-        write(sys.stdout, "\n".join((*([said] if said else target_lines(record.targets)), last)))
+        write(sys.stdout, "\n".join((*([text] if text else target_lines(record.targets)), last)))
     return 0
 
 
 def _quick(arguments: Sequence[str]) -> str | None:
-    """Return what a command line prints that needs no workspace; None for any other."""
+    """Return the output of a command line that needs no workspace; None for any other."""
     if "_MODELBUILD_COMPLETE" in os.environ:
         from modelbuild.cli.complete import complete
 

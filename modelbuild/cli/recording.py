@@ -1,4 +1,4 @@
-"""Options of commands that build, for what a CI job keeps of a build."""
+"""Options of commands that build, for files that a CI job keeps."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _OPTIONS = [
     click.option("--build-event-json", type=FILE, metavar="FILE", help="Write each event as a line of JSON."),
     click.option("--profile", "trace", type=FILE, metavar="FILE", help="Write a Chrome trace, for Perfetto."),
     click.option("--junit", type=FILE, metavar="FILE", help="Write tests and failed actions as JUnit XML."),
-    click.option("--summary", type=FILE, metavar="FILE", help="Add a summary in Markdown to a file."),
+    click.option("--summary", type=FILE, metavar="FILE", help="Append a summary in Markdown to a file."),
     click.option("--github-annotations", is_flag=True, help="Print failures as GitHub's workflow commands."),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a summary compares with: its name there, and the value of a subject's measure, where that is known."""
+    """The values that a summary compares with: a title, and a function from subject and measure to a value or None."""
 
     title: str
     value: Callable[[str, str], float | None]
@@ -34,7 +34,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What to keep of a build: files, or None."""
+    """The files to write for a build, or None."""
 
     build_event_json: Path | None = None
     trace: Path | None = None
@@ -47,8 +47,8 @@ class Recording:
         return any(getattr(self, field.name) for field in fields(self))
 
     def around(self, reporter: Reporter, workspace: Workspace, folder: Path, base: Base | None = None) -> Reporter:
-        """The reporter, and beside it those that record. Paths are relative to `folder`; `base` is what a summary
-        compares with, in place of the last builds. Raises UsageError for a file that cannot be written."""
+        """Return the reporter together with the requested recorders. Paths are relative to `folder`; the summary
+        compares with `base` in place of the last builds. Raises UsageError for a file that cannot be written."""
         if not self.wanted:
             return reporter
         from modelbuild.errors import UsageError
@@ -92,7 +92,7 @@ class Recording:
 
 
 def recording(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What every command that builds takes; the function gets it as one argument, `recorded`."""
+    """Add the options of every command that builds; the function gets them as one argument, `recorded`."""
     names = [field.name for field in fields(Recording)]
 
     @wraps(function)
@@ -107,7 +107,7 @@ def recording(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _prefix(root: Path) -> str:
-    """The workspace in its repository: GitHub's paths begin there."""
+    """Return the workspace's path in its repository, where GitHub's paths begin."""
     for parent in (root, *root.parents):
         if (parent / ".git").exists():
             below = root.relative_to(parent).as_posix()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _MOST_RUNS = 1_000_000
 
-# ExecuTorch's libraries greet the processor with lines of this kind on stderr, whatever the program.
+# ExecuTorch's libraries print lines of this kind about the processor on stderr, for any program.
 _NOISE = b"[cpuinfo_utils.cpp:"
 
 
@@ -30,13 +30,19 @@ _NOISE = b"[cpuinfo_utils.cpp:"
     "inputs",
     multiple=True,
     metavar="NAME=FILE",
-    help="A file for an input: .npy, .json, .png or .jpg; or the label of a target that gives one.",
+    help="Input file (.npy, .json, .png, .jpg), or a label that builds one.",
 )
 @click.option("--method", default="forward", show_default=True, help="The method of the program.")
-@click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Write each output there.")
+@click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder for the outputs.")
 @click.option("--output-format", type=click.Choice(["npy", "json"]), default="npy", show_default=True)
 @click.option("--repeat", type=click.IntRange(1, _MOST_RUNS), default=10, show_default=True, help="Measured runs.")
-@click.option("--warmup", type=click.IntRange(0, _MOST_RUNS), default=3, show_default=True, help="Runs before those.")
+@click.option(
+    "--warmup",
+    type=click.IntRange(0, _MOST_RUNS),
+    default=3,
+    show_default=True,
+    help="Runs before measuring.",
+)
 @building
 @click.pass_obj
 def command(
@@ -50,10 +56,10 @@ def command(
     warmup: int,
     flags: Flags,
 ) -> int:
-    """Build a program, run it on inputs, and print what went in, what came out and how long a run takes.
+    """Build a program, run it on inputs, and print its inputs, outputs and latency.
 
-    TARGET is the label of one target that gives a .pte. The outputs are those of the first run. Paths are relative to
-    the folder the command runs in.
+    TARGET is the label of one target that builds a .pte. The outputs are those of the first run. Paths are relative to
+    the current folder.
     """
     from modelbuild.workspace.workspace import find_root, load_workspace
 
@@ -90,12 +96,12 @@ def _files(inputs: tuple[str, ...]) -> dict[str, str]:
 
 
 def _run(label: Label, arguments: list[str], folder: Path) -> ExitCode:
-    """Run the program in a process of its own: torch stays out of this one, and a crash is told as such."""
+    """Run the program in a separate process, so that torch stays out of this one and a crash is reported."""
     import signal
     import subprocess
     import sys
 
-    # -P: modules of the user's folder are not to be taken for numpy or torch.
+    # -P: modules in the user's folder must not replace numpy or torch.
     with subprocess.Popen(
         [sys.executable, "-P", "-m", "modelbuild_runtime", *arguments], cwd=folder, stderr=subprocess.PIPE
     ) as process:

@@ -1,4 +1,4 @@
-"""Command lines that ended well, saved in the output tree so that the same line can be answered from its record."""
+"""Successful command lines, saved in the output tree so that a repeated line can be answered from its record."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeAlias
 
-    # The workspace's root, and what was given to save_command(): quiet, record, said, asked.
+    # The workspace's root, and the arguments of save_command(): quiet, record, text, request.
     SavedCommand: TypeAlias = tuple[str, bool, str, str, str]
 
 _WORKSPACE_FILE = "MODELBUILD.toml"
 _OUTPUT = "modelbuild-out"
 _FOLDER = f"{_OUTPUT}/.modelbuild/commands"
 
-# What decides, besides files and arguments, what a build is: where its cache and its configuration are.
+# Environment variables that affect a build: locations of its cache and its configuration.
 _VARIABLES = ("MODELBUILD_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
 _SUM = 4  # bytes of a checksum
 
 
-def save_command(arguments: Sequence[str], record: Path, quiet: bool, said: str = "", asked: str = "") -> None:
-    """Save a command line that ended well. Nothing is saved where the output tree cannot be written to.
+def save_command(arguments: Sequence[str], record: Path, quiet: bool, text: str = "", request: str = "") -> None:
+    """Save a successful command line. Nothing is saved if the output tree is read-only.
 
-    record  path of the build's record, which decides whether the same command line has anything to do
-    quiet   print nothing when it has nothing to do
-    said    what to print then in place of the record's targets
-    asked   what to build when it has something to do (see build_request.Asked)
+    record   path of the build's record, which shows whether anything changed
+    quiet    print nothing if nothing changed
+    text     text to print then in place of the record's targets
+    request  the request to build after a change (see build_request.CommandLine)
     """
     from binascii import crc32
     from contextlib import suppress
@@ -44,17 +44,17 @@ def save_command(arguments: Sequence[str], record: Path, quiet: bool, said: str 
         return
     root, given = where
     file = _file(root, given)
-    data = os.fsencode(f"{'quiet' if quiet else ''}\0{record}\0{said}\0{asked}")
+    data = os.fsencode(f"{'quiet' if quiet else ''}\0{record}\0{text}\0{request}")
     with suppress(OSError):
         make_folder(f"{root}/{_OUTPUT}", os.path.dirname(file))
         write_whole(file, _line(given) + crc32(data).to_bytes(_SUM) + data)
 
 
 def _where(arguments: Sequence[str]) -> tuple[str, list[str]] | None:
-    """Return the workspace's root, and everything that identifies the command line; None when it builds nothing."""
+    """Return the workspace's root, and everything that identifies the command line; None for other commands."""
     try:
         folder = os.getcwd()
-    except OSError:  # it is gone
+    except OSError:  # it was removed
         return None
     if len(arguments) > 2 and arguments[0] in ("-C", "--workspace"):
         folder = os.path.join(folder, arguments[1])
@@ -79,11 +79,11 @@ def _file(root: str, given: Sequence[str]) -> str:
 
 
 def _line(given: Sequence[str]) -> bytes:
-    return os.fsencode("".join(f"{text}\0" for text in given) + "\n")
+    return os.fsencode("".join(f"{argument}\0" for argument in given) + "\n")
 
 
 def read_command(arguments: Sequence[str]) -> SavedCommand | None:
-    """Return what was saved of the same command line; None when nothing was."""
+    """Return the saved data of the same command line, or None."""
     from binascii import crc32
 
     from modelbuild.build.build_record import read_regular
@@ -97,5 +97,5 @@ def read_command(arguments: Sequence[str]) -> SavedCommand | None:
     data = whole[len(line) + _SUM :]
     if not whole.startswith(line) or not data or whole[len(line) : -len(data)] != crc32(data).to_bytes(_SUM):
         return None
-    quiet, path, said, asked = os.fsdecode(data).split("\0")
-    return root, quiet == "quiet", path, said, asked
+    quiet, path, text, request = os.fsdecode(data).split("\0")
+    return root, quiet == "quiet", path, text, request

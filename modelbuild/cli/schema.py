@@ -13,7 +13,7 @@ from modelbuild.cli.names import COMMANDS
 def command(settings: Settings) -> None:
     """Print a JSON Schema of this workspace's BUILD.toml files, with the rules that it loads.
 
-    Save it, and name it to your editor; Taplo reads it from a first line `#:schema build.schema.json`.
+    Save it, and refer to it in your editor; Taplo reads it from a first line `#:schema build.schema.json`.
     """
     import json
 

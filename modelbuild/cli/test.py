@@ -14,24 +14,24 @@ from modelbuild.cli.recording import Recording, recording
 
 _OPTIONS = [
     click.option("--cache-test-results/--no-cache-test-results", "cache_results", default=True,
-                 help="Take results of earlier runs with the same key."),
+                 help="Use results of earlier runs with the same key."),
     click.option("--runs-per-test", type=click.IntRange(1, 10_000), default=1, help="Run each N times; all must pass."),
-    click.option("--flaky-attempts", type=click.IntRange(1, 10_000), default=1, help="Try a test that fails so often."),
-    click.option("--require-all", is_flag=True, help="A test, or a case, that is not run is a failure."),
-    click.option("--bisect", is_flag=True, help="Where parity fails, find the first node that is wrong."),
-    click.option("--test-tag-filters", "tags", default="", metavar="TAG,-TAG", help="Only with, or without, tags."),
+    click.option("--flaky-attempts", type=click.IntRange(1, 10_000), default=1, help="Attempts for a failing test."),
+    click.option("--require-all", is_flag=True, help="Fail tests and cases that were not run."),
+    click.option("--bisect", is_flag=True, help="After a parity failure, find the first wrong node."),
+    click.option("--test-tag-filters", "tags", default="", metavar="TAG,-TAG", help="Include or exclude tests by tag."),
 ]  # fmt: skip
 
 
 def testing(function: Any) -> Any:
-    """What every command that runs tests takes."""
+    """Add the options of every command that runs tests."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
 
 
 def split_tags(text: str) -> tuple[str, ...]:
-    """`a,-b` as a list."""
+    """Return `a,-b` as a tuple."""
     return tuple(tag for tag in text.split(",") if tag)
 
 
@@ -44,9 +44,9 @@ def split_tags(text: str) -> tuple[str, ...]:
 def command(
     settings: Settings, /, patterns: tuple[str, ...], flags: Flags, recorded: Recording, tags: str, **options: Any
 ) -> int:
-    """Build what tests need, and run those among TARGET and in test suites.
+    """Build and run the tests among TARGET and in its test suites.
 
-    A test passes when it ran and was right. One that needs what is not on this machine is not run, and said to be so.
+    A test passes if it ran and all its cases passed. A test that this machine cannot run is reported as not run.
     """
     no_options(patterns)
     from dataclasses import replace
@@ -57,7 +57,7 @@ def command(
     from modelbuild.cli.saved_commands import save_command
     from modelbuild.report import make_reporter
     from modelbuild.report.reporter_scope import reporting
-    from modelbuild.testing.record_results import Memory
+    from modelbuild.testing.record_results import ResultRecorder
     from modelbuild.testing.run import TestOptions, run_tests
     from modelbuild.workspace.workspace import find_root, load_workspace
 
@@ -69,9 +69,9 @@ def command(
     snapshots, purpose = Snapshots.of(workspace), replace(request, purpose=f"test {tags}")
     seen = Seen()
     seen.python.update(importable(import_path()))
-    memory = Memory(snapshots, purpose, seen)
+    recorder = ResultRecorder(snapshots, purpose, seen)
     with reporting(reporter):
-        tested = run_tests(workspace, request, chosen, reporter, memory=memory)
-    if tested.said and not request.json and not recorded.wanted:
-        save_command(settings.arguments, snapshots.path(purpose), request.quiet, tested.said)
+        tested = run_tests(workspace, request, chosen, reporter, recorder=recorder)
+    if tested.text and not request.json and not recorded.wanted:
+        save_command(settings.arguments, snapshots.path(purpose), request.quiet, tested.text)
     return tested.code

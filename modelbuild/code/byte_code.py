@@ -1,4 +1,4 @@
-"""Python's byte code of steps, kept beside their sources: workers may not write there, and would compile each time."""
+"""Python's byte code of steps, kept beside their sources: workers cannot write there, and would compile each time."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import py_compile
 from contextlib import suppress
 from pathlib import Path
 
-# PEP 552: the header of byte code that holds for a source with a certain hash, whatever its time. By time alone, what
-# is edited twice within a second could be taken for the same.
+# PEP 552: the header of byte code that is valid for a source with a certain hash. Byte code that is valid for a time
+# would hide a second edit within the same second.
 _CHECKED_HASH = (0b11).to_bytes(4, "little")
 _HEADER = 16
 
 
 def keep_byte_code(file: Path) -> None:
-    """See that there is byte code that Python will take for a source file. Nothing is done where that cannot be: for a
-    read-only folder, or a source that is not Python."""
+    """Write byte code that Python accepts for a source file. Skipped if impossible: a read-only folder, or a source
+    that is not Python."""
     with suppress(OSError, ValueError, py_compile.PyCompileError):
         kept = importlib.util.cache_from_source(file)
         wanted = importlib.util.MAGIC_NUMBER + _CHECKED_HASH + importlib.util.source_hash(file.read_bytes())

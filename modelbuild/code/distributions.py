@@ -1,4 +1,4 @@
-"""Installed distributions: versions, what each requires, and the files that each vouches for in its RECORD."""
+"""Installed distributions: versions, requirements, and the files listed in their RECORD."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ if TYPE_CHECKING:
     from email.message import Message
     from importlib import metadata
 
-# A distribution's name and the extras of it that are wanted.
+# A distribution's name and the wanted extras.
 Wanted = tuple[str, frozenset[str]]
 
 # In RECORD: folder, name and size of a module or a native library.
 _CODE = re.compile(r'\n(?:([^\n,"]*)/)?([^\n,"/]+\.(?:py|so|so\.[^\n,"/]*)),sha[^\n,]*,(\d+)')
 
-# A requirement that only an extra has.
+# A requirement of an extra only.
 _ONLY_EXTRA = re.compile(r";\s*extra\s*==\s*['\"]([^'\"]*)['\"]\s*$")
 
 
 def canonical(name: str) -> str:
-    """A distribution's name as PyPA normalizes it (PEP 503)."""
+    """Return a distribution's name as PyPA normalizes it (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def parse(requirement: str) -> Wanted:
-    """Return what a text such as `name[extra]` names."""
+    """Parse a text such as `name[extra]`."""
     name, _, extras = requirement.partition("[")
     return canonical(name.strip()), frozenset(canonical(e.strip()) for e in extras.rstrip("] ").split(",") if e.strip())
 
 
 class Distribution:
-    """One installed distribution. `folder` is what paths of its files are relative to."""
+    """One installed distribution. Paths of its files are relative to `folder`."""
 
     def __init__(self, found: metadata.Distribution) -> None:
         self._found = found
@@ -62,18 +62,18 @@ class Distribution:
 
     @cached_property
     def record(self) -> str:
-        """The text of RECORD; '' where there is none. It begins with a line break, so that each line follows one."""
+        """The text of RECORD; '' if there is none. It begins with a line break, so that each line follows one."""
         return "\n" + (self._found.read_text("RECORD") or "").replace("\r\n", "\n")
 
     @cached_property
     def record_file(self) -> str | None:
-        """Where RECORD is; None where there is none, and so no file is vouched for."""
+        """The path of RECORD; None if there is none, and so no file has a digest."""
         match = re.search(r"\n([^\n,]+\.dist-info/RECORD),", self.record)
         return os.path.join(self.folder, match[1]) if match else None
 
     @cached_property
     def project(self) -> str | None:
-        """The folder of the source that an editable install stands for; None for any other."""
+        """The source folder of an editable install; None for any other."""
         url = json.loads(self._found.read_text("direct_url.json") or "{}")
         if url.get("dir_info", {}).get("editable"):
             from urllib.parse import unquote, urlsplit
@@ -82,34 +82,33 @@ class Distribution:
         return None
 
     @property
-    def vouches(self) -> bool:
-        """Return whether RECORD tells the content of its modules: not where these are elsewhere, nor where there is
-        none, as `setup.py develop` and Linux distributions leave it."""
+    def has_record(self) -> bool:
+        """Return whether RECORD describes the content of its modules: not for an editable install, nor without a
+        RECORD, as with `setup.py develop` and Linux distributions."""
         return self.project is None and self.record_file is not None
 
     @property
     def modules(self) -> Sequence[str]:
-        """The top-level modules that an editable distribution says it has; one of its name where it says nothing."""
-        said = (self._found.read_text("top_level.txt") or "").split()
-        return said or [self.name.replace("-", "_")]
+        """The top-level modules that an editable distribution lists; one with its own name if it lists none."""
+        listed = (self._found.read_text("top_level.txt") or "").split()
+        return listed or [self.name.replace("-", "_")]
 
-    def vouches_for(self, path: str, digest: str = "sha") -> bool:
-        """Return whether RECORD has a digest of a file (this one, `sha256=...`, where it is given); or, for a path that
-        ends in '/', any file below it."""
+    def records(self, path: str, digest: str = "sha") -> bool:
+        """Return whether RECORD has a digest for a file (the given one, `sha256=...`, if any); or, for a path that ends
+        in '/', for any file below it."""
         return f"\n{path}" in self.record if path.endswith("/") else f"\n{path},{digest}" in self.record
 
     @property
     def contents(self) -> list[str]:
-        """What RECORD says of the files beside the distribution's metadata, sorted: path, digest, size. None is outside
-        of the folder, as scripts are, whose first lines say where Python is."""
+        """The lines of RECORD for files beside the distribution's metadata, sorted: path, digest, size. Without files
+        outside the folder, such as scripts, whose first lines contain Python's path."""
         own = os.path.basename(os.path.dirname(self.record_file or "")) + "/"
         lines = (line for line in self.record.split("\n") if ",sha" in line)
         return sorted(line for line in lines if not line.startswith(("..", "/", own)))
 
     @property
     def code(self) -> Mapping[str, Mapping[str, int]]:
-        """Sizes of the modules and native libraries that are vouched for, by folder ('' is the distribution's own) and
-        name."""
+        """Sizes of the modules and native libraries in RECORD, by folder ('' is the distribution's own) and name."""
         found: dict[str, dict[str, int]] = {}
         for folder, name, size in _CODE.findall(self.record):
             if not folder.startswith(".."):
@@ -117,7 +116,7 @@ class Distribution:
         return found
 
     def requires(self, extras: frozenset[str]) -> Iterator[Wanted]:
-        """Yield what it requires on this machine, with the extras of it that are wanted."""
+        """Yield its requirements on this machine, with the wanted extras."""
         from packaging.requirements import Requirement
 
         lines = self._metadata.get_all("Requires-Dist") if self.record_file is not None else self._found.requires
@@ -132,7 +131,7 @@ class Distribution:
 
 
 class Distributions:
-    """Those that are found in some folders; of several of one name, the first."""
+    """The distributions in some folders; of several with one name, the first."""
 
     def __init__(self, path: Sequence[str]) -> None:
         self.path = tuple(path)
@@ -147,18 +146,18 @@ class Distributions:
         return self._by_name[name]
 
     def all(self) -> Iterator[Distribution]:
-        """Yield each once."""
+        """Yield each distribution once."""
         for folder in dict.fromkeys(self.path):
             yield from self.in_folder(folder)
 
     def projects(self) -> list[Distribution]:
-        """Return those that are installed in editable mode."""
+        """Return the distributions installed in editable mode."""
         if self._projects is None:
             self._projects = [each for each in self.all() if each.project is not None]
         return self._projects
 
     def in_folder(self, folder: str) -> list[Distribution]:
-        """Return those whose files lie in a folder."""
+        """Return the distributions with files in a folder."""
         if not self._by_folder:
             found: dict[str, list[Distribution]] = {}
             for each in self._discover():
@@ -167,6 +166,6 @@ class Distributions:
         return self._by_folder.get(folder, [])
 
     def _discover(self, name: str | None = None) -> Iterator[Distribution]:
-        from importlib import metadata  # most builds are of actions that need no distribution
+        from importlib import metadata  # most builds need no distribution
 
         return map(Distribution, metadata.Distribution.discover(name=name, path=list(self.path)))

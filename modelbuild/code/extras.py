@@ -1,4 +1,4 @@
-"""The extra of a rule package's distribution that brings the packages an action lacks."""
+"""The extra of a rule package's distribution that installs an action's missing packages."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from modelbuild.code.distributions import Distribution, Distributions, Wanted, p
 def extra_with(
     missing: Iterable[str], tools: Iterable[str], packages: Collection[str], distributions: Distributions
 ) -> str:
-    """Return what to install, such as `modelbuild[cuda]`: the extra that brings most of what is missing; of several the
-    one that names most of it, then most of the action's tools, then the smallest. Return '' if no extra brings any.
+    """Return the package to install, such as `modelbuild[cuda]`: the extra that installs most of the missing packages;
+    of several, the one that lists most of them itself, then most of the action's tools, then the smallest. '' if there
+    is none.
 
-    packages  import names of rule packages, whose distributions' extras count
+    packages  import names of rule packages; only extras of their distributions count
     """
     lacked, asked = {parse(name)[0] for name in missing}, {parse(name)[0] for name in tools}
     best = ((0, 0, 0, 0), "")
     for found in distributions.all():
-        if not _holds_any(found, packages):
+        if not _contains_any(found, packages):
             continue
         for extra in found.extras:
             direct = {name for name, _ in found.requires(frozenset((extra,)))}
@@ -29,12 +30,12 @@ def extra_with(
     return best[1]
 
 
-def _holds_any(found: Distribution, packages: Collection[str]) -> bool:
-    return not set(packages).isdisjoint(found.modules) or any(found.vouches_for(f"{name}/") for name in packages)
+def _contains_any(found: Distribution, packages: Collection[str]) -> bool:
+    return not set(packages).isdisjoint(found.modules) or any(found.records(f"{name}/") for name in packages)
 
 
 def _closure(wanted: Wanted, distributions: Distributions) -> set[str]:
-    """Return the names of a distribution and of all that it requires, as far as installed distributions say."""
+    """Return the names of a distribution and of all its requirements, as far as they are installed."""
     done: set[Wanted] = set()
     pending = [wanted]
     while pending:

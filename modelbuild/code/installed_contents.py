@@ -1,4 +1,4 @@
-"""What installed distributions are by content: what their keys say of them beside the version."""
+"""Contents of installed distributions, for keys beside the version."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _DIGITS = 32
 
 
 class InstalledContents:
-    """Contents as they are when they are first asked for. Safe for many threads.
+    """Contents at the time of the first query. Safe for many threads.
 
-    entry  a file by its absolute path, by content
+    entry  returns the content of a file by its absolute path
     """
 
     def __init__(self, distributions: Distributions, entry: Callable[[str], FileEntry]) -> None:
@@ -33,20 +33,20 @@ class InstalledContents:
         self._lock = threading.Lock()
 
     def states(self, names: Iterable[str]) -> dict[str, str]:
-        """What keys say of installed distributions: `2.14.0 1f0c...`, the version and a digest of the files; of
-        editable ones, whose modules are local, the version alone."""
+        """Return the text for keys of installed distributions: `2.14.0 1f0c...`, the version and a digest of the files;
+        for editable ones, whose modules are local, the version alone."""
         with self._lock:
             return {name: self._state(name) for name in names}
 
     def replaced(self, names: Iterable[str]) -> str:
-        """Return a distribution that was installed anew since its state was told; '' when none was."""
+        """Return a distribution that was installed anew since its state was computed, or ''."""
         return next((name for name in names if name in self._stamps and self._stamp(name) != self._stamps[name]), "")
 
     def _state(self, name: str) -> str:
         found = self._distributions.find(name)
         assert found is not None
         if name not in self._states:
-            if found.vouches:
+            if found.has_record:
                 self._stamps[name] = self._stamp(name)
                 self._states[name] = f"{found.version} {self._digest(found, self._stamps[name][0])}"
             else:
@@ -54,7 +54,7 @@ class InstalledContents:
         return self._states[name]
 
     def _stamp(self, name: str) -> tuple[int, int]:
-        """Of RECORD, which is written last when a distribution is installed: mtime (ns) and inode."""
+        """Return mtime (ns) and inode of RECORD, which is written last when a distribution is installed."""
         found = self._distributions.find(name)
         try:
             status = os.stat(found.record_file or "") if found is not None else None
@@ -63,21 +63,22 @@ class InstalledContents:
         return (status.st_mtime_ns, status.st_ino) if status is not None else (0, 0)
 
     def _digest(self, distribution: Distribution, installed: int) -> str:
-        """Of RECORD, and of the code that is not as RECORD says. To read all that is installed would take minutes, so a
-        file is taken to be as it was `installed` (ns) when it has the size in RECORD and was not written to after that.
-        Any other is read, and so is a module that RECORD does not have, among those of a package."""
+        """Return a digest of RECORD and of code that differs from RECORD. Reading all installed files would take
+        minutes, so a file counts as unchanged if it has the size in RECORD and was not written after `installed` (ns).
+        Any other file is read, and so is a module in a package that RECORD does not list."""
         changed = []
         for folder, sizes in distribution.code.items():
             place = f"{distribution.folder}/{folder}" if folder else distribution.folder
             for name, digest in self._suspects(place, sizes, installed):
                 path = f"{folder}/{name}".lstrip("/")
-                if not distribution.vouches_for(path, digest or "-"):
+                if not distribution.records(path, digest or "-"):
                     changed.append(f"{path} {digest}")
         lines = [*distribution.contents, "", *sorted(changed)]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:_DIGITS]
 
     def _suspects(self, folder: str, sizes: Mapping[str, int], installed: int) -> Iterator[tuple[str, str]]:
-        """Name and digest (as RECORD writes it; '' of what is gone) of the files of a folder that may have changed."""
+        """Yield name and digest (in RECORD's format; '' for a missing file) of the files of a folder that may have
+        changed."""
         there = 0
         package = "__init__.py" in sizes
         with suppress(FileNotFoundError), os.scandir(folder) as entries:

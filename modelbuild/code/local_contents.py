@@ -1,4 +1,4 @@
-"""Local modules by content: the files that are laid out for the actions that may import them."""
+"""Local modules by content: the files that are laid out for actions that import them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from modelbuild.paths import LOCAL
 
 
 class Files(Protocol):
-    """Files and folders by absolute path, looked at once a build."""
+    """Files and folders by absolute path, read once per build."""
 
     def entry(self, path: str) -> tuple[Path, FileEntry]:
-        """A file's path and content."""
+        """Return a file's path and content."""
 
     def listing(self, folder: str) -> tuple[Sequence[str], Sequence[str]]:
-        """The names of a folder's files, and of its folders, but for those that Python keeps byte code in."""
+        """Return the names of a folder's files, and of its folders except Python's byte code."""
 
 
 class LocalContents:
-    """Contents as they are when they are first asked for. Safe for many threads."""
+    """Contents at the time of the first query. Safe for many threads."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -32,7 +32,7 @@ class LocalContents:
         self._lock = threading.Lock()
 
     def staged(self, modules: Iterable[LocalModule]) -> tuple[StagedInput, ...]:
-        """The files of local modules, under LOCAL where Python finds them by their import names."""
+        """Return the files of local modules, laid out below LOCAL so that Python finds them by their import names."""
         with self._lock:
             return tuple(item for module in modules for item in self._module(module))
 
@@ -47,7 +47,7 @@ class LocalContents:
         return self._staged[module]
 
     def _below(self, folder: str) -> Iterator[str]:
-        """Paths of the visible files below a folder, each with a '/' before it."""
+        """Yield the paths of the visible files below a folder, each with a leading '/'."""
         files, folders = self._files.listing(folder)
         yield from (f"/{name}" for name in files if not name.startswith("."))
         for name in folders:

@@ -1,6 +1,5 @@
-"""Where Python imports a module from: files that an installed distribution vouches for, or local ones, which nothing
-but their content tells apart: those of an editable install, of a folder on PYTHONPATH, or put beside what is installed.
-"""
+"""Find the origin of a module: a file listed by an installed distribution, or a local module, which only its content
+identifies: in an editable install, in a folder on PYTHONPATH, or copied beside installed packages."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ _SUFFIXES = tuple(all_suffixes())
 
 @dataclass(frozen=True, slots=True, order=True)
 class LocalModule:
-    """`name` is its import name, with a dot only where what is before it is a mere folder; `path` its file, or the
-    folder of a package."""
+    """`name` is the import name, with a dot only after plain folders (without an __init__.py); `path` is the file, or
+    the folder of a package."""
 
     name: str
     path: str
@@ -31,17 +30,17 @@ class LocalModule:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where a module comes from: the distributions that it belongs to, and the module where it is a local one."""
+    """The origin of a module: the distributions that it belongs to, and the module if it is a local one."""
 
     owners: tuple[str, ...] = ()
     local: LocalModule | None = None
 
 
 class Modules:
-    """Finds modules as Python does that is started in no folder.
+    """Finds modules as a Python process without a current folder does.
 
-    distributions  those on the path that is searched
-    workspace      its root: what lies in that folder itself is a source to declare, and no local module
+    distributions  the distributions on the search path
+    workspace      its root: files directly in that folder are sources to declare, and not local modules
     keyed          names of top-level modules whose content is in keys anyway
     """
 
@@ -52,12 +51,12 @@ class Modules:
         self._found: dict[str, Found | None] = {}
 
     def find(self, name: str) -> Found | None:
-        """Return where a module comes from, by its import name: that of the top-level module, or below mere folders
-        that of the first which is more. None for one that is not there, is Python's own, or is in keys anyway.
+        """Return the origin of a module, by import name: of the top-level module, or below plain folders of the first
+        package or module. None for a module that is missing, part of Python, or in keys anyway.
 
-        Raises EnvironmentProblem for one in an archive.
+        Raises EnvironmentProblem for a module in an archive.
         """
-        if self.passes(name):
+        if self.is_excluded(name):
             return None
         top, *below = name.split(".")
         if top not in self._found:
@@ -68,20 +67,20 @@ class Modules:
             self._found[top] = self._from(top, str(spec.origin), spec.submodule_search_locations is not None)
         return self._found[top]
 
-    def passes(self, name: str) -> bool:
-        """Return whether a module is Python's own, or in keys anyway."""
+    def is_excluded(self, name: str) -> bool:
+        """Return whether a module is part of Python, or in keys anyway."""
         top = name.partition(".")[0]
         return top in sys.stdlib_module_names or top in self._keyed
 
     def is_local(self, name: str) -> bool:
-        """Return whether there is a local module of a name."""
+        """Return whether there is a local module with this name."""
         spec = self._spec(name.partition(".")[0])
         if spec is None or not (spec.has_location or "." in name):
             return False
         found = self.find(name)
         return found is not None and found.local is not None
 
-    def may_hold(self, path: str) -> bool:
+    def may_contain(self, path: str) -> bool:
         """Return whether a file, by its absolute path, can be part of a local module, imported or not."""
         real = os.path.realpath(path)
         for entry in map(os.path.realpath, self._distributions.path):
@@ -95,7 +94,7 @@ class Modules:
         return any(each is not None and each.local is not None and under(real, each.local.path) for each in found)
 
     def is_there(self, top: str) -> bool:
-        """Return whether there is a top-level module, wherever it comes from."""
+        """Return whether there is a top-level module of any origin."""
         return self._spec(top) is not None
 
     def _spec(self, top: str) -> ModuleSpec | None:
@@ -106,14 +105,14 @@ class Modules:
             if finder is PathFinder:
                 spec = PathFinder.find_spec(top, self._distributions.path)
             else:
-                with suppress(Exception):  # one of a tool of the user's, as editable installs have
+                with suppress(Exception):  # a finder of a third party, such as an editable install's
                     spec = finder.find_spec(top, None)
             if spec is not None:
                 return spec
         return None
 
     def _in_folders(self, name: str, folders: Sequence[str], below: Sequence[str]) -> Found:
-        """Of what is a mere folder, or several of one name."""
+        """Return the origin of a plain folder, or of several with one name."""
         if below:
             inner = f"{name}.{below[0]}"
             for folder in folders:
@@ -125,7 +124,7 @@ class Modules:
                 return self._in_folders(inner, deeper, below[1:])
         relative = name.replace(".", "/") + "/"
         bases = [folder.removesuffix(f"/{relative[:-1]}") for folder in folders]
-        return Found(tuple(d.name for base in bases for d in self._vouching(base, relative)))
+        return Found(tuple(d.name for base in bases for d in self._recording(base, relative)))
 
     def _from(self, name: str, origin: str, is_package: bool) -> Found | None:
         if not os.path.isfile(origin):
@@ -134,7 +133,7 @@ class Modules:
         base = path
         for _ in name.split("."):
             base = os.path.dirname(base)
-        owners = self._vouching(base, os.path.relpath(origin, base))
+        owners = self._recording(base, os.path.relpath(origin, base))
         if owners:
             return Found(tuple(owner.name for owner in owners))
         real = os.path.realpath(path)
@@ -142,29 +141,29 @@ class Modules:
             return None
         return Found(self._owner(name, base, real), LocalModule(name, path))
 
-    def _vouching(self, folder: str, path: str) -> list[Distribution]:
-        """The distributions in a folder that vouch for a file of it, or of a folder's for any; most are called as their
-        module is."""
+    def _recording(self, folder: str, path: str) -> list[Distribution]:
+        """Return the distributions in a folder with a file (or, for a folder, any file below it) in their RECORD. Most
+        are named like their module."""
         named = self._distributions.find(path.partition("/")[0].replace("_", "-").lower())
-        if named is not None and named.folder == folder and named.vouches_for(path) and not path.endswith("/"):
+        if named is not None and named.folder == folder and named.records(path) and not path.endswith("/"):
             return [named]
-        return [d for d in self._distributions.in_folder(folder) if d.vouches_for(path)]
+        return [d for d in self._distributions.in_folder(folder) if d.records(path)]
 
     def _owner(self, name: str, base: str, path: str) -> tuple[str, ...]:
-        """The distribution that a local module is of, if it is of one: an editable one (of projects within each other
-        the inner), or one beside it that vouches for nothing."""
+        """Return the distribution of a local module, if there is one: an editable one (the innermost of nested
+        projects), or one beside it without a RECORD."""
         projects = [d for d in self._distributions.projects() if under(path, os.path.realpath(str(d.project)))]
         inner = sorted(projects, key=lambda d: len(os.path.realpath(str(d.project))))[-1:]
-        beside = (d for d in self._distributions.in_folder(base) if not d.vouches and name in d.modules)
+        beside = (d for d in self._distributions.in_folder(base) if not d.has_record and name in d.modules)
         return tuple(d.name for d in inner or list(beside)[:1])
 
     def shadows(self, name: str) -> bool:
-        """Return whether a distribution has a module of the name of a local one, which is imported in its place."""
+        """Return whether a distribution has a module with the name of a local one, which is imported in its place."""
         paths = [os.path.relpath(file, "/") for file in _files(f"/{name.replace('.', '/')}")]
-        return any(each.vouches_for(path) for each in self._distributions.all() for path in paths)
+        return any(each.records(path) for each in self._distributions.all() for path in paths)
 
 
 def _files(base: str) -> Iterable[str]:
-    """The files that a module may be, by its path without a suffix; a package goes first."""
+    """Yield the possible files of a module, given its path without a suffix; a package comes first."""
     yield from (f"{base}/__init__{suffix}" for suffix in _SUFFIXES)
     yield from (f"{base}{suffix}" for suffix in _SUFFIXES)

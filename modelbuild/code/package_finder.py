@@ -1,6 +1,6 @@
-"""Imports packages whose source is in keys: by name from their folders, from the bytes of the source and nothing else.
+"""Import packages whose source is in keys: by name from their folders, using only the bytes of the source.
 
-Imports nothing of modelbuild's, because the parent of workers imports modelbuild with it.
+Imports no other module of modelbuild, because the process that forks workers imports modelbuild with it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _CHECKED_HASH = (0b11).to_bytes(4, "little")
 
 
 class SourceLoader(SourceFileLoader):
-    """Loads a module of a package whose source is in keys. `digest` is the SHA-256 (hex) of the source that it was made
-    from. Byte code that holds for a time and size of the source is not used: another source may have them too."""
+    """Loads a module of a package whose source is in keys. `digest` is the SHA-256 (hex) of its source. Byte code that
+    is valid for a time and size is ignored, because another source may have the same."""
 
     digest = ""
 
@@ -33,12 +33,12 @@ class SourceLoader(SourceFileLoader):
         return data
 
     def set_data(self, path: str, data: Any, *, _mode: int = 0o666) -> None:
-        """Keep no byte code: the engine does, in the one form that is used."""
+        """Do nothing: the engine writes byte code, in the only valid form."""
 
 
 class PackageFinder:
-    """Finds packages (import name -> folder) whose parent folders are not on sys.path, this one's too, and the modules
-    in them."""
+    """Finds packages (import name -> folder) and the modules in them. Their parent folders, this package's too, are not
+    on sys.path."""
 
     def __init__(self, folders: dict[str, str]) -> None:
         self.folders = folders

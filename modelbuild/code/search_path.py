@@ -1,4 +1,4 @@
-"""The folders that Python imports from: of this process, and of steps."""
+"""The folders that Python imports from, in this process and in steps."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 
 def search_path() -> list[str]:
-    """Return where this process imports from, but for the folder that Python puts first for the program that it runs:
-    what that is called, or where, decides no result."""
+    """Return the folders that this process imports from, except the folder of its main program, which must not affect
+    results."""
     entries = sys.path
     if not sys.flags.safe_path and entries and entries[0] in ("", os.getcwd(), os.path.dirname(_program())):
         entries = entries[1:]
-    # What is no path is a name by which some finder knows itself.
+    # An entry that is not a path is a finder's own name.
     return list(dict.fromkeys(os.path.abspath(entry) if os.path.exists(entry) else entry for entry in entries))
 
 
@@ -23,9 +23,9 @@ def _program() -> str:
 
 
 def import_path(workspace: Path) -> list[str]:
-    """Return the folders that steps import from: those of Python's own modules and of installed distributions, but for
-    such as hold the workspace or lie in it (a virtual environment in the workspace counts as outside). Modules of other
-    folders are laid out for the actions whose keys they are in."""
+    """Return the folders that steps import from: those of Python's own modules and of installed distributions, except
+    folders that contain the workspace or are inside it (a virtual environment in the workspace counts as outside).
+    Modules of other folders are laid out for the actions that have them in their keys."""
     root = os.path.realpath(workspace)
     inside = [prefix for prefix in map(os.path.realpath, (sys.prefix, sys.base_prefix)) if under(prefix, root)]
 
@@ -37,7 +37,7 @@ def import_path(workspace: Path) -> list[str]:
 
 
 def _is_pythons(entry: str) -> bool:
-    """Return whether modules that come with Python are there, or what is installed beside them."""
+    """Return whether a folder contains Python's own modules, or packages installed beside them."""
     own = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
     archive = f"python{sys.version_info.major}{sys.version_info.minor}.zip"
     return entry in own or os.path.dirname(entry) in own or os.path.basename(entry) in (archive, "dist-packages")
@@ -48,5 +48,5 @@ def _has_installed(entry: str) -> bool:
 
 
 def under(path: str, folder: str) -> bool:
-    """Return whether a path is the folder or lies in it."""
+    """Return whether a path is the folder or below it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")

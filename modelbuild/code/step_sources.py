@@ -1,4 +1,4 @@
-"""A step's source, for its key: its module, and every module of ours or of a rule package that it imports."""
+"""A step's source, for its key: its module, and every module of modelbuild or of a rule package that it imports."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-# CPython 3.11 counts how deep it is in a tree for all threads together, and fails where two parse at once.
+# CPython 3.11 counts the depth of a tree for all threads together, and fails when two threads parse at once.
 _parsing = threading.Lock()
 
 
 class StepCode:
-    """Finds a step's modules by reading their import statements (those inside functions too, those under
-    `if TYPE_CHECKING` not). `roots` maps import names of rule packages, and `modelbuild`, to their folders."""
+    """Finds a step's modules by reading their import statements (also inside functions, but not under `if
+    TYPE_CHECKING`). `roots` maps import names of rule packages, and `modelbuild`, to their folders."""
 
     def __init__(self, roots: Mapping[str, Path]) -> None:
         self._roots = dict(roots)
@@ -26,7 +26,8 @@ class StepCode:
         self._digests: dict[tuple[str, ...], str] = {}
 
     def closure(self, *modules: str) -> tuple[tuple[str, Path], ...]:
-        """(import name, file) of modules and all they need, sorted by name. KeyError when there is no such module."""
+        """Return (import name, file) of modules and everything that they import, sorted by name. Raises KeyError for an
+        unknown module."""
         if modules not in self._closures:
             for module in modules:
                 if self._file(module) is None:
@@ -45,14 +46,14 @@ class StepCode:
         return self._closures[modules]
 
     def digest(self, *modules: str) -> str:
-        """SHA-256 (hex) over the names and contents of the closure."""
+        """Return the SHA-256 (hex) of the names and contents of the closure."""
         if modules not in self._digests:
             lines = [f"{name} {digest}\n" for name, digest in self.modules(*modules).items()]
             self._digests[modules] = hashlib.sha256("".join(lines).encode()).hexdigest()
         return self._digests[modules]
 
     def modules(self, *modules: str) -> Mapping[str, str]:
-        """SHA-256 (hex) of each module of the closure, by import name."""
+        """Return the SHA-256 (hex) of each module of the closure, by import name."""
         if modules not in self._modules:
             self._modules[modules] = {name: source(file).digest for name, file in self.closure(*modules)}
         return self._modules[modules]
@@ -62,7 +63,7 @@ class StepCode:
 
 
 def source_file(roots: Mapping[str, Path], module: str) -> Path | None:
-    """A module's file, by its import name and the folders of the packages that it may be in."""
+    """Return a module's file, by its import name and the folders of its possible packages."""
     top, *rest = module.split(".")
     if top not in roots:
         return None
@@ -82,7 +83,7 @@ def _parents(module: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A Python file as it was read: the SHA-256 (hex) of its bytes, and what they import (see imported_names)."""
+    """A Python file: the SHA-256 (hex) of its bytes, and their imports (see imported_names)."""
 
     digest: str
     imported: tuple[tuple[str, int], ...]
@@ -90,24 +91,25 @@ class Source:
 
 @cache
 def source(file: Path) -> Source:
-    """Read a file, once a process: what is in a key and what it is made of belong together. SyntaxError, OSError."""
+    """Read a file once per process, so that its key and its code agree. Raises SyntaxError and OSError."""
     data = file.read_bytes()
     return Source(hashlib.sha256(data).hexdigest(), tuple(imported_names(data)))
 
 
 def changed(module: str) -> str:
-    """Return the error for a module that is not what is in a key any more."""
+    """Return the error for a module that differs from the one in the key."""
     return f"module {module} changed during the build; build again"
 
 
 def imports(file: Path, module: str) -> list[str]:
-    """Every name that a file may import as a module; `from a import b` yields both `a` and `a.b`."""
+    """Return every name that a file may import as a module; `from a import b` counts as `a` and `a.b`."""
     is_package = file.name == "__init__.py"
     return [_absolute(name, level, module, is_package) for name, level in source(file).imported]
 
 
 def imported_names(source: bytes) -> list[tuple[str, int]]:
-    """(dotted name, relative level) of every import in some Python source. SyntaxError when it is none."""
+    """Return (dotted name, relative level) of every import in some Python source. Raises SyntaxError for anything
+    else."""
     found: dict[tuple[str, int], None] = {}
     pending: list[ast.AST] = [parse(source)]
     while pending:
@@ -126,14 +128,14 @@ def imported_names(source: bytes) -> list[tuple[str, int]]:
 
 
 def parse(source: bytes) -> ast.Module:
-    """Parse some Python source. Raises SyntaxError, with a line and column, whatever keeps it from being parsed."""
+    """Parse some Python source. Raises SyntaxError, with a line and column, for any error."""
     if b"\0" in source:
         before = source.partition(b"\0")[0]
         line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
         raise SyntaxError("source code cannot contain null bytes", ("", line, column, None))
     try:
         with _parsing, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # as of "\d": they do not name the file
+            warnings.simplefilter("ignore")  # such as "\d": they do not contain the file's name
             return ast.parse(source)
     except (MemoryError, RecursionError, ValueError) as error:
         problem = str(error) if isinstance(error, ValueError) else "nested too deep"

@@ -1,5 +1,5 @@
-"""What decides a step's output besides its own source: the distributions and local modules that it names and imports,
-with what these require and import in turn."""
+"""The tools and local modules of a step: distributions and modules that it names and imports, with everything that
+these require and import."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from modelbuild.errors import EnvironmentProblem, LoadingError
 
 
 def imported_modules(sources: Mapping[str, bytes]) -> frozenset[str]:
-    """Return the names of all that Python sources (path -> bytes) may import but by relative names. Raises LoadingError
-    for a source that is not Python."""
+    """Return the names that Python sources (path -> bytes) may import, except relative ones. Raises LoadingError for a
+    source that is not Python."""
     found: set[str] = set()
     for path, source in sources.items():
         try:
@@ -31,16 +31,15 @@ def imported_modules(sources: Mapping[str, bytes]) -> frozenset[str]:
 
 
 def foreign(imported: Iterable[str], paths: Iterable[str]) -> frozenset[str]:
-    """Return those of the imported modules that are not found, by their path in the workspace, among the sources that
-    import them."""
+    """Return the imported modules that are not among the sources themselves, by their paths in the workspace."""
     own = {path.partition("/")[0].removesuffix(".py") for path in paths}
     return frozenset(name for name in imported if name.partition(".")[0] not in own)
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """Canonical names of distributions, and local modules; those tools that were named and are not there, and top-level
-    modules that are imported and are not there."""
+    """Canonical names of distributions, local modules, named tools that are not installed, and imported top-level
+    modules that do not exist."""
 
     distributions: tuple[str, ...] = ()
     local: tuple[LocalModule, ...] = ()
@@ -49,7 +48,7 @@ class Needed:
 
 
 class Tools:
-    """Those of one workspace. Safe for many threads; what is installed meanwhile is not seen.
+    """The tools of one workspace. Safe for many threads; distributions installed meanwhile are ignored.
 
     keyed  names of top-level modules whose content is in keys anyway: modelbuild's, and those of rule packages
     """
@@ -62,8 +61,8 @@ class Tools:
         self._lock = threading.Lock()
 
     def needed(self, names: Iterable[str], imported: Iterable[str]) -> Needed:
-        """Return what tools, by name, and imported modules come to. Raises LoadingError for a local module that is not
-        Python, EnvironmentProblem for a module in an archive, and for a distribution whose modules are not known."""
+        """Return the closure of tools, by name, and imported modules. Raises LoadingError for a local module that is
+        not Python, and EnvironmentProblem for a module in an archive or a distribution with unknown modules."""
         asked = (frozenset(names), frozenset(imported))
         with self._lock:
             if asked not in self._known:
@@ -71,23 +70,23 @@ class Tools:
             return self._known[asked]
 
     def not_installed(self, missing: Sequence[str], tools: Iterable[str], needed_by: str) -> EnvironmentProblem:
-        """Return the error for tools that are not there, with what to install if a rule package's distribution has an
-        extra that brings them."""
+        """Return the error for missing tools, with the package to install if an extra of a rule package's distribution
+        contains them."""
         install = extra_with(missing, tools, self._packages, self.distributions)
         hint = f"install {install}" if install else "install it"
         return EnvironmentProblem(f"{needed_by} needs the package '{missing[0]}', which is not installed; {hint}")
 
     def shadow(self, local: Iterable[LocalModule]) -> bool:
-        """Return whether one of these is imported in place of a module that is installed."""
+        """Return whether one of these is imported in place of an installed module."""
         return any(self._modules.shadows(each.name) for each in local)
 
     def may_be_local(self, path: str) -> bool:
         """Return whether a file, by its absolute path, can be part of a local module."""
-        return self._modules.may_hold(path)
+        return self._modules.may_contain(path)
 
     def imported(self, imported: Iterable[str]) -> tuple[str, ...]:
-        """Return names for what imported modules come to, but for what that requires: what needed() makes of them is
-        the same."""
+        """Return the names of distributions and local modules for imported modules, without their requirements;
+        needed() returns the same closure for these names."""
         with self._lock:
             search = _Search(self.distributions, self._modules)
             search.follow(imported)
@@ -95,7 +94,7 @@ class Tools:
 
 
 class _Search:
-    """One walk from tools and imports to all that they need."""
+    """One walk from tools and imports to their closure."""
 
     def __init__(self, distributions: Distributions, modules: Modules) -> None:
         self._distributions = distributions
@@ -128,7 +127,7 @@ class _Search:
         return Needed(distributions, local, tuple(missing), tuple(sorted(self._absent)))
 
     def follow(self, imported: Iterable[str]) -> None:
-        """Note what modules belong to, and follow the imports of local ones."""
+        """Add the owners of modules, and follow the imports of local ones."""
         pending = list(imported)
         while pending:
             name = pending.pop()
@@ -137,7 +136,7 @@ class _Search:
             self._followed.add(name)
             found = self._modules.find(name)
             if found is None:
-                if not self._modules.passes(name):
+                if not self._modules.is_excluded(name):
                     self._absent.add(name.partition(".")[0])
                 continue
             self.owners.update(found.owners)
@@ -146,7 +145,7 @@ class _Search:
                 pending += _imports(found.local, name)
 
     def _require(self, wanted: Wanted) -> None:
-        """Note a distribution and what it requires, as far as it is installed."""
+        """Add a distribution and its requirements, as far as they are installed."""
         pending = [wanted]
         while pending:
             name, extras = pending.pop()
@@ -156,23 +155,23 @@ class _Search:
                 continue
             self._required.setdefault(name, set()).update(asked)
             pending += found.requires(extras)
-            if not found.vouches:
+            if not found.has_record:
                 self.follow(found.modules)
 
     def _check_projects(self) -> None:
-        """Raises EnvironmentProblem for an editable distribution of which no module was found."""
+        """Raise EnvironmentProblem for an editable distribution without any known module."""
         known = {owner for owners in self.local.values() for owner in owners}
         for name in self._required.keys() - known:
             found = self._distributions.find(name)
             if found is not None and found.project and not any(map(self._modules.is_there, found.modules)):
                 raise EnvironmentProblem(
-                    f"{name} is installed in editable mode, from {found.project}, and does not tell its modules; "
-                    f"expected 'requires' to name the module that is used"
+                    f"{name} is installed in editable mode, from {found.project}, and does not list its modules; "
+                    f"expected 'requires' with the module's name"
                 )
 
 
 def _imports(local: LocalModule, name: str) -> list[str]:
-    """What a module imports that is a local one or lies in a local package, and the packages that it lies in."""
+    """Return the imports of a module that is local or in a local package, and the packages around it."""
     below = name.removeprefix(local.name).replace(".", "/")
     candidates = [f"{local.path}{below}/__init__.py", f"{local.path}{below}.py", *([local.path] if not below else [])]
     file = next((path for path in candidates if path.endswith(".py") and os.path.isfile(path)), None)

@@ -1,1 +1,1 @@
-"""Run tests: targets that have an action whose report says whether they passed."""
+"""Run tests: targets with an action whose report contains the result."""

@@ -1,4 +1,4 @@
-"""Looks for what made tests fail, where their rules know how to."""
+"""Find the causes of failed tests, if their rules support it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from modelbuild.store.interface import Store
 
 
 def has_failed(ended: TestFinished) -> bool:
-    """Whether a case was wrong; what came to no end has none."""
+    """Return whether a case failed; a test that was aborted has no cases."""
     return any(case.status == "failed" for case in ended.cases)
 
 
 def find_causes(
     scheduler: Scheduler, store: Store, failed: Iterable[TestAction]
 ) -> dict[DerivedArtifact | None, TestCase]:
-    """Build what finds the causes of failed tests: a case for each that tells it, by the artifact."""
+    """Build the actions that search for causes of failed tests. Returns a case with each finding, by the artifact."""
     wanted = [action.bisect for action in failed if action.bisect is not None]
     if wanted:
         scheduler.build(wanted)
@@ -31,12 +31,12 @@ def find_causes(
 def _case(scheduler: Scheduler, store: Store, artifact: DerivedArtifact) -> TestCase:
     culprit = scheduler.culprit([artifact])
     if culprit is not None:
-        return TestCase("bisect", "failed", message=f"came to no end: {culprit or artifact.action} failed")
+        return TestCase("bisect", "failed", message=f"was aborted: {culprit or artifact.action} failed")
     value = scheduler.values.value(artifact)
     assert isinstance(value, FileEntry)
     try:
         finding = json.loads(store.read_bytes(value.digest))
         message, place = str(finding["message"]), str(finding.get("place", ""))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        message, place = f"its finding is malformed: {error}", ""
+        message, place = f"malformed finding: {error}", ""
     return TestCase("bisect", "failed", message=one_line(message), place=one_line(place))

@@ -1,4 +1,4 @@
-"""What a CI job does with a change: build what it touches, and test that."""
+"""The work of a CI job: build and test the targets that a change affects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from modelbuild.workspace.workspace import Workspace
 def run_ci(
     workspace: Workspace, request: Request, since: str | None, options: TestOptions, reporter: Reporter
 ) -> ExitCode:
-    """Build and test the targets of the request, or those of them that the working tree touches since a revision.
+    """Build and test the targets of the request, or only those affected since a revision.
 
     Tests run although other targets failed to build, unless the request stops at the first failure.
     """
@@ -34,7 +34,7 @@ def run_ci(
     else:
         answer = affected(workspace, request.patterns, request.package, since, request.devices)
         if answer.everything:
-            reporter.emit(Notice(f"everything is built: {answer.everything}"))
+            reporter.emit(Notice(f"building everything: {answer.everything}"))
         found = [(each.label, each.rule) for each in answer.targets]
         differ = "differs" if len(found) == 1 else "differ"
         reporter.emit(Notice(f"{count(len(found), 'target')} {differ} from {answer.base[:12]}"))

@@ -1,4 +1,4 @@
-"""Runs tests among other actions: several times where that is asked for; only what passed at once is kept."""
+"""Run tests among other actions, several times on request; only results that passed on the first run are cached."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from modelbuild.execution.executor import Executor, Outcome, Request
 from modelbuild.store.interface import Store
 from modelbuild.testing.report import TestReport, read_report
 
-# Characters that are shown of what a test printed.
+# The most characters of a test's output that are printed.
 _MOST = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """How a test's action went: the report of its last run, or of the first that failed, and what that printed."""
+    """The runs of a test's action: the report and output of the last one, or of the first that failed."""
 
     report: TestReport
     output: str = ""
@@ -29,12 +29,12 @@ class Attempts:
 class TestExecutor:
     """Wraps the executor that runs actions.
 
-    reports   output that is the report, by the id of each test's action
-    attempts  how often each may be tried until it passes
-    runs      how often each is run; it passes when every run does
+    reports   name of the output with the report, by the id of each test's action
+    attempts  maximum number of runs until a test passes
+    runs      number of runs of each test; it passes if all of them pass
     """
 
-    __test__ = False  # for pytest
+    __test__ = False  # pytest would collect it as a test class
 
     def __init__(
         self, inner: Executor, store: Store, reports: Mapping[str, str], attempts: Mapping[str, int], runs: int
@@ -59,7 +59,7 @@ class TestExecutor:
                 break
         passed = sum(each.report.status == "passed" for _, each in found)
         bad = [pair for pair in found if pair[1].report.status == "failed"]
-        # Of several runs the first failure tells; of several attempts the last one counts.
+        # With several runs, the first failure counts; with several attempts, the last one.
         outcome, ended = bad[0] if bad and self._runs > 1 else found[-1]
         seconds = sum(each.seconds for _, each in found)
         with self._lock:
@@ -70,7 +70,7 @@ class TestExecutor:
         self._inner.close()
 
     def _run(self, request: Request) -> tuple[Outcome, Attempts]:
-        """One run. One that came to no end yields a report of that, so that it stops no other test."""
+        """Run a test once. An aborted run returns a report about that, so that it stops no other test."""
         outcome = self._inner.run(request)
         output = "".join(self._text(digest) for digest in (outcome.stdout, outcome.stderr))
         name = self._reports[request.action.id]
@@ -94,5 +94,5 @@ class TestExecutor:
 
 
 def timed_out(problem: str) -> str:
-    """Tests are ended by SIGALRM when their time is over."""
+    """Return the failure's text. A test that exceeds its timeout is killed by SIGALRM."""
     return "took longer than its timeout" if problem == "killed by SIGALRM" else problem

@@ -1,4 +1,4 @@
-"""Remembers tests that all passed, so that asking for them again is quickly answered."""
+"""Record tests that all passed, so that the same command is answered from the record."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from modelbuild.testing.text import test_lines, test_summary
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """Where to remember, and what was seen before anything was read."""
+class ResultRecorder:
+    """The place of the records, and the state before anything was read."""
 
     snapshots: Snapshots
     request: Request
@@ -33,8 +33,9 @@ class Memory:
         tests: Sequence[tuple[TestFinished, Sequence[str]]],
         laid_out: Mapping[str, OutputStamp],
     ) -> str:
-        """Write down what decided the results, if each is in the cache; tests come with the paths of their reports,
-        which are `laid_out`. Returns what there is to say when nothing has changed; '' when tests are to run again."""
+        """Record everything that decided the results, if each of them is in the cache. Tests come with the paths of
+        their reports, which are `laid_out`. Returns the text to print if nothing changed; '' if the tests have to run
+        again."""
         if not all(_is_cached(ended) for ended, _ in tests):
             self.snapshots.forget(self.request)
             return ""
@@ -50,5 +51,5 @@ class Memory:
 
 
 def _is_cached(ended: TestFinished) -> bool:
-    """Whether a test passed, and not only at a later attempt."""
+    """Return whether a test passed on the first attempt."""
     return ended.status == "passed" and (ended.cached or ended.attempts == ended.passed)

@@ -1,4 +1,4 @@
-"""A test's report, as its action writes it (docs/ci.md tells the format)."""
+"""A test's report, written by its action (docs/ci.md describes the format)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _GREATEST = 1e300
 
 @dataclass(frozen=True, slots=True)
 class TestReport:
-    """What one run found. `reason` is a line when it did not pass."""
+    """The result of one run. `reason` is one line if it did not pass."""
 
-    __test__ = False  # for pytest
+    __test__ = False  # pytest would collect it as a test class
 
     status: TestStatus
     reason: str = ""
@@ -28,7 +28,7 @@ class TestReport:
 
 
 def parse_report(text: bytes) -> TestReport:
-    """Raises ValueError for what is no report."""
+    """Parse a report. Raises ValueError for anything else."""
     try:
         data = json.loads(text)
         if data["version"] != VERSION:
@@ -41,15 +41,15 @@ def parse_report(text: bytes) -> TestReport:
 
 
 def read_report(text: bytes) -> TestReport:
-    """A report; for what is none, one that says so."""
+    """Parse a report; for malformed text, return a failure that describes the error."""
     try:
         return parse_report(text)
     except ValueError as error:
-        return TestReport("failed", one_line(f"its report is malformed: {error}"))
+        return TestReport("failed", one_line(f"malformed report: {error}"))
 
 
 def merge(reports: Sequence[TestReport]) -> TestReport:
-    """The shards of one test as one: failed if any is, not run if none passed."""
+    """Merge the reports of a test's shards: failed if any failed, not run if none passed."""
     if len(reports) == 1:
         return reports[0]
     statuses = [report.status for report in reports]
@@ -63,7 +63,7 @@ def merge(reports: Sequence[TestReport]) -> TestReport:
 
 
 def require_all(report: TestReport) -> TestReport:
-    """What was not run, in whole or in part, is a failure."""
+    """Turn a report with skipped tests or cases into a failure."""
     skipped = [case for case in report.cases if case.status == "not_run"]
     if report.status == "failed" or (report.status == "passed" and not skipped):
         return report
@@ -82,7 +82,7 @@ def _case(data: Any) -> TestCase:
 
 
 def _text(value: Any) -> str:
-    """On one line, since what shows a report has a line for each."""
+    """Return text on one line, because reporters print one line per item."""
     return one_line(str(value))
 
 

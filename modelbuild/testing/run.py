@@ -1,4 +1,4 @@
-"""Build what tests need, run them, and say how each ended."""
+"""Build the dependencies of tests, run them, and report their results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from modelbuild.history.action_facts import attributes_of
 from modelbuild.store.output_tree import OutputStamp, lay_out, make_root
 from modelbuild.testing.causes import find_causes, has_failed
 from modelbuild.testing.executor import Attempts, TestExecutor
-from modelbuild.testing.record_results import Memory
+from modelbuild.testing.record_results import ResultRecorder
 from modelbuild.testing.report import TestReport, merge, read_report, require_all
 from modelbuild.testing.select import select_tests, test_of
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
@@ -31,9 +31,9 @@ from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
 
 @dataclass(frozen=True, slots=True)
 class TestOptions:
-    """How to run tests: see docs/cli.md."""
+    """Options for running tests: see docs/cli.md."""
 
-    __test__ = False  # for pytest
+    __test__ = False  # pytest would collect it as a test class
 
     cache_results: bool = True
     runs_per_test: int = 1
@@ -45,19 +45,19 @@ class TestOptions:
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """How tests ended, and what there is to say of them as long as nothing changes; '' when they are to run again."""
+    """The exit code, and the text to print while nothing changes; '' if the tests have to run again."""
 
     code: ExitCode
-    said: str = ""
+    text: str = ""
 
 
-# How often a test that its rule calls flaky is tried.
+# Number of attempts for a test that its rule declares flaky.
 FLAKY = 3
 
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """What one run of tests works with."""
+    """The objects for one run of tests."""
 
     workspace: Workspace
     options: TestOptions
@@ -73,17 +73,18 @@ def run_tests(
     options: TestOptions,
     reporter: Reporter,
     started: float | None = None,
-    memory: Memory | None = None,
+    recorder: ResultRecorder | None = None,
 ) -> Tested:
-    """Raises ModelbuildError for what is wrong before any action runs, UsageError where there is no test.
+    """Run the tests of a request. Raises ModelbuildError for errors before any action runs, and UsageError if there is
+    no test.
 
-    started  when the command began (time.monotonic())
-    memory   where to remember what would be found in the cache the next time
+    started  start of the command (time.monotonic())
+    recorder records results that will be cached the next time
     """
     began = time.monotonic() if started is None else started
 
     def work(request: Request, reporter: Reporter) -> Tested:
-        return _once(workspace, request, options, reporter, began, memory)
+        return _once(workspace, request, options, reporter, began, recorder)
 
     return retry_without_remote(work, request, reporter)
 
@@ -94,7 +95,7 @@ def _once(
     options: TestOptions,
     reporter: Reporter,
     started: float,
-    memory: Memory | None,
+    recorder: ResultRecorder | None,
 ) -> Tested:
     began = time.monotonic()
     make_root(workspace.root / OUTPUT_FOLDER)
@@ -112,7 +113,7 @@ def _once(
     with open_engine(workspace, request, analyzer.rules.packages, reporter) as engine:
         executor = TestExecutor(engine.executor, engine.store, reports, attempts, options.runs_per_test)
         session = _Session(workspace, options, analyzer, engine, executor)
-        tested = _run(session, pairs, list(reports), began, memory)
+        tested = _run(session, pairs, list(reports), began, recorder)
     reporter.emit(BuildFinished(time.monotonic() - started))
     return tested
 
@@ -122,7 +123,7 @@ def _run(
     tests: Sequence[tuple[ConfiguredTarget, TestAction]],
     reports: Sequence[str],
     started: float,
-    memory: Memory | None,
+    recorder: ResultRecorder | None,
 ) -> Tested:
     wanted = [artifact for _, action in tests for artifact in action.reports]
     afresh = reports if not session.options.cache_results or session.options.runs_per_test > 1 else ()
@@ -155,18 +156,18 @@ def _run(
         time.monotonic() - started,
         measures,
     )
-    said = ""
-    if memory is not None and end == ExitCode.OK and not afresh:
+    text = ""
+    if recorder is not None and end == ExitCode.OK and not afresh:
         laid_out = [_laid_out(target, action) for target, action in tests]
         passed = list(zip((ended for ended, _ in ends), laid_out, strict=True))
-        said = memory.keep(session.analyzer, session.engine.sources, scheduler, passed, session.laid_out)
-    return Tested(end, said)
+        text = recorder.keep(session.analyzer, session.engine.sources, scheduler, passed, session.laid_out)
+    return Tested(end, text)
 
 
 def _finished(
     session: _Session, scheduler: Scheduler, target: ConfiguredTarget, action: TestAction
 ) -> tuple[TestFinished, bool]:
-    """How a test ended, and whether all that it needs was built."""
+    """Return a test's result, and whether all its dependencies were built."""
     found = [_report(session, scheduler, artifact) for artifact in action.reports]
     ended = [session.executor.ended.get(artifact.action) for artifact in action.reports]
     report = merge([report for report, _ in found])
@@ -194,7 +195,7 @@ def _finished(
 
 
 def _report(session: _Session, scheduler: Scheduler, artifact: DerivedArtifact) -> tuple[TestReport, bool]:
-    """A shard's report, and whether what it needs was built."""
+    """Return a shard's report, and whether its dependencies were built."""
     ended: Attempts | None = session.executor.ended.get(artifact.action)
     if ended is not None:
         return ended.report, True
@@ -209,7 +210,7 @@ def _report(session: _Session, scheduler: Scheduler, artifact: DerivedArtifact) 
 def _lay_out(
     session: _Session, scheduler: Scheduler, target: ConfiguredTarget, action: TestAction
 ) -> Mapping[str, OutputStamp]:
-    """Put the reports where the outputs of targets are; returns them as they are then."""
+    """Lay out the reports among the targets' outputs, and return their stamps."""
     values = {
         name: scheduler.values.value(artifact)
         for name, artifact in _named(action)
@@ -221,7 +222,7 @@ def _lay_out(
 
 
 def _laid_out(target: ConfiguredTarget, action: TestAction) -> list[str]:
-    """Paths of a test's reports in the workspace."""
+    """Return the paths of a test's reports in the workspace."""
     return [f"{OUTPUT_FOLDER}/{_folder(target)}/{name}" for name, _ in _named(action)]
 
 

@@ -1,4 +1,4 @@
-"""The tests that targets asked for stand for."""
+"""Select the tests of requested targets."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ SUITE = "test_suite"
 
 
 def test_of(target: ConfiguredTarget) -> TestAction | None:
-    """What makes a target a test."""
+    """Return a target's TestAction, or None if it is not a test."""
     return next((provider for provider in target.providers if isinstance(provider, TestAction)), None)
 
 
 def select_tests(
     analyzer: Analyzer, targets: Iterable[ConfiguredTarget], tags: Sequence[str] = ()
 ) -> list[ConfiguredTarget]:
-    """The tests among targets, and in the suites among them, each once. With tags: tests that have one of those given,
-    and none of those given with `-` before it."""
+    """Return the tests among targets and in their suites, each once. With tags: tests that have one of the given tags
+    and none of those given with `-`."""
     found: dict[str, ConfiguredTarget] = {}
     waiting = list(targets)[::-1]
     while waiting:

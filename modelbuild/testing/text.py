@@ -1,4 +1,4 @@
-"""Lines that say how tests ended."""
+"""Test results as lines of text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from modelbuild.wording import count, duration
 
 
 def test_lines(test: TestFinished) -> Iterator[str]:
-    """A test that ended, and below it the cases that did not pass; before it what it printed, if it failed."""
+    """Yield the output of a failed test, the test's result, and its cases that did not pass."""
     if test.status == "failed" and test.output.strip():
         yield f"--- output of {test.label}"
         yield test.output.rstrip()
@@ -28,7 +28,7 @@ def test_lines(test: TestFinished) -> Iterator[str]:
 
 
 def test_summary(tests: Sequence[TestFinished]) -> str:
-    """`4 tests: 2 passed (1 cached), 1 failed, 1 not run`."""
+    """Return `4 tests: 2 passed (1 cached), 1 failed, 1 not run`."""
     parts = []
     for status, name in (("passed", "passed"), ("failed", "failed"), ("not_run", "not run")):
         of = [test for test in tests if test.status == status]

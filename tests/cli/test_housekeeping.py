@@ -166,7 +166,7 @@ def test_a_read_only_cache_is_said_to_be_one(built: Any, monkeypatch: pytest.Mon
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write everywhere
     with open_store(built.cache) as store, pytest.raises(EnvironmentProblem) as caught:
         collect(store)
-    assert str(caught.value) == f"{built.cache} is read-only: nothing can be thrown out"
+    assert str(caught.value) == f"{built.cache} is read-only: nothing can be deleted"
 
 
 def test_a_cache_folder_that_cannot_be_made(world: Any) -> None:

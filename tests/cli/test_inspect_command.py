@@ -213,14 +213,14 @@ inputs = [{ name = "x", shape = [1], dtype = "float32" }]
 """
     world.write({"MODELBUILD.toml": "", "m/BUILD.toml": model, "m/m.py": "raise SystemExit('never run')\n"})
     ended = world.run("inspect", "//m:m")
-    message = "error: //m:m: expected a target that gives one .pte, but it gives signature.json, debug.json"
+    message = "error: //m:m: expected a target with one .pte, but it has signature.json, debug.json"
     assert (ended.code, ended.out, ended.err.splitlines()) == (2, "", [message])
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("none.pte", None, "no file none.pte; expected a .pte, or the label of a target that gives one"),
+        ("none.pte", None, "no file none.pte; expected a .pte, or the label of a target that builds one"),
         ("empty.pte", b"", "not an ExecuTorch program: the file is empty"),
         ("other.pte", b"x" * 64, "not an ExecuTorch program: it does not start like a .pte"),
         ("photo.png", b"\x89PNG" * 9, "not an ExecuTorch program: it does not start like a .pte"),

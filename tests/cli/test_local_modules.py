@@ -293,7 +293,7 @@ def test_an_editable_distribution_that_tells_no_modules_is_to_be_named_by_them(s
     scripts.world.edit("a/BUILD.toml", "srcs", 'requires = ["my-lib"]\nsrcs')
     ended = scripts.world.run("build", SCRIPT, **scripts.environment)
     assert ended.code != 0
-    assert f"my-lib is installed in editable mode, from {lib}, and does not tell its modules" in ended.err
+    assert f"my-lib is installed in editable mode, from {lib}, and does not list its modules" in ended.err
 
 
 def test_the_change_is_explained(scripts: Scripts, lib: Path) -> None:

@@ -184,10 +184,14 @@ def test_an_input_may_be_a_target(built: Any) -> None:
         (
             ("//m:program", "--input=x=//m:two"),
             2,
-            "error: //m:two: expected a target that gives one file, but it gives x.json, signature.json",
+            "error: //m:two: expected a target with one file, but it has x.json, signature.json",
         ),
-        (("//m:x",), 2, "error: //m:x: expected a target that gives one .pte, but it gives x.json"),
-        (("//m/...",), 2, "error: '//m/...' means several targets; expected the label of one, such as //package:name"),
+        (("//m:x",), 2, "error: //m:x: expected a target with one .pte, but it has x.json"),
+        (
+            ("//m/...",),
+            2,
+            "error: '//m/...' matches several targets; expected the label of one, such as //package:name",
+        ),
         (("//m:program", "--input=x=//m:y"), 2, None),
         (("//m:program", "--method=backward", "--input=x=m/x.json"), 1, None),
         (("//m:broken",), 1, None),
@@ -217,7 +221,7 @@ def test_nor_is_what_goes_with_something_built_before(built: Any) -> None:
     before = built.root.joinpath("modelbuild-out/default/m/x/x.json").stat()
     built.write({"m/x.json": "[1]"})
     ended = built.run("run", "//m:two", "--input=x=//m:x", "-q")
-    message = "error: //m:two: expected a target that gives one .pte, but it gives signature.json"
+    message = "error: //m:two: expected a target with one .pte, but it has signature.json"
     assert (ended.code, ended.err.splitlines()) == (2, [message])
     assert built.root.joinpath("modelbuild-out/default/m/x/x.json").stat() == before
 

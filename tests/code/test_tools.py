@@ -122,8 +122,8 @@ def test_what_record_says_of_files(site: Path) -> None:
     assert delta.code == {"delta": {"a.py": 0, "lib.so.13": 1}, "": {"delta_one.py": 2}}
     paths = [line.partition(",")[0] for line in delta.contents]
     assert paths == ["delta/a.py", "delta/data.txt", "delta/lib.so.13", "delta_one.py"]
-    assert delta.vouches_for("delta/a.py")
-    assert delta.vouches_for("delta/")
-    assert not delta.vouches_for("delta/a.pyc")
-    assert not delta.vouches_for("lta/a.py")
+    assert delta.records("delta/a.py")
+    assert delta.records("delta/")
+    assert not delta.records("delta/a.pyc")
+    assert not delta.records("lta/a.py")
     assert delta.project is None

@@ -200,7 +200,7 @@ def test_a_null_build_writes_nothing(models: Any, tmp_path: Any) -> None:
 
 
 def test_what_was_never_built(models: Any) -> None:
-    with pytest.raises(UsageError, match="//:app: no build in this workspace ran an action of it"):
+    with pytest.raises(UsageError, match="//:app: never built in this workspace"):
         models.explain()
 
 
@@ -210,7 +210,7 @@ def test_what_was_never_built(models: Any) -> None:
         ("explain", "//:ap", "no target 'ap' in //; did you mean 'app'?"),
         ("explain", "//:cpu", "//:cpu: a device_target without actions of its own; there is nothing to explain"),
         ("history", "//:ap", "no target 'ap' in //; did you mean 'app'?"),
-        ("history", "//:app", "//:app: no build has measured anything of it"),
+        ("history", "//:app", "//:app: no build or test has measured it"),
     ],
 )
 def test_questions_about_what_builds_know_nothing_of(models: Any, command: str, label: str, line: str) -> None:
@@ -226,12 +226,10 @@ def test_builds_that_cannot_be_read_or_written_down(
     (history,) = (tmp_path / "cache").glob("history-*.db")
     history.write_text("no database, but as long as the header of one would be " * 9)
     history.with_name(f"{history.name}-wal").unlink(missing_ok=True)
-    broken = (
-        rf"^//:app: nothing is known of its builds: {history} is broken \(file is not a database\): starting a new one"
-    )
+    broken = rf"^//:app: no known builds: {history} is broken \(file is not a database\): starting a new one"
     with pytest.raises(EnvironmentProblem, match=broken):
         models.run("explain", "//:app")
-    with pytest.raises(UsageError, match="no build in this workspace ran an action of it; build it first"):
+    with pytest.raises(UsageError, match="never built in this workspace; build it first"):
         models.run("explain", "//:app")
     monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK)  # root may write everywhere
     with pytest.raises(

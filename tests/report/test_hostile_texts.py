@@ -152,7 +152,7 @@ def test_whatever_a_test_writes_is_a_report(examples: int) -> None:
 def test_what_is_no_report_is_a_failed_one(text: bytes) -> None:
     report = read_report(text)
     assert report.status == "failed"
-    assert report.reason.startswith("its report is malformed: ")
+    assert report.reason.startswith("malformed report: ")
     assert is_line(report.reason)
 
 
