@@ -154,7 +154,7 @@ def test_npy_of_the_wrong_type_or_with_objects(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected float32, got float64"):
         read_input(port("float32", 2), path)
     np.save(path, np.array([object()]), allow_pickle=True)
-    with pytest.raises(InputError, match=r"is no \.npy file: .*Python objects"):
+    with pytest.raises(InputError, match=r"is not a \.npy file: .*Python objects"):
         read_input(port("float32", 1), path)
 
 

@@ -206,7 +206,7 @@ def test_external_data(samples: dict[str, Any], tmp_path: Path) -> None:
     source = samples["external"].path
     program = tmp_path / "external.pte"
     shutil.copy(source, program)
-    with pytest.raises(ProgramError, match=r"external.pte: 2 of its tensors lie in a \.ptd, and there is none beside"):
+    with pytest.raises(ProgramError, match=r"external.pte: 2 of its tensors are in a \.ptd, and there is none beside"):
         load(program)
     (data,) = source.parent.glob("*.ptd")
     with pytest.raises(ProgramError, match=r"takes one \.ptd, not 2"):
