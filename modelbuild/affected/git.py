@@ -11,7 +11,7 @@ from typing import cast
 
 from modelbuild.errors import EnvironmentProblem, UsageError
 
-# Files of the old revision whose content is read even where it is the same as now; the content of others stays in git.
+# Files of the base that are read even if unchanged; the contents of other unchanged files stay in git.
 _READ = (".py", ".toml")
 
 
@@ -72,12 +72,12 @@ def find_change(root: Path, since: str, exact: bool = False) -> Change:
 
     Raises UsageError if there is no repository, no such revision, or no common ancestor.
     """
-    top = Path(_git(root, "rev-parse", "--show-toplevel").removesuffix("\n"))  # there may be others in its name
+    top = Path(_git(root, "rev-parse", "--show-toplevel").removesuffix("\n"))  # the path itself may contain line breaks
     below = os.path.relpath(os.path.realpath(root), os.path.realpath(top))
     prefix = "" if below == "." else f"{below}/"
     base = find_base(root, since, exact)
     flags = ("--no-ext-diff", "--no-renames", "--no-relative", "--ignore-submodules=none", "--name-only", "-z")
-    # All at once: each looks at every file.
+    # All at once, because each reads every file.
     asked = (
         ("diff", *flags, base, "--"),
         ("ls-files", "--others", "--exclude-standard", "-z"),
@@ -88,7 +88,7 @@ def find_change(root: Path, since: str, exact: bool = False) -> Change:
     for line in tree.split("\0")[:-1]:
         facts, _, path = line.partition("\t")
         files[path], _, blobs[path] = facts.split(" ")
-    # What Python keeps of rules that were run is no change; a target that names such a file is held to be changed.
+    # Byte code of rules is no change, except for a target that names such a file.
     new = [path for path in untracked.split("\0") if "__pycache__" not in path.split("/")]
     return Change(top, prefix, base, files, blobs, frozenset([*diff.split("\0"), *new]) - {""})
 
@@ -169,7 +169,7 @@ def _answer(git: subprocess.Popen[bytes], problem: str = "", stdin: Collection[s
     out, err = git.communicate(os.fsencode("".join(f"{path}\0" for path in stdin)))
     if git.returncode != 0:
         said = err.decode(errors="replace").strip().partition("\n")[0]
-        if problem and (git.returncode == 1 or not said):  # 128 is for what keeps git from looking: no repository
+        if problem and (git.returncode == 1 or not said):  # 128: git could not look, for example without a repository
             raise UsageError(problem)
         raise UsageError(f"git {cast(Sequence[str], git.args)[3]}: {said}")
     return os.fsdecode(out)

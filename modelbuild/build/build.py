@@ -1,4 +1,4 @@
-"""Build what is asked for: nothing if nothing changed, else load, analyse, run, lay out."""
+"""Build requested targets: nothing if nothing changed, else load, analyse, run and lay out."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def build(
     reporter: Reporter,
     check: Callable[[Iterable[ExpectedTarget]], None] = lambda targets: None,
 ) -> Result:
-    """Raises ModelbuildError for what is wrong before any action runs, such as an output tree that cannot be written
-    to; failures of actions are in the result.
+    """Build. Raises ModelbuildError for errors before any action runs, such as a read-only output tree; failed actions
+    are in the result.
 
-    check  called before anything is done, with what is known of the targets by then; may raise
+    check  called before anything is done, with the known facts about the targets; may raise
     """
     started = time.monotonic()
-    # First, because Python may import from the root, whose time moves.
-    with suppress(OSError):  # Where nothing is to be done, the workspace may be read-only.
+    # First, because Python may import from the root, whose ctime this changes.
+    with suppress(OSError):  # a null build may run in a read-only workspace
         (workspace.root / OUTPUT_FOLDER).mkdir()
     seen = Seen()
     seen.python.update(importable(import_path()))
@@ -47,8 +47,8 @@ def build(
     from modelbuild.store.output_tree import make_root
 
     make_root(workspace.root / OUTPUT_FOLDER)
-    # Where only sources changed, there is an action to run, and little to do before it.
-    with _spare(stale is not None and bool(stale.changed) and request.remote.executor is None) as spare:
+    # If only sources changed, an action will run soon, with little to do before it.
+    with _early_fork_server(stale is not None and bool(stale.changed) and request.remote.executor is None) as spare:
         from modelbuild.build.execute import execute
         from modelbuild.build.plan import make_plan
         from modelbuild.build.retry import retry_without_remote
@@ -65,8 +65,8 @@ def build(
 
 
 @contextmanager
-def _spare(wanted: bool) -> Iterator[ForkServer | None]:
-    """Have a process for actions start while all that it takes to run them is imported here."""
+def _early_fork_server(wanted: bool) -> Iterator[ForkServer | None]:
+    """Start the fork server while the modules that run actions are imported here."""
     if not wanted:
         yield None
         return

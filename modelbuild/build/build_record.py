@@ -1,7 +1,7 @@
-"""What a finished build looked at and left behind, so that the next one can tell that nothing is to be done.
+"""The record of a finished build: its inputs and outputs, for the next build to find that nothing changed.
 
-The null path: this imports next to nothing that Python has not imported at its start. A record is one file: a checksum
-of all that follows, integers as the machine has them, then texts, each ended by a NUL byte.
+The null path: imports little beyond Python's own startup. A record is one file: a checksum of the rest, integers in the
+machine's format, then texts, each followed by a NUL byte.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 _MAGIC = b"modelbuild record 4\n"
 _SUM = 4  # bytes of the checksum
 
-# A folder that was listed: its path, its ctime, its inode, a digest of the names in it.
+# A listed folder: its path, ctime, inode, and a digest of its names.
 Listed = tuple[str, int, int, str]
 
-# A target that was built: its label, its configuration's name and its outputs, relative to the workspace.
+# A built target: its label, its configuration's name and its outputs, relative to the workspace.
 BuiltOutputs = tuple[str, str, tuple[str, ...]]
 
 
 class Stamps:
-    """Paths, absolute or relative to the workspace, and for each what tells that it is as it was. Columns, because that
-    is the quickest to read. Modes are those of outputs; a file's ctime shows another mode."""
+    """Paths, absolute or relative to the workspace, and their stamps, in columns, which are the fastest to read. Only
+    outputs have modes; a file's ctime changes with its mode."""
 
     __slots__ = ("inodes", "modes", "paths", "sizes", "times")
 
@@ -51,15 +51,15 @@ class Stamps:
 
 
 class Record:
-    """One build. `moved` says that folders' times are no longer those that are written down.
+    """One build. `moved`: folders' times differ from the stored ones.
 
-    files    what was read: size, ctime (which a change of the executable bit moves as well), inode
-    outputs  each file that was laid out: size, mtime (a new hard link elsewhere moves the ctime), inode, mode
-    imports  folders that Python imports from: ctime (0: compare the names), inode, a digest of what is to import there
-    folders  what was listed: ctime (0: compare the names), inode, a digest of the names
-    present  where a regular file was relied on that was not read
-    absent   where it was relied on that there is no regular file
-    token    what else is kept of this build has the same
+    files    files that were read: size, ctime (which changes with the executable bit too), inode
+    outputs  files that were laid out: size, mtime (a new hard link elsewhere changes the ctime), inode, mode
+    imports  folders that Python imports from: ctime (0: compare the names), inode, a digest of the importable names
+    folders  folders that were listed: ctime (0: compare the names), inode, a digest of the names
+    present  paths where a regular file was required but not read
+    absent   paths where no regular file was required
+    token    equal to the token in other files about this build
     """
 
     __slots__ = ("absent", "actions", "files", "folders", "imports", "moved", "outputs", "present", "targets", "token")
@@ -87,20 +87,20 @@ class Record:
         self.token = token
         self.moved = False
 
-    def holds(self, root: str) -> bool:
-        """Whether all of it is as it was."""
+    def is_current(self, root: str) -> bool:
+        """Return whether nothing changed."""
         folder = -1
         try:
             folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-            return self._files_hold(folder) and self.surroundings_hold(root, folder)
-        except OSError:  # what was there is not
+            return self._files_are_current(folder) and self.surroundings_are_current(root, folder)
+        except OSError:  # something is missing
             return False
         finally:
             if folder >= 0:
                 os.close(folder)
 
-    def _files_hold(self, folder: int) -> bool:
-        # The one place where a microsecond counts: it is done for every file.
+    def _files_are_current(self, folder: int) -> bool:
+        # Performance-critical: runs for every file.
         stat = os.stat
         known = self.files
         for path, size, then, inode in zip(known.paths, known.sizes, known.times, known.inodes, strict=True):
@@ -115,8 +115,9 @@ class Record:
                 return False
         return True
 
-    def surroundings_hold(self, root: str, folder: int) -> bool:
-        """Whether all but files and outputs is as it was. `folder` is the root, open. Raises OSError."""
+    def surroundings_are_current(self, root: str, folder: int) -> bool:
+        """Return whether everything except files and outputs is unchanged. `folder` is the open root. Raises
+        OSError."""
         for listed, names_in in ((self.imports, _importable), (self.folders, _names)):
             for index, (path, then, inode, names) in enumerate(listed):
                 now = os.stat(path or ".", dir_fd=folder)
@@ -152,16 +153,16 @@ def _settled(time_ns: int) -> int:
 
 
 def up_to_date(path: str, root: str) -> Record | None:
-    """The record in a file if all that it says of a workspace still holds."""
+    """Return the record in a file if it is current for a workspace, else None."""
     record = read_record(path)
-    if record is None or not record.holds(root):
+    if record is None or not record.is_current(root):
         return None
     keep_times(path, record)
     return record
 
 
 def keep_times(path: str, record: Record) -> None:
-    """Write down the times of folders that moved, which saves the next build from listing them."""
+    """Save changed times of folders, so that the next build need not list them."""
     if record.moved:
         from contextlib import suppress
 
@@ -170,7 +171,7 @@ def keep_times(path: str, record: Record) -> None:
 
 
 def read_record(path: str) -> Record | None:
-    """None when there is none, or one that another version wrote."""
+    """Return the record in a file; None for a missing one, or one of another version."""
     data = read_regular(path)
     start = len(_MAGIC) + _SUM
     content = data[start:]
@@ -180,7 +181,7 @@ def read_record(path: str) -> Record | None:
 
 
 def read_regular(path: str) -> bytes:
-    """What is in a regular file; nothing where there is none, or something else that might never end."""
+    """Return the bytes of a regular file; empty for a missing file or anything else, which might never end."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -193,13 +194,13 @@ def read_regular(path: str) -> bytes:
 
 
 def write_record(path: str, record: Record) -> None:
-    """Raises OSError. The file appears whole or not at all."""
+    """Write a record. Raises OSError. The file appears whole or not at all."""
     data = _encode(record)
     write_whole(path, _MAGIC + crc32(data).to_bytes(_SUM) + data)
 
 
 def write_whole(path: str, data: bytes) -> None:
-    """Write a file that appears whole or not at all, in place of whatever is there. Raises OSError."""
+    """Write a file that appears whole or not at all, and replaces anything at its path. Raises OSError."""
     from modelbuild.store.files import remove
 
     temporary = f"{path}.{os.getpid()}"

@@ -1,4 +1,4 @@
-"""What a build would find: every action's key that can be told without running anything."""
+"""Compute every action's key that is known without running anything."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from modelbuild.store.local import open_store
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """`needed` are the ids of the actions that artifacts stand on, as far as they are known: what an action that has
-    not run will add is not. `report` has the keys that are known."""
+    """`needed` are the ids of the actions that artifacts depend on, as far as known: without actions that an action to
+    be run would add. `report` contains the known keys."""
 
     needed: tuple[str, ...]
     report: Report
@@ -31,25 +31,25 @@ class DryRun:
 
 
 class _Refuses:
-    """An executor that runs nothing: what no cache has ends there."""
+    """An executor that runs nothing: an action that is in no cache ends with it."""
 
     def run(self, request: Request) -> Outcome:
         return Outcome(None, "not built")
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Does nothing."""
 
 
 class _Silent:
     def emit(self, event: Event) -> None:
-        """Nobody watches."""
+        """Ignores the event."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing."""
 
 
 def dry_run(analyzer: Analyzer, wanted: Iterable[Artifact]) -> DryRun:
-    """Look up what artifacts stand on. Afterwards the analyzer's graph holds what cached actions added to it."""
+    """Look up the actions that artifacts depend on. Adds the actions of cached expansions to the analyzer's graph."""
     workspace = analyzer.loader.workspace
     roots = {"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages}
     artifacts = list(wanted)

@@ -1,4 +1,4 @@
-"""What carries out the actions of one request: where results are kept, what steps are made of, and what runs them."""
+"""The objects that execute a request's actions: store, sources, keys, executor."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from modelbuild.workspace.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """`sources` has looked at the workspace's files that were read."""
+    """The objects that execute a request. `sources` contains the stamps of workspace files that were read."""
 
     request: Request
     reporter: Reporter
@@ -44,7 +44,7 @@ class Engine:
     estimates: Estimates
 
     def scheduler(self, graph: ActionGraph, executor: Executor | None = None, afresh: Sequence[str] = ()) -> Scheduler:
-        """Builds a graph, with another executor where one is given; see Scheduler for the actions `afresh`."""
+        """Return a scheduler for a graph, with another executor if given; see Scheduler for the actions `afresh`."""
         request = self.request
         pool = ResourcePool(machine(request.jobs))
         return Scheduler(
@@ -68,8 +68,8 @@ def open_engine(
     reporter: Reporter,
     spare: ForkServer | None = None,
 ) -> Iterator[Engine]:
-    """`packages`: the folder of each rule package, by import name; `spare`: see LocalExecutor. At the end every process
-    that was started is ended.
+    """Yield an engine. `packages`: the folder of each rule package, by import name; `spare`: see LocalExecutor. All
+    started processes end with it.
 
     Raises what open_store(), shared() and executing() do.
     """

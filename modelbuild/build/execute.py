@@ -1,4 +1,4 @@
-"""Execute a plan: run stale actions, lay out the targets' files, record what the build looked at."""
+"""Execute a plan: run stale actions, lay out the targets' files, record inputs and outputs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def execute(
     stale: StaleTargets | None = None,
     spare: ForkServer | None = None,
 ) -> Result:
-    """Build, and record what was looked at if all went well. With `stale` the plan is of these targets only."""
+    """Build, and record inputs and outputs on success. With `stale` the plan contains only these targets."""
     with open_engine(workspace, request, plan.packages, reporter, spare) as engine:
         scheduler = engine.scheduler(plan.graph)
         result = _build(workspace, engine, plan, scheduler, seen)
@@ -83,7 +83,8 @@ def _build(workspace: Workspace, engine: Engine, plan: Plan, scheduler: Schedule
 
 
 def _outputs(plan: Plan, scheduler: Scheduler, sources: Sources, target: ConfiguredTarget) -> Mapping[str, Value]:
-    """A target's files by the name that each gets below the target's folder. Raises LoadingError for two of a name."""
+    """Return a target's files by their names below the target's folder. Raises LoadingError for two with the same
+    name."""
     found: dict[str, Artifact] = {}
     for artifact in target.files():
         name = plan.graph.basename(scheduler.values.resolve(artifact))

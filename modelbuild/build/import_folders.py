@@ -1,4 +1,4 @@
-"""Folders that Python imports from, and what can be imported there: installing or upgrading a package changes it."""
+"""Stamps of the folders that Python imports from, which change when a package is installed or upgraded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from importlib.machinery import all_suffixes
 from pathlib import Path
 
-# A folder's ctime, which no program can set back, its inode, and a digest of the names that matter in it.
+# A folder's ctime, which no program can set back, its inode, and a digest of the relevant names in it.
 Importable = tuple[int, int, str]
 
 _MODULES = tuple(all_suffixes())

@@ -1,4 +1,4 @@
-"""The plan of a build: the targets asked for, analysed, and the graph of actions that their rules declared."""
+"""The plan of a build: the requested targets, analysed, and the graph of their actions."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from modelbuild.loading.patterns import expand_patterns
 from modelbuild.store.output_tree import OWN_NAMES
 from modelbuild.workspace.workspace import Workspace
 
-# The configuration of targets that are built for no device.
+# The configuration without a device.
 NO_DEVICE = "default"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The targets to build, each in one configuration, and what their rules declared."""
+    """The targets to build, each in one configuration, and the actions that their rules declared."""
 
     analyzer: Analyzer
     targets: tuple[ConfiguredTarget, ...]
@@ -46,15 +46,15 @@ class Plan:
         return self.analyzer.rules.packages
 
     def attributes(self) -> Mapping[str, Mapping[str, Any]]:
-        """The attributes of every analysed target, by label (see modelbuild.history.action_facts)."""
+        """Return the attributes of every analysed target, by label (see modelbuild.history.action_facts)."""
         return attributes_of(self.analyzer)
 
     def location(self, target: ConfiguredTarget) -> Location:
-        """Where a target is declared."""
+        """Return the location of a target's declaration."""
         return self.analyzer.loader.target(target.node.label, None).location(())
 
     def expected(self) -> list[ExpectedTarget]:
-        """What is known of the targets before anything is built."""
+        """Return the facts about the targets that are known before the build."""
         return [
             ExpectedTarget(
                 str(target.node.label),
@@ -65,26 +65,26 @@ class Plan:
         ]
 
     def reads(self, ran: Iterable[str], seen: Seen) -> TargetReads:
-        """Return what targets read, given the ids of the actions that were needed. Adds to `seen` what decided the
-        graph."""
+        """Return the files and targets that targets depend on, given the ids of the required actions. Adds the files
+        that decided the graph to `seen`."""
         collect_seen(self.analyzer, seen)
         return gather_reads(self.analyzer, ran, self.analyzer.loader.files_read())
 
     def _names(self, files: tuple[Artifact, ...]) -> tuple[str, ...] | None:
-        """Return files' names; None when an expansion gives one of them."""
+        """Return files' names; None if one of them comes from an expansion."""
         if any(map(self.graph.is_promise, files)):
             return None
         return tuple(map(self.graph.basename, files))
 
 
 def make_plan(workspace: Workspace, request: Request, reporter: Reporter) -> Plan:
-    """Raises UsageError and LoadingError."""
+    """Return a plan. Raises UsageError and LoadingError."""
     analyzer = open_analyzer(workspace)
     return Plan(analyzer, tuple(analyze(analyzer, request, reporter)))
 
 
 def analyze(analyzer: Analyzer, request: Request, reporter: Reporter) -> list[ConfiguredTarget]:
-    """Return the targets asked for, in each configuration asked for. Raises UsageError and LoadingError."""
+    """Return the requested targets, in each requested configuration. Raises UsageError and LoadingError."""
     targets = expand_patterns(analyzer.loader, request.patterns, request.package)
     reporter.emit(Loaded(len(targets)))
     devices: Iterable[Label | None] = request.devices or (None,)
@@ -92,8 +92,8 @@ def analyze(analyzer: Analyzer, request: Request, reporter: Reporter) -> list[Co
 
 
 def config_name(device: Label | None) -> str:
-    """Return a configuration's folder in the output tree: its device's label with '~' for '/' and ':', which no label
-    has, and with a '~' before it where the folder would be another's."""
+    """Return a configuration's folder in the output tree: its device's label with '~' for '/' and ':' ('~' is in no
+    label), prefixed with '~' if the name has another use."""
     if device is None:
         return NO_DEVICE
     name = f"{device.package}/{device.name}".strip("/").replace("/", "~")
@@ -101,7 +101,7 @@ def config_name(device: Label | None) -> str:
 
 
 def collect_seen(analyzer: Analyzer, seen: Seen) -> None:
-    """Add everything that decided the graph: files that were read, listed, or relied on to exist or not to exist."""
+    """Add everything that decided the graph: files that were read, listed, or required to be present or absent."""
     loader, packages = analyzer.loader, analyzer.rules.packages
     seen.files.update({path: (s.size, s.ctime_ns, s.inode) for path, s in loader.files_read().items()})
     for folder in (Path(modelbuild.__file__).parent, *packages.values()):

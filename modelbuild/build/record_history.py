@@ -1,4 +1,4 @@
-"""Record a build that had something to do: for `explain`, for estimates, and to see sizes grow."""
+"""Record a build that did some work in the history: for `explain`, estimates and trends of sizes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def record_history(
     seconds: float,
     measures: Mapping[tuple[str, str], float] | None = None,
 ) -> None:
-    """Write to the history in the cache's folder. `attributes` are those of targets that may have become others,
-    `measures` more than is known of every build: see remember()."""
+    """Write to the history in the cache's folder. `attributes` are those of targets that may have changed; `measures`
+    are values besides those of every build: see remember()."""
     remember(
         workspace.config.cache_dir,
         workspace.root,
@@ -47,18 +47,18 @@ def _measures(workspace: Workspace, scheduler: Scheduler, result: Result) -> Ite
             yield (name, "seconds"), made.seconds
             yield (name, "max_rss"), made.max_rss
     for target in result.targets:
-        if not target.outputs:  # such as a test, which measures itself
+        if not target.outputs:  # such as a test, which has its own measures
             continue
         yield (f"{target.label} ({target.config})", "bytes"), output_bytes(workspace, target.outputs)
 
 
 def output_bytes(workspace: Workspace, outputs: Iterable[str]) -> int:
-    """Of files and folders, relative to the workspace; nothing of what somebody removed meanwhile."""
+    """Return the size of files and folders, relative to the workspace; ignores files removed meanwhile."""
     return sum(size for path in outputs for size in _sizes(str(workspace.root / path)))
 
 
 def _sizes(path: str) -> Iterator[int]:
-    """Of a file, or of all files in a folder."""
+    """Yield the size of a file, or of all files in a folder."""
     paths = [path]
     if os.path.isdir(path):
         paths = [f"{folder}/{name}" for folder, _, files in os.walk(path) for name in files]

@@ -1,4 +1,4 @@
-"""What a build is asked for, and what it answers."""
+"""The request and the result of a build."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from modelbuild.workspace.workspace import FlagValue, Workspace
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """Flags of the command line that a profile may set as well. None, or no device, means: not given."""
+    """Flags of the command line that a profile may set too. None, or no device: not given."""
 
     devices: tuple[str, ...] = ()
     jobs: int | None = None
@@ -36,13 +36,13 @@ class Flags:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to build and how: the command line before the profile before MODELBUILD.toml.
+    """The targets to build, and options: the command line overrides the profile, which overrides MODELBUILD.toml.
 
     package   the package that relative patterns start from
     patterns  target patterns as typed
-    devices   device targets to build for, each on its own; none leaves it to the targets and the workspace
-    remote    the remote cache, and how it is used
-    purpose   what tells requests for the same targets apart: '' to build them
+    devices   device targets to build for, each separately; none leaves the choice to the targets and the workspace
+    remote    the remote cache and workers
+    purpose   distinguishes requests for the same targets: '' to build them
     """
 
     package: str
@@ -58,8 +58,8 @@ class Request:
 
 
 def make_request(workspace: Workspace, directory: Path, patterns: tuple[str, ...], flags: Flags) -> Request:
-    """Raises UsageError for a profile that MODELBUILD.toml does not have, for a device that is no label and a cache
-    that is no address."""
+    """Return the request for flags. Raises UsageError for an unknown profile, a device that is not a label, and a
+    malformed address."""
     config = workspace.config
     if flags.profile is not None and flags.profile not in config.profiles:
         hint = did_you_mean(flags.profile, config.profiles)
@@ -88,7 +88,7 @@ def make_request(workspace: Workspace, directory: Path, patterns: tuple[str, ...
 
 
 def remote_settings(file: RemoteSettings, profile: Mapping[str, FlagValue], flags: Flags) -> RemoteSettings:
-    """What MODELBUILD.toml, a profile and the command line together say of remotes."""
+    """Return the settings of remotes from MODELBUILD.toml, a profile and the command line."""
     changes: dict[str, Any] = {key: profile.get(f"remote_{key}") for key in ("cache", "upload", "download")}
     if flags.remote_cache is not None:
         changes["cache"] = parse_address(flags.remote_cache) if flags.remote_cache else None
@@ -104,8 +104,8 @@ def remote_settings(file: RemoteSettings, profile: Mapping[str, FlagValue], flag
 
 @dataclass(frozen=True, slots=True)
 class ExpectedTarget:
-    """What is known of a target before anything is built: its files' names, and the names of the inputs that it takes
-    when it is run. None is unknown."""
+    """The facts about a target that are known before the build: its files' names, and the names of its inputs when it
+    is run. None is unknown."""
 
     label: str
     files: tuple[str, ...] | None
@@ -114,7 +114,7 @@ class ExpectedTarget:
 
 @dataclass(frozen=True, slots=True)
 class BuiltTarget:
-    """A target that was asked for and its outputs, relative to the workspace."""
+    """A requested target and its outputs, relative to the workspace."""
 
     label: str
     config: str
@@ -123,7 +123,7 @@ class BuiltTarget:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a build ended. `actions` counts what the outputs stand on."""
+    """The result of a build. `actions` is the number of actions that the outputs depend on."""
 
     targets: tuple[BuiltTarget, ...]
     code: ExitCode = ExitCode.OK

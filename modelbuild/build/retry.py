@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 
 def retry_without_remote(work: Callable[[Request, Reporter], T], request: Request, reporter: Reporter) -> T:
-    """Do the work of a request; where an action's output differs from the remote cache's, once more without it."""
-    reporter = EachEventOnce(reporter)  # the second time most is found in the cache that the first time made
+    """Call `work`; if an action's output differs from the remote cache's, call it again without remote results."""
+    reporter = EachEventOnce(reporter)  # the second time finds results of the first one in the cache
     try:
         return work(request, reporter)
     except ResultDiffers as problem:

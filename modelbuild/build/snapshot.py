@@ -1,5 +1,4 @@
-"""What a finished build looked at, from its pieces to a record on disk, and back for the next build that asks for the
-same."""
+"""Create a build's record from its parts, save it, and find it for the next equal request."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ OutputStamp = tuple[int, int, int, int]
 
 
 def stamp(path: str) -> Stamp | None:
-    """What tells that a file is as it was; None when it is not there."""
+    """Return the stamp of a file; None if it is missing."""
     try:
         status = os.stat(path)
     except OSError:
@@ -39,14 +38,15 @@ def stamp(path: str) -> Stamp | None:
 
 @dataclass(slots=True)
 class Seen:
-    """What a build looked at: stamps and listings, taken before reading. Paths are absolute or relative to the root.
+    """The inputs and outputs of a build: stamps and listings, taken before reading. Paths are absolute or relative to
+    the root.
 
-    files    what was read
-    folders  what was listed
-    present  where a regular file was relied on, and `absent` where it was relied on that there is none
-    python   folders that Python imports from (see imports.py)
-    outputs  the files that were laid out, as they were then
-    began    when looking began, by time.time_ns()
+    files    files that were read
+    folders  folders that were listed
+    present  paths where a regular file was required, and `absent` where none was
+    python   folders that Python imports from (see import_folders.py)
+    outputs  stamps of the files that were laid out
+    began    start time, by time.time_ns()
     """
 
     files: dict[str, Stamp | None] = field(default_factory=dict)
@@ -58,11 +58,11 @@ class Seen:
     began: int = field(default_factory=time.time_ns)
 
     def settled(self) -> bool:
-        """Whether every file had been left alone for long enough when the build began (see granularity)."""
+        """Return whether every file was older than the clock's granularity when the build began (see granularity)."""
         return all(s is not None and s[1] + granularity(s[1]) < self.began for s in self.files.values())
 
-    def over(self, stale: StaleTargets) -> Seen:
-        """Return what this build looked at, and what the one before looked at for targets that are not stale."""
+    def merge_fresh(self, stale: StaleTargets) -> Seen:
+        """Return this build's inputs and outputs, merged with the previous record's for targets that are not stale."""
         before = stale.record
         left_alone = {path for target in stale.fresh for path in target.outputs}
         known, laid_out = before.files, before.outputs
@@ -82,7 +82,7 @@ class Seen:
 
 
 class Snapshots:
-    """Records of one workspace's builds, one for each different request, kept in its output tree."""
+    """Records of one workspace's builds, one per request, in its output tree."""
 
     def __init__(self, output: Path, cache: Path) -> None:
         self._output = output
@@ -102,15 +102,15 @@ class Snapshots:
         reads: TargetReads,
         stale: StaleTargets | None = None,
     ) -> None:
-        """Remember a build. Not saved if a file changed within the clock's granularity, or if the output tree cannot
-        be written to or is being removed: an older record holds only where all is as it was then. With `stale`, only
-        these targets were built, and the others are as the record before has them."""
+        """Save a build's record. Not saved if a file changed within the clock's granularity, or if the output tree is
+        read-only or being removed; an older record is only valid if nothing changed since. With `stale`, only these
+        targets were built, and the previous record describes the others."""
         if not seen.settled():
             self.forget(request)
             return
         path = self.path(request)
         if stale is not None:
-            seen = seen.over(stale)
+            seen = seen.merge_fresh(stale)
             reads = merge_reads(stale.reads, reads, stale.labels)
         record = Record(
             files=_stamps({path: stamp for path, stamp in seen.files.items() if stamp is not None}, 3),
@@ -129,12 +129,12 @@ class Snapshots:
             write_record(str(path), record)
 
     def forget(self, request: Request) -> None:
-        """Drop what is known of a request."""
+        """Delete the record of a request."""
         with suppress(OSError):
             self.path(request).unlink()
 
     def path(self, request: Request) -> Path:
-        """Where the record of a request is or would be."""
+        """Return the path of a request's record, which may not exist."""
         identity = [
             __version__,
             sys.version,
@@ -152,7 +152,7 @@ class Snapshots:
 
 
 def _token() -> int:
-    """A number that no other record has."""
+    """Return a number that no other record has."""
     return int.from_bytes(os.urandom(8)) >> 1
 
 
@@ -161,5 +161,5 @@ def _stamps(known: Mapping[str, tuple[int, ...]], columns: int) -> Stamps:
 
 
 def _listed(folders: Mapping[str, tuple[int, int, str]], began: int) -> list[Listed]:
-    """A folder that changed just before it was listed is compared by the names in it."""
+    """Return rows of folders; a folder that changed just before it was listed is compared by its names."""
     return [(path, settled(ctime, began), inode, names) for path, (ctime, inode, names) in folders.items()]

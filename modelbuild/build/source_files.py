@@ -1,4 +1,4 @@
-"""Files of the workspace as a build sees them."""
+"""The workspace's files during a build."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from modelbuild.store.local import LocalStore
 
 
 class Sources:
-    """The workspace's files by content, and others by absolute path; the stamp each had when its content was looked at,
-    and that of each folder that was listed."""
+    """The workspace's files by content, and others by absolute path; with the stamp of each when its content was read,
+    and of each folder that was listed."""
 
     def __init__(self, root: Path, store: LocalStore) -> None:
         self._root = root
@@ -23,8 +23,8 @@ class Sources:
         self.folders: dict[str, FolderStamp] = {}
 
     def entry(self, path: str) -> tuple[Path, FileEntry]:
-        """A file's absolute path and content, looked at once a build: all actions see the same. Raises BuildError for
-        what is not there, or is a folder."""
+        """Return a file's absolute path and content, read once per build, so that all actions see the same. Raises
+        BuildError for a missing file or a folder."""
         known = self._known.get(path)
         if known is None:
             absolute = self._root / path
@@ -37,13 +37,13 @@ class Sources:
         return known
 
     def listing(self, folder: str) -> tuple[Sequence[str], Sequence[str]]:
-        """The names of a folder's files, and of its folders, by its absolute path."""
+        """Return the names of a folder's files, and of its folders, by its absolute path."""
         found = list_folder("", folder)
         self.folders[folder] = found.stamp()
         return found.files, found.folders
 
     def keep(self, path: str) -> FileEntry:
-        """Have the store keep a file that is itself an output. Raises BuildError when it changed meanwhile."""
+        """Store a file that is itself an output. Raises BuildError if it changed meanwhile."""
         absolute, entry = self.entry(path)
         if self._store.missing([entry.digest]):
             try:

@@ -1,8 +1,8 @@
-"""The targets that changed sources can affect, so that only those are built when nothing else changed.
+"""The targets that changed sources can affect. Only those are built if nothing else changed.
 
-The record has what a target reads by label, for all of its configurations together: that may name a target too many,
-never one too few. After any other change (a BUILD file, a rule, a Python package, a file that was added or removed) all
-targets are loaded and analysed.
+The record lists a target's inputs by label, for all its configurations together: that may make a target stale
+unnecessarily, but never misses one. After any other change (a BUILD file, a rule, a Python package, a file that was
+added or removed) all targets are loaded and analysed.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class StaleTargets:
         return tuple(new.get(target[:2]) or BuiltTarget(*target) for target in self.record.targets)
 
     def actions(self, reads: TargetReads) -> int:
-        """Return how many actions all targets depend on; `reads` are those of the rebuilt targets."""
+        """Return the number of actions that all targets depend on; `reads` are those of the rebuilt targets."""
         return self.record.actions + sum(reads.actions.get(s, 0) - self.reads.actions.get(s, 0) for s in self.labels)
 
 
 def find_stale(path: Path, root: str) -> StaleTargets | None:
-    """Return the targets that are stale since the build whose record is at `path`; None when only loading and analysing
-    everything can find them."""
+    """Return the stale targets since the build with the record at `path`; None if that needs loading and analysing all
+    targets."""
     record = read_record(str(path))
     found = _changes(record, root) if record is not None else None
     if record is None or found is None:
@@ -70,18 +70,18 @@ def find_stale(path: Path, root: str) -> StaleTargets | None:
 
 
 def above(path: str) -> Iterator[str]:
-    """A path and those of the folders that it is in: a target's output is one of them."""
+    """Yield a path and its parent folders; a target's output is one of them."""
     while path:
         yield path
         path = path.rpartition("/")[0]
 
 
 def _changes(record: Record, root: str) -> tuple[set[str], set[str]] | None:
-    """The files and the outputs that are not as they were; None when something else is not, or a file is no file any
+    """Return the changed files and outputs; None if something else changed, or a file is not a regular file any
     more."""
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        if not record.surroundings_hold(root, folder):
+        if not record.surroundings_are_current(root, folder):
             return None
         files, outputs = set(), set()
         known = record.files

@@ -1,4 +1,4 @@
-"""The files and targets that each target of a build depends on, kept beside the record of it."""
+"""The files and targets that each target of a build depends on, stored beside the build's record."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _SUM = 9  # bytes of the checksum and of the end of its line
 class TargetReads:
     """By label, for all configurations of a target.
 
-    sources   the workspace's files that its actions read or that it gives
+    sources   the workspace's files that its actions read or that it provides
     needs     the labels that it depends on
-    actions   how many actions it took
+    actions   number of its actions
     """
 
     sources: dict[str, list[str]] = field(default_factory=dict)
@@ -45,10 +45,10 @@ class TargetReads:
 
 
 def gather_reads(analyzer: Analyzer, ran: Iterable[str], loaded: Collection[str]) -> TargetReads:
-    """Return what the analysed targets read.
+    """Return the dependencies of the analysed targets.
 
-    ran     ids of the actions that were needed
-    loaded  files that loading read; a change of one of them changes more than the targets that name it as a source
+    ran     ids of the required actions
+    loaded  files that loading read; a change of one of them affects more than the targets that name it as a source
     """
     sources: dict[str, set[str]] = defaultdict(set)
     needs: dict[str, set[str]] = defaultdict(set)
@@ -70,13 +70,13 @@ def gather_reads(analyzer: Analyzer, ran: Iterable[str], loaded: Collection[str]
 
 
 def _label(owner: str) -> str:
-    """An owner is a label, and where the target is configured, the device's in parentheses."""
+    """Return the label of an owner: a label, followed by the device in parentheses if the target is configured."""
     return owner.partition(" ")[0]
 
 
 def merge_reads(old: TargetReads, new: TargetReads, stale: Collection[str]) -> TargetReads:
-    """What is known after targets `stale` were built again. They and what they stand on were analysed as well, but
-    perhaps not for all devices for which they were before, and not all was needed: so what was known of them stays."""
+    """Return the merged dependencies after targets `stale` were rebuilt. They and their dependencies were analysed
+    again, but perhaps not for all earlier devices, and not all actions were required: so the old dependencies stay."""
     actions = {label: count for label, count in new.actions.items() if label in stale or label not in old.actions}
     return TargetReads(_union(old.sources, new.sources), _union(old.needs, new.needs), old.actions | actions)
 
@@ -86,13 +86,13 @@ def _union(old: dict[str, list[str]], new: dict[str, list[str]]) -> dict[str, li
 
 
 def write_reads(path: Path, reads: TargetReads, token: int) -> None:
-    """Keep beside the record at `path` that has this token. Raises OSError."""
+    """Write beside the record at `path` with this token. Raises OSError."""
     data = json.dumps([FORMAT, token, reads.sources, reads.needs, reads.actions]).encode()
     write_whole(f"{path}.reads", _checksum(data) + data)
 
 
 def read_reads(path: Path, token: int) -> TargetReads | None:
-    """Return None when there are none, or when they are damaged or belong to a record with another token."""
+    """Return the dependencies; None if they are missing, damaged or belong to a record with another token."""
     whole = read_regular(f"{path}.reads")
     checksum, data = whole[:_SUM], whole[_SUM:]
     if checksum != _checksum(data):

@@ -1,4 +1,4 @@
-"""What a server says it can do."""
+"""A server's capabilities."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ _ZSTD = 1
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """updates      whether it takes action results
-    batch        bytes of a batch; 0: it does not say
-    largest      bytes of a blob that it takes; 0: it does not say
-    zstd         whether streams may be compressed; batch_zstd: blobs of a batch too
+    """The capabilities of a server.
+
+    updates   whether it accepts action results
+    batch     bytes of a batch; 0: unspecified
+    largest   bytes of the largest accepted blob; 0: unspecified
+    zstd      whether streams may be compressed; batch_zstd: also blobs of a batch
     """
 
     updates: bool
@@ -28,7 +30,7 @@ class Offer:
 
 
 def read_offer(found: Any) -> Offer:
-    """Raises RemoteProblem when the server does not know SHA-256."""
+    """Parse capabilities. Raises RemoteProblem when the server does not support SHA-256."""
     if _SHA256 not in found.digest_functions:
         raise RemoteProblem("refused", "it does not know digests by SHA-256")
     able = importlib.util.find_spec("zstandard") is not None

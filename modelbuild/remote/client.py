@@ -1,4 +1,4 @@
-"""A remote cache as the store uses it: results by key, blobs to and from the local store."""
+"""A remote cache for the store: results by key, and blobs to and from the local store."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from modelbuild.store.digests import digest_bytes
 from modelbuild.store.interface import MissingBlob
 from modelbuild.store.local import LocalStore
 
-# Blobs up to this size go in batches.
+# Blobs up to this size are sent in batches.
 _SMALL = 256 << 10
-# What reading and writing have in common: said of one, it is not said of the other.
-_OF_BOTH: tuple[Kind, ...] = ("down", "slow")
-# What follows from a problem with writing, and from one blob that is too big.
+# Kinds of problems that reading and writing share: reported only once for both.
+_SHARED: tuple[Kind, ...] = ("down", "slow")
+# Consequences of a failed upload, and of one blob that is too big.
 _STAY = "going on without uploads: results of this build stay here"
 _STAYS = "going on: results with such a blob stay here"
 
 
 def _ignore(size: int) -> None:
-    """For those who do not ask how much is left."""
+    """Ignore the number of remaining bytes."""
 
 
 class Client:
-    """Reads are compared with their digests before anybody sees them. Safe for many threads.
+    """Compares downloads with their digests before use. Safe for many threads.
 
-    say   told once what is wrong with the server or the line, and once for reading and for writing what else is; and
-          once that a blob is too big for it
+    say   called once for a problem with the server or the connection, once for other problems with reading and with
+          writing, and once for a blob that is too big
     """
 
     def __init__(self, cache: Cache, local: LocalStore, say: Callable[[str], None]) -> None:
@@ -47,12 +47,12 @@ class Client:
         self._unreachable = False
         self._closed = False
         self._lock = threading.Lock()
-        self.reading = CircuitBreaker(lambda problem: self._tell(problem, "going on without it"))
-        self.writing = CircuitBreaker(lambda problem: self._tell(problem, _STAYS if problem.kind == "big" else _STAY))
+        self.reading = CircuitBreaker(lambda problem: self._report(problem, "going on without it"))
+        self.writing = CircuitBreaker(lambda problem: self._report(problem, _STAYS if problem.kind == "big" else _STAY))
         self._too_big: set[Digest] = set()
 
     def lookup(self, key: str, declared: Iterable[tuple[str, str]]) -> ActionResult | None:
-        """The result under a key; None when there is none, or none that can be used."""
+        """Return the result for a key; None if there is none or it is unusable."""
         action, _ = action_of(key)
         try:
             found = self.reading.call(lambda: self._cache.get_action(action))
@@ -65,7 +65,7 @@ class Client:
             return None
 
     def fetch(self, digests: Collection[Digest]) -> None:
-        """Bring blobs into the local store. Raises MissingBlob for the first that cannot be had."""
+        """Download blobs to the local store. Raises MissingBlob for the first unavailable one."""
         wanted = self._local.missing(digests)
         try:
             for batch in self._batches(d for d in wanted if self._is_small(d)):
@@ -80,8 +80,8 @@ class Client:
             raise MissingBlob(digest)
 
     def publish(self, key: str, result: ActionResult, left: Callable[[int], None] = _ignore) -> None:
-        """Bring a result of the local store there: first its blobs, then itself. Says so when that fails, once.
-        `left` is told how many bytes are still to go."""
+        """Upload a result of the local store: first its blobs, then itself. Reports the first failure. `left` is called
+        with the number of remaining bytes."""
         with suppress(RemoteProblem, MissingBlob):
             action, described = action_of(key)
             made, trees = encode(result)
@@ -93,13 +93,13 @@ class Client:
             self.writing.call(lambda: self._cache.put_action(action, made))
 
     def absent(self, digests: Collection[Digest]) -> set[Digest]:
-        """Those that are not there. Raises RemoteProblem."""
+        """Return the digests whose blobs the remote lacks. Raises RemoteProblem."""
         return self.writing.call(lambda: self._cache.missing(digests))
 
     def upload(
         self, digests: Collection[Digest], known: Mapping[Digest, bytes], left: Callable[[int], None] = _ignore
     ) -> None:
-        """Bring blobs there, out of `known` or the local store. Raises RemoteProblem, MissingBlob."""
+        """Upload blobs from `known` or the local store. Raises RemoteProblem and MissingBlob."""
         small = [d for d in digests if self._is_small(d)]
         to_go = sum(d.size for d in digests)
         left(to_go)
@@ -121,12 +121,12 @@ class Client:
             left(to_go)
 
     def close(self) -> None:
-        """What is under way fails; that is not said."""
+        """Close the connection. Calls in progress fail silently."""
         self._closed = True
         self._cache.close()
 
     def read_all(self, digests: Collection[Digest]) -> dict[Digest, bytes]:
-        """Some blobs, checked; those that are not there are left out. Raises RemoteProblem."""
+        """Return blobs, checked, without missing ones. Raises RemoteProblem."""
         found: dict[Digest, bytes] = {}
         for batch in self._batches(d for d in set(digests) if self._is_small(d)):
             found |= self._read_batch(batch)
@@ -136,11 +136,11 @@ class Client:
         return found
 
     def _read_batch(self, batch: list[Digest]) -> dict[Digest, bytes]:
-        """Blobs, checked; those that are not there are left out."""
+        """Return blobs, checked, without missing ones."""
         found = self.reading.call(lambda: self._cache.read_small(batch))
         for digest, data in found.items():
             if digest_bytes(data) != digest:
-                raise self._lie(digest)
+                raise self._wrong_bytes(digest)
         return {digest: found[digest] for digest in batch if digest in found}
 
     def _download(self, digest: Digest) -> None:
@@ -151,28 +151,28 @@ class Client:
         descriptor, name = tempfile.mkstemp(prefix="fetched-", dir=self._local.scratch)
         path = Path(name)
         try:
-            # Unbuffered, so that after a failure the file's position says what arrived.
+            # Unbuffered, so that after a failure the file's position is the number of received bytes.
             with open(descriptor, "wb", buffering=0) as sink:
                 self.reading.call(lambda: self._cache.read(digest, sink))
             if self._local.put_file(path) != digest:
-                raise self._lie(digest)
+                raise self._wrong_bytes(digest)
         finally:
             path.unlink(missing_ok=True)
 
-    def _lie(self, digest: Digest) -> RemoteProblem:
+    def _wrong_bytes(self, digest: Digest) -> RemoteProblem:
         problem = RemoteProblem("wrong", f"it sent wrong bytes for {digest}")
         self.reading.failed(problem)
         return problem
 
-    def _tell(self, problem: RemoteProblem, so: str) -> None:
+    def _report(self, problem: RemoteProblem, consequence: str) -> None:
         if self._closed:
             return
-        if problem.kind in _OF_BOTH:
+        if problem.kind in _SHARED:
             with self._lock:
                 known, self._unreachable = self._unreachable, True
             if known:
                 return
-        self.say(f"remote cache {self._cache.name}: {problem}; {so}")
+        self.say(f"remote cache {self._cache.name}: {problem}; {consequence}")
 
     def _is_small(self, digest: Digest) -> bool:
         return digest.size <= min(_SMALL, self._cache.batch_size)

@@ -1,4 +1,4 @@
-"""The Execution service: one action, from the request to the answer, over lines that break."""
+"""The Execution service: runs one action, over unreliable connections."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from modelbuild.remote.token import Token
 from modelbuild.workspace.remote_address import Address
 from modelbuild.workspace.remote_settings import RemoteSettings
 
-# The stream of an action may be silent for as long as it runs: so it is taken up anew after so many seconds, and the
-# server is asked something that it has to answer.
+# The stream of an action may be silent while it runs. So it is reopened after this many seconds, and the server gets a
+# request that it has to answer.
 _STREAM = 60.0
-# Times that a stream may break off without any news before the server counts as down.
+# Times that a stream may break without any progress before the server counts as down.
 _BREAKS = 4
 _PAUSE = 0.3
 
@@ -43,21 +43,21 @@ class Execution:
         self._calls: set[Any] = set()
         self._closed = False
 
-    def execute(self, action: Digest, fresh: bool, told: Callable[[int], None]) -> Any:
-        """Run an action; returns its ExecuteResponse. `fresh`: not out of the server's cache. `told` is told each
-        stage that the server says it is in (ExecutionStage.Value). Raises RemoteProblem: 'missing' when the server
-        lacks an input."""
+    def execute(self, action: Digest, fresh: bool, on_stage: Callable[[int], None]) -> Any:
+        """Run an action; return its ExecuteResponse. `fresh`: skip the server's cache. `on_stage` is called with each
+        stage that the server reports (ExecutionStage.Value). Raises RemoteProblem: 'missing' when the server lacks an
+        input."""
         name = ""
         breaks = 0
         while True:
             try:
-                operation = self._follow(action, fresh, name, told)
+                operation = self._follow(action, fresh, name, on_stage)
             except _Broken as broken:
                 name = broken.name or name
                 breaks = 0 if broken.moved else breaks + 1
                 if breaks == _BREAKS or self._closed:
                     raise broken.problem from None
-                # A server that does not know the operation any more is asked to begin again.
+                # If the server does not know the operation any more, start over.
                 if broken.problem.kind == "missing":
                     name = ""
                 time.sleep(_PAUSE * 2**breaks)
@@ -72,8 +72,8 @@ class Execution:
             call.cancel()
         self._channel.close()
 
-    def _follow(self, action: Digest, fresh: bool, name: str, told: Callable[[int], None]) -> Any:
-        """The operation when it is done. Raises _Broken when the stream ends before."""
+    def _follow(self, action: Digest, fresh: bool, name: str, on_stage: Callable[[int], None]) -> Any:
+        """Return the finished operation. Raises _Broken when the stream ends before."""
         moved = False
         call = None
         try:
@@ -81,14 +81,14 @@ class Execution:
                 call = self._start(action, fresh, name)
                 for operation in call:
                     name, moved = operation.name, True
-                    told(_stage(operation))
+                    on_stage(_stage(operation))
                     if operation.done:
                         return operation
             raise RemoteProblem("down", "the stream ended before the action did")
         except RemoteProblem as problem:
             if problem.kind in ("refused", "full", "wrong"):
                 raise
-            # Some servers are silent until the action ends; before they know of it they have no reason to be.
+            # Some servers are silent until the action ends, but they must answer before they know the action.
             waits = problem.kind == "slow" and bool(name)
             raise _Broken(problem, name, moved or (waits and self._alive())) from None
         finally:
@@ -136,7 +136,7 @@ class Execution:
 
 
 def _stage(operation: Any) -> int:
-    """The stage that an operation tells; 0 where it tells none."""
+    """Return the stage of an operation; 0 if it has none."""
     from google.protobuf.message import DecodeError
 
     metadata = message("ExecuteOperationMetadata")()
@@ -146,7 +146,7 @@ def _stage(operation: Any) -> int:
 
 
 class _Broken(Exception):
-    """A stream ended early. `moved`: whether the server showed that it lives."""
+    """A stream ended early. `moved`: the server made progress or answered meanwhile."""
 
     def __init__(self, problem: RemoteProblem, name: str, moved: bool) -> None:
         super().__init__(str(problem))

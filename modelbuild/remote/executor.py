@@ -1,4 +1,4 @@
-"""Runs actions on the workers of a server of the Remote Execution API."""
+"""Run actions on the workers of a Remote Execution API server."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from modelbuild.store.codec import blobs_of
 from modelbuild.store.interface import MissingBlob, Store
 from modelbuild.store.local import LocalStore
 
-# The most that a worker's own words may take: reports and what a step printed.
+# The maximum size of a worker's reports and of a step's output.
 _MAX_REPORT = 64 << 20
 
 
 class RemoteExecutor:
-    """Runs one action at a time for each calling thread. Raises RemoteProblem where it is the server, the line or the
-    worker that fails, and not the action.
+    """Runs one action at a time for each calling thread. Raises RemoteProblem if the server, the connection or the
+    worker fails, but not the action.
 
     store        the build's store, which may have to fetch an input first; local: the one on this machine
     client       blobs to and from the server's own CAS
     python       the interpreter on the workers
-    platform     what every worker has to have (see properties.py)
-    queue        says what waits for a worker
+    platform     properties of every worker (see platform_properties.py)
+    queue        reports actions that wait for a worker
     leave        whether outputs may stay there: the store fetches those that are needed here
     """
 
@@ -60,7 +60,7 @@ class RemoteExecutor:
         self._platform = platform
         self._queue = queue
         self._leave = leave
-        self._left: set[Digest] = set()  # actions whose outputs stayed there
+        self._left: set[Digest] = set()  # actions whose outputs stayed on the server
         self._lock = threading.Lock()
         self._closed = False
 
@@ -73,13 +73,13 @@ class RemoteExecutor:
         answer = None
         with self._lock:
             lost = described.action in self._left
-        # Once more when the server lost an input in between, or answers with a failure out of its cache. One that it
-        # ran before is asked for again because it lost an output.
+        # Retries if the server lost an input meanwhile, or answers with a cached failure. An action that it ran before
+        # is requested again because the server lost an output.
         for fresh in (lost, True):
             self._send(described)
             try:
-                with self._queue.watch(request.action, described.asked) as told:
-                    answer = self._execution.execute(described.action, fresh, told)
+                with self._queue.watch(request.action, described.asked) as on_stage:
+                    answer = self._execution.execute(described.action, fresh, on_stage)
             except RemoteProblem as problem:
                 if problem.kind != "missing" or fresh:
                     raise
@@ -97,7 +97,7 @@ class RemoteExecutor:
         return outcome
 
     def close(self) -> None:
-        """Give up what runs."""
+        """Cancel running actions."""
         with self._lock:
             self._closed = True
         self._execution.close()
@@ -107,11 +107,11 @@ class RemoteExecutor:
         wanted = {*described.blobs, *described.inputs}
         absent = self._client.absent(wanted)
         for digest in absent - described.blobs.keys():
-            self._have(digest, described.inputs[digest])
+            self._keep_input(digest, described.inputs[digest])
         self._client.upload(absent, described.blobs)
 
-    def _have(self, digest: Digest, source: Path | None) -> None:
-        """Have the local store hold an input."""
+    def _keep_input(self, digest: Digest, source: Path | None) -> None:
+        """Store an input in the local store."""
         if source is None or not self._local.missing([digest]):
             self._store.blob_path(digest)
             return
@@ -130,9 +130,9 @@ class RemoteExecutor:
             raise RemoteProblem("wrong", f"{worker}: {error}") from None
         texts = {name: self._text(digest) for name, digest in reports.items()}
         if result.exit_code == TOOLCHAIN:
-            raise RemoteProblem("missing", f"{worker} has {self._said(result)}")
+            raise RemoteProblem("missing", f"{worker} has {self._printed(result)}")
         if result.exit_code not in (0, 1) or "ended" not in texts:
-            raise RemoteProblem("down", f"{worker} could not run it: {self._said(result) or 'no reason given'}")
+            raise RemoteProblem("down", f"{worker} could not run it: {self._printed(result) or 'no reason given'}")
         try:
             ended = Ended(**json.loads(texts["ended"]))
         except (ValueError, TypeError):
@@ -163,8 +163,8 @@ class RemoteExecutor:
     def _kept(self, text: bytes) -> Digest | None:
         return self._local.put_bytes(text) if text else None
 
-    def _said(self, result: Any) -> str:
-        """What the command printed itself, as one line."""
+    def _printed(self, result: Any) -> str:
+        """Return the command's own output, as one line."""
         raw: bytes = result.stderr_raw
         if not raw and result.stderr_digest.size_bytes:
             raw = self._text(Digest(result.stderr_digest.hash, result.stderr_digest.size_bytes))
@@ -172,18 +172,18 @@ class RemoteExecutor:
 
 
 def place_of(result: Any) -> Place:
-    """What an ActionResult of the API says of where and when it was made."""
-    told = result.execution_metadata
+    """Return the worker and durations from an ActionResult of the API."""
+    metadata = result.execution_metadata
 
     def seconds(start: str, end: str) -> float:
-        if not (told.HasField(f"{start}_timestamp") and told.HasField(f"{end}_timestamp")):
+        if not (metadata.HasField(f"{start}_timestamp") and metadata.HasField(f"{end}_timestamp")):
             return 0.0
-        began, ended = (getattr(told, f"{name}_timestamp") for name in (start, end))
+        began, ended = (getattr(metadata, f"{name}_timestamp") for name in (start, end))
         took: float = ended.seconds - began.seconds + (ended.nanos - began.nanos) / 1e9
         return max(0.0, round(took, 3))
 
     return Place(
-        told.worker or "a worker",
+        metadata.worker or "a worker",
         seconds("queued", "worker_start"),
         seconds("input_fetch_start", "input_fetch_completed"),
         seconds("execution_start", "execution_completed"),

@@ -1,4 +1,4 @@
-"""A remote cache that speaks the Remote Execution API: CAS, ByteStream, ActionCache, Capabilities."""
+"""A remote cache over the Remote Execution API: CAS, ByteStream, ActionCache, Capabilities."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from modelbuild.remote.token import Token
 from modelbuild.workspace.remote_address import Address
 from modelbuild.workspace.remote_settings import RemoteSettings
 
-# What a server that names no limit takes in one message: grpc's own default is 4 MiB, headers included.
+# Message size for a server without a stated limit: grpc's own default is 4 MiB, headers included.
 _BATCH = 3 << 20
-# One FindMissingBlobs or batch call names at most this many digests (about 80 bytes each).
+# One FindMissingBlobs or batch call contains at most this many digests (about 80 bytes each).
 _DIGESTS = 4096
 
 
@@ -43,10 +43,10 @@ class GrpcCache:
         self._lock = threading.Lock()
         self._offer: Offer | None = None
         self._refusal: tuple[float, RemoteProblem] | None = None
-        self._broken_off: dict[Digest, streams.Upload] = {}
+        self._interrupted: dict[Digest, streams.Upload] = {}
 
     def get_action(self, action: Digest) -> Any | None:
-        self._greet()
+        self._capabilities_of_server()
         try:
             return self._call(self._actions.GetActionResult, "GetActionResultRequest", action_digest=to_message(action))
         except RemoteProblem as problem:
@@ -55,7 +55,7 @@ class GrpcCache:
             raise
 
     def put_action(self, action: Digest, result: Any) -> None:
-        if not self._greet().updates:
+        if not self._capabilities_of_server().updates:
             raise RemoteProblem("refused", "UpdateActionResult: it takes no results")
         self._call(
             self._actions.UpdateActionResult,
@@ -65,7 +65,7 @@ class GrpcCache:
         )
 
     def missing(self, digests: Collection[Digest]) -> set[Digest]:
-        self._greet()
+        self._capabilities_of_server()
         found: set[Digest] = set()
         for some in _chunks(digests, _DIGESTS):
             answer = self._call(
@@ -75,7 +75,7 @@ class GrpcCache:
         return found & set(digests)
 
     def read_small(self, digests: Collection[Digest]) -> dict[Digest, bytes]:
-        offer = self._greet()
+        offer = self._capabilities_of_server()
         found: dict[Digest, bytes] = {}
         for some in _chunks(digests, _DIGESTS):
             answer = self._call(
@@ -86,14 +86,14 @@ class GrpcCache:
             )
             asked = set(some)
             for one in answer.responses:
-                # Of a blob that was not asked for, who knows how much it unpacks to.
+                # The unpacked size of a blob that was not requested is unknown.
                 if one.status.code == 0 and (digest := _digest(one.digest)) in asked:
                     data = streams.unpack(one.data, digest.size) if one.compressor == streams.ZSTD else one.data
                     found[digest] = data
         return found
 
     def read(self, digest: Digest, sink: BinaryIO) -> None:
-        packed = self._greet().zstd and digest.size >= streams.WORTH
+        packed = self._capabilities_of_server().zstd and digest.size >= streams.WORTH
         name = f"{self._prefix()}{streams.KIND[packed]}/{digest.hash}/{digest.size}"
         request = message("google.bytestream.ReadRequest")(resource_name=name, read_offset=sink.tell())
         with translated("Read"), Watched(self._timeout) as watched:
@@ -102,7 +102,7 @@ class GrpcCache:
                 sink.write(data)
 
     def write_small(self, blobs: Mapping[Digest, bytes]) -> None:
-        offer = self._greet()
+        offer = self._capabilities_of_server()
         for digest in blobs:
             _check_size(digest, offer)
         packed = offer.batch_zstd
@@ -121,33 +121,33 @@ class GrpcCache:
                     raise streams.refusal(one.status)
 
     def write(self, digest: Digest, source: Path) -> None:
-        offer = self._greet()
+        offer = self._capabilities_of_server()
         _check_size(digest, offer)
         packed = offer.zstd and digest.size >= streams.WORTH
-        # Taken out while it is in use: another thread with the same blob begins one of its own.
+        # Removed while in use: another thread with the same blob starts its own upload.
         with self._lock:
-            upload = self._broken_off.pop(digest, None) or streams.Upload(self._prefix(), digest, packed)
+            upload = self._interrupted.pop(digest, None) or streams.Upload(self._prefix(), digest, packed)
         try:
             self._write(upload, source)
         except RemoteProblem:
             with self._lock:
-                self._broken_off[digest] = upload
+                self._interrupted[digest] = upload
             raise
 
     def _write(self, upload: streams.Upload, source: Path) -> None:
         with source.open("rb") as file, translated("Write"), Watched(self._timeout) as watched:
             offset = upload.resume(self._bytes, self._token.headers(), self._timeout)
             pieces = upload.pieces(file, offset, watched)
-            # The answer may come before all was sent: then the blob is there already.
+            # The answer may come before everything is sent, if the server has the blob already.
             answer = watched.start(self._bytes.Write.future(pieces, metadata=self._token.headers())).result()
         upload.check(answer.committed_size)
 
     def close(self) -> None:
         self._channel.close()
 
-    def _greet(self) -> Offer:
-        """Ask once what the server offers. Those who waited for the answer share it, also where there is none: the
-        time that a dead server takes is not spent once by each."""
+    def _capabilities_of_server(self) -> Offer:
+        """Return the server's capabilities, requested once. Threads that waited for the answer share it, and also a
+        failure, so that a dead server costs only one timeout."""
         began = time.monotonic()
         with self._lock:
             if self._offer is None:

@@ -1,4 +1,4 @@
-"""gRPC channels with our security, calls that end when nothing moves, and gRPC's errors in our words."""
+"""gRPC channels with TLS, calls that time out without progress, and translated gRPC errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from modelbuild.remote.problems import Kind, RemoteProblem
 from modelbuild.workspace.remote_address import Address
 from modelbuild.workspace.remote_settings import Security
 
-# A message is at most a batch and a little more; whatever announces more is not taken.
+# A message is at most a batch and a little more; larger ones are rejected.
 MAX_MESSAGE = 16 << 20
 
 _KINDS: dict[str, Kind] = {
@@ -38,7 +38,7 @@ _KINDS: dict[str, Kind] = {
 
 
 def open_channel(address: Address, security: Security) -> Any:
-    """A channel; nothing is connected before the first call. Raises EnvironmentProblem for files that are missing."""
+    """Return a channel; it connects on the first call. Raises EnvironmentProblem for missing files."""
     try:
         import grpc
     except ImportError:
@@ -66,13 +66,13 @@ def _pem(path: Path | None) -> bytes | None:
         raise EnvironmentProblem(f"cannot read {path}: {error.strerror}") from None
 
 
-# How gRPC's implementations say that a message is above what the other side takes; the code is that of a full disk.
+# Fragments of gRPC's messages about a message above the other side's limit; the code is that of a full disk.
 _TOO_BIG = ("larger than max", "exceeds maximum size")
 
 
 @contextmanager
 def translated(what: str = "") -> Iterator[None]:
-    """Raises RemoteProblem for grpc's errors, which tells `what` was asked for."""
+    """Raise RemoteProblem for grpc's errors; `what` names the call."""
     import grpc
 
     try:
@@ -93,8 +93,8 @@ def translated(what: str = "") -> Iterator[None]:
 
 
 class Watched:
-    """A streaming call that is cancelled when nothing moves for some seconds: a deadline for the whole would have to
-    know how fast the line is."""
+    """A streaming call that is cancelled after some seconds without progress: a total deadline would depend on the
+    connection's speed."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout

@@ -1,4 +1,4 @@
-"""A remote cache over HTTP, as Bazel speaks it: GET, HEAD and PUT of /ac/<sha256> and /cas/<sha256>."""
+"""A remote cache over HTTP, compatible with Bazel's: GET, HEAD and PUT of /ac/<sha256> and /cas/<sha256>."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from modelbuild.workspace.remote_settings import RemoteSettings, Security
 
 T = TypeVar("T")
 
-# Requests at once for a batch, since each blob is a request of its own.
+# Concurrent requests of a batch, since each blob is a request of its own.
 _AT_ONCE = 8
 _BATCH = 16 << 20
 _PIECE = 256 << 10
@@ -82,7 +82,7 @@ class HttpCache:
         def take(answer: http.client.HTTPResponse) -> None:
             if answer.status == 404:
                 raise RemoteProblem("missing", "not there")
-            # A server that knows no ranges sends all of it.
+            # A server without range requests sends the whole blob.
             if answer.status == 200:
                 sink.seek(0)
                 sink.truncate()
@@ -110,11 +110,12 @@ class HttpCache:
             self._request("PUT", f"cas/{digest.hash}", _stored, file, digest.size)
 
     def close(self) -> None:
-        """Requests under way fail."""
+        """Make requests in progress fail."""
         self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
         for connection in tuple(self._connections):
-            # Closing is for the thread that uses it. SSLSocket's own shutdown() would let it go on without TLS.
+            # Only the thread that uses a connection may close it. SSLSocket's own shutdown() would continue without
+            # TLS.
             if connection.sock is not None:
                 with suppress(OSError):
                     socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
@@ -123,13 +124,13 @@ class HttpCache:
         def there(answer: http.client.HTTPResponse) -> bool:
             if answer.status not in (200, 404):
                 raise _problem(answer)
-            # Servers may leave the length out.
+            # Servers may omit the length.
             return answer.status == 200 and answer.getheader("Content-Length") in (None, str(digest.size))
 
         return self._request("HEAD", f"cas/{digest.hash}", there)
 
     def _get(self, path: str, size: int) -> bytes | None:
-        """What is at a path, None if nothing is; at most `size` bytes and one, which tells that there are more."""
+        """Return the bytes at a path, or None; at most `size` + 1 bytes, so that a longer body shows."""
 
         def take(answer: http.client.HTTPResponse) -> bytes | None:
             if answer.status == 404:
@@ -160,7 +161,7 @@ class HttpCache:
                 try:
                     connection.request(method, prefix + path, body, sent)
                 except (BrokenPipeError, ConnectionResetError):
-                    # A server that refuses may say so and hang up before it has read the body.
+                    # A server that refuses a request may answer and close the connection before it has read the body.
                     answer = connection.getresponse()
                     if answer.status < 400:
                         raise
@@ -168,7 +169,7 @@ class HttpCache:
                     answer = connection.getresponse()
                 taken = take(answer)
                 if answer.read(_PIECE):
-                    connection.close()  # Quicker than to read the rest.
+                    connection.close()  # faster than reading the rest
                 return taken
             except RemoteProblem as problem:
                 raise RemoteProblem(problem.kind, f"{method} {path}: {problem}") from None
@@ -179,7 +180,7 @@ class HttpCache:
 
     @contextmanager
     def _connection(self) -> Iterator[http.client.HTTPConnection]:
-        """This thread's connection; closed when what is done with it fails, so that the next use begins anew."""
+        """Yield this thread's connection; it is closed after a failure, so that the next use reconnects."""
         connection = getattr(self._own, "connection", None)
         if connection is None:
             host = self._address.host

@@ -1,4 +1,4 @@
-"""What a remote cache can do, whatever protocol it speaks. Blocking calls, safe from many threads."""
+"""The interface of a remote cache, for any protocol. Blocking calls, safe from many threads."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from modelbuild.actions import Digest
 class Cache(Protocol):
     """Blobs by digest, and REAPI ActionResult messages by the digest of an REAPI Action.
 
-    Every call is one attempt and raises RemoteProblem when it fails. What is read has not been checked: the caller
-    compares it with its digest.
+    Every call is one attempt and raises RemoteProblem when it fails. Downloads are unchecked: the caller compares them
+    with their digests.
 
-    name         the address, as a user may see it
-    batch_size   bytes that read_small and write_small take at once, all blobs together
+    name         the address for display
+    batch_size   total bytes of the blobs in one call of read_small and write_small
     """
 
     name: str
     batch_size: int
 
     def get_action(self, action: Digest) -> Any | None:
-        """An ActionResult, or None."""
+        """Return an ActionResult, or None."""
 
     def put_action(self, action: Digest, result: Any) -> None:
-        """Keep an ActionResult whose blobs are all there."""
+        """Store an ActionResult; all its blobs must be stored already."""
 
     def missing(self, digests: Collection[Digest]) -> set[Digest]:
-        """Those that are not there."""
+        """Return the digests whose blobs are missing."""
 
     def read_small(self, digests: Collection[Digest]) -> dict[Digest, bytes]:
-        """Those of some blobs that are there."""
+        """Return blobs, without missing ones."""
 
     def read(self, digest: Digest, sink: BinaryIO) -> None:
-        """Write a blob's bytes from position sink.tell() on; more than the digest's size are never taken. After a
-        RemoteProblem `sink` holds what did arrive. `missing` when it is not there."""
+        """Write a blob's bytes from position sink.tell() on, never more than the digest's size. After a RemoteProblem
+        `sink` contains the received bytes. Raises RemoteProblem 'missing' for a missing blob."""
 
     def write_small(self, blobs: Mapping[Digest, bytes]) -> None:
-        """Bring some blobs there."""
+        """Store some blobs."""
 
     def write(self, digest: Digest, source: Path) -> None:
-        """Bring a file there, in pieces."""
+        """Store a file, in pieces."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""

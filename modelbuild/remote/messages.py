@@ -1,7 +1,7 @@
-"""Messages and stubs of the Remote Execution API, from descriptors in a pool of their own.
+"""Messages and stubs of the Remote Execution API, from descriptors in a private pool.
 
 The pool is private so that other packages' copies of the same .proto files (google.rpc, google.longrunning) do not
-clash with ours. There is no generated code: reapi.binpb is made of protos/ when the package is built.
+clash with ours. There is no generated code: building the package makes reapi.binpb from protos/.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LOCK = threading.Lock()
 
 
 def _pool() -> Any:
-    # Messages of two pools do not go together, so threads that come first must not each make one.
+    # Messages of two pools are incompatible, so concurrent first calls must not each make one.
     with _LOCK:
         return _only_pool()
 
@@ -44,7 +44,7 @@ def _only_pool() -> Any:
 
 
 def missing_extra(package: str) -> EnvironmentProblem:
-    """The error for a package of ours that only remotes need."""
+    """Return the error for a missing package that only remotes need."""
     return EnvironmentProblem(
         f"a remote needs the package '{package}', which is not installed; install modelbuild[remote]"
     )
@@ -52,7 +52,7 @@ def missing_extra(package: str) -> EnvironmentProblem:
 
 @cache
 def message(name: str) -> Any:
-    """A message's class, by its name in the Remote Execution API or by its full name."""
+    """Return a message's class, by its name in the Remote Execution API or by its full name."""
     from google.protobuf import message_factory
 
     full = name if name.startswith("google.") else REAPI + name

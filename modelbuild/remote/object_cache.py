@@ -16,18 +16,18 @@ from modelbuild.remote.problems import Kind, RemoteProblem
 from modelbuild.workspace.remote_address import Address
 from modelbuild.workspace.remote_settings import RemoteSettings
 
-# Requests at once for a batch, since each blob is a request of its own.
+# Concurrent requests of a batch, since each blob is a request of its own.
 _AT_ONCE = 8
 _BATCH = 16 << 20
-# A part of a big upload; object stores take at least 5 MiB and at most 10,000 parts.
+# A part of a big upload; object stores require at least 5 MiB and at most 10,000 parts.
 _PART = 16 << 20
 _MAX_RESULT = 16 << 20
-# Begins the names of the environment variables that obstore itself reads.
+# Prefixes of the environment variables that obstore itself reads.
 _VARIABLES = {"s3": "AWS", "gs": "GOOGLE", "az": "AZURE"}
 
 
 class ObjectCache:
-    """Implements Cache; see there. How to log in to an object store is read from its usual environment variables."""
+    """Implements Cache; see there. Credentials for an object store come from its usual environment variables."""
 
     def __init__(self, address: Address, settings: RemoteSettings) -> None:
         try:
@@ -38,11 +38,11 @@ class ObjectCache:
         self.batch_size = _BATCH
         self._prefix = ""
         if address.scheme == "file":
-            # Folders are made by the first upload: a store rooted in the folder would have to make it now.
+            # The first upload creates folders: a store rooted in the folder would have to create it now.
             self._store = store.LocalStore()
             self._prefix = f"{address.path.lstrip('/')}/"
         else:
-            # Retries and what follows from them are the hook's; here one attempt is one request.
+            # The circuit breaker retries; here one attempt is one request.
             seconds = timedelta(seconds=settings.timeout)
             self._store = store.from_url(
                 str(address),
@@ -51,7 +51,7 @@ class ObjectCache:
                     "connect_timeout": seconds,
                     "timeout": timedelta(days=1),
                     "read_timeout": seconds,
-                    # With options of ours, obstore does not look for this one itself.
+                    # With explicit options, obstore does not read this variable itself.
                     "allow_http": os.environ.get(f"{_VARIABLES[address.scheme]}_ALLOW_HTTP", "").lower() == "true",
                 },
             )
@@ -150,7 +150,7 @@ class ObjectCache:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Raises RemoteProblem for obstore's errors."""
+    """Raise RemoteProblem for obstore's errors."""
     from obstore import exceptions
 
     try:
@@ -166,5 +166,5 @@ def _translated() -> Iterator[None]:
 
 
 def _line(error: Exception) -> str:
-    """An error's text in one short line, without the dump of the request that follows it."""
+    """Return an error's text in one short line, without the dump of the request after it."""
     return " ".join(str(error).partition("\n\n")[0].split())[:200]

@@ -1,4 +1,4 @@
-"""The store of a build: the local one, with a remote cache behind it when there is one to be used."""
+"""The store of a build: the local one, with a remote cache behind it if configured."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 def shared(
     local: LocalStore, settings: RemoteSettings, reporter: Reporter, environ: Mapping[str, str] = os.environ
 ) -> Iterator[Store]:
-    """A store to build with. At the end uploads are waited for, or dropped after an exception.
+    """Yield a store to build with. At the end, waits for uploads; after an exception, drops them.
 
-    Raises EnvironmentProblem for a package or a file of certificates that is missing, UsageError for a token that would
-    travel in clear. What goes wrong with the remote itself is a Notice.
+    Raises EnvironmentProblem for a missing package or certificate file, and UsageError for a token without encryption.
+    Problems with the remote itself are reported as Notices.
     """
     if settings.cache is None:
         yield local
@@ -43,7 +43,7 @@ def shared(
         yield store
         finish = True
     except ResultDiffers:
-        # What was made in place of a result that nobody has is to take its place there, too.
+        # The new output should replace the unusable result in the remote cache, too.
         finish = True
         raise
     finally:
@@ -53,7 +53,7 @@ def shared(
 def executing(
     here: Executor, settings: RemoteSettings, store: Store, local: LocalStore, code: StepCode, reporter: Reporter
 ) -> Executor:
-    """An executor to build with: the one given, with remote workers beside it when there are some to be used.
+    """Return an executor to build with: the given one, combined with remote workers if configured.
 
     Raises as shared() does.
     """
@@ -65,7 +65,7 @@ def executing(
     from modelbuild.remote.queue_watch import QueueWatch
     from modelbuild.remote.strategy_executor import StrategyExecutor
 
-    # What goes wrong is said by StrategyExecutor, which knows what it means.
+    # StrategyExecutor reports problems, because it knows their consequences.
     client = Client(open_cache(settings.executor, settings), local, lambda text: None)
     execution = Execution(settings.executor, settings)
     leave = settings.executor == settings.cache and settings.download != "all"
@@ -80,7 +80,7 @@ def executing(
 
 
 def open_cache(address: Address, settings: RemoteSettings) -> Cache:
-    """A client for the protocol of an address."""
+    """Return a client for the protocol of an address."""
     if settings.security.has_token and not address.private:
         raise UsageError(f"{address}: a token would travel in clear; expected {address.scheme}s://")
     if address.scheme in GRPC:

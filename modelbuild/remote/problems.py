@@ -1,32 +1,26 @@
-"""What can be wrong with a remote. None of it fails a build."""
+"""Problems with a remote. None of them fails a build."""
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-# down     not reachable, or broke off: worth another try
-# slow     no progress in time
-# refused  not allowed, or not offered
-# full     takes nothing more
-# big      takes nothing of this size
-# wrong    answered with what cannot be right
-# missing  does not have it
+# down     unreachable or disconnected: worth a retry
 Kind: TypeAlias = Literal["down", "slow", "refused", "full", "big", "wrong", "missing"]
 
 
-# Characters: what a server says may be a page.
+# In characters: a server's message may be a whole page.
 _LONGEST = 300
 
 _secrets: set[str] = set()
 
 
 def keep_secret(secret: str) -> None:
-    """See that no problem's message holds this: servers may repeat what they were sent."""
+    """Remove this secret from messages of all problems: servers may repeat what they received."""
     _secrets.add(secret)
 
 
 class RemoteProblem(Exception):
-    """One call failed. The message says why, without the remote's name, and without secrets."""
+    """One call failed. The message contains the reason, without the remote's name and secrets."""
 
     def __init__(self, kind: Kind, message: str) -> None:
         for secret in _secrets:

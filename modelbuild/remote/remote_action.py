@@ -21,23 +21,25 @@ from modelbuild.workspace.platform_properties import properties
 
 ENTRY = "modelbuild.remote.worker_entry"
 
-# What the entry writes besides the step's outputs.
+# Files of the worker entry, besides the step's outputs.
 REPORTS = ("report", "ended", "stdout", "stderr")
-# Some workers make the input root their "/", of which the sandbox could not tell the rest of the machine.
+# Some workers make the input root their "/", and then the sandbox could not distinguish it from the machine.
 _WORKING = "action"
 _FOLDER = f"root/{OUTPUTS}"
 
 
 class SourceChanged(Exception):
-    """The message says which module."""
+    """A module of the step changed; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteAction:
-    """action   the digest of the Action
-    blobs    what was made for it: messages, the order, code
-    inputs   contents of inputs, and the file of the workspace that has it, if one has
-    asked    the properties that a worker has to have
+    """The messages and files of an action.
+
+    action   the digest of the Action
+    blobs    generated blobs: messages, the order, code
+    inputs   digests of inputs, and the workspace file with this content, if any
+    asked    the properties required of a worker
     """
 
     action: Digest
@@ -47,9 +49,10 @@ class RemoteAction:
 
 
 def describe(request: Request, code: StepCode, python: str, wanted: Mapping[str, str]) -> RemoteAction:
-    """Everything in it follows from the request: the same action is the same message on every machine.
+    """Return an action as messages that depend only on the request: equal on every machine.
 
-    Raises SourceChanged for a module of the step that is not what its key says any more."""
+    Raises SourceChanged for a module of the step that differs from its key.
+    """
     blobs: Blobs = {}
     inputs: dict[Digest, Path | None] = {}
     files: dict[str, FileEntry] = {}
@@ -86,8 +89,8 @@ def describe(request: Request, code: StepCode, python: str, wanted: Mapping[str,
 
 
 def outputs_of(request: Request, result: Any, read: Any) -> tuple[tuple[tuple[str, Value], ...], dict[str, Digest]]:
-    """The step's outputs by name, and the files that the entry wrote. Outputs that are not there are left out. Raises
-    ValueError for paths and folders that cannot be right."""
+    """Return the step's outputs by name, and the files of the worker entry. Missing outputs are omitted. Raises
+    ValueError for invalid paths and folders."""
     if any((result.output_symlinks, result.output_file_symlinks, result.output_directory_symlinks)):
         raise ValueError("an output is a symbolic link; an output is made of plain files and folders")
     found: dict[str, Value] = {f.path: FileEntry(from_message(f.digest), f.is_executable) for f in result.output_files}

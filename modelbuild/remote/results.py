@@ -1,4 +1,4 @@
-"""Our action results as messages of the Remote Execution API, and back, strictly."""
+"""Convert action results to messages of the Remote Execution API and back, strictly."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from modelbuild.remote.messages import message
 from modelbuild.remote.problems import RemoteProblem
 from modelbuild.store.digests import digest_bytes
 
-# Goes into each Action, so that no other client of the same cache makes one with our digest, nor we one with theirs.
+# Part of each Action, so that its digest differs from those of other clients of the same cache.
 SALT = b"modelbuild/1"
 
-# A folder's description bigger than this, or of more files or more bytes of paths, is not one of ours: a small one can
-# stand for a huge folder, since it has a part that is there more than once only once.
+# Limits for a folder's description, its number of files, and bytes of their paths. A small description can stand for a
+# huge folder, because it contains a repeated part only once.
 MAX_TREE = 64 << 20
 MAX_FILES = 200_000
 _MAX_PATHS = 32 << 20
@@ -27,9 +27,9 @@ Blobs = dict[Digest, bytes]
 
 
 def action_of(key: str) -> tuple[Digest, Blobs]:
-    """The digest of the Action that stands for a key, and the blobs that servers expect to know of an Action.
+    """Return the digest of the Action that represents a key, and the blobs that servers expect for an Action.
 
-    What an action is made of is in the key already, so neither a command line nor an input tree is made for a lookup.
+    The key covers the action's contents already, so a lookup needs neither a command line nor an input tree.
     """
     blobs: Blobs = {}
     command = keep(message("Command")(arguments=["modelbuild", key]), blobs)
@@ -41,7 +41,7 @@ def action_of(key: str) -> tuple[Digest, Blobs]:
 
 
 def encode(result: ActionResult) -> tuple[Any, Blobs]:
-    """An ActionResult message, and the descriptions of folders that it names. Outputs go by their names."""
+    """Return an ActionResult message, and the descriptions of its folders. Output paths are the outputs' names."""
     blobs: Blobs = {}
     made = message("ActionResult")()
     for name, value in result.outputs:
@@ -60,8 +60,8 @@ def encode(result: ActionResult) -> tuple[Any, Blobs]:
 def decode(
     found: Any, declared: Iterable[tuple[str, str]], read: Callable[[list[Digest]], Mapping[Digest, bytes]]
 ) -> ActionResult:
-    """What encode() was given. `declared`: name and kind ('file', 'tree') of each output of the action, in order.
-    `read` gets checked blobs. Raises RemoteProblem 'wrong' for a message that cannot be the answer."""
+    """Decode a message of encode(). `declared`: name and kind ('file', 'tree') of each output of the action, in order.
+    `read` returns checked blobs. Raises RemoteProblem 'wrong' for an invalid message."""
     try:
         if found.exit_code != 0:
             raise ValueError(f"exit code {found.exit_code}")
@@ -87,8 +87,8 @@ def decode(
 
 
 def tree_message(tree: Tree, blobs: Blobs) -> Any:
-    """A folder as a Tree message: directories sorted by name, each different one once. Each directory is put into
-    `blobs` as well: some servers take a result for incomplete without them."""
+    """Return a folder as a Tree message: directories sorted by name, without duplicates. Each directory is also added
+    to `blobs`: some servers consider a result incomplete without them."""
     made = message("Tree")()
     children: Blobs = {}
     made.root.CopyFrom(directory(tree, children))
@@ -100,7 +100,7 @@ def tree_message(tree: Tree, blobs: Blobs) -> Any:
 
 
 def directory(tree: Tree, blobs: Blobs) -> Any:
-    """A folder as a Directory message; those below it are put into `blobs`."""
+    """Return a folder as a Directory message; subfolders are added to `blobs`."""
     made = message("Directory")()
     below: dict[str, list[tuple[str, FileEntry]]] = {}
     for path, entry in tree.files:
@@ -117,7 +117,7 @@ def directory(tree: Tree, blobs: Blobs) -> Any:
 
 
 def tree_value(data: bytes) -> Tree:
-    """A folder out of a serialized Tree message. Raises ValueError."""
+    """Decode a folder from a serialized Tree message. Raises ValueError."""
     from google.protobuf.message import DecodeError
 
     try:
@@ -132,8 +132,8 @@ def tree_value(data: bytes) -> Tree:
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """A directory of a Tree message: its files, the folders in it that hold any, how many files and bytes of their
-    paths it stands for, and how deep it is."""
+    """A directory of a Tree message: its files, its folders that contain files, the number of files and bytes of paths
+    in it, and its depth."""
 
     files: Sequence[tuple[str, FileEntry]]
     folders: Sequence[tuple[str, _Folder]]
@@ -143,7 +143,7 @@ class _Folder:
 
 
 def _folder(found: Any, known: Mapping[Digest, Any], done: dict[Digest, _Folder], depth: int) -> _Folder:
-    """Reads each directory once, however often it is there. Raises ValueError, also for more than may be unfolded."""
+    """Convert each directory once, even if repeated. Raises ValueError, also above the limits."""
     if found.symlinks:
         raise ValueError("a folder with a symbolic link")
     if depth == _MAX_DEPTH:
@@ -194,7 +194,7 @@ def to_message(digest: Digest) -> Any:
 
 
 def from_message(found: Any) -> Digest:
-    """Raises ValueError for anything but a SHA-256 and a size."""
+    """Raise ValueError for anything but a SHA-256 and a size."""
     if len(found.hash) != 64 or not set(found.hash) <= set("0123456789abcdef") or found.size_bytes < 0:
         raise ValueError(f"{found.hash[:80]!r} is not a SHA-256")
     return Digest(found.hash, found.size_bytes)

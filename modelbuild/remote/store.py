@@ -1,4 +1,4 @@
-"""A remote cache behind the local store: what is not here is looked for there, what is made here is brought there."""
+"""A remote cache behind the local store: lookups fall back to it, and results are uploaded to it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from modelbuild.store.interface import MissingBlob
 from modelbuild.store.local import LocalStore
 from modelbuild.workspace.remote_settings import RemoteSettings
 
-# What is read as a whole (plans, reports, sources) is no bigger; what a cache says is, is not fetched.
+# Blobs that are read as a whole (plans, reports, sources) are smaller; a larger one is not fetched.
 _MAX_READ = 256 << 20
 
 
 class RemoteStore:
     """Implements Store; see there.
 
-    A result that was found remotely names blobs that are not here: they come when somebody reads them, or at once with
-    download 'all'. Those that cannot be had by then are a MissingBlob, as when the local cache loses one.
+    The blobs of a remote result are fetched when they are read, or at once with download 'all'. An unavailable blob
+    raises MissingBlob then, as when the local cache loses one.
     """
 
     def __init__(self, local: LocalStore, client: Client, settings: RemoteSettings, upload: bool) -> None:
@@ -43,11 +43,11 @@ class RemoteStore:
     def read_bytes(self, digest: Digest) -> bytes:
         if digest.size > _MAX_READ and self._local.missing({digest}):
             raise MissingBlob(digest)
-        self._bring({digest})
+        self._fetch_missing({digest})
         return self._local.read_bytes(digest)
 
     def blob_path(self, digest: Digest, executable: bool = False) -> Path:
-        self._bring({digest})
+        self._fetch_missing({digest})
         return self._local.blob_path(digest, executable)
 
     def missing(self, digests: Iterable[Digest]) -> set[Digest]:
@@ -55,7 +55,7 @@ class RemoteStore:
 
     def place(self, value: Value, destination: Path) -> None:
         files = (value,) if isinstance(value, FileEntry) else (entry for _, entry in value.files)
-        self._bring({entry.digest for entry in files})
+        self._fetch_missing({entry.digest for entry in files})
         self._local.place(value, destination)
 
     def get_action(self, key: str, material: Mapping[str, Any] | None = None) -> ActionResult | None:
@@ -67,7 +67,7 @@ class RemoteStore:
             return None
         if self._settings.download == "all":
             try:
-                self._bring(blobs_of(found))
+                self._fetch_missing(blobs_of(found))
             except MissingBlob:
                 return None
         self._local.put_action(key, found, material)
@@ -78,18 +78,18 @@ class RemoteStore:
         if self._uploads is not None:
             self._uploads.add(key, result)
 
-    def close(self, finish: bool, tell: Callable[[int, int], None]) -> None:
-        """Wait for uploads (unless `finish` is false), telling of them as Uploads.wait does, and let go of the remote.
-        The local store stays open."""
+    def close(self, finish: bool, report: Callable[[int, int], None]) -> None:
+        """Wait for uploads (unless `finish` is false), reporting them as Uploads.wait does, and close the remote. The
+        local store stays open."""
         try:
             if self._uploads is not None and finish:
-                self._uploads.wait(tell)
+                self._uploads.wait(report)
         finally:
             if self._uploads is not None:
                 self._uploads.drop()
             self._client.close()
 
-    def _bring(self, digests: set[Digest]) -> None:
+    def _fetch_missing(self, digests: set[Digest]) -> None:
         absent = self._local.missing(digests)
         if absent:
             self._client.fetch(absent)

@@ -1,4 +1,4 @@
-"""An executor that runs each action where its kind should run: here, or on remote workers, or first the one."""
+"""An executor that runs each kind of action in its places: here, on remote workers, or one after the other."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import threading
 from collections.abc import Callable, Mapping
 
 from modelbuild.execution.executor import Executor, Outcome, Request
-from modelbuild.remote.circuit_breaker import CircuitBreaker, Closed
+from modelbuild.remote.circuit_breaker import CircuitBreaker, CircuitOpen
 from modelbuild.remote.executor import RemoteExecutor
 from modelbuild.remote.problems import RemoteProblem
 from modelbuild.workspace.remote_settings import DEFAULT_PLACES, Strategy
 
 
 class StrategyExecutor:
-    """An Executor that asks one after another. Actions that use the network run here, unless their kind itself has a
-    strategy: few workers reach what they fetch from.
+    """An Executor that tries places in order. Actions that use the network run here, unless their kind itself has a
+    strategy, because few workers can reach external servers.
 
-    say   told once that the remote does not work, and once for each way in which a worker's toolchain is wrong
+    report   called once when the remote does not work, and once for each mismatch of a worker's toolchain
     """
 
     def __init__(
-        self, local: Executor, remote: RemoteExecutor, name: str, strategy: Strategy, say: Callable[[str], None]
+        self, local: Executor, remote: RemoteExecutor, name: str, strategy: Strategy, report: Callable[[str], None]
     ) -> None:
         self._local = local
         self._remote = remote
         self._name = name
         self._strategy: Mapping[str, tuple[str, ...]] = dict(strategy)
-        self._say = say
-        self._said: set[str] = set()
+        self._report = report
+        self._reported: set[str] = set()
         self._lock = threading.Lock()
         self._guard = CircuitBreaker(lambda why: None)
 
@@ -41,21 +41,21 @@ class StrategyExecutor:
                 return self._local.run(request)
             try:
                 return self._guard.call(lambda: self._remote.run(request))
-            except Closed:
-                problem = problem or f"remote executor {self._name} is being left alone after failures"
+            except CircuitOpen:
+                problem = problem or f"remote executor {self._name} is paused after failures"
             except RemoteProblem as error:
                 problem = f"remote executor {self._name}: {error}"
                 if "local" in places:
-                    self._say_once(f"{problem}; running it here")
+                    self._report_once(f"{problem}; running it here")
         return Outcome(None, problem)
 
     def close(self) -> None:
         self._remote.close()
         self._local.close()
 
-    def _say_once(self, text: str) -> None:
+    def _report_once(self, text: str) -> None:
         with self._lock:
-            fresh = text not in self._said and len(self._said) < 5
-            self._said.add(text)
+            fresh = text not in self._reported and len(self._reported) < 5
+            self._reported.add(text)
         if fresh:
-            self._say(text)
+            self._report(text)

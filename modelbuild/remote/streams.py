@@ -1,4 +1,4 @@
-"""ByteStream: blobs in pieces, compressed where both sides know how, and uploads that go on where they broke off."""
+"""ByteStream: blobs in pieces, compressed if both sides support it, and uploads that resume after an interruption."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from modelbuild.remote.problems import Kind, RemoteProblem
 
 # Compressor.Value.ZSTD
 ZSTD = 1
-# Blobs below this many bytes are not worth a compressed stream.
+# Smaller blobs are not worth a compressed stream. In bytes.
 WORTH = 4 << 10
-# How blobs are named: as they are, compressed.
+# Resource names of plain and compressed blobs.
 KIND = {False: "blobs", True: "compressed-blobs/zstd"}
 _LEVEL = 1
 _PIECE = 256 << 10
@@ -23,7 +23,7 @@ _CODES: dict[int, Kind] = {7: "refused", 8: "full", 12: "refused", 16: "refused"
 
 
 def received(call: Iterable[Any], watched: Watched, packed: bool, size: int) -> Iterator[bytes]:
-    """The bytes of a read, unpacked; raises RemoteProblem 'wrong' as soon as there are more than `size`."""
+    """Yield the bytes of a read, unpacked. Raises RemoteProblem 'wrong' as soon as there are more than `size`."""
     left = size
     pieces = _moving(call, watched)
     for data in _unpacked(pieces) if packed else pieces:
@@ -42,8 +42,7 @@ def _moving(call: Iterable[Any], watched: Watched) -> Iterator[bytes]:
 
 
 class _Source:
-    """What has arrived, for a reader that asks for bytes: it unpacks no more than it is asked for, so that a small
-    message cannot fill the memory."""
+    """A reader of received bytes, which unpacks no more than requested: a small message cannot fill the memory."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -78,7 +77,7 @@ def pack(data: bytes) -> bytes:
 
 
 def unpack(data: bytes, size: int) -> bytes:
-    """A compressed blob of a known size. Raises RemoteProblem 'wrong'."""
+    """Return a compressed blob of a known size. Raises RemoteProblem 'wrong'."""
     import zstandard
 
     try:
@@ -90,7 +89,7 @@ def unpack(data: bytes, size: int) -> bytes:
 
 
 class Upload:
-    """One blob on its way up. The same object is used for each attempt, so that a later one can go on."""
+    """One blob's upload. All attempts use the same object, so that later ones can resume."""
 
     def __init__(self, prefix: str, digest: Digest, packed: bool) -> None:
         self._name = f"{prefix}uploads/{uuid.uuid4()}/{KIND[packed]}/{digest.hash}/{digest.size}"
@@ -100,7 +99,8 @@ class Upload:
         self._sent = 0
 
     def resume(self, stub: Any, metadata: Any, timeout: float) -> int:
-        """Where to go on: how many bytes the server has of an earlier attempt. A compressed stream begins anew."""
+        """Return the offset to resume from: the number of bytes that the server has of an earlier attempt. A compressed
+        stream starts over."""
         if not self._begun or self._packed:
             self._name = self._renamed() if self._begun else self._name
             self._begun = True
@@ -114,13 +114,13 @@ class Upload:
                 metadata=metadata,
             )
         except RpcError:
-            # It forgot, or does not keep what broke off.
+            # The server does not keep interrupted uploads.
             self._name = self._renamed()
             return 0
         return int(status.committed_size) if 0 <= status.committed_size <= self._size else 0
 
     def pieces(self, file: BinaryIO, offset: int, watched: Watched) -> Iterator[Any]:
-        """Requests with the file's bytes from `offset` on."""
+        """Yield requests with the file's bytes from `offset` on."""
         make = message("google.bytestream.WriteRequest")
         file.seek(offset)
         self._sent = offset
@@ -131,7 +131,7 @@ class Upload:
         watched.moved()
 
     def check(self, committed: int) -> None:
-        """Raises RemoteProblem unless the server has it all (-1: a compressed blob that was there before)."""
+        """Raise RemoteProblem unless the server has all bytes (-1: a compressed blob that existed before)."""
         if committed not in ((self._sent, self._size, -1) if self._packed else (self._size,)):
             raise RemoteProblem("down", f"it took {committed} of {self._size} bytes")
 
@@ -149,7 +149,7 @@ class Upload:
 
 
 def refusal(status: Any) -> RemoteProblem:
-    """The google.rpc.Status of a blob in a batch as a problem."""
+    """Convert the google.rpc.Status of a blob in a batch to a problem."""
     from grpc import StatusCode
 
     name = next((code.name for code in StatusCode if code.value[0] == status.code), str(status.code))
@@ -163,7 +163,7 @@ def _blocks(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _ahead(pieces: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """Each piece, and whether it is the last; one empty piece when there is none."""
+    """Yield each piece, and whether it is the last; one empty piece if there is none."""
     before: bytes | None = None
     for piece in pieces:
         if before is not None:

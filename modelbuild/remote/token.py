@@ -1,4 +1,4 @@
-"""The bearer token: fetched when it is needed, kept in memory only, and part of nothing that is written."""
+"""The bearer token: fetched when needed, kept only in memory, and never written."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from collections.abc import Callable
 from modelbuild.remote.problems import RemoteProblem, keep_secret
 from modelbuild.workspace.remote_settings import Security
 
-# Commands print tokens that hold for minutes to hours; files may be replaced while a build runs. In seconds.
+# In seconds. Tokens of commands are valid for minutes to hours; files may be replaced during a build.
 _FRESH = 300.0
 _COMMAND_TIMEOUT = 30.0
 
 
 class Token:
-    """Where a bearer token comes from. Safe for many threads."""
+    """The source of a bearer token. Safe for many threads."""
 
     def __init__(self, security: Security, clock: Callable[[], float] = time.monotonic) -> None:
         self._security = security
@@ -27,7 +27,7 @@ class Token:
         self._until = float("-inf")
 
     def headers(self) -> list[tuple[str, str]]:
-        """The header that carries it, if there is one. Raises RemoteProblem 'refused' when it cannot be had."""
+        """Return the header with the token, if there is one. Raises RemoteProblem 'refused' if it is unavailable."""
         if not self._security.has_token:
             return []
         with self._lock:
@@ -54,7 +54,7 @@ class Token:
             if security.token_file is not None:
                 return security.token_file.read_text()
             if security.token_command:
-                # What it prints on stderr may be shown: it is for the user. What it prints on stdout is the token.
+                # Stderr of the command is for the user, so it may be shown; stdout is the token.
                 done = subprocess.run(
                     security.token_command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True,
                     timeout=_COMMAND_TIMEOUT,

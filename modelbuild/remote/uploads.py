@@ -1,4 +1,4 @@
-"""Bringing results to a remote cache while the build goes on."""
+"""Upload results to a remote cache during the build."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import TypeAlias
 from modelbuild.actions import ActionResult
 from modelbuild.store.codec import blobs_of
 
-# Brings a result there; tells each time how many bytes of it are still to go.
+# Uploads a result; calls its last argument with the number of remaining bytes.
 Publish: TypeAlias = Callable[[str, ActionResult, Callable[[int], None]], None]
 
-# One is kept waiting by a slow line while another reads the disk; more would take the line from downloads.
+# One waits for a slow connection while the other reads the disk; more would slow down downloads.
 _THREADS = 2
-# Seconds that pass before a wait is told of, and from then on between one time and the next.
-_TELL = 1.0
+# Seconds until a wait is reported, and between reports.
+_REPORT = 1.0
 
 
 class Uploads:
-    """A queue of results. It holds digests; bytes are read from the local store when their turn comes."""
+    """A queue of results. It holds digests; bytes are read from the local store when they are sent."""
 
     def __init__(self, publish: Publish, say: Callable[[str], None]) -> None:
         self._publish = publish
@@ -30,7 +30,7 @@ class Uploads:
         self._dropped = False
         self._waiting: SimpleQueue[tuple[int, str, ActionResult] | None] = SimpleQueue()
         self._changed = threading.Condition()
-        self._left: dict[int, int] = {}  # bytes of each result that is not there yet
+        self._left: dict[int, int] = {}  # bytes of each result still to be sent
         self._added = 0
 
     def add(self, key: str, result: ActionResult) -> None:
@@ -39,24 +39,25 @@ class Uploads:
             self._left[self._added] = sum(digest.size for digest in blobs_of(result))
             self._waiting.put((self._added, key, result))
             if self._added <= _THREADS:
-                # A daemon, for what is under way when the build is interrupted is not to keep the program from ending.
+                # A daemon, so that an upload in progress does not keep an interrupted build from exiting.
                 threading.Thread(target=self._work, name=f"upload-{self._added}", daemon=True).start()
 
-    def wait(self, tell: Callable[[int, int], None]) -> None:
-        """Until all of it is there. Told every second: how many results, and how many of their bytes, are not."""
-        again = time.monotonic() + _TELL
+    def wait(self, report: Callable[[int, int], None]) -> None:
+        """Wait until everything is uploaded. Calls `report` every second with the number of remaining results and
+        bytes."""
+        next_report = time.monotonic() + _REPORT
         while True:
             with self._changed:
-                while self._left and time.monotonic() < again:
-                    self._changed.wait(again - time.monotonic())
+                while self._left and time.monotonic() < next_report:
+                    self._changed.wait(next_report - time.monotonic())
                 left = list(self._left.values())
             if not left:
                 return
-            tell(len(left), sum(left))
-            again = time.monotonic() + _TELL
+            report(len(left), sum(left))
+            next_report = time.monotonic() + _REPORT
 
     def drop(self) -> None:
-        """Begin nothing more. What is under way fails by itself when the connection is closed."""
+        """Start no more uploads. Those in progress fail when the connection is closed."""
         self._dropped = True
         for _ in range(_THREADS):
             self._waiting.put(None)
@@ -65,15 +66,15 @@ class Uploads:
         while (job := self._waiting.get()) is not None and not self._dropped:
             number, key, result = job
             try:
-                self._publish(key, result, partial(self._still, number))
+                self._publish(key, result, partial(self._set_remaining, number))
             except Exception as error:
-                # What publish() does not expect is a fault of ours; it is no reason to fail a build.
+                # Any other exception is a bug, but must not fail a build.
                 if not self._dropped:
                     self._say(f"remote cache: an upload failed: {type(error).__name__}: {error}")
             with self._changed:
                 del self._left[number]
                 self._changed.notify_all()
 
-    def _still(self, number: int, size: int) -> None:
+    def _set_remaining(self, number: int, size: int) -> None:
         with self._changed:
             self._left[number] = size

@@ -1,10 +1,9 @@
-"""What runs on a remote worker: one step, confined as it is on the user's machine.
+"""The program on a remote worker: runs one step, confined as on the user's machine.
 
-Started as `python -P -B code/modelbuild/remote/worker_entry.py` in a folder that holds `order.json`, the inputs below
-`root/`, and in `code/` this file, the step and all of ours that they import. The worker needs Python and the
-distributions that the order names, in the same versions. Writes `report` (see modelbuild.execution.worker.child) and
-`ended`, and the step's outputs. Exits with 0 when the step ran to its end, 1 when it did not, and TOOLCHAIN when it was
-not tried.
+Started as `python -P -B code/modelbuild/remote/worker_entry.py` in a folder with `order.json`, the inputs in `root/`,
+and in `code/` this file, the step and the modules of modelbuild that they import. The worker needs Python and the
+distributions in the order, in the same versions. Writes `report` (see modelbuild.execution.worker.child), `ended`, and
+the step's outputs. Exits with 0 if the step succeeded, 1 if it failed, and TOOLCHAIN if it was not run.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def main() -> int:
 
 
 def differences(wanted: dict[str, Any]) -> list[str]:
-    """What of a toolchain is not as it should be here, in words."""
+    """Return the differences between a toolchain and this machine, as text."""
     from modelbuild.code.distributions import Distributions
     from modelbuild.code.installed_contents import InstalledContents
     from modelbuild.execution.gpus import visible
@@ -60,7 +59,7 @@ def _entry(path: str) -> Any:
 
 
 def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
-    """Run the step in a child, as server workers do, and end all that it leaves running."""
+    """Run the step in a child, as the fork server does, and kill all its leftover processes."""
     from modelbuild.execution import network_files
     from modelbuild.execution.isolation import confine, environment, namespaces
     from modelbuild.execution.isolation.leftover_processes import adopt, end_orphans
@@ -69,7 +68,7 @@ def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
 
     ours = frozenset(sys.modules)
     packages = {name: str(code / name) for name in order["packages"]}
-    # The workspace is not here; what is not declared was not sent.
+    # The workspace is not on this machine; only declared files were sent.
     nowhere = folder / "nowhere"
     imports = [path for path in sys.path if path]
     settings = confine.completed(
@@ -85,7 +84,7 @@ def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
     for made in (root, folder / "scratch"):
         made.mkdir(exist_ok=True)
     views = namespaces.views(settings, str(root))
-    if not order["gpu"]:  # a child cannot use a GPU that its parent has looked at
+    if not order["gpu"]:  # a child cannot use a GPU that its parent has initialized
         os.environ[environment.GPUS] = ""
         for module in order["preload"]:
             importlib.import_module(module)

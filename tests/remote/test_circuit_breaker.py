@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from modelbuild.remote.circuit_breaker import ATTEMPTS, COOL_DOWN, LIES, THRESHOLD, CircuitBreaker, Closed
+from modelbuild.remote.circuit_breaker import ATTEMPTS, COOL_DOWN, THRESHOLD, WRONG_ANSWERS, CircuitBreaker, CircuitOpen
 from modelbuild.remote.problems import Kind, RemoteProblem
 
 
@@ -65,7 +65,7 @@ def test_what_another_try_would_not_mend_is_not_tried_again(world: World, kind: 
 def test_after_failures_in_a_row_it_is_left_alone_for_a_while(world: World) -> None:
     for _ in range(THRESHOLD):
         world.fail("slow")
-    with pytest.raises(Closed):
+    with pytest.raises(CircuitOpen):
         world.breaker.call(world.failing("slow", 0))
     assert world.tries == THRESHOLD
     world.now += COOL_DOWN
@@ -77,7 +77,7 @@ def test_after_the_pause_one_failure_is_enough(world: World) -> None:
         world.fail("slow")
     world.now += COOL_DOWN
     world.fail("slow")
-    assert world.breaker.closed
+    assert world.breaker.is_open
 
 
 def test_after_the_pause_one_call_tries_for_all(world: World) -> None:
@@ -86,7 +86,7 @@ def test_after_the_pause_one_call_tries_for_all(world: World) -> None:
     world.now += COOL_DOWN
 
     def meanwhile() -> str:
-        with pytest.raises(Closed):
+        with pytest.raises(CircuitOpen):
             world.breaker.call(world.failing("slow", 0))
         return "tried"
 
@@ -102,7 +102,7 @@ def test_each_failure_after_a_pause_makes_the_next_one_longer(world: World, kind
     lasted = []
     for _ in range(8):
         began = world.now
-        while world.breaker.closed:
+        while world.breaker.is_open:
             world.now += COOL_DOWN
         lasted.append(world.now - began)
         world.fail(kind)
@@ -114,53 +114,53 @@ def test_what_is_not_there_is_an_answer(world: World) -> None:
         world.fail("slow")
     world.now += COOL_DOWN
     world.fail("missing")
-    assert not world.breaker.closed
+    assert not world.breaker.is_open
     world.fail("slow")
-    assert not world.breaker.closed
+    assert not world.breaker.is_open
 
 
 def test_a_success_between_failures_keeps_it_open(world: World) -> None:
     for _ in range(3 * THRESHOLD):
         world.fail("slow")
         world.breaker.call(world.failing("slow", 0))
-    assert not world.breaker.closed
+    assert not world.breaker.is_open
 
 
 @pytest.mark.parametrize("kind", ["refused", "full"])
 def test_what_stays_so_closes_it_for_good(world: World, kind: Any) -> None:
     world.fail(kind)
     world.now += 1e9
-    assert world.breaker.closed
+    assert world.breaker.is_open
 
 
 def test_lies_add_up_whatever_lies_between(world: World) -> None:
-    for _ in range(LIES):
-        assert not world.breaker.closed
+    for _ in range(WRONG_ANSWERS):
+        assert not world.breaker.is_open
         world.fail("wrong")
-        if world.tries < 2 * LIES - 1:
+        if world.tries < 2 * WRONG_ANSWERS - 1:
             world.breaker.call(world.failing("wrong", 0))
     world.now += 1e9
-    assert world.breaker.closed
+    assert world.breaker.is_open
 
 
 def test_what_is_not_there_is_no_failure(world: World) -> None:
     for _ in range(3 * THRESHOLD):
         world.fail("missing")
-    assert not world.breaker.closed
+    assert not world.breaker.is_open
     assert world.said == []
 
 
 def test_what_is_too_big_is_an_answer_that_is_said_once_apart_from_others(world: World) -> None:
     for kind in (*["slow"] * (THRESHOLD - 1), *["big"] * 3 * THRESHOLD, "slow"):
         world.fail(kind)
-        assert not world.breaker.closed
+        assert not world.breaker.is_open
     world.fail("refused")
-    assert world.breaker.closed
+    assert world.breaker.is_open
     assert world.said == ["because slow", "because big"]
 
 
 def test_it_is_said_once(world: World) -> None:
     for kind in ("slow", "down", "wrong", "refused"):
-        if not world.breaker.closed:
+        if not world.breaker.is_open:
             world.fail(kind)
     assert world.said == ["because slow"]

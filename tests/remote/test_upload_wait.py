@@ -30,7 +30,7 @@ from modelbuild.workspace.remote_settings import RemoteSettings
 
 
 def test_it_tells_what_is_left_until_nothing_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "_TELL", 0.01)
+    monkeypatch.setattr(uploads, "_REPORT", 0.01)
     ends = {name: threading.Event() for name in "abc"}
     told: list[tuple[int, int]] = []
 
