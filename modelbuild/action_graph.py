@@ -62,7 +62,7 @@ class ActionGraph:
 
         Raises ValueError for an artifact that is made from one of the promises.
         """
-        makers = {artifact.action for artifact in made if isinstance(artifact, DerivedArtifact)}
+        makers: set[str] = {artifact.action for artifact in made if isinstance(artifact, DerivedArtifact)}
         seen = set(makers)
         waiting = list(makers)
         while waiting:
@@ -121,7 +121,7 @@ class ActionGraph:
     def needed_for(self, artifacts: Iterable[Artifact], known: Container[str] = ()) -> set[str]:
         """Return the ids of all nodes that these artifacts depend on, except nodes in `known` and nodes that only those
         need."""
-        found = {a.action for a in artifacts if isinstance(a, DerivedArtifact) and a.action not in known}
+        found: set[str] = {a.action for a in artifacts if isinstance(a, DerivedArtifact) and a.action not in known}
         waiting = list(found)
         while waiting:
             makers = {maker for maker in self.makers(waiting.pop()) if maker not in known} - found

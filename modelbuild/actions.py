@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+
+from modelbuild.ids import ActionId, TargetId
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -56,7 +58,7 @@ class SourceArtifact:
 class DerivedArtifact:
     """An output of an action, or the part of a folder output below `subpath`."""
 
-    action: str
+    action: ActionId
     output: str
     subpath: str = ""
 
@@ -120,8 +122,8 @@ class Action:
     error_text  formats the action's error message; not part of the key
     """
 
-    id: str
-    owner: str
+    id: ActionId
+    owner: TargetId
     mnemonic: str
     step: str
     inputs: tuple[Input, ...] = ()
@@ -150,8 +152,8 @@ class Expansion:
     declares the part and returns the artifact of each promise. `room` is the room of the rule (see
     modelbuild.api.rule.Rule); `names` are the paths at which steps read the promised artifacts."""
 
-    id: str
-    owner: str
+    id: ActionId
+    owner: TargetId
     reads: DerivedArtifact
     promises: tuple[str, ...]
     then: Callable[[Any, bytes], Mapping[str, Artifact]]
@@ -208,3 +210,29 @@ class StagedInput:
     path: str
     source: Path | None
     value: Value
+
+
+class Material(TypedDict):
+    """All that an action's key is made of: JSON values. The key is the SHA-256 of its canonical form.
+
+    code     SHA-256 of the modules that the step is made of
+    inputs   name, path and digest of each input
+    outputs  name, path and kind of each output
+    tools    state of each distribution
+    local    of each local module, the digest of each file by path; not there where the action has none
+    gpu      the models of the GPUs; not there where the action takes none
+    """
+
+    format: int
+    step: str
+    code: str
+    params: dict[str, Any]
+    inputs: list[list[str]]
+    outputs: list[list[str]]
+    tools: dict[str, Any]
+    local: NotRequired[dict[str, dict[str, str]]]
+    env: dict[str, str]
+    cpu: int
+    gpu: NotRequired[list[str]]
+    python: str
+    machine: str

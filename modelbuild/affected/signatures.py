@@ -21,7 +21,6 @@ from modelbuild.code.tools import Tools
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.execution.executor import Request
 from modelbuild.execution.keys import Keys, key_of
-from modelbuild.query.actions import owner_of
 from modelbuild.query.package_world import Packages, file_location
 from modelbuild.store.digests import digest_file
 
@@ -76,7 +75,7 @@ class Signatures:
         self._tools = NeededTools(Tools(revision.root, roots), self._root)
         self._keys = Keys.of(revision.root, roots, _not_there, _NoFiles())
         self._sources = Packages(analyzer.loader, analyzer.rules, "")
-        self._owners = {owner_of(target): target for target in analyzer.targets.values()}
+        self._owners: dict[str, ConfiguredTarget] = {target.id: target for target in analyzer.targets.values()}
         self._own: dict[str, list[str]] = defaultdict(list)
         for node in analyzer.graph.nodes.values():
             self._own[node.owner].append(node.id)
@@ -88,7 +87,7 @@ class Signatures:
     def target(self, target: ConfiguredTarget) -> Signature:
         """Return a target's signature. Raises KeyError for a missing step, and OSError for a missing or unknown
         file."""
-        own = sorted(self._own[owner_of(target)])
+        own = sorted(self._own[target.id])
         parts = [[name, self._node(name)] for name in own] + [[self._artifact(a)] for a in target.files()]
         return Signature(target.rule, _digest(parts or [self._declared(target)]))
 
@@ -151,8 +150,8 @@ class Signatures:
             waiting = [self._owners[owner]]
             while waiting:
                 target = waiting.pop()
-                if owner_of(target) not in found:
-                    found[owner_of(target)] = target
+                if target.id not in found:
+                    found[target.id] = target
                     waiting += [self._analyzer.targets[n] for n in self._analyzer.dependencies[target.node]]
             parts = [[name, self._declared(found[name]), self._files(found[name])] for name in sorted(found)]
             self._closures[owner] = _digest(parts)

@@ -18,6 +18,7 @@ from modelbuild.api.providers import Files, Platform, Provider
 from modelbuild.api.rule import Rule
 from modelbuild.declarations import check_source
 from modelbuild.errors import LoadingError, Location, UsageError
+from modelbuild.ids import TargetId
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.loading.package import Target
@@ -39,7 +40,11 @@ class Node:
     device: Label | None
 
     def __str__(self) -> str:
-        return f"{self.label} ({self.device})" if self.device else str(self.label)
+        return self.id
+
+    @property
+    def id(self) -> TargetId:
+        return TargetId.of(self.label, self.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,11 @@ class ConfiguredTarget:
     attrs: Attrs
     providers: tuple[Provider, ...]
     configured: bool
+
+    @property
+    def id(self) -> TargetId:
+        """The owner of the target's actions."""
+        return TargetId.of(self.node.label, self.node.device if self.configured else None)
 
     def files(self) -> tuple[Artifact, ...]:
         return next((p.files for p in self.providers if isinstance(p, Files)), ())
@@ -184,7 +194,7 @@ class Analyzer:
         )
         context = Context(
             self.graph,
-            str(node),
+            node.id,
             pending.rule.room,
             node.label,
             pending.attrs,

@@ -23,6 +23,7 @@ from modelbuild.api.attrs import Attrs, Dep, Glob, Path, Source
 from modelbuild.api.extension import Extension
 from modelbuild.api.providers import Platform, Provider
 from modelbuild.errors import LoadingError, Location
+from modelbuild.ids import ActionId, TargetId
 from modelbuild.labels import Label
 from modelbuild.lines import EXPECTED, is_line
 from modelbuild.paths import INPUTS, check_name, check_path
@@ -50,7 +51,7 @@ class Graph(Protocol):
 class Expander:
     """Declares actions for one target."""
 
-    def __init__(self, graph: Graph, owner: str, room: str) -> None:
+    def __init__(self, graph: Graph, owner: TargetId, room: str) -> None:
         self._graph = graph
         self._owner = owner
         self._room = room
@@ -89,7 +90,7 @@ class Expander:
         unknown = sorted(set(python) - set(inputs or {}))
         if unknown:
             raise ValueError(f"python names the input '{unknown[0]}', which the action does not have")
-        identifier = f"{self._owner}#{name or mnemonic}"
+        identifier = ActionId.of(self._owner, name or mnemonic)
         action = Action(
             id=identifier,
             owner=self._owner,
@@ -146,7 +147,7 @@ class Expander:
 
         A promise is an Output if steps should read it under a name other than its own.
         """
-        identifier = f"{self._owner}#{name}"
+        identifier = ActionId.of(self._owner, name)
         outputs = [each if isinstance(each, Output) else Output(each, each) for each in promises]
         names, paths = tuple(each.name for each in outputs), tuple(each.path for each in outputs)
         self._graph.add_expansion(Expansion(identifier, self._owner, reads, names, then, self._room, paths))
@@ -170,7 +171,7 @@ class Context(Expander, Generic[A]):
     def __init__(
         self,
         graph: Graph,
-        owner: str,
+        owner: TargetId,
         room: str,
         label: Label,
         attrs: A,

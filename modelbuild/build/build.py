@@ -49,7 +49,7 @@ def build(
     make_root(workspace.root / OUTPUT_FOLDER)
     # If only sources changed, an action will run soon, with little to do before it.
     with _early_fork_server(stale is not None and bool(stale.changed) and request.remote.executor is None) as spare:
-        from modelbuild.build.execute import execute
+        from modelbuild.build.execute import Job, execute
         from modelbuild.build.plan import make_plan
         from modelbuild.build.retry import retry_without_remote
 
@@ -59,7 +59,7 @@ def build(
             plan = make_plan(workspace, asked, reporter)
             fresh = part.fresh if part is not None else ()
             check([*(ExpectedTarget(target.label, target.outputs) for target in fresh), *plan.expected()])
-            return execute(workspace, request, snapshots, reporter, started, seen, plan, part, spare)
+            return execute(Job(workspace, request, reporter, started, snapshots), plan, seen, part, spare)
 
         return retry_without_remote(work, request, reporter)
 

@@ -61,7 +61,6 @@ def dry_run(analyzer: Analyzer, wanted: Iterable[Artifact]) -> DryRun:
             Running(_Refuses(), ResourcePool(machine(1)), _Silent(), jobs=1, keep_going=True),
             Keys.of(workspace.root, roots, store.read_bytes, sources, workspace.config.remote.gpus),
             Values(sources.entry),
-            _Silent(),
         )
         report = scheduler.build(artifacts)
     needed = analyzer.graph.needed_for(scheduler.values.resolve(artifact) for artifact in artifacts)

@@ -22,7 +22,7 @@ from modelbuild.execution.keys import Keys
 from modelbuild.execution.local_executor import LocalExecutor
 from modelbuild.execution.longest_paths import Estimates
 from modelbuild.execution.resources import ResourcePool, machine
-from modelbuild.execution.scheduler import Scheduler
+from modelbuild.execution.scheduler import CacheLookups, Scheduler
 from modelbuild.history.estimates import expected_seconds
 from modelbuild.remote.open import executing, shared
 from modelbuild.store.interface import Store
@@ -44,7 +44,8 @@ class Engine:
     estimates: Estimates
 
     def scheduler(self, graph: ActionGraph, executor: Executor | None = None, afresh: Sequence[str] = ()) -> Scheduler:
-        """Return a scheduler for a graph, with another executor if given; see Scheduler for the actions `afresh`."""
+        """Return a scheduler for a graph, with another executor if given. The actions `afresh` run although the cache
+        contains their results."""
         request = self.request
         pool = ResourcePool(machine(request.jobs))
         return Scheduler(
@@ -53,9 +54,7 @@ class Engine:
             Running(executor or self.executor, pool, self.reporter, request.jobs, request.keep_going),
             self.keys,
             Values(self.sources.entry),
-            self.reporter,
-            afresh,
-            request.remote.lookups_at_once,
+            CacheLookups(request.remote.lookups_at_once, afresh),
             self.estimates,
         )
 

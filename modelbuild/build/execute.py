@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from modelbuild.actions import Artifact, SourceArtifact, Value
@@ -23,23 +24,27 @@ from modelbuild.store.output_tree import lay_out
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A request in a workspace, with its reporter, its start by time.monotonic(), and the records of builds."""
+
+    workspace: Workspace
+    request: Request
+    reporter: Reporter
+    started: float
+    snapshots: Snapshots
+
+
 def execute(
-    workspace: Workspace,
-    request: Request,
-    snapshots: Snapshots,
-    reporter: Reporter,
-    started: float,
-    seen: Seen,
-    plan: Plan,
-    stale: StaleTargets | None = None,
-    spare: ForkServer | None = None,
+    job: Job, plan: Plan, seen: Seen, stale: StaleTargets | None = None, spare: ForkServer | None = None
 ) -> Result:
     """Build, and record inputs and outputs on success. With `stale` the plan contains only these targets."""
+    workspace, request, reporter = job.workspace, job.request, job.reporter
     with open_engine(workspace, request, plan.packages, reporter, spare) as engine:
         scheduler = engine.scheduler(plan.graph)
         result = _build(workspace, engine, plan, scheduler, seen)
-        seconds = time.monotonic() - started
-        record_history(workspace, plan.graph, plan.attributes(), scheduler, engine.code, result, seconds)
+        seconds = time.monotonic() - job.started
+        record_history(workspace, plan.attributes(), scheduler, engine.code, result, seconds)
     for target in stale.fresh if stale is not None else ():
         reporter.emit(TargetBuilt(target.label, target.config, target.outputs))
     if result.code == ExitCode.OK:
@@ -48,10 +53,10 @@ def execute(
         reads = plan.reads(scheduler.report.keys, seen)
         if stale is not None:
             result = Result(stale.merge(result.targets), actions=stale.actions(reads))
-        snapshots.save(request, seen, result.targets, result.actions, reads, stale)
+        job.snapshots.save(request, seen, result.targets, result.actions, reads, stale)
     else:
-        snapshots.forget(request)
-    reporter.emit(BuildFinished(time.monotonic() - started, actions=result.actions))
+        job.snapshots.forget(request)
+    reporter.emit(BuildFinished(time.monotonic() - job.started, actions=result.actions))
     return result
 
 

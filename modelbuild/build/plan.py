@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import modelbuild
 from modelbuild.action_graph import ActionGraph
@@ -19,7 +18,7 @@ from modelbuild.build.snapshot import Seen, stamp
 from modelbuild.build.target_reads import TargetReads, gather_reads
 from modelbuild.errors import Location
 from modelbuild.events import Loaded, Reporter
-from modelbuild.history.action_facts import attributes_of
+from modelbuild.history.action_facts import TargetFacts, attributes_of
 from modelbuild.labels import Label
 from modelbuild.loading.patterns import expand_patterns
 from modelbuild.store.output_tree import OWN_NAMES
@@ -45,7 +44,7 @@ class Plan:
         """The folder of each rule package, by import name."""
         return self.analyzer.rules.packages
 
-    def attributes(self) -> Mapping[str, Mapping[str, Any]]:
+    def attributes(self) -> Mapping[str, TargetFacts]:
         """Return the attributes of every analysed target, by label (see modelbuild.history.action_facts)."""
         return attributes_of(self.analyzer)
 

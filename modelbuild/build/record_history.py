@@ -5,22 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
 
-from modelbuild.action_graph import ActionGraph
 from modelbuild.build.request import Result
 from modelbuild.code.step_sources import StepCode
 from modelbuild.errors import ExitCode
 from modelbuild.execution.scheduler import Scheduler
-from modelbuild.history.action_facts import gather
-from modelbuild.history.write import remember
+from modelbuild.history.action_facts import TargetFacts, gather
+from modelbuild.history.write import BuildFacts, remember
+from modelbuild.ids import TargetId
 from modelbuild.workspace.workspace import Workspace
 
 
 def record_history(
     workspace: Workspace,
-    graph: ActionGraph,
-    attributes: Mapping[str, Mapping[str, Any]],
+    attributes: Mapping[str, TargetFacts],
     scheduler: Scheduler,
     code: StepCode,
     result: Result,
@@ -28,16 +26,10 @@ def record_history(
     measures: Mapping[tuple[str, str], float] | None = None,
 ) -> None:
     """Write to the history in the cache's folder. `attributes` are those of targets that may have changed; `measures`
-    are values besides those of every build: see remember()."""
-    remember(
-        workspace.config.cache_dir,
-        workspace.root,
-        seconds,
-        result.code == ExitCode.OK,
-        gather(graph, scheduler, code),
-        attributes,
-        {**dict(_measures(workspace, scheduler, result)), **(measures or {})},
-    )
+    are values besides those of every build: see BuildFacts."""
+    known = {**dict(_measures(workspace, scheduler, result)), **(measures or {})}
+    build = BuildFacts(seconds, result.code == ExitCode.OK, gather(scheduler, code), attributes, known)
+    remember(workspace.config.cache_dir, workspace.root, build)
 
 
 def _measures(workspace: Workspace, scheduler: Scheduler, result: Result) -> Iterator[tuple[tuple[str, str], float]]:
@@ -49,7 +41,7 @@ def _measures(workspace: Workspace, scheduler: Scheduler, result: Result) -> Ite
     for target in result.targets:
         if not target.outputs:  # such as a test, which has its own measures
             continue
-        yield (f"{target.label} ({target.config})", "bytes"), output_bytes(workspace, target.outputs)
+        yield (TargetId.of(target.label, target.config), "bytes"), output_bytes(workspace, target.outputs)
 
 
 def output_bytes(workspace: Workspace, outputs: Iterable[str]) -> int:

@@ -56,8 +56,8 @@ def gather_reads(analyzer: Analyzer, ran: Iterable[str], loaded: Collection[str]
     for node, dependencies in analyzer.dependencies.items():
         needs[str(node.label)].update(str(other.label) for other in dependencies)
     for name, item in nodes.items():
-        label = _label(item.owner)
-        needs[label].update(_label(nodes[maker].owner) for maker in analyzer.graph.makers(name))
+        label = item.owner.label
+        needs[label].update(nodes[maker].owner.label for maker in analyzer.graph.makers(name))
         if isinstance(item, Action):
             sources[label].update(i.artifact.path for i in item.inputs if isinstance(i.artifact, SourceArtifact))
     for target in analyzer.targets.values():
@@ -65,13 +65,8 @@ def gather_reads(analyzer: Analyzer, ran: Iterable[str], loaded: Collection[str]
     return TargetReads(
         {label: sorted(paths - set(loaded)) for label, paths in sources.items()},
         {label: sorted(others - {label}) for label, others in needs.items()},
-        dict(Counter(_label(nodes[name].owner) for name in ran)),
+        dict(Counter(nodes[name].owner.label for name in ran)),
     )
-
-
-def _label(owner: str) -> str:
-    """Return the label of an owner: a label, followed by the device in parentheses if the target is configured."""
-    return owner.partition(" ")[0]
 
 
 def merge_reads(old: TargetReads, new: TargetReads, stale: Collection[str]) -> TargetReads:

@@ -19,7 +19,7 @@ class Running:
         self.keep_going = keep_going
         self._executor = executor
         self._pool = pool
-        self._reporter = reporter
+        self.reporter = reporter
         self._stopped = False
         self._slots: queue.SimpleQueue[int] = queue.SimpleQueue()
         for slot in range(jobs):
@@ -33,7 +33,7 @@ class Running:
             with self._pool.acquire(action.resources):
                 if self._stopped:
                     return None
-                self._reporter.emit(
+                self.reporter.emit(
                     ActionStarted(action.id, action.owner, action.mnemonic, action.description or action.mnemonic, slot)
                 )
                 outcome = self._executor.run(request)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from modelbuild.actions import Action, Digest, FileEntry, StagedInput
+from modelbuild.actions import Action, Digest, FileEntry, Material, StagedInput
 from modelbuild.code.installed_contents import InstalledContents
 from modelbuild.code.local_contents import Files, LocalContents
 from modelbuild.code.step_sources import StepCode
@@ -78,13 +78,13 @@ class Keys:
             (visible() or self._gpus) if action.resources.gpu else (),
         )
 
-    def material(self, request: Request) -> dict[str, Any]:
+    def material(self, request: Request) -> Material:
         """What the key is made of, as JSON values. No absolute path, time, host or undeclared environment is in it.
 
         Raises EnvironmentProblem when a tool is not installed, BuildError when a Python input is not what it was.
         """
         action = request.action
-        return {
+        material: Material = {
             "format": FORMAT,
             "step": action.step,
             "code": self._code.digest(*action.modules),
@@ -92,13 +92,16 @@ class Keys:
             "inputs": [[i.name, i.path, value_digest(i.value)] for i in request.inputs],
             "outputs": [[o.name, o.path, o.kind] for o in action.outputs],
             "tools": dict(request.tools),
-            **({"local": _local(request.local)} if request.local else {}),
             "env": dict(action.env),
             "cpu": action.resources.cpu,
-            **({"gpu": list(request.gpus)} if action.resources.gpu else {}),
             "python": platform.python_version(),
             "machine": machine(),
         }
+        if request.local:
+            material["local"] = _local(request.local)
+        if action.resources.gpu:
+            material["gpu"] = list(request.gpus)
+        return material
 
     def outdated(self, request: Request) -> str:
         """Why what ran meanwhile may not be what its key says; '' where it is. Modules and inputs are compared by who
@@ -137,7 +140,7 @@ class Keys:
         return data
 
 
-def _local(staged: Sequence[StagedInput]) -> Mapping[str, Mapping[str, str]]:
+def _local(staged: Sequence[StagedInput]) -> dict[str, dict[str, str]]:
     """Digests of local modules' files, by module and path."""
     found: dict[str, dict[str, str]] = {}
     for item in staged:
@@ -145,7 +148,7 @@ def _local(staged: Sequence[StagedInput]) -> Mapping[str, Mapping[str, str]]:
     return found
 
 
-def key_of(material: dict[str, Any]) -> str:
+def key_of(material: Mapping[str, Any]) -> str:
     """The key: SHA-256 (hex) of the material as canonical JSON (sorted names, no spaces, UTF-8)."""
     text = json.dumps(material, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -26,13 +26,14 @@ from modelbuild.actions import (
     ErrorText,
     Expansion,
     FileEntry,
+    Material,
     Place,
     SourceArtifact,
     StagedInput,
 )
 from modelbuild.api.rule_errors import describe_callback_error
 from modelbuild.errors import BuildError, ModelbuildError
-from modelbuild.events import ActionFinished, CacheUsed, GraphGrew, Reporter
+from modelbuild.events import ActionFinished, CacheUsed, GraphGrew
 from modelbuild.execution.action_runner import Running
 from modelbuild.execution.artifact_values import Values
 from modelbuild.execution.executor import Outcome, Request
@@ -54,8 +55,16 @@ class _Prepared:
 
     request: Request
     key: str
-    material: dict[str, Any]
+    material: Material
     result: ActionResult | None
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLookups:
+    """The number of concurrent cache lookups, and the ids of actions that run without one."""
+
+    at_once: int = LOOKUPS
+    afresh: Collection[str] = ()
 
 
 @dataclass(slots=True)
@@ -64,7 +73,7 @@ class Report:
     it ran unless here, and for those that failed (or could not run) the id that is to blame."""
 
     keys: dict[str, str] = field(default_factory=dict)
-    materials: dict[str, dict[str, Any]] = field(default_factory=dict)
+    materials: dict[str, Material] = field(default_factory=dict)
     results: dict[str, ActionResult] = field(default_factory=dict)
     statuses: dict[str, Literal["ran", "cached"]] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
@@ -81,17 +90,15 @@ class Scheduler:
         running: Running,
         keys: Keys,
         values: Values,
-        reporter: Reporter,
-        afresh: Collection[str] = (),
-        lookups: int = LOOKUPS,
+        lookups: CacheLookups = CacheLookups(),
         estimates: Estimates = lambda names: {},
     ) -> None:
-        self._graph = graph
+        self.graph = graph
         self._store = store
         self._running = running
         self._keys = keys
-        self._reporter = reporter
-        self._afresh = afresh  # ids of actions that run although their results are in the cache
+        self._reporter = running.reporter
+        self._cache = lookups
         self._remaker = Remaker(store, running.run_again)
         self._waiting: dict[str, int] = {}
         self._actions = 0
@@ -106,7 +113,6 @@ class Scheduler:
         self._done: set[str] = set()
         self._expanded: set[str] = set()
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._lookups_at_once = lookups
         self._lookups: ThreadPoolExecutor
         self._runs: ThreadPoolExecutor
         self._in_flight = 0
@@ -116,13 +122,13 @@ class Scheduler:
     def build(self, wanted: Iterable[Artifact]) -> Report:
         """Build artifacts. Failures of actions are in the report; Ctrl-C and errors of the machine are raised, after
         every process was ended."""
-        needed = self._graph.needed_for(wanted, self._waiting)
+        needed = self.graph.needed_for(wanted, self._waiting)
         grows = bool(self._waiting)
-        self._lookups = ThreadPoolExecutor(self._lookups_at_once, "lookup")
+        self._lookups = ThreadPoolExecutor(self._cache.at_once, "lookup")
         self._runs = ThreadPoolExecutor(self._running.jobs, "run")
         try:
             self._need(needed, grows)
-            _ = self._graph.dag  # imports networkx while the first actions are looked up and begin
+            _ = self.graph.dag  # imports networkx while the first actions are looked up and begin
             while self._in_flight:
                 self._events.get()()
         except BaseException:
@@ -152,7 +158,7 @@ class Scheduler:
         for node in new:
             self._waiting[node] = 0
         for node in new:
-            self._wait(node, self._graph.makers(node))
+            self._wait(node, self.graph.makers(node))
         if self._paths is not None:
             self._paths.add(new)
         actions = self.actions(new)
@@ -173,7 +179,7 @@ class Scheduler:
     def _start(self, node: str) -> None:
         if self.report.failed and (not self._running.keep_going or node in self.report.failed):
             return
-        item = self._graph.nodes[node]
+        item = self.graph.nodes[node]
         if isinstance(item, Action):
             if self._settling:
                 self._awaited.add(node)
@@ -192,7 +198,7 @@ class Scheduler:
 
     def _readers(self, node: str) -> list[str]:
         """The nodes that are needed and wait for this one."""
-        return [reader for reader in self._graph.dag.succ[node] if reader in self._waiting]
+        return [reader for reader in self.graph.dag.succ[node] if reader in self._waiting]
 
     def _fail(self, node: str, culprit: str) -> None:
         pending = [node]
@@ -232,34 +238,34 @@ class Scheduler:
         try:
             if isinstance(data, BuildError):
                 raise data
-            made = expansion.then(Expander(self._graph, expansion.owner, expansion.room), data)
+            made = expansion.then(Expander(self.graph, expansion.owner, expansion.room), data)
             if set(made) != set(expansion.promises):
                 raise ValueError(f"it gives {sorted(made)}; expected {sorted(expansion.promises)}, as promised")
             self._check(made.values())
-            makers = self._graph.keep_promises(expansion.id, made.values(), self._done)
+            makers = self.graph.keep_promises(expansion.id, made.values(), self._done)
         except Exception as error:
             if not isinstance(error, ModelbuildError) and expansion.package == BUILT_IN:
                 raise
             problem = str(error) if isinstance(error, ModelbuildError) else describe_callback_error(error)
-            self._failed(expansion.id, expansion.owner, "expand", "expand", problem)
+            self._failed(ActionFinished(expansion.id, expansion.owner, "expand", "expand", "failed", 0.0, problem))
             return
         self.values.promised(expansion.id, made)
         self._expanded.add(expansion.id)
         self._wait(expansion.id, makers)
-        self._need(self._graph.needed_for(made.values(), self._waiting))
+        self._need(self.graph.needed_for(made.values(), self._waiting))
         if self._waiting[expansion.id] == 0:
             self._finish(expansion.id)
 
     def _check(self, artifacts: Iterable[Artifact]) -> None:
         try:
             for artifact in artifacts:
-                self._graph.check(artifact)
+                self.graph.check(artifact)
         except ValueError as error:
             raise BuildError(str(error)) from None
 
     def actions(self, ids: Iterable[str]) -> list[str]:
         """Those of the ids that are actions."""
-        return [i for i in ids if isinstance(self._graph.nodes[i], Action)]
+        return [i for i in ids if isinstance(self.graph.nodes[i], Action)]
 
     # -- actions -----------------------------------------------------------------------------------------------------
 
@@ -271,7 +277,7 @@ class Scheduler:
             return error
         key = key_of(material)
         began = time.monotonic()
-        result = None if action.id in self._afresh else self._store.get_action(key, material)
+        result = None if action.id in self._cache.afresh else self._store.get_action(key, material)
         self._reporter.emit(CacheUsed(action.id, "lookup", time.monotonic() - began))
         if result is not None:
             self._remaker.know(Found(request, key, material, result))
@@ -289,7 +295,7 @@ class Scheduler:
     def _prepared(self, action: Action, found: _Prepared | BuildError) -> None:
         self._awaited.discard(action.id)
         if isinstance(found, BuildError):
-            self._failed(action.id, action.owner, action.mnemonic, action.description or action.mnemonic, str(found))
+            self._failed(ActionFinished(*_named(action), "failed", 0.0, str(found)))
         else:
             self._take(action, found)
         self._run_next()
@@ -307,7 +313,7 @@ class Scheduler:
 
     def _run_when_free(self, action: Action, found: _Prepared) -> None:
         if self._free == 0 and self._paths is None:
-            self._paths = LongestPaths(self._graph.dag, lambda names: self._estimates(self.actions(names)))
+            self._paths = LongestPaths(self.graph.dag, lambda names: self._estimates(self.actions(names)))
             self._paths.add(self._waiting.keys() - self._done)
         self._started += 1
         left = self._paths[action.id] if self._paths is not None else 0.0
@@ -366,16 +372,9 @@ class Scheduler:
                 self._succeeded(twin, prepared, outcome.result, "cached")
             return
         for failed in (action, *(twin for twin, _ in twins)):
-            self._failed(
-                failed.id,
-                failed.owner,
-                failed.mnemonic,
-                failed.description or failed.mnemonic,
-                self._error_text(failed.error_text, outcome.problem),
-                self._text(outcome.stdout),
-                self._text(outcome.stderr),
-                slot,
-            )
+            problem = self._error_text(failed.error_text, outcome.problem)
+            texts = self._text(outcome.stdout), self._text(outcome.stderr)
+            self._failed(ActionFinished(*_named(failed), "failed", 0.0, problem, *texts, worker=slot))
 
     def _succeeded(self, action: Action, found: _Prepared, result: ActionResult, status: Any, slot: int = 0) -> None:
         self.values.made(action.id, result)
@@ -383,10 +382,7 @@ class Scheduler:
         self.report.statuses[action.id] = status
         self._reporter.emit(
             ActionFinished(
-                action.id,
-                action.owner,
-                action.mnemonic,
-                action.description or action.mnemonic,
+                *_named(action),
                 status,
                 seconds=result.seconds if status == "ran" else 0.0,
                 key=found.key,
@@ -402,24 +398,17 @@ class Scheduler:
         made = (self.values.resolve(artifact) for artifact in reads(action))
         return tuple(sorted({artifact.action for artifact in made if isinstance(artifact, DerivedArtifact)}))
 
-    def _failed(
-        self,
-        node: str,
-        owner: str,
-        mnemonic: str,
-        description: str,
-        problem: str,
-        stdout: str = "",
-        stderr: str = "",
-        slot: int = 0,
-    ) -> None:
-        self._fail(node, node)
-        self._reporter.emit(
-            ActionFinished(node, owner, mnemonic, description, "failed", 0.0, problem, stdout, stderr, worker=slot)
-        )
+    def _failed(self, event: ActionFinished) -> None:
+        self._fail(event.id, event.id)
+        self._reporter.emit(event)
 
     def _text(self, digest: Digest | None) -> str:
         try:
             return self._store.read_bytes(digest).decode(errors="replace") if digest else ""
         except MissingBlob:  # which somebody removed meanwhile
             return ""
+
+
+def _named(action: Action) -> tuple[str, str, str, str]:
+    """Return the first members of an event about an action."""
+    return action.id, action.owner, action.mnemonic, action.description or action.mnemonic

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from modelbuild.explain.differences import Difference, attribute_differences, differences
 from modelbuild.explain.order import makers_first
-from modelbuild.history.action_facts import Facts
+from modelbuild.history.action_facts import Facts, TargetFacts
 
 Lookup: TypeAlias = Callable[[str], Facts | None]
-TargetLookup: TypeAlias = Callable[[str], dict[str, Any] | None]
+TargetLookup: TypeAlias = Callable[[str], TargetFacts | None]
 
 # Parts of a key that depend on attributes.
 _FROM_ATTRIBUTES = frozenset(("parameter", "step", "output", "environment", "threads", "gpu", "tool"))
@@ -115,7 +115,7 @@ def _attributes(action: str, times: Times) -> list[Cause]:
     then, now = times.old_target(old.owner), times.new_target(new.owner)
     if then is None or now is None:
         return found
-    pairs = [(new.owner, then, now)]
+    pairs: list[tuple[str, TargetFacts, TargetFacts]] = [(new.owner, then, now)]
     pairs += [(node, a, b) for node in now["needs"] if (a := times.old_target(node)) and (b := times.new_target(node))]
     for node, was, is_ in pairs:
         found += [Cause(each, action, None, node) for each in attribute_differences(was, is_)]

@@ -36,7 +36,7 @@ def pending(workspace: Workspace, records: Records, label: Label, devices: Seque
     except ModelbuildError as error:
         return ChangedSince(problem=str(error))
     code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages})
-    now = gather(analyzer.graph, dry.scheduler, code, missing="absent")
+    now = gather(dry.scheduler, code, missing="absent")
     attributes = attributes_of(analyzer)
 
     def before(name: str) -> Facts | None:

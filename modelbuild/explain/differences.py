@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from modelbuild.history.action_facts import Facts
+from modelbuild.actions import Material
+from modelbuild.history.action_facts import Facts, TargetFacts
 
 Kind: TypeAlias = Literal[
     "input",
@@ -53,7 +54,7 @@ def differences(old: Facts, new: Facts) -> list[Difference]:
 
 
 def materials(
-    old: Mapping[str, Any], new: Mapping[str, Any], old_makers: tuple[str, ...] = (), new_makers: tuple[str, ...] = ()
+    old: Material, new: Material, old_makers: tuple[str, ...] = (), new_makers: tuple[str, ...] = ()
 ) -> Iterator[Difference]:
     """Yield the differences between the contents of two keys."""
     before = _inputs(old, old_makers)
@@ -73,13 +74,17 @@ def materials(
     yield from _local(old.get("local", {}), new.get("local", {}))
     for kind, part in _TABLES.items():
         yield from _values(kind, "", old[part], new[part])
-    for kind, part in _SCALARS.items():
-        if old.get(part) != new.get(part):
-            yield Difference(kind, part, old.get(part), new.get(part))
+    for kind, scalar in _SCALARS.items():
+        if old.get(scalar) != new.get(scalar):
+            yield Difference(kind, scalar, old.get(scalar), new.get(scalar))
 
 
-_TABLES: Mapping[Kind, str] = {"tool": "tools", "environment": "env", "output": "outputs"}
-_SCALARS: Mapping[Kind, str] = {
+_TABLES: Mapping[Kind, Literal["tools", "env", "outputs"]] = {
+    "tool": "tools",
+    "environment": "env",
+    "output": "outputs",
+}
+_SCALARS: Mapping[Kind, Literal["cpu", "gpu", "python", "machine", "format"]] = {
     "threads": "cpu",
     "gpu": "gpu",
     "python": "python",
@@ -88,10 +93,10 @@ _SCALARS: Mapping[Kind, str] = {
 }
 
 
-def _inputs(material: Mapping[str, Any], makers: tuple[str, ...]) -> dict[str, tuple[str, str]]:
+def _inputs(material: Material, makers: tuple[str, ...]) -> dict[str, tuple[str, str]]:
     """Return digest and maker by path, or by name (and number) for inputs that actions make."""
     found = {}
-    inputs: list[tuple[str, str, str]] = material["inputs"]
+    inputs = material["inputs"]
     for (name, path, digest), maker in zip(inputs, makers or [""] * len(inputs), strict=True):
         derived = path.startswith(".inputs/")
         place = f"{name} {path.removeprefix(f'.inputs/{name}.').partition('/')[0]}" if derived else path
@@ -121,6 +126,6 @@ def _values(kind: Kind, name: str, old: Any, new: Any) -> Iterator[Difference]:
         yield Difference(kind, name, old, new)
 
 
-def attribute_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
+def attribute_differences(old: TargetFacts, new: TargetFacts) -> list[Difference]:
     """Return the differences between two targets, or between two versions of one (see facts.attributes_of)."""
     return list(_values("parameter", "", old["attributes"], new["attributes"]))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
+from modelbuild.actions import Material
 from modelbuild.errors import UsageError
 from modelbuild.history.action_records import Records
 from modelbuild.history.stored_facts import check_material
@@ -16,7 +15,7 @@ from modelbuild.workspace.workspace import Workspace
 _KEY = re.compile(r"[0-9a-f]{4,64}\Z")
 
 
-def material_of(workspace: Workspace, prefix: str) -> Mapping[str, Any]:
+def material_of(workspace: Workspace, prefix: str) -> Material:
     """Return the contents of a key. Raises UsageError unless exactly one known key has this prefix."""
     if not _KEY.match(prefix):
         raise UsageError(f"'{prefix}' is not a key; expected at least its first 4 digits, 0-9 and a-f")

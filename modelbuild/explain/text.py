@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from modelbuild.actions import Place
 from modelbuild.explain.causes import Cause, Hop
 from modelbuild.explain.changed_since import ChangedSince
 from modelbuild.explain.differences import Difference
 from modelbuild.explain.verdicts import Verdict
+from modelbuild.history.action_facts import place_json
 from modelbuild.wording import count, duration
 
 _LONGEST = 60
@@ -98,7 +100,7 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
         "action": facts.id,
         "status": facts.status,
         "seconds": facts.seconds,
-        "place": facts.place or None,
+        "place": place_json(facts.place) or None,
         "key": facts.key,
         "reason": verdict.reason,
         "compared": verdict.compared or None,
@@ -112,13 +114,13 @@ def _cause(cause: Cause) -> dict[str, Any]:
     return {**difference, "action": cause.action, "through": list(cause.through or ()), "target": cause.target or None}
 
 
-def _place(place: Mapping[str, Any]) -> str:
+def _place(place: Place | None) -> str:
     """Return the worker, and durations of a tenth of a second or more around the run."""
-    if not place:
+    if place is None:
         return ""
-    around = {"queued": "waited", "fetching": "got inputs", "sending": "sent outputs"}
-    took = [f"{words} {duration(place[name])}" for name, words in around.items() if place[name] >= 0.0995]
-    return f" on {place['worker']}" + (f"; {', '.join(took)}" if took else "")
+    around = {"waited": place.queued, "got inputs": place.fetching, "sent outputs": place.sending}
+    took = [f"{words} {duration(seconds)}" for words, seconds in around.items() if seconds >= 0.0995]
+    return f" on {place.worker}" + (f"; {', '.join(took)}" if took else "")
 
 
 def _short(digest: Any) -> str:
@@ -146,7 +148,7 @@ def explanation_lines(
         yield f"compared with {against}:"
     idle = 0
     for verdict in verdicts:
-        if verdict.reason == "unchanged" and verdict.facts.owner.partition(" (")[0] != label:
+        if verdict.reason == "unchanged" and verdict.facts.owner.label != label:
             idle += 1
             continue
         yield from verdict_lines(verdict)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from modelbuild.analysis.open import open_analyzer
 from modelbuild.errors import UsageError
 from modelbuild.labels import Label
-from modelbuild.query.actions import owner_of
 from modelbuild.workspace.workspace import Workspace
 
 
@@ -16,5 +15,5 @@ def check_there(workspace: Workspace, label: Label, acts: bool = False) -> None:
     analyzer.loader.target(label, None)
     if acts:
         target = analyzer.analyze(label)
-        if not any(node.owner == owner_of(target) for node in analyzer.graph.nodes.values()):
+        if not any(node.owner == target.id for node in analyzer.graph.nodes.values()):
             raise UsageError(f"{label}: a {target.rule} without actions of its own; there is nothing to explain")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from modelbuild.action_graph import ActionGraph
-from modelbuild.actions import Action, DerivedArtifact
+from modelbuild.actions import Action, DerivedArtifact, Material, Place
 from modelbuild.code.step_sources import StepCode
 from modelbuild.execution.scheduler import Scheduler
+from modelbuild.ids import ActionId, TargetId
 from modelbuild.store.digests import value_digest
 
 if TYPE_CHECKING:
@@ -21,41 +21,41 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One action in one build: JSON values only.
+    """One action in one build.
 
     status    ran, cached or failed; `absent` if it was only looked up and is in no cache
-    material  see modelbuild.execution.keys
+    material  see modelbuild.actions.Material
     modules   SHA-256 of each module of the step, by import name
     makers    maker of each input, in the order of `material["inputs"]`: an action's id, or '' for a file of the
               workspace
     outputs   digest of each output by name
-    place     the worker and its durations (see modelbuild.actions.Place); empty for a local run
+    place     the worker and its durations (see modelbuild.actions.Place); None for a local run
     """
 
-    id: str
-    owner: str
+    id: ActionId
+    owner: TargetId
     mnemonic: str
     key: str
     status: str
     seconds: float
-    material: Mapping[str, Any]
+    material: Material
     modules: Mapping[str, str]
     makers: tuple[str, ...]
     outputs: Mapping[str, str] = field(default_factory=dict)
-    place: Mapping[str, Any] = field(default_factory=dict)
+    place: Place | None = None
 
 
-def gather(graph: ActionGraph, scheduler: Scheduler, code: StepCode, missing: str = "failed") -> dict[str, Facts]:
+def gather(scheduler: Scheduler, code: StepCode, missing: str = "failed") -> dict[str, Facts]:
     """Return the facts of every action with a known key; `missing` is the status of actions without a result."""
     report = scheduler.report
     found = {}
     for name, key in report.keys.items():
-        action = graph.nodes[name]
+        action = scheduler.graph.nodes[name]
         assert isinstance(action, Action)
         result = report.results.get(name)
         status = report.statuses.get(name, missing)
         found[name] = Facts(
-            id=name,
+            id=action.id,
             owner=action.owner,
             mnemonic=action.mnemonic,
             key=key,
@@ -65,7 +65,7 @@ def gather(graph: ActionGraph, scheduler: Scheduler, code: StepCode, missing: st
             modules=code.modules(*action.modules),
             makers=tuple(_maker(scheduler, action)),
             outputs={output: value_digest(value) for output, value in result.outputs} if result else {},
-            place=asdict(report.places[name]) if name in report.places else {},
+            place=report.places.get(name),
         )
     return found
 
@@ -76,19 +76,30 @@ def _maker(scheduler: Scheduler, action: Action) -> Iterable[str]:
         yield artifact.action if isinstance(artifact, DerivedArtifact) else ""
 
 
-def dump(facts: Iterable[Facts], attributes: Mapping[str, Mapping[str, Any]]) -> str:
+class TargetFacts(TypedDict):
+    """An analysed target: its rule, its attributes with defaults, and the ids of targets that it needs."""
+
+    rule: str
+    attributes: dict[str, Any]
+    needs: list[str]
+
+
+def place_json(place: Place | None) -> dict[str, Any]:
+    """Return a place as JSON for the history and dumps: empty for a local run."""
+    return {} if place is None else asdict(place)
+
+
+def dump(facts: Iterable[Facts], attributes: Mapping[str, TargetFacts]) -> str:
     """Return facts and targets' attributes as the text of a file for `explain --against`."""
-    return json.dumps(
-        {"version": VERSION, "actions": [asdict(each) for each in facts], "targets": attributes}, sort_keys=True
-    )
+    actions = [{**asdict(each), "place": place_json(each.place)} for each in facts]
+    return json.dumps({"version": VERSION, "actions": actions, "targets": attributes}, sort_keys=True)
 
 
-def attributes_of(analyzer: Analyzer) -> dict[str, dict[str, Any]]:
+def attributes_of(analyzer: Analyzer) -> dict[str, TargetFacts]:
     """Return each analysed target as its `rule`, its `attributes` with defaults, and the targets that it `needs`."""
-    found = {}
+    found: dict[str, TargetFacts] = {}
     for target in analyzer.targets.values():
-        node = str(target.node if target.configured else target.node.label)
-        needs = [str(n if analyzer.targets[n].configured else n.label) for n in analyzer.dependencies[target.node]]
+        needs = {analyzer.targets[node].id for node in analyzer.dependencies[target.node]}
         attributes = target.attrs.model_dump(mode="json", by_alias=True)
-        found[node] = {"rule": target.rule, "attributes": attributes, "needs": sorted(set(needs))}
+        found[target.id] = {"rule": target.rule, "attributes": attributes, "needs": sorted(needs)}
     return found

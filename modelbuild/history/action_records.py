@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from modelbuild.history.action_facts import Facts
+from modelbuild.actions import Material
+from modelbuild.history.action_facts import Facts, TargetFacts
 from modelbuild.history.database import open_history, read_object, unpack
 from modelbuild.history.identity import stored_path
 from modelbuild.history.stored_facts import check_material, check_target, facts_of
+from modelbuild.ids import ActionId, TargetId
 from modelbuild.store.schemas import HISTORY
 
 
@@ -57,16 +59,16 @@ class Records:
 
     def elsewhere(self, action: str) -> list[Row]:
         """Return the rows of the same action in other configurations of the target, the newest first."""
-        owner, _, name = action.partition("#")
-        rows = self._rows(_OWNED, *_owned(owner.partition(" (")[0]))
-        return [row for row in rows if row.facts.id != action and row.facts.id.partition("#")[2] == name]
+        this = ActionId(action)
+        rows = self._rows(_OWNED, *_owned(this.label))
+        return [row for row in rows if row.facts.id != this and row.facts.id.name == this.name]
 
     def built_at(self, build: int) -> float:
         """Return the time of a build, in seconds since 1970."""
         rows = self._read("SELECT CAST(at AS REAL) FROM builds WHERE build = ?", (build,))
         return rows[0][0] if rows and 0 <= rows[0][0] < _LATEST else 0.0
 
-    def target(self, node: str, build: int) -> dict[str, Any] | None:
+    def target(self, node: str, build: int) -> TargetFacts | None:
         """Return a target's stored attributes from the last build up to `build` that contained it."""
         rows = self._read(
             "SELECT data FROM targets JOIN parts ON hash = parts WHERE workspace = ? AND node = ? AND first <= ?"
@@ -78,7 +80,7 @@ class Records:
                 return check_target(unpack(data))
         return None
 
-    def material(self, prefix: str) -> dict[str, Any]:
+    def material(self, prefix: str) -> dict[str, Material]:
         """Return the contents of all keys with a prefix, in any workspace, by key."""
         rows = self._read(
             "SELECT DISTINCT key, data FROM actions JOIN parts ON hash = parts WHERE key >= ? AND key < ?",
@@ -115,4 +117,5 @@ _OWNED = "(owner = ? OR substr(owner, 1, length(?)) = ?)"
 
 
 def _owned(label: str) -> tuple[str, str, str]:
-    return label, f"{label} (", f"{label} ("
+    configured = TargetId.of(label, "").removesuffix(")")
+    return label, configured, configured

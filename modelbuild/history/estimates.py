@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from modelbuild.history.database import open_history, read_history
+from modelbuild.ids import ActionId
 
 _RUNS = 5  # the newest ones
 _COLUMNS = "CAST(subject AS TEXT), CAST(value AS REAL)"
@@ -54,14 +55,9 @@ def expected_seconds(directory: Path, ids: Iterable[str]) -> dict[str, float]:
     found = estimates_of(directory, wanted)
     kinds: dict[str, list[float]] = defaultdict(list)
     for name, seconds in found.items():
-        kinds[kind_of(name)].append(seconds)
+        kinds[ActionId(name).kind].append(seconds)
     typical = {kind: median(values) for kind, values in kinds.items()}
-    return {name: found.get(name, typical.get(kind_of(name), 1.0)) for name in wanted}
-
-
-def kind_of(action: str) -> str:
-    """Return `compile` for `//models:detector#compile:p3`."""
-    return action.rpartition("#")[2].partition(":")[0]
+    return {name: found.get(name, typical.get(ActionId(name).kind, 1.0)) for name in wanted}
 
 
 def target_estimates(directory: Path, labels: Iterable[str]) -> dict[str, float]:
@@ -69,9 +65,9 @@ def target_estimates(directory: Path, labels: Iterable[str]) -> dict[str, float]
     several devices counts once."""
     wanted = set(labels)
     found: dict[str, dict[str, float]] = defaultdict(dict)
-    for action, seconds in action_estimates(directory).items():
-        owner, _, name = action.partition("#")
-        label = owner.partition(" (")[0]
-        if label in wanted:
-            found[label][name] = max(seconds, found[label].get(name, 0.0))
+    for text, seconds in action_estimates(directory).items():
+        action = ActionId(text)
+        if action.label in wanted:
+            known = found[action.label]
+            known[action.name] = max(seconds, known.get(action.name, 0.0))
     return {label: sum(actions.values()) for label, actions in found.items()}

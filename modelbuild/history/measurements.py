@@ -8,6 +8,7 @@ from pathlib import Path
 
 from modelbuild.history.database import read_history
 from modelbuild.history.identity import identity
+from modelbuild.ids import ActionId
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Measures:
         """Return all values of a target in any configuration, and of its actions: by subject and name, oldest first."""
         found: dict[tuple[str, str], list[Point]] = {}
         for subject, name, at, value, key in self._rows("subject, name, at"):
-            if subject.partition("#")[0].partition(" (")[0] == label:
+            if ActionId(subject).label == label:
                 found.setdefault((subject, name), []).append(Point(at, value, key))
         return found
 

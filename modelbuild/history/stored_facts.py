@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from modelbuild.history.action_facts import VERSION, Facts
+from modelbuild.actions import Material, Place
+from modelbuild.history.action_facts import VERSION, Facts, TargetFacts
+from modelbuild.ids import ActionId, TargetId
 
 _Seconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 _Input = Annotated[list[str], Field(min_length=3, max_length=3)]
@@ -65,14 +67,14 @@ class _Dump(_Table):
     targets: dict[str, _Target]
 
 
-def check_material(value: Any) -> dict[str, Any]:
+def check_material(value: Any) -> Material:
     """Return a key's contents unchanged. Raises ValueError for anything else."""
-    return _checked(_Material, value)
+    return cast(Material, _checked(_Material, value))
 
 
-def check_target(value: Any) -> dict[str, Any]:
+def check_target(value: Any) -> TargetFacts:
     """Return a target's attributes unchanged. Raises ValueError for anything else."""
-    return _checked(_Target, value)
+    return cast(TargetFacts, _checked(_Target, value))
 
 
 def facts_of(value: Mapping[str, Any]) -> Facts:
@@ -80,10 +82,12 @@ def facts_of(value: Mapping[str, Any]) -> Facts:
     given = _checked(_Facts, value)
     if given["makers"] and len(given["makers"]) != len(given["material"]["inputs"]):
         raise ValueError("makers: expected one for each input")
-    return Facts(**{**given, "makers": tuple(given["makers"])})
+    place = Place(**{"worker": "", **given["place"]}) if given["place"] else None
+    own = {"id": ActionId(given["id"]), "owner": TargetId(given["owner"]), "place": place}
+    return Facts(**{**given, **own, "makers": tuple(given["makers"])})
 
 
-def load_dump(text: bytes) -> tuple[dict[str, Facts], dict[str, dict[str, Any]]]:
+def load_dump(text: bytes) -> tuple[dict[str, Facts], dict[str, TargetFacts]]:
     """Return the facts by action and the targets by node from the text of `facts.dump`. Raises ValueError for other
     text."""
     try:

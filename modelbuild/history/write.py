@@ -6,10 +6,11 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from modelbuild.history.action_facts import Facts
+from modelbuild.history.action_facts import Facts, TargetFacts, place_json
 from modelbuild.history.database import pack, write_history
 from modelbuild.history.identity import identity, stored_path
 
@@ -22,59 +23,52 @@ KEPT_MEASURES = 200
 _TIDY_EVERY = 20  # builds
 
 
-def remember(
-    directory: Path,
-    workspace: Path,
-    seconds: float,
-    ok: bool,
-    facts: Mapping[str, Facts],
-    targets: Mapping[str, Mapping[str, Any]],
-    measures: Mapping[tuple[str, str], float],
-) -> None:
-    """Add a build to the history in the cache's folder.
+@dataclass(frozen=True, slots=True)
+class BuildFacts:
+    """The record of one build.
+
+    ok        whether all went well
+    actions   by id
+    targets   the attributes of targets by id (see action_facts.attributes_of)
+    measures  (id of a target or action, name) -> value, such as ("//models:detector (cpu)", "bytes")
+    """
+
+    seconds: float
+    ok: bool
+    actions: Mapping[str, Facts]
+    targets: Mapping[str, TargetFacts]
+    measures: Mapping[tuple[str, str], float]
+
+
+def remember(directory: Path, root: Path, build: BuildFacts) -> None:
+    """Add a build of the workspace at `root` to the history in the cache's folder.
 
     An action with the same key as in its last build keeps its row, which contains the first and the last build with it.
-    measures  (label or action id, name) -> value, such as ("//models:detector", "bytes")
     """
-    if not facts:
+    if not build.actions:
         return
+    workspace = stored_path(root)
 
     def work(history: sqlite3.Connection) -> None:
-        build = _write(history, stored_path(workspace), seconds, ok, facts, targets)
-        _measures(history, identity(workspace), facts, measures)
-        if build % _TIDY_EVERY == 0:
+        row = (workspace, time.time(), build.seconds, build.ok)
+        number = int(history.execute("INSERT INTO builds VALUES (NULL, ?, ?, ?, ?)", row).lastrowid or 0)
+        _actions(history, workspace, number, build.actions)
+        _targets(history, workspace, number, build.targets)
+        _measures(history, identity(root), build)
+        if number % _TIDY_EVERY == 0:
             _tidy(history)
 
     write_history(directory, work)
 
 
-def _write(
-    history: sqlite3.Connection,
-    workspace: str,
-    seconds: float,
-    ok: bool,
-    facts: Mapping[str, Facts],
-    targets: Mapping[str, Mapping[str, Any]],
-) -> int:
-    """Insert the rows, and return the build's number."""
-    row = (workspace, time.time(), seconds, ok)
-    build = int(history.execute("INSERT INTO builds VALUES (NULL, ?, ?, ?, ?)", row).lastrowid or 0)
-    _actions(history, workspace, build, facts)
-    _targets(history, workspace, build, targets)
-    return build
-
-
-def _measures(
-    history: sqlite3.Connection,
-    workspace: str,
-    facts: Mapping[str, Facts],
-    measures: Mapping[tuple[str, str], float],
-) -> None:
+def _measures(history: sqlite3.Connection, workspace: str, build: BuildFacts) -> None:
     now = time.time()
-    history.executemany(
-        "INSERT OR REPLACE INTO measures VALUES (?, ?, ?, ?, ?, ?)",
-        [(workspace, s, n, now, v, facts[s].key if s in facts else "") for (s, n), v in measures.items()],
-    )
+    keys = {name: facts.key for name, facts in build.actions.items()}
+    rows = [
+        (workspace, subject, name, now, value, keys.get(subject, ""))
+        for (subject, name), value in build.measures.items()
+    ]
+    history.executemany("INSERT OR REPLACE INTO measures VALUES (?, ?, ?, ?, ?, ?)", rows)
 
 
 def _actions(history: sqlite3.Connection, workspace: str, build: int, facts: Mapping[str, Facts]) -> None:
@@ -83,7 +77,7 @@ def _actions(history: sqlite3.Connection, workspace: str, build: int, facts: Map
     for name, each in facts.items():
         first, key, status = history.execute(sql, (workspace, name)).fetchone() or (0, "", "")
         # A run that failed is a row of its own: that it ran again has that reason.
-        place = json.dumps(each.place)
+        place = json.dumps(place_json(each.place))
         if key == each.key and (status == "failed") == (each.status == "failed"):
             same.append((build, each.status, each.seconds, place, workspace, name, first))
             continue
@@ -97,7 +91,7 @@ def _actions(history: sqlite3.Connection, workspace: str, build: int, facts: Map
     history.executemany(sql, same)
 
 
-def _targets(history: sqlite3.Connection, workspace: str, build: int, targets: Mapping[str, Mapping[str, Any]]) -> None:
+def _targets(history: sqlite3.Connection, workspace: str, build: int, targets: Mapping[str, TargetFacts]) -> None:
     sql = "SELECT first, parts FROM targets WHERE workspace = ? AND node = ? ORDER BY first DESC LIMIT 1"
     new, same = [], []
     for node, each in targets.items():

@@ -7,7 +7,6 @@ from typing import Any
 
 from modelbuild.action_graph import reads
 from modelbuild.actions import Action, Artifact, DerivedArtifact
-from modelbuild.analysis.analyze import ConfiguredTarget
 from modelbuild.build.dry_run import DryRun, dry_run
 from modelbuild.query.configured_world import ConfiguredWorld
 
@@ -18,7 +17,7 @@ class Actions:
     def __init__(self, world: ConfiguredWorld, nodes: Collection[str]) -> None:
         targets = [target for node in sorted(nodes) if (target := world.configured(node)) is not None]
         self._graph = world.analyzer.graph
-        owners = {owner_of(target) for target in targets}
+        owners = {target.id for target in targets}
         wanted = [
             DerivedArtifact(node.id, output.name)
             for node in list(self._graph.nodes.values())
@@ -31,7 +30,7 @@ class Actions:
             if not isinstance(node, Action) and node.owner in owners and node.promises
         ]
         self._dry: DryRun = dry_run(world.analyzer, [*wanted, *promised])
-        self.by_id = {
+        self.by_id: dict[str, Action] = {
             node.id: node for node in self._graph.nodes.values() if isinstance(node, Action) and node.owner in owners
         }
 
@@ -48,8 +47,8 @@ class Actions:
     def describe(self, name: str) -> Mapping[str, Any]:
         """All that decides an action: JSON values. `key` is null where an input is not built yet."""
         action = self.by_id[name]
-        material = self._dry.report.materials.get(name, {})
-        digests = {(item[0], item[1]): item[2] for item in material.get("inputs", ())}
+        material = self._dry.report.materials.get(name)
+        digests = {(input_, path): digest for input_, path, digest in material["inputs"]} if material else {}
         return {
             "id": name,
             "owner": action.owner,
@@ -57,7 +56,7 @@ class Actions:
             "key": self._dry.report.keys.get(name),
             "cached": name in self._dry.report.statuses,
             "step": action.step,
-            "code": material.get("code"),
+            "code": material["code"] if material else None,
             "params": dict(action.params),
             "inputs": [
                 {
@@ -69,7 +68,7 @@ class Actions:
                 for item in action.inputs
             ],
             "outputs": [{"name": o.name, "path": o.path, "kind": o.kind} for o in action.outputs],
-            "tools": material.get("tools") or dict.fromkeys(action.tools),
+            "tools": (material and material["tools"]) or dict.fromkeys(action.tools),
             "env": dict(action.env),
             "cpu": action.resources.cpu,
         }
@@ -79,11 +78,6 @@ class Actions:
         if not isinstance(resolved, DerivedArtifact):
             return resolved.path
         return f"{resolved.action}:{resolved.output}" + (f"/{resolved.subpath}" if resolved.subpath else "")
-
-
-def owner_of(target: ConfiguredTarget) -> str:
-    """What the actions of a target say whose they are."""
-    return str(target.node if target.configured else target.node.label)
 
 
 def as_lines(described: Mapping[str, Any]) -> Iterator[str]:

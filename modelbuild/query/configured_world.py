@@ -39,7 +39,7 @@ class ConfiguredWorld:
         return [self._node(self.analyzer.analyze(t.label, d).node) for d in self._devices for t in found]
 
     def _node(self, node: Node) -> str:
-        name = str(node if self.analyzer.targets[node].configured else node.label)
+        name = self.analyzer.targets[node].id
         self._nodes[name] = node
         return name
 

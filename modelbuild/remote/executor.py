@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from modelbuild.actions import ActionResult, Digest, Place
-from modelbuild.code.step_sources import StepCode
 from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.failure_message import failure_message
 from modelbuild.execution.fork_server_client import Ended
@@ -17,7 +16,7 @@ from modelbuild.remote.client import Client
 from modelbuild.remote.execution import Execution
 from modelbuild.remote.problems import RemoteProblem
 from modelbuild.remote.queue_watch import QueueWatch
-from modelbuild.remote.remote_action import RemoteAction, SourceChanged, describe, outputs_of
+from modelbuild.remote.remote_action import RemoteAction, SourceChanged, Workers, describe, outputs_of
 from modelbuild.remote.worker_entry import TOOLCHAIN
 from modelbuild.store.codec import blobs_of
 from modelbuild.store.interface import MissingBlob, Store
@@ -33,8 +32,7 @@ class RemoteExecutor:
 
     store        the build's store, which may have to fetch an input first; local: the one on this machine
     client       blobs to and from the server's own CAS
-    python       the interpreter on the workers
-    platform     properties of every worker (see platform_properties.py)
+    workers      their code and interpreter, and properties of every worker (see platform_properties.py)
     queue        reports actions that wait for a worker
     leave        whether outputs may stay there: the store fetches those that are needed here
     """
@@ -45,9 +43,7 @@ class RemoteExecutor:
         client: Client,
         store: Store,
         local: LocalStore,
-        code: StepCode,
-        python: str,
-        platform: Mapping[str, str],
+        workers: Workers,
         queue: QueueWatch,
         leave: bool = False,
     ) -> None:
@@ -55,9 +51,7 @@ class RemoteExecutor:
         self._client = client
         self._store = store
         self._local = local
-        self._code = code
-        self._python = python
-        self._platform = platform
+        self._workers = workers
         self._queue = queue
         self._leave = leave
         self._left: set[Digest] = set()  # actions whose outputs stayed on the server
@@ -67,7 +61,7 @@ class RemoteExecutor:
     def run(self, request: Request) -> Outcome:
         """Run an action to its end. Raises RemoteProblem; MissingBlob when the store lost an input."""
         try:
-            described = describe(request, self._code, self._python, self._platform)
+            described = describe(request, self._workers)
         except SourceChanged as problem:
             return Outcome(None, str(problem))
         answer = None

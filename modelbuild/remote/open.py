@@ -63,19 +63,20 @@ def executing(
     from modelbuild.remote.execution import Execution
     from modelbuild.remote.executor import RemoteExecutor
     from modelbuild.remote.queue_watch import QueueWatch
+    from modelbuild.remote.remote_action import Workers
     from modelbuild.remote.strategy_executor import StrategyExecutor
 
     # StrategyExecutor reports problems, because it knows their consequences.
     client = Client(open_cache(settings.executor, settings), local, lambda text: None)
     execution = Execution(settings.executor, settings)
     leave = settings.executor == settings.cache and settings.download != "all"
-    name, platform = str(settings.executor), dict(settings.platform)
+    name, workers = str(settings.executor), Workers(code, settings.python, dict(settings.platform))
 
     def say(text: str) -> None:
         reporter.emit(Notice(text))
 
     queue = QueueWatch(name, settings.queue_notice, say)
-    remote = RemoteExecutor(execution, client, store, local, code, settings.python, platform, queue, leave)
+    remote = RemoteExecutor(execution, client, store, local, workers, queue, leave)
     return StrategyExecutor(here, remote, name, settings.strategy, say)
 
 

@@ -48,7 +48,16 @@ class RemoteAction:
     asked: Mapping[str, str]
 
 
-def describe(request: Request, code: StepCode, python: str, wanted: Mapping[str, str]) -> RemoteAction:
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """The code and the interpreter that workers run, and the platform properties that each must have."""
+
+    code: StepCode
+    python: str
+    platform: Mapping[str, str]
+
+
+def describe(request: Request, workers: Workers) -> RemoteAction:
     """Return an action as messages that depend only on the request: equal on every machine.
 
     Raises SourceChanged for a module of the step that differs from its key.
@@ -60,7 +69,10 @@ def describe(request: Request, code: StepCode, python: str, wanted: Mapping[str,
         for path, entry in _entries(item.path, item.value):
             files[f"root/{path}"] = entry
             inputs[entry.digest] = item.source or inputs.get(entry.digest)
-    for name, file in {**dict(code.closure(ENTRY)), **dict(code.closure(*request.action.modules))}.items():
+    for name, file in {
+        **dict(workers.code.closure(ENTRY)),
+        **dict(workers.code.closure(*request.action.modules)),
+    }.items():
         digest = _add(file.read_bytes(), blobs)
         if digest.hash != request.modules.get(name, digest.hash):
             raise SourceChanged(changed(name))
@@ -70,14 +82,14 @@ def describe(request: Request, code: StepCode, python: str, wanted: Mapping[str,
     root = keep(directory(tree, blobs), blobs)
     command = message("Command")(
         working_directory=_WORKING,
-        arguments=[python, "-P", "-B", _code_path(ENTRY, Path(f"{ENTRY}.py"))],
+        arguments=[workers.python, "-P", "-B", _code_path(ENTRY, Path(f"{ENTRY}.py"))],
         output_paths=sorted([*REPORTS, *(f"{_FOLDER}/{output.path}" for output in request.action.outputs)]),
     )
     cpus = str(request.action.resources.cpu)
     for name, value in {"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": cpus}.items():
         command.environment_variables.add(name=name, value=value)
     command.environment_variables.sort(key=lambda variable: variable.name)
-    asked = properties(request.action, wanted)
+    asked = properties(request.action, workers.platform)
     needed = message("Platform")()
     for name, value in asked.items():
         needed.properties.add(name=name, value=value)

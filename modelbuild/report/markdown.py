@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from modelbuild.events import Event, TargetBuilt, TestFinished
+from modelbuild.ids import TargetId
 from modelbuild.lines import one_line
 from modelbuild.report.progress import Progress
 from modelbuild.report.text import summary
@@ -49,7 +50,7 @@ class Markdown:
                     self._row(event).update(event.measures)
 
     def _row(self, event: TargetBuilt | TestFinished) -> dict[str, float]:
-        return self._rows.setdefault(f"{event.label} ({event.config})", {})
+        return self._rows.setdefault(TargetId.of(event.label, event.config), {})
 
     def close(self) -> None:
         with self._lock:

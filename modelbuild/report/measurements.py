@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from modelbuild.events import BuildFinished, Event, TargetBuilt, TestFinished
+from modelbuild.ids import TargetId
 
 
 class Measures:
@@ -25,9 +26,9 @@ class Measures:
         with self._lock:
             match event:
                 case TargetBuilt() if event.outputs:
-                    self._values[f"{event.label} ({event.config})", "bytes"] = float(self._sizes(event.outputs))
+                    self._values[TargetId.of(event.label, event.config), "bytes"] = float(self._sizes(event.outputs))
                 case TestFinished():
-                    subject = f"{event.label} ({event.config})"
+                    subject = TargetId.of(event.label, event.config)
                     self._values.update(((subject, name), value) for name, value in event.measures.items())
                 case BuildFinished():
                     self._finished = True

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 
-from modelbuild.history.estimates import estimates_of, kind_of
+from modelbuild.history.estimates import estimates_of
+from modelbuild.ids import ActionId
 
 
 class TimeLeft:
@@ -26,7 +27,7 @@ class TimeLeft:
         self._seen.update(new)
         found = estimates_of(self._history, new)
         for name, seconds in found.items():
-            self._kinds[kind_of(name)].append(seconds)
+            self._kinds[ActionId(name).kind].append(seconds)
         self._waiting |= {name: found.get(name) for name in new}
 
     def ended(self, name: str) -> None:
@@ -44,7 +45,7 @@ class TimeLeft:
         elapsed = dict(running)
         typical = {kind: median(values) for kind, values in self._kinds.items()}
         for name, known in self._waiting.items():
-            seconds = known if known is not None else typical.get(kind_of(name))
+            seconds = known if known is not None else typical.get(ActionId(name).kind)
             if seconds is None:
                 return None
             still = max(0.0, seconds - elapsed.get(name, 0.0))

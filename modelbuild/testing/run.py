@@ -20,6 +20,7 @@ from modelbuild.errors import ExitCode, UsageError
 from modelbuild.events import BuildFinished, BuildStarted, Reporter, TestFinished
 from modelbuild.execution.scheduler import Scheduler
 from modelbuild.history.action_facts import attributes_of
+from modelbuild.ids import TargetId
 from modelbuild.store.output_tree import OutputStamp, lay_out, make_root
 from modelbuild.testing.causes import find_causes, has_failed
 from modelbuild.testing.executor import Attempts, TestExecutor
@@ -104,8 +105,8 @@ def _once(
     if not tests:
         raise UsageError(f"no test in {' '.join(request.patterns)}")
     pairs = [(target, action) for target in tests if (action := test_of(target)) is not None]
-    reports = {artifact.action: artifact.output for _, test in pairs for artifact in test.reports}
-    attempts = {
+    reports: dict[str, str] = {artifact.action: artifact.output for _, test in pairs for artifact in test.reports}
+    attempts: dict[str, int] = {
         artifact.action: max(options.flaky_attempts, FLAKY if test.flaky else 1)
         for _, test in pairs
         for artifact in test.reports
@@ -143,12 +144,13 @@ def _run(
         reporter.emit(replace(ended, cases=(*ended.cases, cause)) if cause else ended)
         unbuilt |= not built
         failed |= ended.status == "failed"
-        measures.update(((f"{ended.label} ({ended.config})", name), value) for name, value in ended.measures.items())
+        measures.update(
+            ((TargetId.of(ended.label, ended.config), name), value) for name, value in ended.measures.items()
+        )
     end = ExitCode.BUILD_FAILED if unbuilt else ExitCode.TESTS_FAILED if failed else ExitCode.OK
     result = Result((), end, len(scheduler.report.keys))
     record_history(
         session.workspace,
-        session.analyzer.graph,
         attributes_of(session.analyzer),
         scheduler,
         session.engine.code,

@@ -25,7 +25,7 @@ def select_tests(
     while waiting:
         target = waiting.pop()
         if test_of(target) is not None:
-            found.setdefault(str(target.node if target.configured else target.node.label), target)
+            found.setdefault(target.id, target)
         elif target.rule == SUITE:
             waiting += [analyzer.targets[node] for node in reversed(analyzer.dependencies[target.node])]
     wanted = {tag for tag in tags if not tag.startswith("-")}

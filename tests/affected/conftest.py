@@ -188,7 +188,6 @@ class Repository:
             Running(InProcess(store), ResourcePool(machine(1)), _Silent(), 1),
             Keys.of(workspace.root, roots, store.read_bytes, sources),
             Values(sources.entry),
-            _Silent(),
         )
 
 

@@ -161,7 +161,6 @@ class World:
             Running(fake, ResourcePool(Resources(cpu=jobs, memory=1 << 40)), recorder, jobs, keep_going),
             Keys.of(self.root, {"pack": self.pack}, self.store.read_bytes, NoFiles()),
             Values(self.source),
-            recorder,
             estimates=estimates,
         )
         return scheduler.build(wanted), fake, recorder, scheduler

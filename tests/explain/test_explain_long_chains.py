@@ -11,7 +11,7 @@ from modelbuild.explain.text import verdict_lines
 from modelbuild.explain.verdicts import explain
 from modelbuild.history.action_facts import Facts
 from modelbuild.history.action_records import Records
-from modelbuild.history.write import remember
+from modelbuild.history.write import BuildFacts, remember
 from modelbuild.store.database import Database
 
 LENGTH = 3000
@@ -31,7 +31,7 @@ def fact(number: int, version: str, status: str) -> Facts:
 
 
 def build(cache: Path, root: Path, *facts: Facts) -> None:
-    remember(cache, root, 1.0, True, {each.id: each for each in facts}, {}, {})
+    remember(cache, root, BuildFacts(1.0, True, {each.id: each for each in facts}, {}, {}))
 
 
 @pytest.fixture

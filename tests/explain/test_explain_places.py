@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import pytest
 
 from modelbuild.actions import Place
@@ -22,6 +20,5 @@ from modelbuild.history.action_facts import Facts
     ],
 )
 def test_the_worker_and_what_took_time_around_it(place: Place | None, expected: str) -> None:
-    told = {} if place is None else asdict(place)
-    facts = Facts("//m:a#make", "//m:a", "make", "k", "ran", 2.0, {}, {}, (), {}, told)
+    facts = Facts("//m:a#make", "//m:a", "make", "k", "ran", 2.0, {}, {}, (), {}, place)
     assert next(iter(verdict_lines(Verdict(facts, "first")))) == expected

@@ -75,6 +75,16 @@ def test_a_damaged_dump_is_compared_with_or_refused(examples: int) -> None:
     run_property(examples, changed | damaged(json.dumps(good).encode()), holds)
 
 
+@pytest.mark.parametrize("place", [{}, {"worker": "w"}, {"queued": 3.0}])
+def test_a_place_may_lack_members(place: dict[str, Any]) -> None:
+    good = dump("k", "d")
+    good["actions"][0]["place"] = place
+    actions, _ = load_dump(json.dumps(good).encode())
+    facts = actions["//:a#x"]
+    assert (facts.place is None) == (not place)
+    assert next(iter(verdict_lines(Verdict(facts, "unchanged")))).startswith("//:a#x  ran (1.5 s")
+
+
 NO_DUMP = {
     b"\xff": "Invalid JSON: ",
     b"[" * 100_000: "Invalid JSON: recursion limit exceeded",

@@ -16,7 +16,7 @@ from modelbuild.history.database import open_history, read_history
 from modelbuild.history.estimates import action_estimates, estimates_of
 from modelbuild.history.measurements import Measures
 from modelbuild.history.revisions import remember_revision, values_at
-from modelbuild.history.write import remember
+from modelbuild.history.write import BuildFacts, remember
 from modelbuild.store.schemas import HISTORY
 
 NAME = "//m:a#emit"
@@ -25,7 +25,9 @@ BYTES = ("//m:a (cpu)", "bytes")
 
 def build(cache: Path, key: str = "k", **targets: object) -> None:
     facts = Facts(NAME, "//m:a", "emit", key, "ran", 1.0, {}, {}, ())
-    remember(cache, cache, 1.0, True, {NAME: facts}, {"//m:a": targets}, {BYTES: 1.0, (NAME, "seconds"): 2.0})
+    remember(
+        cache, cache, BuildFacts(1.0, True, {NAME: facts}, {"//m:a": targets}, {BYTES: 1.0, (NAME, "seconds"): 2.0})
+    )
 
 
 def test_reading_makes_no_file(tmp_path: Path) -> None:

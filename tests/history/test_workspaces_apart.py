@@ -11,7 +11,7 @@ from modelbuild.history.action_facts import Facts
 from modelbuild.history.identity import identity, plain_address
 from modelbuild.history.measurements import Measures
 from modelbuild.history.revisions import remember_revision, values_at
-from modelbuild.history.write import remember
+from modelbuild.history.write import BuildFacts, remember
 
 BYTES = ("//m:a (cpu)", "bytes")
 
@@ -56,8 +56,8 @@ def test_clones_of_one_repository_are_one_workspace(tmp_path: Path) -> None:
 
 def build(cache: Path, root: Path, size: float) -> None:
     """Note a build in which BYTES was measured."""
-    facts = Facts("//m:a#emit", "//m:a", "emit", "k", "ran", 1.0, {}, {}, {}, {})
-    remember(cache, root, 1.0, True, {"//m:a#emit": facts}, {}, {BYTES: size})
+    facts = Facts("//m:a#emit", "//m:a", "emit", "k", "ran", 1.0, {}, {}, ())
+    remember(cache, root, BuildFacts(1.0, True, {"//m:a#emit": facts}, {}, {BYTES: size}))
 
 
 def test_what_is_measured_in_one_workspace_is_not_another_s(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from modelbuild.execution.isolation.kernel_choice import machine
 from modelbuild.remote.executor import place_of
 from modelbuild.remote.messages import message
 from modelbuild.remote.problems import RemoteProblem
-from modelbuild.remote.remote_action import SourceChanged, describe, outputs_of
+from modelbuild.remote.remote_action import SourceChanged, Workers, describe, outputs_of
 from modelbuild.remote.strategy_executor import StrategyExecutor
 from modelbuild.remote.worker_entry import TOOLCHAIN
 from modelbuild.store.digests import digest_file
@@ -264,7 +264,7 @@ def worker(code: StepCode, tmp_path: Path) -> Callable[..., tuple[int, str]]:
     """Runs an action as a worker does, with another toolchain in its order; returns the exit code and what it says."""
 
     def run(**toolchain: Any) -> tuple[int, str]:
-        described = describe(request(), code, sys.executable, {})
+        described = describe(request(), Workers(code, sys.executable, {}))
         action = message("Action").FromString(described.blobs[described.action])
         digest = Digest(action.input_root_digest.hash, action.input_root_digest.size_bytes)
         staged(described, digest, tmp_path / "root")
@@ -292,7 +292,7 @@ def test_a_worker_with_another_toolchain_does_not_try(worker: Callable[..., tupl
 def test_a_step_that_changed_since_its_key_was_made_is_not_sent(code: StepCode) -> None:
     stale = replace(request(), modules={STEP: "0" * 64})
     with pytest.raises(SourceChanged, match=r"^module modelbuild\.step changed during the build; build again$"):
-        describe(stale, code, "python3", {})
+        describe(stale, Workers(code, "python3", {}))
 
 
 def test_a_worker_without_the_kernels_that_the_key_states_does_not_try(worker: Callable[..., tuple[int, str]]) -> None:
@@ -316,7 +316,7 @@ def test_a_worker_with_other_gpus_than_the_key_states_does_not_try(worker: Calla
 @pytest.mark.parametrize(("gpu", "stated"), [(0, None), (1, ["NVIDIA L4 (8.9)"])])
 def test_an_order_states_the_gpus_of_an_action_that_takes_some(code: StepCode, gpu: int, stated: Any) -> None:
     asks = replace(request(resources=Resources(gpu=gpu)), gpus=tuple(stated or ()))
-    described = describe(asks, code, "python3", {})
+    described = describe(asks, Workers(code, "python3", {}))
     order = next(
         json.loads(data) for data in described.blobs.values() if data.startswith(b'{"') and b"toolchain" in data
     )
@@ -326,10 +326,10 @@ def test_an_order_states_the_gpus_of_an_action_that_takes_some(code: StepCode, g
 def test_the_same_action_is_the_same_message_whatever_machine_it_comes_from(code: StepCode, tmp_path: Path) -> None:
     shutil.copytree(Path(next(iter(dict(code.closure(STEP)).values()))).parent, tmp_path / "elsewhere/modelbuild")
     other = StepCode({"modelbuild": tmp_path / "elsewhere/modelbuild"})
-    one = describe(request(), code, "python3", {"OSFamily": "linux"})
-    assert describe(request(), other, "python3", {"OSFamily": "linux"}).action == one.action
-    assert describe(request(), code, "python3", {}).action != one.action
-    assert describe(request(params={"x": 1}), code, "python3", {"OSFamily": "linux"}).action != one.action
+    one = describe(request(), Workers(code, "python3", {"OSFamily": "linux"}))
+    assert describe(request(), Workers(other, "python3", {"OSFamily": "linux"})).action == one.action
+    assert describe(request(), Workers(code, "python3", {})).action != one.action
+    assert describe(request(params={"x": 1}), Workers(code, "python3", {"OSFamily": "linux"})).action != one.action
     assert not any(str(tmp_path).encode() in data for data in one.blobs.values())
 
 
@@ -361,7 +361,7 @@ GPUS = Resources(memory=1 << 30, gpu=2, compute_capability="8.9")
 def test_what_an_action_asks_of_workers(
     code: StepCode, changes: dict[str, Any], platform: dict[str, str], asked: dict[str, str]
 ) -> None:
-    assert asked_of_workers(describe(request(**changes), code, "python3", platform)) == asked
+    assert asked_of_workers(describe(request(**changes), Workers(code, "python3", platform))) == asked
 
 
 @pytest.mark.parametrize(

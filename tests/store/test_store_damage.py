@@ -15,6 +15,7 @@ from modelbuild.errors import EnvironmentProblem
 from modelbuild.execution.scratch import Scratch
 from modelbuild.history.action_facts import Facts
 from modelbuild.history.measurements import Measures
+from modelbuild.history.write import BuildFacts
 from modelbuild.history.write import remember as remember_build
 from modelbuild.store.digests import digest_bytes
 from modelbuild.store.local import open_store
@@ -103,7 +104,7 @@ def fill(cache: Path, said: list[str], alone: bool = True) -> None:
         shutil.rmtree(place)
         scratch.close()
         assert not (store.collect().busy and alone)
-    remember_build(cache, cache.parent, 1.0, True, {"//:a#b": FACTS}, {}, {("//:a", "bytes"): 1.0})
+    remember_build(cache, cache.parent, BuildFacts(1.0, True, {"//:a#b": FACTS}, {}, {("//:a", "bytes"): 1.0}))
 
 
 def put_in_place(cache: Path, place: str, make: Callable[[Path], object]) -> Path:

@@ -1,0 +1,55 @@
+"""Ids of configured targets and of actions: text as a user sees it, and the parts that it is made of.
+
+They are strings, so that they are keys, columns and JSON as they are. A label has neither a space nor a '#', so an id
+can be taken apart, which is done here alone."""
+
+from __future__ import annotations
+
+
+class TargetId(str):
+    """A target in a configuration: `//models:detector (//:jetson)`, or the label alone where there is only one."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, label: object, configuration: object | None) -> TargetId:
+        """Return the id of a label in a configuration: a device, its folder in the output tree, or None."""
+        return cls(label if configuration is None else f"{label} ({configuration})")
+
+    @property
+    def label(self) -> str:
+        return self.partition(" ")[0]
+
+    @property
+    def configuration(self) -> str:
+        """The configuration; '' where there is only one."""
+        return self.partition(" (")[2].removesuffix(")")
+
+
+class ActionId(str):
+    """An action of a target: `//models:detector (//:jetson)#compile:p0`. Of the id of a target, the name is ''."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, owner: TargetId, name: str) -> ActionId:
+        return cls(f"{owner}#{name}")
+
+    @property
+    def owner(self) -> TargetId:
+        """The target that declares the action."""
+        return TargetId(self.partition("#")[0])
+
+    @property
+    def label(self) -> str:
+        return self.owner.label
+
+    @property
+    def name(self) -> str:
+        """The action's name in its target: `compile:p0`."""
+        return self.partition("#")[2]
+
+    @property
+    def kind(self) -> str:
+        """The name without its number: `compile`. Actions of one kind take about as long."""
+        return self.name.partition(":")[0]
