@@ -14,20 +14,20 @@ Importable = tuple[int, int, str]
 
 _MODULES = tuple(all_suffixes())
 
-# What says which distributions are installed, and what Python reads when it starts.
+# Names that list installed distributions, or that Python reads at startup.
 _INSTALLED = (".dist-info", ".egg-info", ".pth")
 
-# How many files and folders are looked at for a module in a folder that is no package.
+# The most entries that are searched for a module in a folder without an __init__.py.
 _MOST = 1000
 
 
 def import_path() -> list[str]:
-    """The folders on Python's path."""
+    """Return the folders on Python's path."""
     return [path for path in map(os.path.abspath, filter(None, sys.path)) if os.path.isdir(path)]
 
 
 def folders_of(package: Path) -> list[str]:
-    """A package's folder and those below it."""
+    """Return a package's folder and those below it."""
     found = []
     for folder, below, _ in os.walk(package):
         below[:] = _chosen(below)
@@ -36,11 +36,11 @@ def folders_of(package: Path) -> list[str]:
 
 
 def importable(folders: Iterable[str]) -> dict[str, Importable]:
-    """What there is to import, by folder; nothing of a folder that is not there."""
+    """Return the stamps of the importable names, by folder, without missing folders."""
     found = {}
     for folder in folders:
         try:
-            status = os.stat(folder)  # before the listing: what changes meanwhile is then seen as a change
+            status = os.stat(folder)  # before the listing: a concurrent change then counts as a change
         except OSError:
             continue
         names = stamps_in(folder)
@@ -50,11 +50,11 @@ def importable(folders: Iterable[str]) -> dict[str, Importable]:
 
 
 def stamps_in(folder: str) -> str | None:
-    """Return a digest of the names in a folder that can change what is imported, and of when each distribution was
-    installed: to install another of its version changes no name. None when the folder cannot be listed.
+    """Return a digest of the names in a folder that can change imports, and of the installation time of each
+    distribution, because reinstalling the same version changes no name. None if the folder cannot be listed.
 
-    The names are those of modules, packages and installed distributions. A checkout that Python imports from has other
-    files too, and folders that builds put there.
+    The names are those of modules, packages and installed distributions. A checkout that Python imports from contains
+    other files too, and folders of builds.
     """
     try:
         with os.scandir(folder) as entries:
@@ -65,7 +65,7 @@ def stamps_in(folder: str) -> str | None:
 
 
 def _installed_at(entry: os.DirEntry[str]) -> str:
-    """Of what says where modules are, as an editable install's finder does, too."""
+    """Return mtime and inode of an entry that locates modules, such as an editable install's finder; '' for others."""
     if not entry.name.endswith(_INSTALLED) and not entry.name.startswith("__editable__"):
         return ""
     status = entry.stat()
@@ -77,7 +77,7 @@ def _chosen(names: Iterable[str]) -> list[str]:
 
 
 def _is_chosen(name: str) -> bool:
-    """Whether it is neither byte code nor hidden."""
+    """Return whether a name is neither byte code nor hidden."""
     return name != "__pycache__" and not name.startswith(".")
 
 
@@ -92,8 +92,8 @@ def _matters(entry: os.DirEntry[str]) -> bool:
 
 
 def _gives_modules(folder: str) -> bool:
-    """Whether there is a module below a folder, which without any is empty when it is imported. True as well for what
-    takes long to tell."""
+    """Return whether there is a module below a folder; importing a folder without any gives an empty package. Also True
+    if the search takes too long."""
     waiting, seen = [folder], 0
     while waiting:
         try:

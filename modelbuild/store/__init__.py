@@ -1,1 +1,1 @@
-"""Where results are kept: blobs by content, action results by key, behind the one interface `Store`."""
+"""Storage of results: blobs by content and action results by key, behind the interface `Store`."""

@@ -138,7 +138,7 @@ def test_a_wait_is_said_and_ctrl_c_ends_it(place: Any, stalling: Any, serve: Any
             stdout=subprocess.DEVNULL,
             stderr=stderr,
         )
-    while "Ctrl-C ends the wait" not in log.read_text():
+    while "Ctrl-C to stop waiting" not in log.read_text():
         assert process.poll() is None, log.read_text()
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
