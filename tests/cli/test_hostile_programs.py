@@ -80,15 +80,21 @@ def test_damaged_files_beside_a_program_are_shown_or_refused(program: Path, name
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"{", "delegation.json: invalid JSON: EOF while parsing an object at line 1 column 1; expected what a build"),
+        (
+            b"{",
+            "delegation.json: invalid JSON: EOF while parsing an object at line 1 column 1; expected the file",
+        ),
         (b"\xff", "delegation.json: invalid JSON: "),
         (b"[" * 100_000, "delegation.json: invalid JSON: recursion limit exceeded"),
         (b"[]", "delegation.json: input should be an object; expected the file that a build writes beside the program"),
         (b'{"nodes": 3, "partitions": []}', "delegation.json: nodes: input should be a valid array"),
-        (b'{"nodes": [{}], "partitions": []}', "delegation.json: nodes[0].name: field required; expected what a build"),
+        (
+            b'{"nodes": [{}], "partitions": []}',
+            "delegation.json: nodes[0].name: field required; expected the file that a build",
+        ),
         (
             b'{"nodes": [], "partitions": [{"processed_bytes": "9"}]}',
-            "delegation.json: partitions[0].processed_bytes: input should be a valid integer; expected what a build",
+            "delegation.json: partitions[0].processed_bytes: input should be a valid integer; expected the file",
         ),
         (
             b'{"nodes": [{"name": "a", "op": "b", "backend": "c", "refused": [{"backend": "d"}]}], "partitions": []}',

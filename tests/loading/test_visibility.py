@@ -62,7 +62,7 @@ def test_an_error_tells_target_place_and_cure(make_loader: MakeLoader) -> None:
             check_visible(target, "b/c", lambda: Location("b/c/BUILD.toml", 7, 8))
         assert str(caught.value) == (
             f"b/c/BUILD.toml:7:8: //a:{name} is not visible from //b/c; "
-            f"to let it, add '//b/c:__pkg__' to its visibility at {place}"
+            f"to allow it, add '//b/c:__pkg__' to its visibility at {place}"
         )
         check_visible(target, "a", lambda: Location("", 0, 0))
 
