@@ -14,7 +14,8 @@ import pytest
 
 from tests.build.changes import begin, edit_a_source
 from tests.build.damages import assert_untouched, damage_something, make_decoys
-from tests.build.world import Ended, World, assert_same
+from tests.build.world import Built, World, assert_same
+from tests.command_runner import Ended
 
 REQUEST = ("//...", "--keep-going", "--jobs=2")
 
@@ -53,17 +54,17 @@ class Damaged:
             time.sleep(self.dice.random() * 0.15)
             # What is under way is not written to in place: nobody could make up for that.
             self._damage(in_place=False)
-        self._sound(build.wait(look=False))
+        self._sound(build.wait())
 
     def _damage(self, in_place: bool = True) -> None:
         folder = self.dice.choice(self.places)
         self._note(f"{folder.name}: {damage_something(folder, self.dice, in_place)}")
 
-    def _build(self) -> Ended:
-        ended = self.world.run("build", *REQUEST, look=False)
+    def _build(self) -> Built:
+        ended = self.world.run("build", *REQUEST)
         self._note(f"build: {ended.code} {'; '.join(ended.errors)}")
         self._sound(ended)
-        return self.world.look(ended) if ended.code == 0 else ended
+        return self.world.look(ended) if ended.code == 0 else Built(ended.code, ended.out, ended.err, {})
 
     def _sound(self, ended: Ended) -> None:
         assert ended.code in (0, 36), ended.err

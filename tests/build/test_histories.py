@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.build.changes import CHANGES, begin, rewrite_build_files
-from tests.build.world import Ended, World, assert_same
+from tests.build.world import World, assert_same
+from tests.command_runner import Ended
 
 REQUESTS = [("//...",)] * 6 + [
     ("//p0:t0",),
@@ -60,7 +61,7 @@ class History:
     def _check(self) -> None:
         request = self._request()
         self._note("build", " ".join(request))
-        ended = self.world.build(*request)
+        ended = self.world.built(*request)
         self.done[-1] += f": {ended.code} {'; '.join(ended.errors)}"
         _assert_sound(ended)
         assert_same(ended, self.world.afresh(*request))
@@ -81,7 +82,7 @@ class History:
         self._change()
         builds.append(self.world.start("build", *second))
         for build in builds:
-            _assert_sound(build.wait(look=False))
+            _assert_sound(build.wait())
 
     def _request(self) -> tuple[str, ...]:
         return (*self.dice.choice(REQUESTS), "--keep-going", f"--jobs={self.dice.choice([1, 2])}")
