@@ -85,7 +85,7 @@ from tools_rules.steps._value import changed
 
 def run(step):
     program, weights = step.input("program"), step.input("weights")
-    shutil.copytree(weights, step.outputs["weights"], dirs_exist_ok=True)
+    shutil.copytree(weights, step.outputs["weights"], dirs_exist_ok=True, copy_function=shutil.copyfile)
     text = (program / "program.json").read_text()
     old, new = step.params["operator"]
     if old:

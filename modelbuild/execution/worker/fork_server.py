@@ -41,7 +41,8 @@ def main(descriptor: int) -> None:
     environment.set_variables(settings["variables"])
     sys.path[:] = settings["import_path"]
     finder.folders = settings["packages"]
-    ours = frozenset(sys.modules)
+    # This one is called __main__. Whoever formats a stack reads its source.
+    ours = frozenset((*sys.modules, "modelbuild.execution.worker.fork_server"))
     views = namespaces.views(settings) if settings["namespaces"] else None
     os.chdir(settings["scratch"])
     settings = confine.completed(settings)

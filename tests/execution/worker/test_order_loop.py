@@ -89,3 +89,13 @@ def test_what_a_step_prints_is_kept_of_each_action(bench: Any) -> None:
         assert outcome.problem == ""
         printed = [bench.store.read_bytes(digest) for digest in (outcome.stdout, outcome.stderr)]
         assert printed == [b"out\n", b"err\n"]
+
+
+def test_a_step_may_format_its_stack(bench: Any) -> None:
+    """Which reads the source of each function on it, down to the process that the step's was forked from."""
+    bench.step(
+        "tiny", "import traceback\ndef run(step):\n    step.outputs['out'].write_text(traceback.format_stack()[0])\n"
+    )
+    outcome = bench.run("tiny")
+    assert outcome.problem == ""
+    assert "fork_server.py" in bench.text(outcome.result.output("out").digest)
