@@ -97,6 +97,7 @@ def run(step):
         (step.outputs["weights"] / file).write_bytes(data)
 """,
     "tools/rules/steps/tamper.py": """
+from modelbuild_rules.program.steps.linking.manifest import seal
 from tools_rules.steps._value import changed
 
 def run(step):
@@ -104,6 +105,7 @@ def run(step):
     data = step.input("pte").read_bytes()
     assert data.count(old) == 1
     step.outputs["pte"].write_bytes(data.replace(old, new))
+    seal(step.outputs["pte"])
 """,
     "m/BUILD.toml": """
 [[backend_stack]]
