@@ -17,7 +17,6 @@ from typing import TypeAlias
 import pytest
 from hypothesis import settings
 
-import tests.command_runner  # noqa: F401  (keeps sys.path as it is before other conftests add to it)
 from tests.powerless import give_up_power
 
 Child: TypeAlias = Callable[[Callable[[], None]], int]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
 import sys
 import uuid
 from pathlib import Path
@@ -14,9 +15,9 @@ from modelbuild.actions import ActionResult
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.open import open_analyzer
 from modelbuild.analysis.rules import forget
+from modelbuild.build.dry_run import _Silent
 from modelbuild.build.source_files import Sources
 from modelbuild.code.step_sources import source
-from modelbuild.events import Event
 from modelbuild.execution.action_runner import Running
 from modelbuild.execution.artifact_values import Values
 from modelbuild.execution.executor import Outcome, Request
@@ -28,7 +29,6 @@ from modelbuild.step import Step
 from modelbuild.store.digests import value_digest
 from modelbuild.store.local import LocalStore, open_store
 from modelbuild.workspace.workspace import Workspace, load_workspace
-from tests import workspace_builder
 
 RULES = {
     "tools/rules/__init__.py": "",
@@ -98,16 +98,6 @@ def run(step):
 }
 
 
-class Silent:
-    """Reports nothing."""
-
-    def emit(self, event: Event) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
 class InProcess:
     """An executor that calls the step here."""
 
@@ -138,17 +128,33 @@ class InProcess:
         pass
 
 
-class Repository(workspace_builder.Workspace):
-    """`root` is the workspace, in a git repository in the folder `top`."""
+class Repository:
+    """`root` is the workspace, in a folder of a git repository."""
 
     def __init__(self, folder: Path, cache: Path) -> None:
         self.top = folder
-        files = {"MODELBUILD.toml": 'rules = ["//tools/rules"]\n', **RULES, ".gitignore": "ignored*\n"}
-        super().__init__(folder, files, cache=cache)
+        self.root = folder / "ws"
+        self.root.mkdir(parents=True)
+        self.cache = cache
         self.git("init", "--quiet", "--initial-branch=main")
+        self.git("config", "user.email", "a@example.com")
+        self.git("config", "user.name", "a")
+        self.git("config", "commit.gpgsign", "false")
+        self.write({"MODELBUILD.toml": 'rules = ["//tools/rules"]\n', **RULES, ".gitignore": "ignored*\n"})
 
     def git(self, *arguments: str) -> str:
-        return super().git("-C", str(self.top), *arguments)
+        return subprocess.run(["git", *arguments], cwd=self.top, check=True, capture_output=True, text=True).stdout
+
+    def write(self, files: dict[str, str]) -> None:
+        for name, text in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def commit(self) -> str:
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--allow-empty", "-m", "edit")
+        return self.git("rev-parse", "HEAD").strip()
 
     def workspace(self) -> Workspace:
         forget("tools_rules")
@@ -156,7 +162,7 @@ class Repository(workspace_builder.Workspace):
         source.cache_clear()
         return load_workspace(self.root, {**os.environ, "MODELBUILD_CACHE_DIR": str(self.cache)})
 
-    def build_here(self) -> dict[str, object]:
+    def build(self) -> dict[str, object]:
         """Build everything; by label, the keys of all actions that its files stand on and the digests of these."""
         workspace = self.workspace()
         analyzer = open_analyzer(workspace)
@@ -179,7 +185,7 @@ class Repository(workspace_builder.Workspace):
         return Scheduler(
             analyzer.graph,
             store,
-            Running(InProcess(store), ResourcePool(machine(1)), Silent(), 1),
+            Running(InProcess(store), ResourcePool(machine(1)), _Silent(), 1),
             Keys.of(workspace.root, roots, store.read_bytes, sources),
             Values(sources.entry),
         )

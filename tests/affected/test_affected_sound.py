@@ -182,12 +182,12 @@ def check_history(repository: Any, seed: int, count: int) -> tuple[int, int]:
     start(repository)
     edits = Edits(repository, seed)
     commits = [repository.commit()]
-    built = [repository.build_here()]
+    built = [repository.build()]
     differed = named = made = 0
     while made < count:
         what = edits.any()
         try:
-            now = repository.build_here()
+            now = repository.build()
         except (ModelbuildError, FileNotFoundError):  # such as a package that is not there any more
             repository.git("checkout", "--quiet", "--", ".")
             repository.git("clean", "--quiet", "-d", "--force")

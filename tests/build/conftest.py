@@ -19,4 +19,10 @@ def rules() -> Mapping[str, str]:
 @pytest.fixture
 def make_world(tmp_path: Path) -> Callable[[Mapping[str, str]], World]:
     """A function that makes a workspace of some files."""
-    return lambda files: World(tmp_path, {"MODELBUILD.toml": "", **files})
+
+    def make(files: Mapping[str, str]) -> World:
+        world = World(tmp_path)
+        world.write({"MODELBUILD.toml": "", **files})
+        return world
+
+    return make

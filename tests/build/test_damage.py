@@ -14,8 +14,7 @@ import pytest
 
 from tests.build.changes import begin, edit_a_source
 from tests.build.damages import assert_untouched, damage_something, make_decoys
-from tests.build.world import Built, World, assert_same
-from tests.command_runner import Ended
+from tests.build.world import Ended, World, assert_same
 
 REQUEST = ("//...", "--keep-going", "--jobs=2")
 
@@ -54,17 +53,17 @@ class Damaged:
             time.sleep(self.dice.random() * 0.15)
             # What is under way is not written to in place: nobody could make up for that.
             self._damage(in_place=False)
-        self._sound(build.wait())
+        self._sound(build.wait(look=False))
 
     def _damage(self, in_place: bool = True) -> None:
         folder = self.dice.choice(self.places)
         self._note(f"{folder.name}: {damage_something(folder, self.dice, in_place)}")
 
-    def _build(self) -> Built:
-        ended = self.world.run("build", *REQUEST)
+    def _build(self) -> Ended:
+        ended = self.world.run("build", *REQUEST, look=False)
         self._note(f"build: {ended.code} {'; '.join(ended.errors)}")
         self._sound(ended)
-        return self.world.look(ended) if ended.code == 0 else Built(ended.code, ended.out, ended.err, {})
+        return self.world.look(ended) if ended.code == 0 else ended
 
     def _sound(self, ended: Ended) -> None:
         assert ended.code in (0, 36), ended.err

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.build.changes import CHANGES, begin, rewrite_build_files
-from tests.build.world import World, assert_same
-from tests.command_runner import Ended
+from tests.build.world import Ended, World, assert_same
 
 REQUESTS = [("//...",)] * 6 + [
     ("//p0:t0",),
@@ -61,7 +60,7 @@ class History:
     def _check(self) -> None:
         request = self._request()
         self._note("build", " ".join(request))
-        ended = self.world.built(*request)
+        ended = self.world.build(*request)
         self.done[-1] += f": {ended.code} {'; '.join(ended.errors)}"
         _assert_sound(ended)
         assert_same(ended, self.world.afresh(*request))
@@ -82,7 +81,7 @@ class History:
         self._change()
         builds.append(self.world.start("build", *second))
         for build in builds:
-            _assert_sound(build.wait())
+            _assert_sound(build.wait(look=False))
 
     def _request(self) -> tuple[str, ...]:
         return (*self.dice.choice(REQUESTS), "--keep-going", f"--jobs={self.dice.choice([1, 2])}")

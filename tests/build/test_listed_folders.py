@@ -181,7 +181,7 @@ def test_times_that_are_set_back_are_looked_into_once(make_world: Callable[..., 
     (world.root / "a/unmatched").write_text("")
     (world.root / "a/unmatched").unlink()
     world.settle()
-    assert world.built("//a:found").nothing_to_do
+    assert world.build("//a:found").nothing_to_do
     record = {path: path.read_bytes() for path in (world.root / "modelbuild-out/.modelbuild/snapshots").iterdir()}
-    assert world.built("//a:found").nothing_to_do
+    assert world.build("//a:found").nothing_to_do
     assert all(path.read_bytes() == data for path, data in record.items())

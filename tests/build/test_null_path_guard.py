@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.workspace_builder import Workspace
 
 # The installed program, with what it imports beyond Python's own start, what it opens and stats, and how many lines of
 # ours it executes.
@@ -51,24 +50,36 @@ SAYING_SO = {"modelbuild.report", "modelbuild.report.text", "modelbuild.wording"
 PYTHONS = {"__future__", "binascii", "itertools"}
 
 
-class World(Workspace):
-    def __init__(self, folder: Path, files: int) -> None:
+class World:
+    def __init__(self, root: Path, files: int) -> None:
+        self.root = root / "workspace"
+        self.root.mkdir(parents=True)
+        (self.root / "MODELBUILD.toml").write_text("")
         names = [f"f{number}" for number in range(files)]
-        target = f"[[filegroup]]\nname = 'some'\nsrcs = {json.dumps(names)}\n"
-        super().__init__(folder, {"MODELBUILD.toml": "", "BUILD.toml": target, **{name: name for name in names}})
+        for name in names:
+            (self.root / name).write_text(name)
+        (self.root / "BUILD.toml").write_text(f"[[filegroup]]\nname = 'some'\nsrcs = {json.dumps(names)}\n")
         for path in self.root.iterdir():
             _settle(path)
+        self.environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(root / "cache")}
 
-    def traced(self, *arguments: str) -> dict[str, Any]:
-        ended = self.run(*arguments, program=(sys.executable, "-c", PROGRAM))
-        told: dict[str, Any] = json.loads(ended.err.splitlines()[-1])
-        assert told["code"] == 0, ended.err[:1000]
-        return {**told, "out": ended.out}
+    def run(self, *arguments: str) -> dict[str, Any]:
+        ended = subprocess.run(
+            [sys.executable, "-c", PROGRAM, *arguments],
+            cwd=self.root,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        told: dict[str, Any] = json.loads(ended.stderr.splitlines()[-1])
+        assert told["code"] == 0, ended.stderr[:1000]
+        return {**told, "out": ended.stdout}
 
     def null(self, *arguments: str) -> dict[str, Any]:
-        self.traced(*arguments)
-        self.traced(*arguments)  # lists the root, whose time moved when the output tree was made, for the last time
-        return self.traced(*arguments)
+        self.run(*arguments)
+        self.run(*arguments)  # lists the root, whose time moved when the output tree was made, for the last time
+        return self.run(*arguments)
 
 
 def _settle(path: Path) -> None:
@@ -113,6 +124,6 @@ def test_each_file_costs_one_stat_and_three_lines(world: World, tmp_path: Path) 
 
 
 def test_version_imports_no_command(world: World) -> None:
-    told = world.traced("--version")
+    told = world.run("--version")
     assert told["out"].startswith("modelbuild ")
     assert set(told["modules"]) <= OURS | PYTHONS

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -14,8 +16,6 @@ from typing import Any
 import pytest
 
 from modelbuild.build.target_reads import TargetReads, merge_reads
-from tests.command_runner import Ended
-from tests.workspace_builder import Workspace
 
 RULE = """
 from modelbuild.api import Attrs, Context, Files, Output, Sources, rule
@@ -77,33 +77,45 @@ code = invoke(sys.argv[1:])
 print(len(started), sum(warm.alive for warm in started), file=sys.stderr)
 sys.exit(code)
 """
-COUNTING = (sys.executable, "-c", STARTS)
 
 
-class World(Workspace):
-    def __init__(self, folder: Path) -> None:
+class World:
+    def __init__(self, root: Path) -> None:
+        self.root = root / "workspace"
+        self.cache = root / "cache"
         declared = [f"[[join]]\nname = '{name}'\nsrcs = {json.dumps(srcs)}\n" for name, srcs in GRAPH.items()]
         declared += [f"[[filegroup]]\nname = '{name}'\nsrcs = {json.dumps(srcs)}\n" for name, srcs in FILES.items()]
-        files = {
-            "MODELBUILD.toml": 'rules = ["//rules"]\n',
-            "BUILD.toml": "\n".join(declared),
-            "rules/__init__.py": "",
-            "rules/join.py": RULE,
-            "rules/steps/__init__.py": "",
-            "rules/steps/join.py": STEP,
-        }
-        super().__init__(folder, files | {name: f"{name}\n" for name in "abcdeghijk"})
+        self.write(
+            {
+                "MODELBUILD.toml": 'rules = ["//rules"]\n',
+                "BUILD.toml": "\n".join(declared),
+                "rules/__init__.py": "",
+                "rules/join.py": RULE,
+                "rules/steps/__init__.py": "",
+                "rules/steps/join.py": STEP,
+                **{name: f"{name}\n" for name in "abcdeghijk"},
+            }
+        )
 
     def write(self, files: Mapping[str, str]) -> None:
         """And wait until the file system's clock tells another change from this one."""
-        super().write(files)
+        for name, text in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
         time.sleep(0.1)
 
-    def built(self, *arguments: str, code: int | None = None, program: Sequence[str] = ()) -> Any:
-        ended = self.run("build", "--json", *(arguments or ("//...",)), program=program)
-        assert ended.code in ((0, 1) if code is None else (code,)), ended.err
-        self.said = ended.err
-        return json.loads(ended.out or "null")
+    def build(self, *arguments: str, code: int | None = None, program: Sequence[str] = ("-m", "modelbuild")) -> Any:
+        ended = subprocess.run(
+            [sys.executable, *program, "build", "--json", *(arguments or ("//...",))],
+            cwd=self.root,
+            env={**os.environ, "MODELBUILD_CACHE_DIR": str(self.cache)},
+            capture_output=True,
+            text=True,
+        )
+        assert ended.returncode in ((0, 1) if code is None else (code,)), ended.stderr
+        self.said = ended.stderr
+        return json.loads(ended.stdout or "null")
 
     def expected(self, name: str) -> str:
         if name in FILES:
@@ -121,7 +133,7 @@ class World(Workspace):
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     made = World(tmp_path)
-    assert made.built()["ok"]
+    assert made.build()["ok"]
     return made
 
 
@@ -132,12 +144,12 @@ def owners(told: Any) -> set[str]:
 
 def test_what_a_source_touches_and_no_more_is_looked_at(world: World) -> None:
     world.write({"b": "B\n"})
-    told = world.built()
+    told = world.build()
     assert owners(told) == {"//:t0", "//:t1"}
     assert [target["label"] for target in told["targets"] if not target["built"]] == []
     assert {target["label"] for target in told["targets"]} == {f"//:{name}" for name in (*GRAPH, *FILES)}
     world.check()
-    told = world.built()
+    told = world.build()
     assert (told["up_to_date"], told["counts"]["actions"]) == (True, len(GRAPH))
 
 
@@ -149,10 +161,10 @@ def test_what_a_source_touches_and_no_more_is_looked_at(world: World) -> None:
 def test_a_process_for_actions_is_started_where_there_will_be_some(
     world: World, change: Mapping[str, str], started: int
 ) -> None:
-    assert world.built(program=COUNTING)["ok"]  # which Python imports from other folders than before
+    assert world.build(program=("-c", STARTS))["ok"]  # which Python imports from other folders than before
     world.write(change)
     (world.root / "modelbuild-out/default/t7/made").unlink()
-    told = world.built(program=COUNTING, code=3 if "BUILD.toml" in change else 0)
+    told = world.build(program=("-c", STARTS), code=3 if "BUILD.toml" in change else 0)
     assert world.said.splitlines()[-1] == f"{started} 0"
     if "BUILD.toml" not in change:
         assert owners(told) == {"//:t7"} | ({"//:t0", "//:t1"} if change else set())
@@ -160,15 +172,15 @@ def test_a_process_for_actions_is_started_where_there_will_be_some(
 
 def test_the_reader_of_a_file_through_a_target_of_files_is_found(world: World) -> None:
     world.write({"k": "K\n"})
-    assert owners(world.built()) == {"//:t3", "//:t9"}
+    assert owners(world.build()) == {"//:t3", "//:t9"}
     world.check()
 
 
 def test_an_output_that_is_gone_is_laid_out_again(world: World) -> None:
     (world.root / "modelbuild-out/default/t7/made").unlink()
-    assert owners(world.built()) == {"//:t7"}
+    assert owners(world.build()) == {"//:t7"}
     world.check()
-    assert world.built()["up_to_date"]
+    assert world.build()["up_to_date"]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +196,7 @@ def test_an_output_that_is_gone_is_laid_out_again(world: World) -> None:
 )
 def test_anything_else_takes_the_whole_way(world: World, change: Mapping[str, str]) -> None:
     world.write({"b": "B\n", **change})
-    told = world.built()
+    told = world.build()
     declared = {"other"} if "BUILD.toml" in change else {*GRAPH, *FILES} | ({"more"} if "sub/x" in change else set())
     assert {target["label"].rpartition(":")[2] for target in told["targets"]} == declared
     if "BUILD.toml" not in change:
@@ -195,41 +207,41 @@ def test_anything_else_takes_the_whole_way(world: World, change: Mapping[str, st
 def test_byte_code_that_comes_or_goes_is_no_change(world: World) -> None:
     for folder in list((world.root / "rules").rglob("__pycache__")):
         shutil.rmtree(folder)
-    assert world.built()["up_to_date"]
+    assert world.build()["up_to_date"]
     (world.root / "rules" / "steps" / "__pycache__").mkdir()
-    assert world.built()["up_to_date"]
+    assert world.build()["up_to_date"]
     world.write({"rules/steps/textwrap.py": ""})
-    assert not world.built()["up_to_date"]
+    assert not world.build()["up_to_date"]
 
 
 def test_where_most_sources_change_all_targets_are_looked_up(world: World) -> None:
     world.write({"a": "all\n", "c": "", "d": "", "e": "", "h": "", "j": ""})
-    assert owners(world.built()) == {f"//:{name}" for name in GRAPH}
+    assert owners(world.build()) == {f"//:{name}" for name in GRAPH}
     world.check()
-    assert world.built()["up_to_date"]
+    assert world.build()["up_to_date"]
 
 
 def test_what_a_glob_finds_is_never_taken_from_before(world: World) -> None:
     declared = "[[join]]\nname = 'joined'\nsrcs = { glob = ['*.txt'] }\n"
     world.write({"texts/BUILD.toml": declared, "texts/1.txt": "1", "texts/2.txt": "2"})
-    assert world.built()["ok"]
+    assert world.build()["ok"]
     made = world.root / "modelbuild-out/default/texts/joined/made"
     world.write({"texts/1.txt": "one"})
-    assert owners(world.built()) == {"//texts:joined"}
+    assert owners(world.build()) == {"//texts:joined"}
     assert made.read_text() == "one2"
     world.write({"texts/1.txt": "1", "texts/3.txt": "3"})
-    assert world.built()["ok"]
+    assert world.build()["ok"]
     assert made.read_text() == "123"
     (world.root / "texts/2.txt").unlink()
     world.write({"texts/1.txt": "one"})
-    assert world.built()["ok"]
+    assert world.build()["ok"]
     assert made.read_text() == "one3"
 
 
 def test_a_source_that_is_gone_is_missed(world: World) -> None:
     (world.root / "d").unlink()
     world.write({"b": "B\n"})
-    told = world.built(code=3)
+    told = world.build(code=3)
     assert "d" in told["error"]
 
 
@@ -239,40 +251,41 @@ def test_what_another_build_declared_is_not_used(world: World) -> None:
     other = reads.read_text().replace('"b","b"', '"a","a"')
     reads.write_text(other.replace(other.split(", ")[1], "1", 1))
     world.write({"b": "B\n"})
-    assert owners(world.built()) == {f"//:{name}" for name in GRAPH}
+    assert owners(world.build()) == {f"//:{name}" for name in GRAPH}
     world.check()
 
 
 def test_the_same_command_line_needs_no_click(world: World) -> None:
     """Its options are as they were given; what goes wrong is told as ever; another line is read by click."""
-    command = ["build", "//:t0", "//:t9", "--keep-going", "--device", "//:none"]
+    command = [sys.executable, "-c", PROGRAM, "build", "//:t0", "//:t9", "--keep-going", "--device", "//:none"]
+    environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(world.cache)}
 
-    def run(*options: str) -> Ended:
-        return world.run(*command, *options, program=(sys.executable, "-c", PROGRAM))
+    def run(*options: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*command, *options], cwd=world.root, env=environment, capture_output=True, text=True)
 
-    assert run().err.startswith("error: no target 'none'")
+    assert run().stderr.startswith("error: no target 'none'")
     command[-2:] = ["--jobs", "1"]
-    assert "click" in run().err.split()
+    assert "click" in run().stderr.split()
     world.write({"b": "B\n"})
     again = run()
-    assert (again.code, "click" in again.err.split()) == (0, False)
-    assert "Built 2 targets" in again.out
+    assert (again.returncode, "click" in again.stderr.split()) == (0, False)
+    assert "Built 2 targets" in again.stdout
     assert (world.root / "modelbuild-out/default/t0/made").read_text() == world.expected("t0")
-    assert "Nothing to do" in run().out
-    assert "click" in run("--quiet").err.split()
+    assert "Nothing to do" in run().stdout
+    assert "click" in run("--quiet").stderr.split()
 
     world.write({"BUILD.toml": "nonsense"})
     broken = run()
-    assert (broken.code, "click" in broken.err.split()) == (3, False)
-    assert broken.err.startswith("error: BUILD.toml:1:")
+    assert (broken.returncode, "click" in broken.stderr.split()) == (3, False)
+    assert broken.stderr.startswith("error: BUILD.toml:1:")
 
 
 def test_after_a_failure_the_whole_way_is_taken(world: World) -> None:
     (world.root / "b").write_bytes(b"\xff")
     time.sleep(0.1)
-    assert not world.built()["ok"]
+    assert not world.build()["ok"]
     world.write({"b": "B\n"})
-    assert world.built()["ok"]
+    assert world.build()["ok"]
     world.check()
 
 
@@ -280,9 +293,9 @@ def test_random_changes_come_out_as_a_whole_build_does(world: World) -> None:
     draw = random.Random(7)
     for number in range(4):
         world.write({name: f"{name}{number}\n" for name in draw.sample("abcdeghijk", draw.randint(1, 3))})
-        assert world.built()["ok"]
+        assert world.build()["ok"]
         world.check()
-        assert world.built()["up_to_date"]
+        assert world.build()["up_to_date"]
 
 
 def test_readers_are_followed_through_what_needs_them() -> None:

@@ -77,9 +77,9 @@ def test_a_file_that_is_gone_is_missed_though_no_action_reads_it(
     ids=["gone", "gone from a folder", "another in a folder", "not executable", "executable", "empty"],
 )
 def test_each_file_of_an_output_is_vouched_for(world: Any, damage: Callable[[Path], None]) -> None:
-    before = world.built("//a/...").outputs
+    before = world.build("//a/...").outputs
     damage(world.root / OUT)
-    ended = world.built("//a/...")
+    ended = world.build("//a/...")
     assert not ended.nothing_to_do
     assert ended.outputs == before == world.afresh("//a/...").outputs
     world.nothing_to_do("//a/...")
@@ -99,7 +99,7 @@ def test_what_another_build_lays_out_meanwhile_is_not_vouched_for(world: Any, mo
     world.settle()
     with monkeypatch.context() as patched:
         patched.setattr(Snapshots, "save", late)
-        world.built("//a/...")
+        world.build("//a/...")
     assert made.read_text() == "another build's\n"
     world.check("//a/...")
     assert made.read_text() == "READ\ntool\n"
@@ -129,4 +129,4 @@ srcs = {{ select = {{ "//:{name}" = ["device/file"], default = ["none/file"] }} 
             (b"for none\n", False),
             (b"for the device\n", False),
         }
-        assert plain.outputs == world.built("//:chosen").outputs
+        assert plain.outputs == world.build("//:chosen").outputs

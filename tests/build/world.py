@@ -1,17 +1,25 @@
-"""Workspaces whose builds are compared with builds from nothing."""
+"""Workspaces that are built by the command line, each time in a process of its own that finds the engine imported."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
+import signal
 import stat
+import sys
 import time
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.command_runner import Ended
-from tests.workspace_builder import OUTPUT, Workspace
+from tests.powerless import give_up_power
+
+# What a build imports; a test forks after that, since importing takes longer than a small build.
+IMPORTED = ("cli.commands", "cli.build", "cli.clean", "cli.cache", "build.execute", "build.plan")
+
+OUTPUT = "modelbuild-out"
 
 # A rule whose action joins files, and writes them one by one to a folder as well; files of `data` decide nothing.
 RULE = """
@@ -70,54 +78,133 @@ RULES = {
 
 
 @dataclass(frozen=True)
-class Built(Ended):
+class Ended:
     """`outputs` are the files in the folders of targets that a build listed: content and executable bit by path."""
 
+    code: int
+    out: str
+    err: str
     outputs: Mapping[str, tuple[bytes, bool]]
 
+    @property
+    def nothing_to_do(self) -> bool:
+        return "Nothing to do" in self.out
 
-class World(Workspace):
-    """A workspace whose builds are compared with builds from nothing, all of them made as a user who is not root."""
+    @property
+    def errors(self) -> list[str]:
+        return [line for line in self.err.splitlines() if line.startswith("error: ")]
 
-    powerless = True
+
+class Running:
+    """A command that was started. Its output goes to files, so that it never waits for a reader."""
+
+    def __init__(self, work: Callable[[], int], folder: Path, environment: Mapping[str, str], log: Path) -> None:
+        self.folder = folder
+        self._log = log
+        self._log.mkdir(parents=True)
+        self.pid = os.fork()
+        if self.pid == 0:
+            code = 70
+            try:
+                code = _child(work, folder, environment, log)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+
+    def kill(self) -> None:
+        """As the kernel does when memory runs out: the command itself, without a word to what it started."""
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+    def wait(self, look: bool = True) -> Ended:
+        """Wait for its end, and look at what it laid out, unless somebody may have removed that."""
+        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        out, err = ((self._log / name).read_text() for name in ("out", "err"))
+        return Ended(code, out, err, outputs_of(self.folder, out) if look else {})
+
+
+def _child(work: Callable[[], int], folder: Path, environment: Mapping[str, str], log: Path) -> int:
+    give_up_power()
+    os.setsid()
+    for number, name in ((1, "out"), (2, "err")):
+        os.dup2(os.open(log / name, os.O_WRONLY | os.O_CREAT, 0o644), number)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1) for number in (1, 2))
+    sys.stdin = open(os.devnull)  # noqa: SIM115
+    os.environ.clear()
+    os.environ.update(environment)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # byte code is one more thing that can be out of date
+    sys.dont_write_bytecode = False
+    os.chdir(folder)
+    return work()
+
+
+class World:
+    """A workspace and a cache. `build` gives back what came of `modelbuild build`."""
+
+    def __init__(self, folder: Path) -> None:
+        for name in IMPORTED:
+            importlib.import_module(f"modelbuild.{name}")
+        self.folder = folder
+        self.root = folder / "workspace"
+        self.cache = folder / "cache"
+        self._commands = 0
+        self.root.mkdir(parents=True)
+
+    def write(self, files: Mapping[str, str]) -> None:
+        for name, text in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
 
     def settle(self) -> None:
         """Wait until the file system's clock tells a change from all that came before."""
         time.sleep(0.06)
 
-    def look(self, ended: Ended) -> Built:
-        """With the outputs that are there now."""
-        return Built(ended.code, ended.out, ended.err, outputs_of(self.root, ended.out))
+    def start(self, *arguments: str, **environment: str) -> Running:
+        from modelbuild.cli import invoke
 
-    def built(self, *arguments: str) -> Built:
-        """What comes of `modelbuild build`, whether it succeeds or not."""
-        return self.look(self.run("build", *arguments))
+        self._commands += 1
+        given = {**os.environ, "MODELBUILD_CACHE_DIR": str(self.cache), **environment}
+        return Running(lambda: invoke(arguments), self.root, given, self.folder / f"log/{self._commands}")
+
+    def run(self, *arguments: str, look: bool = True, **environment: str) -> Ended:
+        return self.start(*arguments, **environment).wait(look)
+
+    def look(self, ended: Ended) -> Ended:
+        """With the outputs that are there now."""
+        return replace(ended, outputs=outputs_of(self.root, ended.out))
+
+    def build(self, *arguments: str) -> Ended:
+        return self.run("build", *arguments)
 
     def nothing_to_do(self, *arguments: str) -> None:
         """Build until nothing is left to do, which takes as long as the file system's clock needs to move on."""
         for _ in range(5):
             self.settle()
-            ended = self.built(*arguments)
+            ended = self.build(*arguments)
             if ended.nothing_to_do:
                 return
         raise AssertionError(f"there is always something to do: {ended.out}{ended.err}")
 
-    def afresh(self, *arguments: str) -> Built:
+    def afresh(self, *arguments: str) -> Ended:
         """The same build of a clone of the workspace, with an empty cache."""
-        clone = World(self.folder / "clone")
-        clone.copy_in(self.root)
-        ended = clone.built(*arguments)
+        clone = World(self.folder / f"clone-{self._commands}")
+        clone.root.rmdir()
+        shutil.copytree(self.root, clone.root, symlinks=True, ignore=shutil.ignore_patterns(OUTPUT, "__pycache__"))
+        ended = clone.build(*arguments)
         shutil.rmtree(clone.folder)
         return replace(ended, err=ended.err.replace(str(clone.root), str(self.root)))
 
-    def check(self, *arguments: str) -> Built:
+    def check(self, *arguments: str) -> Ended:
         """Build, and see that this comes out as a build from nothing does."""
-        ended = self.built(*arguments)
-        assert_same(ended, self.afresh(*arguments))
+        ended = self.build(*arguments)
+        fresh = self.afresh(*arguments)
+        assert_same(ended, fresh)
         return ended
 
 
-def assert_same(ended: Built, fresh: Built) -> None:
+def assert_same(ended: Ended, fresh: Ended) -> None:
     """As far as they can be: two actions that fail at once are told of in the order in which they end."""
     assert (ended.code, sorted(ended.errors)) == (fresh.code, sorted(fresh.errors)), f"{ended.out}{ended.err}"
     assert dict(ended.outputs) == dict(fresh.outputs)

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from modelbuild_rules.program.steps.linking.manifest import seal
-from tests.workspace_builder import Workspace
+
+from .conftest import World
 
 PROGRAM = "//models:detector_rtx"
 
 
-def forget(world: Workspace, *magics: bytes) -> int:
+def forget(world: World, *magics: bytes) -> int:
     """Delete what was laid out, and blobs over a megabyte with one of these texts among their first eight bytes; how
     many these were."""
     shutil.rmtree(world.root / "modelbuild-out")
@@ -32,7 +33,7 @@ def left_for(nodes: list[dict[str, Any]], op: str) -> set[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_the_detector_is_two_engines_and_what_depends_on_values(world: Workspace, repository: Path) -> None:
+def test_the_detector_is_two_engines_and_what_depends_on_values(world: World, repository: Path) -> None:
     left_out = shutil.ignore_patterns("modelbuild-out", "__pycache__")
     shutil.copytree(repository / "examples", world.root, dirs_exist_ok=True, ignore=left_out)
     ran = world.ran(PROGRAM)

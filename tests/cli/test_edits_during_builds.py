@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import py_compile
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -73,13 +76,20 @@ def letters(world: Any) -> Any:
 def build_and_edit(world: Any, edit: Callable[[], None]) -> tuple[int, str]:
     """Build with one job, and edit while one of two actions of a step runs; the exit code and stderr."""
     world.write({"a/BUILD.toml": BUILD.format(waits="true")})
-    build = world.start("build", "//a/...", "-j1", "--quiet")
-    world.wait_for_an_action(build)
+    command = [sys.executable, "-m", "modelbuild", "build", "//a/...", "-j1", "--quiet"]
+    build = subprocess.Popen(command, cwd=world.root, env=world.environment(), stderr=subprocess.PIPE, text=True)
+    while build.poll() is None and not list((world.cache / "tmp").glob("build-*/*/.outputs/*")):
+        time.sleep(0.01)
     time.sleep(0.5)
     edit()
-    ended = world.let_go(build)
+    while build.poll() is None:
+        for home in (world.cache / "tmp").glob("build-*/*/.home"):
+            with suppress(FileNotFoundError):
+                (home / "go").touch()
+        time.sleep(0.01)
+    _, said = build.communicate()
     world.write({"a/BUILD.toml": BUILD.format(waits="false")})
-    return ended.code, ended.err
+    return build.returncode, said
 
 
 def outputs(world: Any) -> list[str]:

@@ -20,7 +20,6 @@ from modelbuild.cli.group import cli
 from modelbuild.cli.names import COMMANDS
 from modelbuild.errors import ExitCode
 from tests.hostile import NASTY, cases, run_property
-from tests.workspace_builder import write
 
 BUILD = """
 [[filegroup]]
@@ -192,8 +191,13 @@ def test_a_folder_that_is_gone(world: Any, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     program = Path(sys.executable).with_name("modelbuild")
-    done = world.run(program=("sh", "-c", f"cd {gone} && rmdir {gone} && exec {program} build //..."))
-    assert (done.code, done.err) == (2, "error: no folder '.' any more\n")
+    done = subprocess.run(
+        ["sh", "-c", f"cd {gone} && rmdir {gone} && exec {program} build //..."],
+        env=world.environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (2, "error: no folder '.' any more\n")
 
 
 RULE = """
@@ -214,11 +218,12 @@ STEP = "def run(step):\n    step.outputs['file'].write_text(step.input('srcs').r
 def test_a_workspace_may_lie_anywhere(world: Any, tmp_path: Path) -> None:
     name = b"\xff\n\x1b[31m a'\"$(x)%41?#" + "\u2028é".encode()
     root = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
-    files = {
+    for file, text in {
         **{"MODELBUILD.toml": "rules = ['//r']", "BUILD.toml": f"{BUILD}[[copy]]\nname = 'copy'\nsrcs = ['a.txt']\n"},
         **{"a.txt": "x", "r/__init__.py": "", "r/copy.py": RULE, "r/steps/__init__.py": "", "r/steps/copy.py": STEP},
-    }
-    write(root, files)
+    }.items():
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).write_text(text)
     git = ["git", "-C", root, "-c", "user.name=a", "-c", "user.email=a@b.c"]
     for arguments in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "x"), ("remote", "add", "origin", root)):
         subprocess.run([*git, *arguments], check=True)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.command_runner import Ended
-from tests.script_rule import FILES, OUTPUT, SCRIPT, WAITS, install
-from tests.workspace_builder import Workspace, write
+from tests.script_rule import FILES, OUTPUT, SCRIPT, install, write
 
 ALPHA = {"alpha/__init__.py": "from alpha.net import X\n", "alpha/net.py": "X = 1\n", "alpha/data.txt": "1"}
 
@@ -17,33 +16,33 @@ ALPHA = {"alpha/__init__.py": "from alpha.net import X\n", "alpha/net.py": "X = 
 class Site:
     """A workspace with one script that uses `alpha`, which is installed in `folder`."""
 
-    def __init__(self, world: Workspace, folder: Path) -> None:
+    def __init__(self, world: Any, folder: Path) -> None:
         self.world = world
         self.folder = folder
         folder.mkdir()
         install(folder, "alpha", "1.0", ALPHA)
         world.write({**FILES, "a/s.py": "import alpha\nresult = alpha.X\n"})
 
-    @property
-    def environment(self) -> dict[str, str]:
-        return {"PYTHONPATH": os.pathsep.join([str(self.folder), *filter(None, [os.environ.get("PYTHONPATH")])])}
-
-    def run(self, *arguments: str) -> Ended:
-        return self.world.run(*arguments, **self.environment)
+    def run(self, *arguments: str) -> Any:
+        path = os.pathsep.join([str(self.folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+        return self.world.run(*arguments, PYTHONPATH=path)
 
     def build(self) -> str:
         """How the script's action ended, '' where there was nothing to do, and what it wrote."""
-        statuses = self.world.build(SCRIPT, **self.environment).statuses
-        return f"{' '.join(statuses.values())} {(self.world.root / OUTPUT).read_text()}".strip()
+        ended = self.run("build", SCRIPT, "--json")
+        assert ended.code == 0, ended.err + ended.out
+        statuses = [action["status"] for action in ended.json["actions"]]
+        return f"{' '.join(statuses)} {(self.world.root / OUTPUT).read_text()}".strip()
 
     def build_with_something_to_do(self) -> str:
         """What no build that has nothing to do notices is noticed by one that looks at the target."""
-        self.world.add("a/BUILD.toml", "#\n")
+        with (self.world.root / "a/BUILD.toml").open("a") as file:
+            file.write("#\n")
         return self.build()
 
 
 @pytest.fixture
-def site(world: Workspace, tmp_path: Path) -> Site:
+def site(world: Any, tmp_path: Path) -> Site:
     return Site(world, tmp_path / "site")
 
 
@@ -136,10 +135,20 @@ def test_what_a_named_distribution_requires_is_in_the_key(site: Site) -> None:
 
 
 def test_a_distribution_that_is_installed_during_the_build_gives_no_result(site: Site) -> None:
-    site.world.write({"a/s.py": f"import alpha\n{WAITS}result = alpha.X\n"})
-    build = site.world.start("build", SCRIPT, "--quiet", **site.environment)
-    site.world.wait_for_an_action(build)
+    import subprocess
+    import sys
+    import time
+
+    gate = site.world.root.parent / "gate"
+    script = "import os, time, alpha\nopen('.outputs/out.txt', 'w').close()\nresult = alpha.X\n"
+    site.world.write({"a/s.py": f"{script}while not os.path.exists({str(gate)!r}):\n    time.sleep(0.01)\n"})
+    environment = site.world.environment(PYTHONPATH=str(site.folder))
+    command = [sys.executable, "-m", "modelbuild", "build", SCRIPT, "--quiet"]
+    build = subprocess.Popen(command, cwd=site.world.root, env=environment, stderr=subprocess.PIPE, text=True)
+    while build.poll() is None and not list((site.world.cache / "tmp").glob("build-*/*/.outputs/*")):
+        time.sleep(0.01)
     install(site.folder, "alpha", "1.0", ALPHA)
-    ended = site.world.let_go(build)
-    assert ended.code == 1
-    assert "alpha was installed anew during the build; build again" in ended.err
+    gate.touch()
+    _, said = build.communicate(timeout=60)
+    assert build.returncode == 1
+    assert "alpha was installed anew during the build; build again" in said

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.script_rule import FILES, OUTPUT, SCRIPT, WAITS, install
-from tests.workspace_builder import Workspace, write
+from tests.script_rule import FILES, OUTPUT, SCRIPT, install, write
 
 NET = "from lib import _sizes\nWIDTH = 3 * _sizes.ONE\n"
 LIB = {"lib/__init__.py": "", "lib/net.py": NET, "lib/_sizes.py": "ONE = 1\n", "lib/train.py": "import no_such_thing\n"}
@@ -31,7 +32,7 @@ sys.meta_path.append(Finder)
 class Scripts:
     """A workspace with one script, and a folder `site` that Python imports from."""
 
-    def __init__(self, world: Workspace, folder: Path) -> None:
+    def __init__(self, world: Any, folder: Path) -> None:
         self.world = world
         self.site = folder / "site"
         self.site.mkdir()
@@ -49,17 +50,19 @@ class Scripts:
 
     def build(self, *arguments: str) -> str:
         """How the script's action ended, '' where there was nothing to do, and what it wrote."""
-        statuses = self.world.build(SCRIPT, *arguments, **self.environment).statuses
-        return f"{' '.join(statuses.values())} {(self.world.root / OUTPUT).read_text()}".strip()
+        ended = self.world.run("build", SCRIPT, *arguments, "--json", **self.environment)
+        assert ended.code == 0, ended.err + ended.out
+        statuses = [action["status"] for action in ended.json["actions"]]
+        return f"{' '.join(statuses)} {(self.world.root / OUTPUT).read_text()}".strip()
 
     def fail(self) -> str:
         ended = self.world.run("build", SCRIPT, "--quiet", **self.environment)
         assert ended.code == 1, ended.err + ended.out
-        return ended.err
+        return str(ended.err)
 
 
 @pytest.fixture
-def scripts(world: Workspace, tmp_path: Path) -> Scripts:
+def scripts(world: Any, tmp_path: Path) -> Scripts:
     return Scripts(world, tmp_path)
 
 
@@ -108,7 +111,8 @@ def test_any_file_of_the_package_counts_and_nothing_else_does(scripts: Scripts, 
 def test_the_same_content_elsewhere_has_the_same_key(scripts: Scripts, lib: Path, tmp_path: Path) -> None:
     assert scripts.build() == "ran 3"
     there = tmp_path / "elsewhere"
-    other = Scripts(Workspace(there, cache=scripts.world.cache), there)
+    there.mkdir()
+    other = Scripts(type(scripts.world)(there / "workspace", scripts.world.cache), there)
     write(there / "lib", LIB)
     other.path.append(str(there / "lib"))
     if scripts.path[0] != str(lib) and list(scripts.site.glob("*.dist-info")):
@@ -146,9 +150,16 @@ def test_what_pip_installs_in_editable_mode(scripts: Scripts, tmp_path: Path, la
     subprocess.run([*map(str, command)], cwd=project, check=True)
 
     def build() -> tuple[str, str]:
-        ended = scripts.world.run("build", SCRIPT, program=(str(python), "-m", "modelbuild"))
-        assert ended.code == 0, ended.err
-        return ended.out.splitlines()[-1].partition(":")[0], (scripts.world.root / OUTPUT).read_text()
+        ended = subprocess.run(
+            [str(python), "-m", "modelbuild", "build", SCRIPT],
+            cwd=scripts.world.root,
+            env=scripts.world.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout.splitlines()[-1].partition(":")[0], (scripts.world.root / OUTPUT).read_text()
 
     assert build()[1] == "3"
     assert build() == ("Nothing to do", "3")
@@ -299,13 +310,22 @@ def test_the_change_is_explained(scripts: Scripts, lib: Path) -> None:
 
 def test_an_edit_during_the_build_gives_no_result(scripts: Scripts, lib: Path) -> None:
     """The script's file holds the build up until the package has been edited."""
+    import subprocess
+    import time
+
     scripts.world.write({"a/BUILD.toml": "".join(f'[[script]]\nname = "{n}"\nsrcs = ["{n}.py"]\n' for n in "st")})
-    waits = f"from lib.net import WIDTH\n{WAITS}result = WIDTH\n"
+    gate = scripts.world.root.parent / "gate"
+    waits = "import os, time\nfrom lib.net import WIDTH\nopen('.outputs/out.txt', 'w').close()\nresult = WIDTH\n"
+    waits += f"while not os.path.exists({str(gate)!r}):\n    time.sleep(0.01)\n"
     scripts.world.write({"a/s.py": waits, "a/t.py": waits + "# another\n"})
-    build = scripts.world.start("build", "//a/...", "-j1", "--quiet", "--keep-going", **scripts.environment)
-    scripts.world.wait_for_an_action(build)
+    command = [sys.executable, "-m", "modelbuild", "build", "//a/...", "-j1", "--quiet", "--keep-going"]
+    environment = scripts.world.environment(**scripts.environment)
+    build = subprocess.Popen(command, cwd=scripts.world.root, env=environment, stderr=subprocess.PIPE, text=True)
+    while build.poll() is None and not list((scripts.world.cache / "tmp").glob("build-*/*/.outputs/*")):
+        time.sleep(0.01)
     write(lib, {"lib/_sizes.py": "ONE = 5\n"})
-    ended = scripts.world.let_go(build)
-    assert ended.code == 1
-    assert "lib/_sizes.py changed during the build; build again" in ended.err
+    gate.touch()
+    _, said = build.communicate(timeout=60)
+    assert build.returncode == 1
+    assert "lib/_sizes.py changed during the build; build again" in said
     assert len(list((scripts.world.root / "modelbuild-out").glob("default/a/*/out.txt"))) == 1

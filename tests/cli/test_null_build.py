@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,16 @@ print(json.dumps({"code": code, "modules": sorted(sys.modules), "opened": opened
 
 
 def traced(world: Any, *arguments: str) -> dict[str, Any]:
-    ended = world.run(*arguments, program=(sys.executable, "-c", PROGRAM))
-    told: dict[str, Any] = json.loads(ended.err.splitlines()[-1])
-    return {**told, "out": ended.out, "tops": {name.partition(".")[0] for name in told["modules"]}}
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        cwd=world.root,
+        env=world.environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    told: dict[str, Any] = json.loads(ended.stderr.splitlines()[-1])
+    return {**told, "out": ended.stdout, "tops": {name.partition(".")[0] for name in told["modules"]}}
 
 
 HEAVY = {"torch", "executorch", "click", "networkx", "pydantic", "pydantic_core", "rich", "numpy", "modelbuild_rules"}

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from safetensors.numpy import save_file
 
-from tests.workspace_builder import Workspace
-
-from .conftest import classifier_weights, classifier_workspace
+from .conftest import World, classifier_weights, classifier_workspace
 
 
 def outputs(world: Any) -> dict[str, str]:
@@ -26,9 +25,10 @@ def blobs(world: Any) -> set[str]:
     return {path.name for path in (world.cache / "cas").rglob("*") if path.is_file()}
 
 
-def elsewhere(tmp_path: Path) -> Workspace:
+def elsewhere(tmp_path: Path) -> World:
     """An empty workspace and cache whose paths are others and longer."""
-    return Workspace(tmp_path / "some where else" / ("deep" * 20))
+    folder = tmp_path / "some where else" / ("deep" * 20)
+    return World(folder / "w", folder / "c")
 
 
 def surroundings(tmp_path: Path) -> dict[str, str]:
@@ -50,7 +50,7 @@ def surroundings(tmp_path: Path) -> dict[str, str]:
 def test_the_classifier(built_classifier: Any, repository: Path, tmp_path: Path) -> None:
     """Two partitions. Not only the program: each intermediate result too."""
     other = classifier_workspace(repository / "examples", elsewhere(tmp_path))
-    built = other.build("//classifier:xnnpack", "--jobs=1", **surroundings(tmp_path)).statuses
+    built = other.build("//classifier:xnnpack", "--jobs=1", **surroundings(tmp_path))
     assert set(built.values()) == {"ran"}
     assert sum("#compile" in action for action in built) == 2
     assert len(outputs(other)) == 3
@@ -64,13 +64,13 @@ def test_the_classifier_as_two_engines(repository: Path, tmp_path: Path) -> None
     program = "//classifier:tensorrt"
     made = []
     for world, environment in (
-        (Workspace(tmp_path / "short"), {}),
+        (World(tmp_path / "w", tmp_path / "c"), {}),
         (elsewhere(tmp_path), surroundings(tmp_path)),
     ):
         classifier_workspace(repository / "examples", world)
         split = 'min_block_size = 1, torch_executed_ops = ["aten.mean.dim"]'
         world.edit("classifier/BUILD.toml", 'workspace_size = "64MiB"', split)
-        built = world.build(program, "--jobs=1", **environment).statuses
+        built = world.build(program, "--jobs=1", **environment)
         assert set(built.values()) == {"ran"}
         assert {f"{program}#compile:p0", f"{program}#compile:p1"} <= set(built)
         made.append((outputs(world), blobs(world)))
@@ -88,10 +88,12 @@ def test_the_classifier_as_two_engines(repository: Path, tmp_path: Path) -> None
 def test_the_detector(repository: Path, tmp_path: Path, name: str) -> None:
     made = []
     for world, jobs, environment in (
-        (Workspace(tmp_path / "short"), "2", {"PYTHONHASHSEED": "1"}),
+        (World(tmp_path / "w", tmp_path / "c"), "2", {"PYTHONHASHSEED": "1"}),
         (elsewhere(tmp_path), "1", surroundings(tmp_path)),
     ):
-        world.copy_in(repository / "examples")
-        assert set(world.build(f"//models:{name}", f"--jobs={jobs}", **environment).statuses.values()) == {"ran"}
+        shutil.copytree(
+            repository / "examples", world.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("modelbuild-out")
+        )
+        assert set(world.build(f"//models:{name}", f"--jobs={jobs}", **environment).values()) == {"ran"}
         made.append((outputs(world), blobs(world)))
     assert made[0] == made[1]

@@ -106,7 +106,7 @@ REST = {"layer between partitions", "input range"}
 def test_what_runs_again_after(classifier: Any, case: str) -> None:
     row = TABLE[case]
     row.change(classifier)
-    statuses = classifier.build(PROGRAM, *row.arguments).statuses
+    statuses = classifier.build(PROGRAM, *row.arguments)
     assert {id.replace(" (//classifier:other)", "") for id in statuses} == row.all
     assert {id for id, status in statuses.items() if status == "ran"} == row.ran
 
@@ -135,7 +135,7 @@ def test_another_version_of_a_tool_reruns_the_steps_that_name_or_require_it(
 def test_what_only_compiling_depends_on_reruns_only_that(classifier: Any) -> None:
     """TensorRT's workspace and the device's compute capability decide engines, and not who computes what."""
     program = "//classifier:tensorrt"
-    first = classifier.build(program).statuses
+    first = classifier.build(program)
     assert first == {
         EXPORT: "cached",
         **dict.fromkeys((f"{program}#partition", f"{program}#compile:p0", f"{program}#emit"), "ran"),

@@ -5,9 +5,8 @@ from __future__ import annotations
 import _ctypes
 import json
 import os
-import signal
+import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -272,12 +271,17 @@ def test_a_program_that_dies_is_told_as_such(built: Any) -> None:
 
 def test_sigterm_ends_the_program_that_runs_too(built: Any) -> None:
     stays = "import os, sys, time\nprint(os.getpid(), file=sys.stderr, flush=True)\ntime.sleep(600)\n"
-    running = built.start("run", "//m:program", "-q", PYTHONPATH=stand_in(built, stays))
-    while not (said := running.log("err")).endswith("\n"):
-        assert not running.over
-        time.sleep(0.01)
-    running.send(signal.SIGTERM)
-    ended = running.wait()
-    assert (ended.code, ended.err) == (8, f"{said}interrupted\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "modelbuild", "run", "//m:program", "-q"],
+        cwd=built.root,
+        env=built.environment(PYTHONPATH=stand_in(built, stays)),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    pid = int(process.stderr.readline())
+    process.terminate()
+    assert process.communicate(timeout=300)[1].strip() == "interrupted"
+    assert process.returncode == 8
     with pytest.raises(ProcessLookupError):
-        os.kill(int(said), 0)
+        os.kill(pid, 0)

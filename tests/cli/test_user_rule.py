@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.workspace_builder import Workspace
-
 BUILD = (
     '[[checksums]]\nname = "sums"\nsrcs = ["one.txt", ":more"]\n\n[[filegroup]]\nname = "more"\nsrcs = ["two.txt"]\n'
 )
@@ -82,7 +80,7 @@ def test_an_output_that_was_removed_or_changed_is_laid_out_again(rules: Any) -> 
 
 def test_another_workspace_elsewhere_shares_the_cache(rules: Any, tmp_path: Any, example_rules: dict[str, str]) -> None:
     rules.build("//a:sums")
-    other = Workspace(tmp_path / "elsewhere" / "deeper", cache=rules.cache)
+    other = type(rules)(tmp_path / "elsewhere" / "deeper", rules.cache)
     other.write({**example_rules, "a/BUILD.toml": BUILD, "a/one.txt": "1\n", "a/two.txt": "2\n"})
     assert other.ran("//a:sums") == set()
 

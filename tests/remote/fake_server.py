@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import zstandard
 
-from modelbuild.remote.messages import BYTESTREAM, REAPI, message, pool
+from modelbuild.remote.messages import BYTESTREAM, REAPI, _pool, message
 
 Fault = Callable[[str], str]
 
@@ -58,7 +58,7 @@ class FakeServer:
 
     def _serve(self, service: str) -> None:
         handlers = {}
-        for method in pool().FindServiceByName(service).methods:
+        for method in _pool().FindServiceByName(service).methods:
             own = getattr(self, method.name, None)
             if own is None:
                 continue

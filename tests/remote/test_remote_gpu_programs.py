@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import shlex
+import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.command_runner import MODELBUILD
 from tests.program_build import program_build
-from tests.workspace_builder import Workspace
 
 pytestmark = pytest.mark.xdist_group("cuda")
 
@@ -40,12 +41,30 @@ BUILD = program_build(
 )
 
 
-class Programs(Workspace):
-    program = MODELBUILD
+@dataclass(frozen=True)
+class Workspace:
+    root: Path
+    cache: Path
+
+    def run(self, *arguments: str) -> Any:
+        ended = subprocess.run(
+            [sys.executable, "-m", "modelbuild", *arguments, "--json"],
+            cwd=self.root,
+            env={**os.environ, "MODELBUILD_CACHE_DIR": str(self.cache)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        assert ended.returncode == 0, ended.stderr + ended.stdout
+        return json.loads(ended.stdout)
+
+    def build(self, target: str) -> dict[str, str]:
+        """Each action's status by its id. One at a time: a compilation takes gigabytes."""
+        return {action["id"]: action["status"] for action in self.run("build", target, "-j1")["actions"]}
 
     def workers(self, target: str) -> dict[str, str]:
         """Where each action that was needed ran, by its id; '' for here."""
-        told = self.run("explain", target, "--json").json["actions"]
+        told = self.run("explain", target)["actions"]
         return {each["action"]: (each["place"] or {}).get("worker", "") for each in told}
 
     def outputs(self, config: str) -> dict[str, bytes]:
@@ -54,8 +73,9 @@ class Programs(Workspace):
 
     def only_remotely(self, address: str, python: Path | str) -> None:
         """Have every action run on workers, also those that fetch, and none here."""
-        self.add("MODELBUILD.toml", f'[remote]\nexecutor = "{address}"\npython = "{python}"\n')
-        self.add("MODELBUILD.toml", '[remote.strategy]\n"*" = ["remote"]\ndownload = ["remote"]\n')
+        with (self.root / "MODELBUILD.toml").open("a") as file:
+            file.write(f'[remote]\nexecutor = "{address}"\npython = "{python}"\n')
+            file.write('[remote.strategy]\n"*" = ["remote"]\ndownload = ["remote"]\n')
 
 
 def backends(report: bytes) -> dict[str, set[str]]:
@@ -66,15 +86,17 @@ def backends(report: bytes) -> dict[str, set[str]]:
 
 @pytest.mark.slow
 def test_workers_alone_make_a_program_of_three_backends(farm: Any, know_runtime: Any, tmp_path: Path) -> None:
-    files = {"MODELBUILD.toml": "", "BUILD.toml": BUILD, "net.py": MODEL}
-    made = [Programs(tmp_path / name, files) for name in ("here", "far/there")]
+    made = [Workspace(tmp_path / name, tmp_path / f"{name}-cache") for name in ("here", "far/there")]
     for workspace in made:
-        workspace.cache.mkdir()
+        workspace.cache.mkdir(parents=True)
+        workspace.root.mkdir(parents=True)
+        for name, text in (("MODELBUILD.toml", ""), ("BUILD.toml", BUILD), ("net.py", MODEL)):
+            (workspace.root / name).write_text(text)
     here, there = made
     there.only_remotely(farm.address, sys.executable)
     for workspace in made:
         know_runtime(workspace.root, workspace.cache, "//:program")
-        statuses = workspace.build("//:program", "-j1").statuses  # a compilation takes gigabytes
+        statuses = workspace.build("//:program")
         assert [name for name, status in statuses.items() if status != "ran"] == ["//:program#cpp_runtime"]
     workers = there.workers("//:program")
     assert {name for name, worker in workers.items() if not worker} == {"//:program#cpp_runtime"}
@@ -109,14 +131,15 @@ def fetching_python(folder: Path) -> tuple[Path, list[Path]]:
 @pytest.mark.timeout(7200)  # 25 minutes on two cores with other work
 def test_workers_alone_make_the_example_detector(new_farm: Any, repository: Path, tmp_path: Path) -> None:
     target = "//models:detector_trt_cuda"
-    made = [Programs(tmp_path / name) for name in ("here", "far/there")]
+    left_out = shutil.ignore_patterns("modelbuild-out", "__pycache__")
+    made = [Workspace(tmp_path / name, tmp_path / f"{name}-cache") for name in ("here", "far/there")]
     for workspace in made:
-        workspace.copy_in(repository / "examples")
+        shutil.copytree(repository / "examples", workspace.root, ignore=left_out)
     here, there = made
     python, folders = fetching_python(tmp_path)
     there.only_remotely(new_farm(*folders).address, python)
     for workspace in (there, here):
-        assert set(workspace.build(target, "-j1").statuses.values()) == {"ran"}
+        assert set(workspace.build(target).values()) == {"ran"}
     workers = there.workers(target)
     assert all(workers.values()), workers
     assert {"download", "export", "partition", "cpp_runtime", "emit"} < {name.partition("#")[2] for name in workers}

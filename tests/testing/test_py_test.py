@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.workspace_builder import Workspace
 
 FILES = {
     "MODELBUILD.toml": "",
@@ -96,16 +97,33 @@ tags = ["gpu"]
 }
 
 
-class World(Workspace):
-    def test(self, *arguments: str, code: int = 0, **environment: str) -> dict[str, Any]:
-        """What is told of each test, by its name."""
-        tests = super().test(*arguments, code=code, **environment)
-        return {label.partition(":")[2]: test for label, test in tests.items()}
+class World:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for name, text in FILES.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+
+    def test(self, *arguments: str, code: int = 0) -> dict[str, Any]:
+        """Run tests; what is told of each, by label."""
+        ended = self.run("test", *arguments, "--json")
+        assert ended.returncode == code, ended.stdout + ended.stderr
+        return {test["label"].partition(":")[2]: test for test in json.loads(ended.stdout)["tests"]}
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(self.root.parent / "cache")}
+        return subprocess.run(
+            [sys.executable, "-m", "modelbuild", *arguments],
+            cwd=self.root,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    return World(tmp_path, FILES)
+    return World(tmp_path / "w")
 
 
 def test_how_tests_end(world: World) -> None:
@@ -133,7 +151,7 @@ def test_what_passed_is_cached_and_nothing_else(world: World) -> None:
     again = world.test("//...", code=4)
     assert {name: test["cached"] for name, test in again.items()} == {"good": True, "bad": False, "skipped": False}
     assert not world.test("//m:good", "--no-cache-test-results")["good"]["cached"]
-    world.write({"m/data.txt": "5"})
+    (world.root / "m/data.txt").write_text("5")
     assert world.test("//m:good", code=4)["good"]["status"] == "failed"
 
 
@@ -165,12 +183,15 @@ def test_tags_choose(world: World) -> None:
 
 
 def test_what_a_test_that_is_not_run_needs_is_built_unless_it_is_filtered_out(world: World) -> None:
-    world.write(GENERATED)
+    for name, text in GENERATED.items():
+        (world.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (world.root / name).write_text(text)
 
     def ran(*options: str) -> set[str]:
         ended = world.run("test", "//g:all", *options, "--json")
-        assert ended.code == 0, ended.err
-        return {action["owner"] for action in ended.json["actions"] if action["status"] == "ran"}
+        assert ended.returncode == 0, ended.stderr
+        told = json.loads(ended.stdout)
+        return {action["owner"] for action in told["actions"] if action["status"] == "ran"}
 
     assert ran("--test-tag-filters=-gpu") == {"//g:good"}
     assert ran() == {"//g:made", "//g:skipped"}
@@ -178,39 +199,39 @@ def test_what_a_test_that_is_not_run_needs_is_built_unless_it_is_filtered_out(wo
 
 def test_lines(world: World) -> None:
     ended = world.run("test", "//m:good", "//m:skipped")
-    assert ended.code == 0
-    lines = ended.out.splitlines()
+    assert ended.returncode == 0
+    lines = ended.stdout.splitlines()
     assert lines[0].startswith("//m:good  PASSED  ")
     assert lines[1] == "  m/test_good.py::test_on_a_gpu was not run: no GPU here"
     assert lines[2] == "//m:skipped  NOT RUN: this machine has no cable"
     assert lines[3] == "2 tests: 1 passed, 1 not run"
     ended = world.run("test", "//m:files")
-    assert (ended.code, ended.err) == (2, "error: no test in //m:files\n")
+    assert (ended.returncode, ended.stderr) == (2, "error: no test in //m:files\n")
 
 
 def test_asked_again_it_looks_for_changes_only(world: World) -> None:
-    first = world.run("test", "//m:good").out.splitlines()
+    first = world.run("test", "//m:good").stdout.splitlines()
     assert first[0].startswith("//m:good  PASSED  ")
     world.run("test", "//m:good")  # sources that were written just now could yet change unseen in the first run
     again = world.run("test", "//m:good")
-    assert again.code == 0
-    *lines, summary, last = again.out.splitlines()
+    assert again.returncode == 0
+    *lines, summary, last = again.stdout.splitlines()
     assert lines == ["//m:good  PASSED  cached", *first[1:-2]]
     assert summary == "1 test: 1 passed (1 cached)"
     assert last.startswith("Nothing to do: 1 target up to date (1 action) in ")
-    assert "Nothing to do" not in world.run("test", "//m:good", "--no-cache-test-results").out
+    assert "Nothing to do" not in world.run("test", "//m:good", "--no-cache-test-results").stdout
     (world.root / "modelbuild-out/default/m/good/report.json").unlink()
-    assert "Nothing to do" not in world.run("test", "//m:good").out
-    assert "Nothing to do" in world.run("test", "//m:good").out
-    world.write({"m/data.txt": "5"})
-    assert world.run("test", "//m:good").code == 4
+    assert "Nothing to do" not in world.run("test", "//m:good").stdout
+    assert "Nothing to do" in world.run("test", "//m:good").stdout
+    (world.root / "m/data.txt").write_text("5")
+    assert world.run("test", "//m:good").returncode == 4
     # What was not run is tried again; and tests are one thing, building them another.
     for _ in range(2):
-        assert "NOT RUN" in world.run("test", "//m:skipped").out
-    assert "Nothing to do" not in world.run("build", "//m:skipped").out
+        assert "NOT RUN" in world.run("test", "//m:skipped").stdout
+    assert "Nothing to do" not in world.run("build", "//m:skipped").stdout
 
 
 def test_building_a_test_does_not_run_it(world: World) -> None:
     ended = world.run("build", "//m:bad", "--json")
-    assert ended.code == 0
-    assert ended.json["counts"]["ran"] == 0
+    assert ended.returncode == 0
+    assert json.loads(ended.stdout)["counts"]["ran"] == 0

@@ -41,7 +41,7 @@ def test_sockets_without_a_path_are_kept_apart_by_older_kernels_too(tmp_path: Pa
         server.listen()
         command = [sys.executable, "-c", SCRIPT, str(tmp_path), name]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.out, done.err) == ("ConnectionRefusedError\n", "")
+    assert (done.stdout, done.stderr) == ("ConnectionRefusedError\n", "")
 
 
 def test_a_machine_of_an_unknown_kind_refuses_no_calls(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,8 @@ def restricted(body: str, read: Path, write: Path, network: bool = False) -> str
         f"try:\n    print({body})\nexcept OSError as error:\n    print(type(error).__name__)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.code == 0, done.err
-    return done.out.strip()
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_what_is_held_open_is_opened_once(folders: tuple[Path, Path, Path]) -> N
         f"try:\n    open({str(other / 'file')!r})\nexcept PermissionError:\n    os._exit(7)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.code == 7, done.err
+    assert done.returncode == 7, done.stderr
 
 
 def test_old_kernels(monkeypatch: pytest.MonkeyPatch) -> None:

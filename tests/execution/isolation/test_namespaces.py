@@ -41,8 +41,8 @@ def seen(base: Path, expression: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(base), expression], capture_output=True, text=True, check=False
     )
-    assert done.code == 0, done.err
-    return done.out.strip()
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 @pytest.mark.parametrize(
@@ -82,14 +82,14 @@ def test_a_whole_view_hides_nothing_but_shared_memory(base: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", script, str(base), expression], capture_output=True, text=True, check=True
     )
-    assert done.out.strip() == "('x', [], True)"
+    assert done.stdout.strip() == "('x', [], True)"
 
 
 def test_a_folder_that_holds_those_of_actions_is_shown_around_them(base: Path) -> None:
     script = SCRIPT.replace('[str(shown), str(base / "file")]', "[str(base)]")
     command = [sys.executable, "-c", script, str(base), "sorted(os.listdir(base)), os.listdir(scratch)"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.out.strip() == "(['cache', 'file', 'hidden', 'named', 'shown'], ['one'])"
+    assert done.stdout.strip() == "(['cache', 'file', 'hidden', 'named', 'shown'], ['one'])"
 
 
 # Prints whether a folder's view is the same again after a process in it has run a statement.
@@ -127,7 +127,7 @@ def test_a_view_is_used_again_where_nothing_was_left_in_it(base: Path, statement
     done = subprocess.run(
         [sys.executable, "-c", AGAIN, str(base), statement], capture_output=True, text=True, check=False
     )
-    assert (done.out, done.err) == (f"{same}\n", "")
+    assert (done.stdout, done.stderr) == (f"{same}\n", "")
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_nothing_else_of_a_view_can_be_changed(base: Path, statement: str) -> No
     done = subprocess.run(
         [sys.executable, "-c", AGAIN, str(base), statement], capture_output=True, text=True, check=False
     )
-    assert "Read-only file system" in done.err
+    assert "Read-only file system" in done.stderr
 
 
 @pytest.mark.parametrize(
