@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -82,12 +81,7 @@ def build_and_edit(world: Any, edit: Callable[[], None]) -> tuple[int, str]:
         time.sleep(0.01)
     time.sleep(0.5)
     edit()
-    while build.poll() is None:
-        for home in (world.cache / "tmp").glob("build-*/*/.home"):
-            with suppress(FileNotFoundError):
-                (home / "go").touch()
-        time.sleep(0.01)
-    _, said = build.communicate()
+    said = world.let_go(build)
     world.write({"a/BUILD.toml": BUILD.format(waits="false")})
     return build.returncode, said
 

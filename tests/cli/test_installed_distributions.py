@@ -139,16 +139,15 @@ def test_a_distribution_that_is_installed_during_the_build_gives_no_result(site:
     import sys
     import time
 
-    gate = site.world.root.parent / "gate"
-    script = "import os, time, alpha\nopen('.outputs/out.txt', 'w').close()\nresult = alpha.X\n"
-    site.world.write({"a/s.py": f"{script}while not os.path.exists({str(gate)!r}):\n    time.sleep(0.01)\n"})
+    script = "import os, tempfile, time, alpha\nopen('.outputs/out.txt', 'w').close()\nresult = alpha.X\n"
+    script += "while not os.path.exists(tempfile.gettempdir() + '/go'):\n    time.sleep(0.01)\n"
+    site.world.write({"a/s.py": script})
     environment = site.world.environment(PYTHONPATH=str(site.folder))
     command = [sys.executable, "-m", "modelbuild", "build", SCRIPT, "--quiet"]
     build = subprocess.Popen(command, cwd=site.world.root, env=environment, stderr=subprocess.PIPE, text=True)
     while build.poll() is None and not list((site.world.cache / "tmp").glob("build-*/*/.outputs/*")):
         time.sleep(0.01)
     install(site.folder, "alpha", "1.0", ALPHA)
-    gate.touch()
-    _, said = build.communicate(timeout=60)
+    said = site.world.let_go(build)
     assert build.returncode == 1
     assert "alpha was installed anew during the build; build again" in said

@@ -314,9 +314,10 @@ def test_an_edit_during_the_build_gives_no_result(scripts: Scripts, lib: Path) -
     import time
 
     scripts.world.write({"a/BUILD.toml": "".join(f'[[script]]\nname = "{n}"\nsrcs = ["{n}.py"]\n' for n in "st")})
-    gate = scripts.world.root.parent / "gate"
-    waits = "import os, time\nfrom lib.net import WIDTH\nopen('.outputs/out.txt', 'w').close()\nresult = WIDTH\n"
-    waits += f"while not os.path.exists({str(gate)!r}):\n    time.sleep(0.01)\n"
+    waits = (
+        "import os, tempfile, time\nfrom lib.net import WIDTH\nopen('.outputs/out.txt', 'w').close()\nresult = WIDTH\n"
+    )
+    waits += "while not os.path.exists(tempfile.gettempdir() + '/go'):\n    time.sleep(0.01)\n"
     scripts.world.write({"a/s.py": waits, "a/t.py": waits + "# another\n"})
     command = [sys.executable, "-m", "modelbuild", "build", "//a/...", "-j1", "--quiet", "--keep-going"]
     environment = scripts.world.environment(**scripts.environment)
@@ -324,8 +325,7 @@ def test_an_edit_during_the_build_gives_no_result(scripts: Scripts, lib: Path) -
     while build.poll() is None and not list((scripts.world.cache / "tmp").glob("build-*/*/.outputs/*")):
         time.sleep(0.01)
     write(lib, {"lib/_sizes.py": "ONE = 5\n"})
-    gate.touch()
-    _, said = build.communicate(timeout=60)
+    said = scripts.world.let_go(build)
     assert build.returncode == 1
     assert "lib/_sizes.py changed during the build; build again" in said
     assert len(list((scripts.world.root / "modelbuild-out").glob("default/a/*/out.txt"))) == 1
