@@ -1,4 +1,4 @@
-"""What the artifacts of a build are by content, as far as they have been made."""
+"""The contents of a build's artifacts, as far as these have been made."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Values:
         self._promised.update({(expansion, promise): artifact for promise, artifact in made.items()})
 
     def resolve(self, artifact: Artifact) -> Artifact:
-        """What a promise stands for; anything else is itself."""
+        """Return the artifact that a promise was kept with; any other artifact itself."""
         while isinstance(artifact, DerivedArtifact) and (artifact.action, artifact.output) in self._promised:
             target = self._promised[artifact.action, artifact.output]
             if artifact.subpath and isinstance(target, DerivedArtifact):
@@ -36,7 +36,7 @@ class Values:
         return artifact
 
     def has(self, artifact: Artifact) -> bool:
-        """Whether it was made, or is a file of the workspace."""
+        """Return whether it was made, or is a file of the workspace."""
         artifact = self.resolve(artifact)
         return isinstance(artifact, SourceArtifact) or (artifact.action, artifact.output) in self._values
 

@@ -1,4 +1,4 @@
-"""What a worker's end means, in the words that the user reads."""
+"""The message that says why an action failed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def failure_message(request: Request, ended: Ended, report: str, workspace: Path
 
 
 def _unseen(action: Action, missing: str) -> str:
-    """What to do about a module that a worker did not find and Python finds here; '' where it does not either."""
+    """Return the advice for a module that a worker did not find and Python finds here; '' where it does not either."""
     try:
         there = bool(missing) and importlib.util.find_spec(missing.partition(".")[0]) is not None
     except (ImportError, ValueError):

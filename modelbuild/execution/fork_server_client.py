@@ -145,7 +145,7 @@ class ForkServer:
 
 
 def _plain(value: object) -> object:
-    """What JSON does not know of parameters: read-only mappings."""
+    """Return a read-only mapping of parameters as a dict, for JSON."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is not a JSON value")

@@ -66,7 +66,7 @@ class Keys:
         return cls(StepCode(packages), blob, tools, installed, LocalContents(files), gpus)
 
     def request(self, action: Action, inputs: Sequence[StagedInput]) -> Request:
-        """What an executor has to know of an action. Raises as material() does."""
+        """Return the request that an executor runs. Raises as material() does."""
         needed = self._needed(action, inputs)
         return Request(
             action,
@@ -79,7 +79,7 @@ class Keys:
         )
 
     def material(self, request: Request) -> Material:
-        """What the key is made of, as JSON values. No absolute path, time, host or undeclared environment is in it.
+        """Return the key's material, as JSON values. No absolute path, time, host or undeclared environment is in it.
 
         Raises EnvironmentProblem when a tool is not installed, BuildError when a Python input is not what it was.
         """
@@ -110,8 +110,8 @@ class Keys:
         return f"{tool} was installed anew during the build; build again" if tool else ""
 
     def _ahead(self, action: Action, needed: Needed) -> tuple[str, ...]:
-        """What may be imported before the action's local modules are there: nothing that would import one of them, or
-        what one of them is to take the place of."""
+        """Return the modules that may be imported before the action's local modules are laid out: none that would import
+        one of them, or a module that one of them replaces."""
         mixed = needed.local and (self._tools.needed((), action.preload).local or self._tools.shadow(needed.local))
         return () if mixed else action.preload
 
@@ -124,7 +124,7 @@ class Keys:
         return needed
 
     def _names(self, item: StagedInput) -> frozenset[str]:
-        """What a Python input may import."""
+        """Return the modules that a Python input may import."""
         assert isinstance(item.value, FileEntry)
         digest = item.value.digest
         if digest not in self._imported:

@@ -1,4 +1,4 @@
-"""What the machine has, shared out among running actions: never more than there is, and nobody waits for ever."""
+"""The machine's resources, shared among running actions: never more than there are, and no action waits for ever."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def _amounts(resources: Resources) -> list[int]:
 
 
 def machine(jobs: int) -> Resources:
-    """What this machine has for `jobs` single-threaded actions: as many cores, the memory (bytes) that it or the
-    cgroup allows, and its NVIDIA GPUs."""
+    """Return the resources of this machine for `jobs` single-threaded actions: as many cores, the memory (bytes) that it
+    or the cgroup allows, and its NVIDIA GPUs."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = Path("/sys/fs/cgroup/memory.max")
     if limit.is_file() and (text := limit.read_text().strip()).isdigit():

@@ -69,7 +69,7 @@ class CacheLookups:
 
 @dataclass(slots=True)
 class Report:
-    """What became of each action, by id: its key and what that was made of, its result and whether it ran for it, where
+    """The outcome of each action, by id: its key and what that was made of, its result and whether it ran for it, where
     it ran unless here, and for those that failed (or could not run) the id that is to blame."""
 
     keys: dict[str, str] = field(default_factory=dict)
@@ -140,7 +140,7 @@ class Scheduler:
         return self.report
 
     def culprit(self, artifacts: Iterable[Artifact]) -> str | None:
-        """What is to blame for artifacts that were not built: an action's id, '' when the build stopped before them."""
+        """Return the id of the action that kept artifacts from being built; '' when the build stopped before them."""
         for artifact in artifacts:
             made = self.values.resolve(artifact)
             if isinstance(made, DerivedArtifact) and not self.values.has(made):

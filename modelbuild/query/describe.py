@@ -1,4 +1,4 @@
-"""What JSON says of a target or file."""
+"""The JSON description of a target or file."""
 
 from __future__ import annotations
 

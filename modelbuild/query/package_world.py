@@ -1,4 +1,4 @@
-"""What both worlds of targets share: packages, their members and files, and source files as nodes."""
+"""Packages, their targets and source files as nodes: the part that both graphs of targets share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a question is asked about: targets and files, as a graph whose edges run from a target to what it needs."""
+"""The graph that expressions select from: targets and files, with an edge from each target to what it depends on."""
 
 from __future__ import annotations
 

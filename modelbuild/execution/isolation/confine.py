@@ -1,4 +1,4 @@
-"""What a process gives up before it runs code of a step, for good and for all that it starts."""
+"""The rights that a process gives up before it runs a step, for good and for all processes that it starts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OWN = frozenset((socket.AF_UNIX,))
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What of rule packages a step may read: the modules that are in its key, and those that were there before it.
+    """The modules of rule packages that a step may read: those in its key, and those imported before it.
 
     folders   import names of the packages by their real paths
     files     the modules' files, sources and byte code
@@ -46,8 +46,8 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is left to a process. `read` and `write` are paths of files and folders, of `listed` folders only names may
-    be read. `sockets` are families, None for any."""
+    """The rights that a process keeps. `read` and `write` are paths of files and folders; of `listed` folders only names
+    may be read. `sockets` are families, None for any."""
 
     read: tuple[str, ...]
     listed: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What the sandbox guarantees on this machine, in words."""
+"""The guarantees of the sandbox on this machine, in words."""
 
 from __future__ import annotations
 

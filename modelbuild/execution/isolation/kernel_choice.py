@@ -37,7 +37,7 @@ def _has_avx2() -> bool:
 
 
 def _flags(cpuinfo: Path) -> set[str]:
-    """What the first processor says that it can do; nothing where that is not known."""
+    """Return the feature flags of the first processor; none where they are not known."""
     try:
         with cpuinfo.open() as lines:
             return next((set(line.split(":")[1].split()) for line in lines if line.startswith("flags")), set())

@@ -109,7 +109,7 @@ class AuditHook:
         sys.meta_path.remove(self)
 
     def fact(self, path: str, verb: str, reader: str) -> dict[str, Any]:
-        """What the engine needs to say it well: the path read, relative to the workspace if `inside` it; whether it is
+        """Return the facts of an error message: the path read, relative to the workspace if `inside` it; whether it is
         `declared` there (and only the way of reading it is wrong); the reader, a file of the user's or ''; the module
         of a rule package that it is. `unseen`: only the engine can tell if there is such a file at all."""
         inside = path.startswith(self.workspace)

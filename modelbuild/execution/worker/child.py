@@ -30,8 +30,8 @@ from modelbuild.step import Step
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a worker finds imported: the modules of `packages` but for `ours`, which were there before any action or
-    preload asked for one, and whatever was imported `last`. To look through all modules in each worker would write to
+    """The modules that a worker finds imported: those of `packages` but for `ours`, which were there before any action
+    or preload asked for one, and the module imported `last`. To look through all modules in each worker would write to
     them all, which copies the memory that it shares with its parent."""
 
     packages: Collection[str]

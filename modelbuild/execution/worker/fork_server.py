@@ -59,7 +59,7 @@ def main(descriptor: int) -> None:
 
 
 def _package_finder(modelbuild: Path) -> Any:
-    """What finds modelbuild before modelbuild can be found."""
+    """Return the finder of modelbuild's modules, which has to be there before any of them can be imported."""
     name = "modelbuild.code.package_finder"
     spec = spec_from_file_location(name, modelbuild / "code/package_finder.py")
     assert spec is not None

@@ -1,4 +1,4 @@
-"""What a step prints and its worker reports, in memory until it ends.
+"""Output of a step and reports of its worker, in memory until it ends.
 
 Making files on a disk would take longer than most of what is done for an action.
 """
