@@ -110,8 +110,8 @@ class Keys:
         return f"{tool} was installed anew during the build; build again" if tool else ""
 
     def _ahead(self, action: Action, needed: Needed) -> tuple[str, ...]:
-        """Return the modules that may be imported before the action's local modules are laid out: none that would import
-        one of them, or a module that one of them replaces."""
+        """Return the modules that may be imported before the action's local modules are laid out: none that would
+        import one of them, or a module that one of them replaces."""
         mixed = needed.local and (self._tools.needed((), action.preload).local or self._tools.shadow(needed.local))
         return () if mixed else action.preload
 

@@ -70,8 +70,8 @@ def _amounts(resources: Resources) -> list[int]:
 
 
 def machine(jobs: int) -> Resources:
-    """Return the resources of this machine for `jobs` single-threaded actions: as many cores, the memory (bytes) that it
-    or the cgroup allows, and its NVIDIA GPUs."""
+    """Return the resources of this machine for `jobs` single-threaded actions: as many cores, the memory (bytes) that
+    it or the cgroup allows, and its NVIDIA GPUs."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = Path("/sys/fs/cgroup/memory.max")
     if limit.is_file() and (text := limit.read_text().strip()).isdigit():

@@ -46,8 +46,8 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The rights that a process keeps. `read` and `write` are paths of files and folders; of `listed` folders only names
-    may be read. `sockets` are families, None for any."""
+    """The rights that a process keeps. `read` and `write` are paths of files and folders; of `listed` folders only
+    names may be read. `sockets` are families, None for any."""
 
     read: tuple[str, ...]
     listed: tuple[str, ...]
