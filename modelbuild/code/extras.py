@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable
+from importlib.util import find_spec
 
 from modelbuild.code.distributions import Distribution, Distributions, Wanted, parse
+from modelbuild.code.search_path import under
 
 
 def extra_with(
@@ -31,7 +34,15 @@ def extra_with(
 
 
 def _contains_any(found: Distribution, packages: Collection[str]) -> bool:
-    return not set(packages).isdisjoint(found.modules) or any(found.records(f"{name}/") for name in packages)
+    if found.project is not None:  # in editable mode, when it records no modules
+        return any(under(folder, os.path.realpath(found.project)) for name in packages for folder in _folders(name))
+    return any(found.records(f"{name}/") for name in packages)
+
+
+def _folders(package: str) -> list[str]:
+    """Return the real paths of an importable package's folders."""
+    spec = find_spec(package)
+    return [os.path.realpath(folder) for folder in (spec.submodule_search_locations or ()) if folder] if spec else []
 
 
 def _closure(wanted: Wanted, distributions: Distributions) -> set[str]:

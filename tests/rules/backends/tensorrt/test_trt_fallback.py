@@ -89,7 +89,7 @@ def test_operators_to_leave_and_small_blocks(partition: Callable[..., Any], tmp_
 
 
 def test_all_or_nothing(partition: Callable[..., Any], tmp_path: Path) -> None:
-    with pytest.raises(StepError, match=r"does not take 1 of \d nodes, .*bitwise_left_shift.*no converter"):
+    with pytest.raises(StepError, match=r"does not take 1 of \d nodes; .*bitwise_left_shift.*no converter"):
         partition(Bodied(), (torch.rand(3, 4),), tmp_path / "made", {"require_full_compilation": True})
 
 
