@@ -43,6 +43,8 @@ def copy_runtime(libraries: Path, folder: Path) -> None:
             _rename(library, folder)
         elif library.name not in SHIMS:
             (folder / library.name).write_bytes(library.read_bytes())
+    for description in libraries.glob("*.delegate.json"):
+        (folder / description.name).write_bytes(description.read_bytes())
 
 
 def _rename(library: Path, folder: Path) -> None:
