@@ -79,12 +79,10 @@ class AuditHook:
         self.sockets = sockets
         self._note = note
         self._imports: dict[str, str] = {}
-        self._checks: dict[str, Callable[..., None]] = {}
 
     def install(self) -> None:
-        """Watch until release()."""
-        checks = self._checks
-        checks |= dict.fromkeys(_CHANGES, self._change)
+        """Watch until the process ends."""
+        checks: dict[str, Callable[..., None]] = dict.fromkeys(_CHANGES, self._change)
         checks |= dict.fromkeys(_CHANGES_AT, self._change_at)
         checks |= {
             "os.rename": self._move,
@@ -102,11 +100,6 @@ class AuditHook:
                 checks[event](*arguments)
 
         sys.addaudithook(hook)
-
-    def release(self) -> None:
-        """Watch no longer. Python keeps the hook, with nothing to do."""
-        self._checks.clear()
-        sys.meta_path.remove(self)
 
     def fact(self, path: str, verb: str, reader: str) -> dict[str, Any]:
         """Return the facts of an error message: the path read, relative to the workspace if `inside` it; whether it is
