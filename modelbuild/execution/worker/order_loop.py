@@ -54,7 +54,7 @@ class OrderLoop:
         self._settings = settings
         self._ours = ours
         self._views = views
-        self._code: dict[str, Code] = {}
+        self._code: dict[tuple[str, ...], Code] = {}
         self._selector = selectors.DefaultSelector()
         self._received = b""
         self._served = True
@@ -120,10 +120,11 @@ class OrderLoop:
         return self._views.hidden(order["root"]) if is_hidden(order) else self._views.whole()
 
     def _code_of(self, order: Mapping[str, Any]) -> Code:
-        step: str = order["step"]
-        if step not in self._code:
-            self._code[step] = Code.of([*order["modules"], *self._ours], self._settings["packages"])
-        return self._code[step]
+        # Actions of one step differ in their plugins.
+        modules = tuple(order["modules"])
+        if modules not in self._code:
+            self._code[modules] = Code.of([*modules, *self._ours], self._settings["packages"])
+        return self._code[modules]
 
     def _forget(self) -> None:
         """In a child: close what belongs to the parent."""

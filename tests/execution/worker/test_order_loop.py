@@ -64,6 +64,28 @@ def test_a_read_that_a_module_hides_is_told_for_each_action(bench: Any) -> None:
         assert "reads models/secret.txt" in bench.run("tiny").problem
 
 
+def test_actions_of_one_step_read_their_own_plugins(bench: Any) -> None:
+    bench.step(
+        "loads",
+        """
+        import importlib
+        def run(step):
+            plugins = map(importlib.import_module, step.params["plugins"])
+            step.outputs["out"].write_text(str([plugin.VALUE for plugin in plugins]))
+    """,
+    )
+    for name in ("one", "two"):
+        bench.step(name, f"VALUE = {name!r}\n")
+    for names in ([], ["one"], ["two"], ["one", "two"], []):
+        plugins = tuple(f"tiny_rules.{name}" for name in names)
+        modules = (*bench.closure("tiny_rules.loads"), *plugins)
+        outcome = bench.run("loads", params={"plugins": plugins}, plugins=plugins, modules=modules)
+        assert outcome.problem == ""
+        assert bench.store.read_bytes(outcome.result.output("out").digest).decode() == str(names)
+    outcome = bench.run("loads", params={"plugins": ["tiny_rules.two"]}, modules=bench.closure("tiny_rules.loads"))
+    assert "it loads tiny_rules.two, which its source does not import" in outcome.problem
+
+
 def test_two_steps_at_once(bench: Any) -> None:
     """Answers find who waits for them."""
     bench.step("tiny", COUNTS)
