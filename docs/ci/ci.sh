@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds and tests what differs from the branch that a change is to go to; leaves what a CI system shows in ci/.
+# Build and test targets that differ from the target branch; write files for the CI system to ci/.
 set -eu
 base=${1:-origin/main}
 mkdir -p ci

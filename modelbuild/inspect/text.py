@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-_HEAD = ("#", "backend", "nodes", "bytes", "device", "what it is")
+_HEAD = ("#", "backend", "nodes", "bytes", "device", "contents")
 
 
 def lines(facts: Mapping[str, Any], every_node: bool) -> Iterator[str]:
