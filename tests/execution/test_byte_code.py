@@ -52,6 +52,16 @@ def test_a_source_of_the_same_size_and_time_is_another(bench: Any) -> None:
         assert bench.value("tiny", modules=MODULES)[0] == value
 
 
+def test_byte_code_that_another_build_writes_meanwhile_fails_no_action(bench: Any) -> None:
+    bench.step("helper", "VALUE = 1")
+    bench.step("tiny", "from tiny_rules import helper\ndef run(step):\n    step.outputs['out'].write_text('1')")
+    assert bench.value("tiny", modules=MODULES) == 1
+    assert not list(bench.rules.rglob("*.pyc"))
+    for file in bench.rules.glob("*.py"):
+        keep_byte_code(file)
+    assert bench.value("tiny", modules=MODULES) == 1
+
+
 def test_where_python_may_not_write_byte_code_none_is(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     bench.step("tiny", "import json\ndef run(step):\n    step.outputs['out'].write_text(json.dumps(1))")

@@ -22,11 +22,13 @@ class Code:
     """The modules of rule packages that a step may read: those in its key, and those imported before it.
 
     folders   import names of the packages by their real paths
-    files     the modules' files, sources and byte code
+    files     the possible files of the modules, sources and byte code: another build may write byte code at any time
+    present   those that existed at first. The kernel refuses the others, and Python then compiles the source
     """
 
     folders: Mapping[str, str]
     files: frozenset[str]
+    present: tuple[str, ...]
 
     @classmethod
     def of(cls, modules: Iterable[str], packages: Mapping[str, str]) -> Code:
@@ -41,7 +43,8 @@ class Code:
                 parent, _, name = base.rpartition("/")
                 files += [f"{base}.py", f"{parent}/__pycache__/{name}.{tag}.pyc"]
                 files += [f"{base}/__init__.py", f"{base}/__pycache__/__init__.{tag}.pyc"]
-        return cls({folder: name for name, folder in folders.items()}, frozenset(filter(os.path.exists, files)))
+        present = tuple(filter(os.path.exists, files))
+        return cls({folder: name for name, folder in folders.items()}, frozenset(files), present)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ def of_action(order: Mapping[str, Any], settings: Mapping[str, Any], code: Code,
     """Return the limits of a worker; `view`: it is in a view."""
     network, gpu = order["network"], order["gpu"]
     write = (*order["writable"], *devices(gpu), *([SHARED_MEMORY] if view else []))
-    read = (*settings["around"], *order["fetches"], *code.files, order["root"])
+    read = (*settings["around"], *order["fetches"], *code.present, order["root"])
     return Limits(
         read, (*settings["readable"], *code.folders), write, _sockets(network, gpu, view and is_hidden(order))
     )

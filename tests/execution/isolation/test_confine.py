@@ -71,4 +71,5 @@ def test_files_of_modules(tmp_path: Path) -> None:
         (tmp_path / file).touch()
     code = confine.Code.of(["rules", "rules.steps.x", "rules.deep", "other.y"], {"rules": str(tmp_path)})
     assert code.folders == {str(tmp_path): "rules"}
-    assert code.files == {str(tmp_path / file) for file in wanted}
+    assert set(code.present) == {str(tmp_path / file) for file in wanted}
+    assert code.files >= {*code.present, str(tmp_path / f"__pycache__/__init__.{tag}.pyc")}

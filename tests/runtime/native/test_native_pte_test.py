@@ -193,7 +193,7 @@ def test_programs_are_run_by_the_cpp_runtime_or_said_not_to_be(world: World) -> 
     assert code == 4
     assert tests.keys() == TESTS.keys()
     passed = {name for name, test in tests.items() if test["status"] == "passed"}
-    assert passed == {"cpu", "cpu_with_gpu", "gpu", "tensorrt"}, tests
+    assert passed == {"cpu", "cpu_with_gpu", "gpu", "tensorrt"}, [test["reason"] for test in tests.values()]
     for name in passed:
         assert [case["name"] for case in tests[name]["cases"]][:2] == ["drawn[0]", "drawn[1]"]
         assert tests[name]["measures"]["latency_ms"] > 0
