@@ -29,7 +29,7 @@ runtime: venv
 
 # By what the runtime was compiled with.
 tidy: runtime
-	ls runtime/*/*.cpp | grep -v flavour_nvinfer | xargs -n 4 -P $(JOBS) $(BIN)/clang-tidy -p build/runtime --quiet
+	find runtime -name '*.cpp' ! -name flavour_nvinfer.cpp | xargs -n 4 -P $(JOBS) $(BIN)/clang-tidy -p build/runtime --quiet
 
 test: lint runtime tidy $(CASD)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "device.hpp"
-#include "device_services.hpp"
+#include "devices/device_services.hpp"
 
 namespace modelbuild::cuda {
 

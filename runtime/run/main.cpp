@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "check_ports.hpp"
-#include "describe.hpp"
+#include "api/check_ports.hpp"
+#include "files/describe.hpp"
 #include "npy.hpp"
 #include "options.hpp"
 #include "report.hpp"

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "layout.hpp"
+#include "method/layout.hpp"
 
 namespace modelbuild {
 namespace {

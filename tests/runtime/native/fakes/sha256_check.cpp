@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "sha256.hpp"
+#include "files/sha256.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // What reads a .ptd, on any bytes.
-#include "ptd.hpp"
+#include "pte/ptd.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

@@ -1,9 +1,9 @@
 // Everything from a file to methods that are ready to run, on any bytes, as for a program without a manifest: nobody
 // vouches for it. Its delegates are to be such as check their blobs.
-#include "loaded_method.hpp"
-#include "log.hpp"
+#include "api/log.hpp"
+#include "delegates/plugins.hpp"
 #include "memory_file.hpp"
-#include "plugins.hpp"
+#include "method/loaded_method.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace modelbuild;

@@ -1,7 +1,7 @@
 // What reads a .pte, on any bytes.
-#include "describe.hpp"
-#include "manifest.hpp"
-#include "pte.hpp"
+#include "files/describe.hpp"
+#include "files/manifest.hpp"
+#include "pte/pte.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace modelbuild;

@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include "signature.hpp"
+#include "files/signature.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace modelbuild;

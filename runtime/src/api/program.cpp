@@ -1,0 +1,99 @@
+// A loaded program and its runs.
+#include <executorch/extension/module/module.h>
+
+#include <mutex>
+#include <utility>
+
+#include "api/check_ports.hpp"
+#include "api/log.hpp"
+#include "delegates/plugins.hpp"
+#include "devices/graphs.hpp"
+#include "method/loaded_method.hpp"
+
+namespace modelbuild {
+
+struct Program::State {
+  Description description;
+  mutable std::mutex mutex;  // guards all members below
+  std::map<std::string, LoadedMethod, std::less<>> methods;
+  std::unique_ptr<executorch::extension::Module> module;  // declared after `methods`, so destroyed before
+  std::map<std::string, Graphs, std::less<>> graphs;      // destroyed before `module`: they use its delegates
+  Transfers transfers;
+  GraphCounts graph_counts;
+
+  std::vector<Value> run(const MethodDescription& method, std::span<const Tensor> inputs, const RunOptions& options,
+                         std::optional<Graphs::Key> key);
+};
+
+std::vector<Value> Program::State::run(const MethodDescription& method, std::span<const Tensor> inputs,
+                                       const RunOptions& options, std::optional<Graphs::Key> key) {
+  LoadedMethod& loaded = methods.try_emplace(method.name, module.get(), method, description.path).first->second;
+  forget_error();
+  Graphs& kept = graphs[method.name];
+  const bool record = std::exchange(kept.last, std::nullopt) == key && key;
+  Entered entered(loaded.queue(), options.stream);
+  if (const Graphs::Graph* known = key ? kept.find(*key) : nullptr) {
+    loaded.queue()->replay(*known->recording);
+    transfers = entered.leave();
+    ++graph_counts.replayed;
+    return known->outputs;
+  }
+  loaded.set_inputs(inputs);
+  loaded.set_outputs(options.outputs);
+  if (record) loaded.queue()->begin_recording();
+  const auto results = loaded.execute();
+  std::unique_ptr<Recording> recording;
+  if (record) {
+    recording = loaded.queue()->end_recording();
+    loaded.queue()->replay(*recording);
+    ++graph_counts.recorded;
+  }
+  transfers = entered.leave();
+  std::vector<Value> values = loaded.outputs(results);
+  if (record) kept.add({*key, std::move(recording), values});
+  kept.last = std::move(key);
+  return values;
+}
+
+Program::Program(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Program::~Program() = default;
+const Description& Program::describe() const { return state_->description; }
+
+Transfers Program::transfers() const {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  return state_->transfers;
+}
+
+GraphCounts Program::graph_counts() const {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  return state_->graph_counts;
+}
+
+std::unique_ptr<Program> Program::load(const std::filesystem::path& path, const LoadOptions& options) {
+  start_log();
+  auto state = std::make_unique<State>();
+  state->description = modelbuild::describe(path, options.data, options.verify, options.plugin_dirs);
+  load_plugins(state->description, options);
+  std::vector<std::string> data;
+  for (const auto& [file, size] : state->description.data) data.push_back(file);
+  using executorch::extension::Module;
+  state->module = std::make_unique<Module>(path.string(), data, Module::LoadMode::Mmap);
+  return std::unique_ptr<Program>(new Program(std::move(state)));
+}
+
+std::vector<Value> Program::run(std::string_view name, std::span<const Tensor> inputs, const RunOptions& options) {
+  const MethodDescription& method = state_->description.method(name);
+  check_inputs(method, inputs);
+  check_outputs(method, options.outputs);
+  std::optional<Graphs::Key> key;
+  if (options.cuda_graph) key = Graphs::key(method, inputs, options.outputs);
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  try {
+    return state_->run(method, inputs, options, std::move(key));
+  } catch (const GaveUp& error) {
+    throw Error(Error::Kind::kProgram,
+                state_->description.path + ": method '" + method.name + "' failed: " + error.what());
+  }
+}
+
+}  // namespace modelbuild

@@ -1,0 +1,102 @@
+#include "delegates/plugins.hpp"
+
+#include <dlfcn.h>
+#include <executorch/runtime/backend/interface.h>
+#include <executorch/runtime/kernel/operator_registry.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "delegates/delegate_files.hpp"
+#include "devices/device_services.hpp"
+
+namespace modelbuild {
+namespace {
+
+namespace er = executorch::runtime;
+namespace fs = std::filesystem;
+
+constexpr const char* kKernels = "libexecutorch_kernels_optimized.so";
+constexpr const char* kQuantizedKernels = "libexecutorch_kernels_quantized.so";
+
+[[noreturn]] void fail(const std::string& message) { throw Error(Error::Kind::kProgram, message); }
+
+// Loads a library once and never unloads it, because its registrations can't be undone.
+void open(const fs::path& path) {
+  static std::set<fs::path> opened;
+  const fs::path file = fs::weakly_canonical(path);
+  if (opened.count(file) != 0) return;
+  if (::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
+    fail(path.string() + ": cannot be loaded: " + ::dlerror());
+  }
+  opened.insert(file);
+}
+
+void open_or_fail(const PluginFolders& folders, const std::string& what, const std::string& library) {
+  const auto found = folders.find(library);
+  if (!found) fail(what + " needs " + library + ", which is in none of: " + folders.text());
+  open(*found);
+}
+
+bool registered(const std::string& backend) { return er::get_backend_class(backend.c_str()) != nullptr; }
+
+void open_backend(const std::string& path, const std::string& backend, const DelegateFile* file,
+                  const PluginFolders& folders) {
+  if (registered(backend)) return;
+  if (file != nullptr) {
+    const auto there = [&](const std::string& library) { return folders.find(library).has_value(); };
+    const auto found = std::find_if(file->libraries.begin(), file->libraries.end(), there);
+    open_or_fail(folders, path + ": the backend " + backend,
+                 found == file->libraries.end() ? file->libraries.back() : *found);
+  }
+  if (registered(backend)) return;
+  std::string have;
+  for (std::size_t i = 0; i < er::get_num_registered_backends(); ++i) {
+    have += (have.empty() ? "" : ", ") + std::string(er::get_backend_name(i).get());
+  }
+  fail(path + ": needs the backend " + backend + ", which this runtime lacks (it has " +
+       (have.empty() ? "none" : have) + ")");
+}
+
+bool has_kernel(const std::string& name) {
+  const auto kernels = er::get_registered_kernels();
+  return std::any_of(kernels.begin(), kernels.end(), [&](const er::Kernel& k) { return name == k.name_; });
+}
+
+}  // namespace
+
+void load_plugins(const Description& program, const LoadOptions& options) {
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  for (const fs::path& plugin : options.plugins) open(plugin);
+
+  const PluginFolders folders(options.plugin_dirs);
+  std::map<std::string, std::optional<DelegateFile>> backends;
+  std::set<std::string> kernels;
+  for (const MethodDescription& method : program.methods) {
+    for (const DelegateInfo& delegate : method.delegates) {
+      backends.try_emplace(delegate.backend, read_delegate_file(folders, delegate.backend));
+    }
+    for (const auto& [name, calls] : method.operators) kernels.insert(name);
+  }
+  for (const auto& [backend, file] : backends) {
+    for (const std::string& library : file ? file->first : std::vector<std::string>{}) {
+      if (const auto found = folders.find(library)) open(*found);
+    }
+  }
+  for (const auto& [backend, file] : backends) open_backend(program.path, backend, file ? &*file : nullptr, folders);
+
+  std::string absent;
+  for (const std::string& name : kernels) {
+    if (has_kernel(name)) continue;
+    const bool quantized = name.rfind("quantized_decomposed::", 0) == 0;
+    open_or_fail(folders, program.path + ": the kernel " + name, quantized ? kQuantizedKernels : kKernels);
+    if (!has_kernel(name)) absent += (absent.empty() ? "" : ", ") + name;
+  }
+  if (!absent.empty()) fail(program.path + ": this runtime has no kernel for " + absent);
+  if (DeviceServices* services = device_services()) services->register_allocator();
+}
+
+}  // namespace modelbuild

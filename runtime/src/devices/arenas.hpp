@@ -1,0 +1,31 @@
+// The memory that a method plans for its tensors: host memory, and memory of the GPU that its metadata names.
+#pragma once
+
+#include <executorch/runtime/core/hierarchical_allocator.h>
+#include <executorch/runtime/executor/method_meta.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "devices/host_buffer.hpp"
+#include "modelbuild/runtime.hpp"
+
+namespace modelbuild {
+
+class Arenas {
+ public:
+  // Throws Error if the program's GPU does not exist or has too little memory. (ExecuTorch's own implementation aborts
+  // the process.)
+  Arenas(const executorch::runtime::MethodMeta& meta, const std::string& program);
+  executorch::runtime::HierarchicalAllocator* allocator() { return allocator_.get(); }
+
+ private:
+  std::vector<HostBuffer> host_;
+  std::vector<DeviceBuffer> device_;
+  std::vector<executorch::runtime::Span<std::uint8_t>> spans_;
+  std::vector<executorch::runtime::etensor::Device> devices_;
+  std::unique_ptr<executorch::runtime::HierarchicalAllocator> allocator_;
+};
+
+}  // namespace modelbuild

@@ -1,0 +1,234 @@
+// Makes descriptions from a program's files, and converts them to text and JSON.
+#include "files/describe.hpp"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "delegates/delegate_files.hpp"
+#include "files/manifest.hpp"
+#include "files/mapped_file.hpp"
+#include "files/signature.hpp"
+#include "pte/ptd.hpp"
+#include "pte/pte.hpp"
+
+namespace modelbuild {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+// Returns a program's .ptd: the one of its name, or the only one if the program may need one. Any delegate may need
+// one, since only the delegate knows its data.
+std::vector<fs::path> beside(const fs::path& pte, const Description& program) {
+  if (const fs::path own = fs::path(pte).replace_extension(".ptd"); fs::is_regular_file(own)) return {own};
+  const auto delegates = [](const MethodDescription& method) { return !method.delegates.empty(); };
+  if (program.external.empty() && std::none_of(program.methods.begin(), program.methods.end(), delegates)) return {};
+  std::vector<fs::path> found;
+  const fs::path folder = pte.has_parent_path() ? pte.parent_path() : fs::path(".");
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".ptd") found.push_back(pte.parent_path() / entry.path().filename());
+  }
+  return found.size() == 1 ? found : std::vector<fs::path>{};
+}
+
+std::string kind_name(Kind kind) {
+  static constexpr const char* kNames[] = {"tensor", "none", "int", "bool", "float", "string", "list"};
+  return kNames[static_cast<int>(kind)];
+}
+
+// Serializes JSON whose texts, from a file, may be any bytes.
+std::string dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+Json json(const Constant& constant) {
+  return std::visit(
+      [](const auto& value) -> Json {
+        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::monostate>) {
+          return nullptr;
+        } else {
+          return value;
+        }
+      },
+      constant);
+}
+
+Json json(const Port& port) {
+  if (port.kind != Kind::kTensor) {
+    return {{"name", port.name}, {"kind", kind_name(port.kind)}, {"constant", json(port.constant)}};
+  }
+  Json shape = Json::array();
+  for (const Dim& dim : port.shape) {
+    shape.push_back(dim.dynamic() ? Json{{"name", dim.name}, {"min", dim.min}, {"max", dim.max}} : Json(dim.max));
+  }
+  Json found = {{"name", port.name},
+                {"kind", "tensor"},
+                {"dtype", dtype_name(port.dtype)},
+                {"shape", shape},
+                {"device", to_string(port.device)},
+                {"planned", port.planned}};
+  if (port.range) found["range"] = {port.range->first, port.range->second};
+  return found;
+}
+
+Json json(const Transfers& moved) {
+  return {{"staged_in", moved.staged_in},
+          {"staged_out", moved.staged_out},
+          {"copied_in", moved.copied_in},
+          {"copied_out", moved.copied_out}};
+}
+
+Json json(const std::vector<Port>& ports) {
+  Json found = Json::array();
+  for (const Port& port : ports) found.push_back(json(port));
+  return found;
+}
+
+Json json(const MethodDescription& method) {
+  Json delegates = Json::array();
+  for (const DelegateInfo& each : method.delegates) {
+    delegates.push_back({{"backend", each.backend}, {"parts", each.parts}, {"bytes", each.bytes}});
+  }
+  Json operators = Json::object();
+  for (const auto& [name, calls] : method.operators) operators[name] = calls;
+  return {{"name", method.name},
+          {"inputs", json(method.inputs)},
+          {"outputs", json(method.outputs)},
+          {"delegates", delegates},
+          {"operators", operators},
+          {"planned_bytes", method.planned_bytes},
+          {"moved_at_most", json(method.most)}};
+}
+
+std::string grouped(std::uint64_t number) {
+  std::string text = std::to_string(number);
+  for (int at = static_cast<int>(text.size()) - 3; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), 1, ',');
+  return text;
+}
+
+std::string times(int number, const std::string& noun) {
+  return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::string to_string(const Port& port) {
+  if (port.kind != Kind::kTensor) {
+    const bool fixed = !std::holds_alternative<std::monostate>(port.constant);
+    return port.name + ": " + kind_name(port.kind) + (fixed ? " = " + dumped(json(port.constant)) : "");
+  }
+  std::string shape;
+  for (const Dim& dim : port.shape) {
+    shape += shape.empty() ? "" : ", ";
+    if (dim.dynamic() && !dim.name.empty()) shape += dim.name + "=";
+    if (dim.dynamic()) shape += std::to_string(dim.min) + "..";
+    shape += std::to_string(dim.max);
+  }
+  const std::string where = port.device.cuda ? " on " + to_string(port.device) : "";
+  return port.name + ": " + dtype_name(port.dtype) + "[" + shape + "]" + where;
+}
+
+const MethodDescription& Description::method(std::string_view name) const {
+  std::string known;
+  for (const MethodDescription& each : methods) {
+    if (each.name == name) return each;
+    known += (known.empty() ? "" : ", ") + each.name;
+  }
+  throw Error(Error::Kind::kProgram, path + ": no method '" + std::string(name) + "'; it has: " + known);
+}
+
+std::string Description::json() const {
+  Json files = Json::array();
+  for (const auto& [file, size] : data) files.push_back({{"path", file}, {"bytes", size}});
+  Json found = {{"path", path}, {"bytes", bytes}, {"data", files}, {"methods", Json::array()}};
+  for (const MethodDescription& each : methods) found["methods"].push_back(modelbuild::json(each));
+  return dumped(found);
+}
+
+std::string Description::text() const {
+  std::string text = path + ": " + grouped(bytes) + " bytes";
+  for (const auto& [file, size] : data) text += "\n  with " + file + ": " + grouped(size) + " bytes";
+  for (const MethodDescription& each : methods) {
+    text += "\n  method " + each.name + ", " + grouped(each.planned_bytes) + " bytes of activations";
+    for (const Port& port : each.inputs) text += "\n    input  " + to_string(port);
+    for (const Port& port : each.outputs) text += "\n    output " + to_string(port);
+    for (const DelegateInfo& d : each.delegates) {
+      text += "\n    " + d.backend + ": " + times(d.parts, "part") + ", " + grouped(d.bytes) + " bytes";
+    }
+    if (const Transfers& most = each.most; most != Transfers{}) {
+      text += "\n    a run on host memory moves at most " + grouped(most.copied_in + most.staged_in) +
+              " bytes to the device and " + grouped(most.copied_out + most.staged_out) + " back, " +
+              grouped(most.staged_in + most.staged_out) + " of them staged by delegates";
+    }
+    int calls = 0;
+    for (const auto& [name, number] : each.operators) calls += number;
+    if (calls != 0) {
+      text += "\n    portable kernels: " + times(calls, "call") + " of " +
+              times(static_cast<int>(each.operators.size()), "operator");
+    }
+  }
+  return text;
+}
+
+namespace {
+
+// Calls a function with a file's bytes, and adds the file's path to errors about its contents.
+template <typename Do>
+void read_file(const fs::path& path, const char* kind, Do act) {
+  const MappedFile file(path);
+  try {
+    act(file.bytes());
+  } catch (const Damaged& problem) {
+    throw Error(Error::Kind::kProgram, path.string() + ": is damaged: " + problem.what());
+  } catch (const flatbuffer::Malformed& problem) {
+    throw Error(Error::Kind::kProgram, path.string() + ": not " + kind + ": " + problem.what());
+  }
+}
+
+Description read_program(const fs::path& path, bool verify, const PluginFolders& folders) {
+  const auto on_gpu = [&, known = std::map<std::string, bool>()](const std::string& backend) mutable {
+    const auto [found, added] = known.try_emplace(backend);
+    if (const auto file = added ? read_delegate_file(folders, backend) : std::nullopt) found->second = file->gpu;
+    return found->second;
+  };
+  Description found;
+  read_file(path, "an ExecuTorch program", [&](flatbuffer::Bytes bytes) {
+    check_manifest(bytes, verify);
+    const PteFile file(bytes);
+    check_pte(file);
+    found = read_pte(file, on_gpu);
+  });
+  found.path = path.string();
+  return found;
+}
+
+void check_data(const fs::path& path, bool verify) {
+  read_file(path, "external data of ExecuTorch", [&](flatbuffer::Bytes bytes) {
+    check_manifest(bytes, verify);
+    check_ptd(bytes);
+  });
+}
+
+}  // namespace
+
+Description describe(const fs::path& path, std::vector<fs::path> data, bool verify, std::vector<fs::path> plugin_dirs) {
+  Description found = read_program(path, verify, PluginFolders(std::move(plugin_dirs)));
+  if (data.empty()) data = beside(path, found);
+  for (const fs::path& each : data) {
+    if (!fs::is_regular_file(each)) throw Error(Error::Kind::kProgram, each.string() + ": no such file");
+    check_data(each, verify);
+    found.data.emplace_back(each.string(), fs::file_size(each));
+  }
+  if (!found.external.empty() && data.empty()) {
+    throw Error(Error::Kind::kProgram, path.string() + ": " + std::to_string(found.external.size()) +
+                                           " of its tensors are in a .ptd, and there is none beside it");
+  }
+  // The signature is that of the method `forward`, or of the only one.
+  MethodDescription* signed_method = nullptr;
+  for (MethodDescription& method : found.methods) {
+    if (found.methods.size() == 1 || method.name == "forward") signed_method = &method;
+  }
+  apply_signature(path, signed_method, &found);
+  return found;
+}
+
+}  // namespace modelbuild

@@ -1,0 +1,137 @@
+#include "files/signature.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace modelbuild {
+namespace {
+
+using Json = nlohmann::json;
+using Bounds = std::map<std::string, Dim>;
+
+constexpr int kVersion = 1;
+
+struct Named {
+  std::string name;
+  std::string dtype;
+  std::vector<std::variant<std::int64_t, std::string>> shape;
+  std::optional<std::pair<double, double>> range;
+};
+
+struct Signature {
+  std::vector<Named> inputs;
+  std::vector<Named> outputs;
+  Bounds dynamic;
+};
+
+[[noreturn]] void fail(const std::string& message) { throw Error(Error::Kind::kProgram, message); }
+
+Named named(const Json& declared, Bounds* dynamic) {
+  Named found{declared.at("name"), declared.at("dtype"), {}, {}};
+  for (const Json& size : declared.at("shape")) {
+    if (size.is_string()) {
+      found.shape.emplace_back(size.get<std::string>());
+    } else {
+      found.shape.emplace_back(size.get<std::int64_t>());
+    }
+  }
+  if (const auto range = declared.find("range"); range != declared.end() && !range->is_null()) {
+    found.range = {range->at(0).get<double>(), range->at(1).get<double>()};
+  }
+  if (const auto bounds = declared.find("dynamic"); bounds != declared.end() && !bounds->is_null()) {
+    for (const auto& [name, bound] : bounds->items()) (*dynamic)[name] = {bound.at("min"), bound.at("max"), name};
+  }
+  return found;
+}
+
+Signature read(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  try {
+    const Json found = Json::parse(file);
+    if (found.at("version") != kVersion) {
+      fail(path.string() + ": signature of version " + found.at("version").dump() + "; this runtime supports " +
+           std::to_string(kVersion));
+    }
+    Signature signature;
+    for (const Json& input : found.at("inputs")) signature.inputs.push_back(named(input, &signature.dynamic));
+    for (const Json& output : found.at("outputs")) signature.outputs.push_back(named(output, &signature.dynamic));
+    return signature;
+  } catch (const Json::exception& error) {
+    fail(path.string() + ": not a signature: " + error.what());
+  }
+}
+
+std::string count(std::size_t number, const std::string& noun) {
+  return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
+}
+
+// Returns a dimension from the program, which has upper bounds only, and from the signature.
+Dim narrowed(const Dim& dim, const std::variant<std::int64_t, std::string>& said, const std::string& port,
+             const Bounds& dynamic) {
+  if (const auto* size = std::get_if<std::int64_t>(&said)) {
+    if (*size < dim.min || *size > dim.max) {
+      const std::string range = std::to_string(dim.min) + ".." + std::to_string(dim.max);
+      throw std::invalid_argument("a dimension of '" + port + "' is " + std::to_string(*size) + " there and " +
+                                  (dim.dynamic() ? range : std::to_string(dim.max)) + " in the program");
+    }
+    return {*size, *size, ""};
+  }
+  const std::string& name = std::get<std::string>(said);
+  const auto bound = dynamic.find(name);
+  if (bound == dynamic.end()) return {dim.min, dim.max, name};  // an expression, or a size that depends on data
+  return {std::max(dim.min, bound->second.min), std::min(dim.max, bound->second.max), name};
+}
+
+void narrow(Port* port, const Named& declared, const Bounds& dynamic) {
+  port->name = declared.name;
+  if (port->kind != Kind::kTensor) return;
+  if (declared.dtype != dtype_name(port->dtype) || declared.shape.size() != port->shape.size()) {
+    throw std::invalid_argument("'" + port->name + "' is " + declared.dtype + " of rank " +
+                                std::to_string(declared.shape.size()) + " there and " + dtype_name(port->dtype) +
+                                " of rank " + std::to_string(port->shape.size()) + " in the program");
+  }
+  port->range = declared.range;
+  for (std::size_t i = 0; i < port->shape.size(); ++i) {
+    port->shape[i] = narrowed(port->shape[i], declared.shape[i], port->name, dynamic);
+  }
+}
+
+void name_ports(const std::string& what, std::vector<Port>* ports, const std::vector<Named>* names,
+                const Bounds& dynamic) {
+  for (std::size_t i = 0; i < ports->size(); ++i) (*ports)[i].name = what + std::to_string(i);
+  if (names == nullptr) return;
+  const auto is_tensor = [](const Port& port) { return port.kind == Kind::kTensor; };
+  const bool all = names->size() == ports->size();
+  if (!all && static_cast<std::ptrdiff_t>(names->size()) != std::count_if(ports->begin(), ports->end(), is_tensor)) {
+    throw std::invalid_argument("it names " + count(names->size(), what) + ", the program has " +
+                                std::to_string(ports->size()));
+  }
+  auto name = names->begin();
+  for (Port& port : *ports) {
+    if (all || is_tensor(port)) narrow(&port, *name++, dynamic);
+  }
+}
+
+}  // namespace
+
+void apply_signature(const std::filesystem::path& program, MethodDescription* signed_method, Description* description) {
+  std::optional<Signature> signature;
+  const auto own = program.parent_path() / (program.stem().string() + ".signature.json");
+  for (const auto& candidate : {own, program.parent_path() / "signature.json"}) {
+    if (!std::filesystem::is_regular_file(candidate)) continue;
+    signature = read(candidate);
+    break;
+  }
+  for (MethodDescription& method : description->methods) {
+    const bool has = signature && &method == signed_method;
+    try {
+      name_ports("input", &method.inputs, has ? &signature->inputs : nullptr, has ? signature->dynamic : Bounds{});
+      name_ports("output", &method.outputs, has ? &signature->outputs : nullptr, has ? signature->dynamic : Bounds{});
+    } catch (const std::invalid_argument& problem) {
+      fail(program.string() + ": the signature.json beside it belongs to another program: " + problem.what());
+    }
+  }
+}
+
+}  // namespace modelbuild

@@ -1,0 +1,177 @@
+#include "method/loaded_method.hpp"
+
+#include <executorch/runtime/platform/log.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "api/log.hpp"
+#include "method/error_text.hpp"
+#include "method/layout.hpp"
+#include "method/values.hpp"
+
+namespace modelbuild {
+namespace {
+
+namespace ee = executorch::extension;
+namespace er = executorch::runtime;
+
+[[noreturn]] void fail(const std::string& message) { throw Error(Error::Kind::kProgram, message); }
+
+[[noreturn]] void refuse(const Port& port, const std::string& why) {
+  throw Error(Error::Kind::kInput, "input '" + port.name + "'" + why);
+}
+
+// Constants count as planned, too.
+bool is_planned(const er::Result<er::TensorInfo>& tensor) { return !tensor.ok() || tensor->is_memory_planned(); }
+
+std::vector<std::int64_t> largest(const Port& port) {
+  std::vector<std::int64_t> shape;
+  shape.reserve(port.shape.size());
+  for (const Dim& dim : port.shape) shape.push_back(dim.max);
+  return shape;
+}
+
+}  // namespace
+
+LoadedMethod::LoadedMethod(ee::Module* module, const MethodDescription& described, std::string program)
+    : module_(module), described_(described), program_(std::move(program)) {
+  forget_error();
+  const auto check = [&](er::Error error) {
+    if (error != er::Error::Ok) fail(program_ + ": could not be loaded: " + error_text(error) + error_since());
+  };
+  check(module_->load(ee::Program::Verification::InternalConsistency));
+  const auto meta = module_->method_meta(described_.name);
+  check(meta.error());
+  const auto tensors = [](const std::vector<Port>& ports, auto info) {
+    std::vector<bool> planned;
+    planned.reserve(ports.size());
+    for (std::size_t i = 0; i < ports.size(); ++i) {
+      planned.push_back(ports[i].kind == Kind::kTensor && is_planned(info(i)));
+    }
+    return planned;
+  };
+  planned_inputs_ = tensors(described_.inputs, [&](std::size_t i) { return meta->input_tensor_meta(i); });
+  planned_outputs_ = tensors(described_.outputs, [&](std::size_t i) { return meta->output_tensor_meta(i); });
+  arenas_ = std::make_unique<Arenas>(*meta, program_);
+  if (DeviceServices* services = device_services()) queue_ = services->make_queue();
+  // The queue is also entered while delegates initialize, so that their work is complete on return.
+  Entered entered(queue_.get(), {});
+  check(module_->load_method(described_.name, arenas_->allocator()));
+  entered.leave();
+}
+
+void LoadedMethod::set_inputs(std::span<const Tensor> given) {
+  rearranged_.clear();
+  auto next = given.begin();
+  for (std::size_t i = 0; i < described_.inputs.size(); ++i) {
+    const Port& port = described_.inputs[i];
+    if (port.kind == Kind::kTensor) {
+      set_input(i, port, *next++);
+    } else if (const er::EValue value = constant_of(port);
+               !value.isNone() && module_->set_input(described_.name, value, i) != er::Error::Ok) {
+      fail(program_ + error_since());
+    }
+  }
+}
+
+void LoadedMethod::set_input(std::size_t index, const Port& port, const Tensor& given) {
+  if (given.device.cuda && planned_inputs_[index]) {
+    refuse(port, " lies on " + to_string(given.device) +
+                     ", but the program plans memory of its own for it; lower it with alloc_graph_input=False");
+  }
+  if (given.device.cuda && !row_major(port.dim_order)) {
+    refuse(port, " lies on " + to_string(given.device) +
+                     " in row-major order, and the program expects another order of dimensions");
+  }
+  void* data = given.data;
+  if (!given.device.cuda && !row_major(port.dim_order)) {
+    std::vector<char>& copy = rearranged_.emplace_back(given.nbytes());
+    to_program_order(given.data, copy.data(), given.shape, port.dim_order, dtype_size(port.dtype));
+    data = copy.data();
+  }
+  if (!given.device.cuda && port.device.cuda && given.nbytes() != 0) data = stage(index, port, data, given.nbytes());
+  // The method keeps the address of the elements, not the tensor.
+  const er::Error error = module_->set_input(described_.name, er::EValue(wrap(data, port, given.shape)), index);
+  if (error != er::Error::Ok) refuse(port, std::string(": ") + error_text(error) + error_since());
+}
+
+// Copies on the run's stream: on a caller's stream, the previous run may still read the buffer.
+void* LoadedMethod::stage(std::size_t index, const Port& port, const void* data, std::size_t bytes) {
+  auto known = staged_inputs_.find(index);
+  if (known != staged_inputs_.end() && known->second.size < bytes) {
+    staged_inputs_.erase(known);
+    known = staged_inputs_.end();
+  }
+  if (known == staged_inputs_.end()) {
+    known = staged_inputs_.emplace(index, Staged{DeviceBuffer(port.device.index, bytes), bytes}).first;
+  }
+  queue_->write(port.device.index, known->second.buffer.data(), data, bytes);
+  return known->second.buffer.data();
+}
+
+void LoadedMethod::set_outputs(std::span<const Tensor> given) {
+  for (std::size_t i = 0; i < described_.outputs.size(); ++i) {
+    const Port& port = described_.outputs[i];
+    const bool wanted = i < given.size() && given[i].data != nullptr;
+    if (port.kind != Kind::kTensor || (!wanted && planned_outputs_[i])) continue;
+    void* data = wanted ? given[i].data : own_output(i, port);
+    const ee::TensorPtr tensor = wrap(data, port, wanted ? given[i].shape : largest(port));
+    const er::Error error = module_->set_output(described_.name, er::EValue(tensor), i);
+    // An output that is an input or a constant has memory already.
+    if (wanted && error != er::Error::Ok) {
+      throw Error(Error::Kind::kInput, "output '" + port.name + "' cannot be written to memory of the caller's: " +
+                                           error_text(error) + error_since());
+    }
+  }
+}
+
+void* LoadedMethod::own_output(std::size_t index, const Port& port) {
+  const std::size_t bytes = std::max<std::size_t>(Tensor{nullptr, port.dtype, largest(port), {}}.nbytes(), 1);
+  if (!port.device.cuda) {
+    return own_outputs_.try_emplace(index, bytes, program_ + ": output '" + port.name + "'").first->second.data();
+  }
+  const auto known = own_device_outputs_.find(index);
+  if (known != own_device_outputs_.end()) return known->second.data();
+  return own_device_outputs_.emplace(index, DeviceBuffer(port.device.index, bytes)).first->second.data();
+}
+
+std::vector<er::EValue> LoadedMethod::execute() {
+  auto results = module_->execute(described_.name);
+  if (!results.ok()) {
+    fail(program_ + ": method '" + described_.name + "' failed: " + error_text(results.error()) + error_since());
+  }
+  return std::move(*results);
+}
+
+std::vector<Value> LoadedMethod::outputs(const std::vector<er::EValue>& results) {
+  if (results.size() != described_.outputs.size()) {
+    fail(program_ + ": the run returned " + std::to_string(results.size()) + " outputs; expected " +
+         std::to_string(described_.outputs.size()));
+  }
+  std::vector<Value> values;
+  values.reserve(results.size());
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    values.push_back(value_of(described_.outputs[i], results[i], &rearranged_));
+  }
+  return values;
+}
+
+Entered::Entered(MethodQueue* queue, std::optional<void*> stream) : queue_(queue) {
+  if (queue_ != nullptr) queue_->enter(stream);
+}
+
+Entered::~Entered() {
+  try {
+    leave();
+  } catch (const Error& error) {  // only while another, more informative error is thrown
+    ET_LOG(Debug, "%s", error.what());
+  }
+}
+
+Transfers Entered::leave() {
+  MethodQueue* queue = std::exchange(queue_, nullptr);
+  return queue == nullptr ? Transfers{} : queue->leave();
+}
+
+}  // namespace modelbuild

@@ -1,0 +1,232 @@
+// The format is executorch/schema/program.fbs (identifier ET12) after an optional extended header ("eh00") at byte 8,
+// as executorch 1.4.1 and 1.5.1 write it; field numbers are positions in that schema.
+#include "pte/pte.hpp"
+
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "method/dtype.hpp"
+#include "pte/segments.hpp"
+
+namespace modelbuild {
+namespace {
+
+using flatbuffer::Malformed;
+using flatbuffer::Table;
+
+// Members of the union InstructionArguments.
+constexpr std::uint8_t kKernelCall = 1;
+constexpr std::uint8_t kDelegateCall = 2;
+constexpr std::uint8_t kJumpFalseCall = 4;
+
+template <typename Items>
+const auto& item(const Items& items, std::int64_t index) {
+  if (index < 0 || index >= static_cast<std::int64_t>(items.size())) {
+    throw Malformed("index " + std::to_string(index) + " of " + std::to_string(items.size()));
+  }
+  return items[static_cast<std::size_t>(index)];
+}
+
+Port tensor(const Table& table) {
+  Port port;
+  const auto number = table.scalar<std::int8_t>(0);
+  if (!element_size(number)) {
+    throw Malformed("element type " + std::to_string(number) + ", which this runtime does not support");
+  }
+  port.dtype = static_cast<DType>(number);
+  TensorSize size = tensor_size(table, 0, 2, 3);
+  const bool bounded = table.scalar<std::int8_t>(8) != 0;
+  for (const std::int32_t each : size.sizes) port.shape.push_back({bounded ? 0 : each, each, ""});
+  port.dim_order = std::move(size.dim_order);
+  port.planned = table.has(6);
+  if (table.has(9)) {
+    const Table extra = table.table(9);
+    port.device = {extra.scalar<std::int8_t>(3) != 0, extra.scalar<std::int8_t>(4)};
+  }
+  return port;
+}
+
+Port value(const Table& table) {
+  static constexpr Kind kKinds[] = {Kind::kNone, Kind::kInt, Kind::kBool, Kind::kFloat, Kind::kTensor, Kind::kString};
+  const auto number = table.scalar<std::uint8_t>(0);
+  Port port;
+  port.kind = number >= 1 && number <= 6 ? kKinds[number - 1] : Kind::kList;
+  if (!table.has(1)) {
+    port.kind = Kind::kNone;
+    return port;
+  }
+  const Table inner = table.table(1);
+  switch (port.kind) {
+    case Kind::kTensor:
+      return tensor(inner);
+    case Kind::kInt:
+      port.constant = inner.scalar<std::int64_t>(0);
+      break;
+    case Kind::kBool:
+      port.constant = inner.scalar<std::uint8_t>(0) != 0;
+      break;
+    case Kind::kFloat:
+      port.constant = inner.scalar<double>(0);
+      break;
+    case Kind::kString:
+      port.constant = std::string(inner.string(0));
+      break;
+    default:
+      break;
+  }
+  return port;
+}
+
+std::uint64_t most_bytes(const Port& port) {
+  std::uint64_t bytes = dtype_size(port.dtype);
+  for (const Dim& dim : port.shape) bytes *= static_cast<std::uint64_t>(dim.max);
+  return bytes;
+}
+
+// Computes the bytes that a run on host memory moves, by instruction: the program's own copies, and host memory that
+// GPU delegates are called with.
+class Moves {
+ public:
+  Moves(const std::vector<Table>& values, const std::vector<std::int32_t>& inputs, const OnGpu& on_gpu)
+      : values_(values), on_gpu_(on_gpu) {
+    known_.insert(inputs.begin(), inputs.end());
+  }
+
+  void kernel(const std::string& name, const std::vector<std::int32_t>& arguments) {
+    if (!arguments.empty() && name == "et_copy::_h2d_copy.out") most.copied_in += bytes(arguments[0]);
+    if (!arguments.empty() && name == "et_copy::_d2h_copy.out") most.copied_out += bytes(arguments[0]);
+    known_.insert(arguments.begin(), arguments.end());
+  }
+
+  void delegate(const std::string& backend, const std::vector<std::int32_t>& arguments) {
+    for (const std::int32_t argument : arguments) {
+      const Table& table = item(values_, argument);
+      if (table.scalar<std::uint8_t>(0) != 5 || !table.has(1)) continue;
+      // A value without an earlier instruction, other than inputs and constants, is made by this one.
+      const bool constant = table.table(1).scalar<std::uint32_t>(5) != 0;
+      const bool made = known_.insert(argument).second && !constant;
+      if (on_gpu_(backend) && !tensor(table.table(1)).device.cuda) {
+        (made ? most.staged_out : most.staged_in) += bytes(argument);
+      }
+    }
+  }
+
+  Transfers most;
+
+ private:
+  std::uint64_t bytes(std::int32_t index) const {
+    const Table& table = item(values_, index);
+    return table.scalar<std::uint8_t>(0) == 5 && table.has(1) ? most_bytes(tensor(table.table(1))) : 0;
+  }
+
+  const std::vector<Table>& values_;
+  const OnGpu& on_gpu_;
+  std::set<std::int32_t> known_;
+};
+
+MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& segments,
+                         const std::vector<std::uint64_t>& inline_blobs, const OnGpu& on_gpu) {
+  MethodDescription found;
+  found.name = plan.name(0);
+  const std::vector<Table> values = plan.tables(2);
+  for (const std::int32_t index : plan.scalars<std::int32_t>(3)) found.inputs.push_back(value(item(values, index)));
+  for (const std::int32_t index : plan.scalars<std::int32_t>(4)) found.outputs.push_back(value(item(values, index)));
+
+  std::map<std::string, DelegateInfo> delegates;
+  for (const Table& delegate : plan.tables(7)) {
+    DelegateInfo& info = delegates[delegate.name(0)];
+    ++info.parts;
+    if (delegate.has(1)) {
+      const Table where = delegate.table(1);
+      info.bytes += item(where.scalar<std::int8_t>(0) == 1 ? segments : inline_blobs, where.scalar<std::uint32_t>(1));
+    }
+  }
+  for (auto& [backend, info] : delegates) {
+    info.backend = backend;
+    found.delegates.push_back(info);
+  }
+
+  std::vector<std::string> names;
+  for (const Table& op : plan.tables(6)) {
+    std::string name = op.name(0);
+    if (const std::string overload = op.name(1); !overload.empty()) name += "." + overload;
+    names.push_back(std::move(name));
+  }
+  std::map<std::int32_t, const std::string*> users;  // CPU kernels, by a tensor that they read or write
+  Moves moves(values, plan.scalars<std::int32_t>(3), on_gpu);
+  const std::vector<Table> backends = plan.tables(7);
+  for (const Table& chain : plan.tables(5)) {
+    for (const Table& instruction : chain.tables(2)) {
+      const auto kind = instruction.scalar<std::uint8_t>(0);
+      if (!instruction.has(1)) continue;
+      const Table call = instruction.table(1);
+      if (kind == kDelegateCall) {
+        moves.delegate(item(backends, call.scalar<std::int32_t>(0)).name(0), call.scalars<std::int32_t>(1));
+      }
+      found.branches = found.branches || kind == kJumpFalseCall;
+      if (kind != kKernelCall) continue;
+      const std::string& name = item(names, call.scalar<std::int32_t>(0));
+      ++found.operators[name];
+      moves.kernel(name, call.scalars<std::int32_t>(1));
+      if (name.rfind("et_copy::", 0) == 0) continue;
+      for (const std::int32_t argument : call.scalars<std::int32_t>(1)) users.emplace(argument, &name);
+    }
+  }
+  const auto note = [&](const std::vector<std::int32_t>& indices, std::vector<Port>* ports) {
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      if (const auto user = users.find(indices[i]); user != users.end()) (*ports)[i].host_kernel = *user->second;
+    }
+  };
+  note(plan.scalars<std::int32_t>(3), &found.inputs);
+  note(plan.scalars<std::int32_t>(4), &found.outputs);
+  for (const Port& port : found.inputs) {
+    const bool callers = port.kind == Kind::kTensor && port.device.cuda && !port.planned;
+    if (callers) moves.most.copied_in += most_bytes(port);
+  }
+  found.most = moves.most;
+  for (const std::int64_t bytes : plan.scalars<std::int64_t>(8)) found.planned_bytes += bytes;
+  return found;
+}
+
+}  // namespace
+
+PteFile::PteFile(flatbuffer::Bytes file) : size_(file.size()) {
+  if (file.empty()) throw Malformed("the file is empty");
+  if (file.size() < 8 || std::memcmp(file.data() + 4, "ET", 2) != 0) {
+    throw Malformed("it does not start like a .pte");
+  }
+  std::uint64_t size = file.size();
+  if (file.size() >= 32 && std::memcmp(file.data() + 8, "eh00", 4) == 0) {
+    size = flatbuffer::read<std::uint64_t>(file, 16);
+    base_ = flatbuffer::read<std::uint64_t>(file, 24);
+    if (size < 8 || size > file.size()) {
+      throw Malformed("its header claims " + std::to_string(size) + " bytes of program in a file of " +
+                      std::to_string(file.size()));
+    }
+  }
+  buffer_.emplace(file.first(size));
+}
+
+Description read_pte(const PteFile& file, const OnGpu& on_gpu) {
+  const Table program = file.program();
+  const std::vector<std::uint64_t> segments = segment_sizes(program.tables(4), file.base(), file.size());
+  std::vector<std::uint64_t> inline_blobs;
+  for (const Table& blob : program.tables(3)) inline_blobs.push_back(blob.length(0));
+
+  Description found;
+  found.bytes = file.size();
+  std::set<std::string> external;
+  for (const Table& plan : program.tables(1)) {
+    found.methods.push_back(method(plan, segments, inline_blobs, on_gpu));
+    for (const Table& each : plan.tables(2)) {
+      if (each.scalar<std::uint8_t>(0) != 5 || !each.has(1) || !each.table(1).has(9)) continue;
+      const Table extra = each.table(1).table(9);
+      if (extra.scalar<std::int8_t>(2) == 1) external.insert(extra.name(1));
+    }
+  }
+  found.external.assign(external.begin(), external.end());
+  return found;
+}
+
+}  // namespace modelbuild
