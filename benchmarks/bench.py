@@ -33,9 +33,9 @@ SCENARIOS = {
     "null": "nothing changed",
     "touch": "one source has a new time and the same content",
     "leaf": "one source changed: four steps run",
-    "one": "one source changed, and only its model built",
-    "load": "the graph loaded afresh and listed",
-    "affected": "one source changed since the last commit: what does that touch",
+    "one": "one source changed, and only its model is built",
+    "load": "loading and listing the graph",
+    "affected": "targets affected by a source changed since the last commit",
     "restore": "outputs removed, results cached",
 }
 
@@ -146,7 +146,7 @@ def run(bench: Bench, tools: list[Tool], scenarios: list[str], rounds: int) -> I
 def table(results: dict[str, dict[str, Figures]], tools: list[Tool], count: Callable[[Tool], int]) -> Iterator[str]:
     """Yield lines of Markdown, with a table for each scenario."""
     for scenario, found in results.items():
-        yield f"**{scenario}** ({SCENARIOS.get(scenario, 'nothing built before')})\n"
+        yield f"**{scenario}** ({SCENARIOS.get(scenario, 'empty caches')})\n"
         yield "| tool | actions | wall, median | p95 | CPU | peak memory | CPU, against modelbuild |"
         yield "| --- | --- | --- | --- | --- | --- | --- |"
         own = found.get("modelbuild")

@@ -131,7 +131,7 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))
-        show("nothing built before", {tool: Figures((world.run(tool),)) for tool in tools})
+        show("empty caches", {tool: Figures((world.run(tool),)) for tool in tools})
         world.run("modelbuild")
         for name in chosen.changes.split(","):
             change = CHANGES[name]

@@ -14,9 +14,9 @@ ROOT = Path(__file__).resolve().parent.parent
 LOCKED = Path(__file__).resolve().parent / "tools"
 NPM = ("turbo", "nx", "moon", "bazel")
 
-NO_CACHE = "keeps no results"
-WHOLE = "loads the graph in every build: see null"
-NO_REVISIONS = "knows no revisions"
+NO_CACHE = "no cache"
+WHOLE = "loads the graph in every build: see 'null'"
+NO_REVISIONS = "no revisions"
 
 # Commands that commit the graph, for tools that compare with a commit.
 COMMITTED = (
@@ -127,7 +127,7 @@ TOOLS = (
         outputs=("model/*/out",),
         setup=COMMITTED,
         environment={"TURBO_TELEMETRY_DISABLED": "1", "TURBO_SCM_BASE": "HEAD"},
-        blank={"load": "`turbo ls` knows packages, not steps"},
+        blank={"load": "`turbo ls` lists packages, not steps"},
         note="one task does the same step of 50 models",
     ),
     Tool(

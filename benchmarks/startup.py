@@ -44,7 +44,7 @@ def main() -> None:
             for name, (command, variables) in cases.items():
                 samples[name].append(measure(command, EXAMPLES, {**os.environ, **variables}, Path(folder, "log")))
     python = Figures(tuple(samples["python -c pass"]))
-    print("| what | wall, median | CPU, median | CPU, against Python's start |")
+    print("| command | wall, median | CPU, median | CPU, against Python's start |")
     print("| --- | --- | --- | --- |")
     for name, found in samples.items():
         figures = Figures(tuple(found))
