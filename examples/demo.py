@@ -1,4 +1,4 @@
-"""Shows what `modelbuild run //models:detector` wrote: a table of faces, and the photo with boxes and landmarks drawn.
+"""Print the outputs of `modelbuild run //models:detector` as a table, and draw boxes and landmarks on the photo.
 
 modelbuild run //models:detector --input image=//third_party:astronaut --output-dir DIR
 python demo.py DIR [PHOTO]
@@ -17,7 +17,7 @@ COLOUR = (255, 64, 64)
 
 
 def table(boxes: np.ndarray, scores: np.ndarray) -> str:
-    """Boxes (n, 4) in pixels and scores (n,), a line each."""
+    """Return boxes (n, 4) in pixels and scores (n,) as text, one line per face."""
     lines = [f"{'face':>4} {'score':>7} {'x1':>7} {'y1':>7} {'x2':>7} {'y2':>7}"]
     for number, (box, score) in enumerate(zip(boxes, scores, strict=True), 1):
         lines.append(f"{number:>4} {score:>7.4f} " + " ".join(f"{side:>7.1f}" for side in box))
@@ -25,7 +25,7 @@ def table(boxes: np.ndarray, scores: np.ndarray) -> str:
 
 
 def annotated(photo: Image.Image, boxes: np.ndarray, scores: np.ndarray, landmarks: np.ndarray) -> Image.Image:
-    """A copy of the photo with boxes (n, 4), scores (n,) and landmarks (n, 5, 2) drawn on it."""
+    """Return a copy of the photo with boxes (n, 4), scores (n,) and landmarks (n, 5, 2) drawn on it."""
     picture = photo.convert("RGB")
     draw = ImageDraw.Draw(picture)
     for box, score, points in zip(boxes, scores, landmarks, strict=True):

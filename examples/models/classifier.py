@@ -1,4 +1,4 @@
-"""A small image classifier without trained weights: they are drawn from the seed that its target declares."""
+"""A small image classifier with random weights from the seed in its target."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 class Classifier(nn.Module):
-    """(N, 3, H, W) RGB, 0..255 -> probabilities of ten classes (N, 10). H and W are 8 at least."""
+    """(N, 3, H, W) RGB, 0..255 -> probabilities of ten classes (N, 10). H and W are at least 8."""
 
     def __init__(self, width: int = 16, classes: int = 10) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 def pyramid_sizes(image_size: int, min_face: int, factor: float) -> list[int]:
-    """Sides (pixels) of the smaller and smaller images in which P-Net looks for faces of `min_face` pixels and more."""
+    """Return the sides (pixels) of the ever smaller images in which P-Net finds faces of at least `min_face` pixels."""
     sizes = []
     side = image_size * ProposalNet.CELL / min_face
     while side >= ProposalNet.CELL:
@@ -20,18 +20,18 @@ def pyramid_sizes(image_size: int, min_face: int, factor: float) -> list[int]:
 
 
 class Detector(nn.Module):
-    """Finds faces, and five landmarks in each, in a square photo.
+    """Find faces, and five landmarks in each, in a square photo.
 
-    P-Net looks for candidates on every level of an image pyramid, R-Net judges the best of them, O-Net the best of
-    those. How many cells of a level look like a face, and how many faces there are in the end, depends on the photo. In
-    between a fixed number of rows is kept; one with score 0 is no candidate.
+    P-Net finds candidates on every level of an image pyramid, R-Net scores the best of them, and O-Net the best of
+    R-Net's. The photo decides the number of cells that look like a face, and the number of faces. The stages in between
+    have a fixed number of rows; a row with score 0 is no candidate.
 
     image_size          side of the photo, pixels
-    min_face            side of the smallest face looked for, pixels
-    factor              how much smaller each level of the pyramid is than the one before
-    score_thresholds    least probability that passes P-Net, R-Net, O-Net
-    overlap_thresholds  greatest intersection over union of two boxes that pass P-Net, R-Net, O-Net
-    candidates          most boxes taken from P-Net, given to R-Net, given to O-Net
+    min_face            side of the smallest face, pixels
+    factor              size of each level of the pyramid relative to the level before
+    score_thresholds    minimum probability that passes P-Net, R-Net, O-Net
+    overlap_thresholds  maximum intersection over union of two boxes that pass P-Net, R-Net, O-Net
+    candidates          maximum number of boxes from P-Net, for R-Net, for O-Net
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Detector(nn.Module):
         for side in self.levels:
             self.register_buffer(f"shrink_{side}", area_weights(image_size, side), persistent=False)
             grids.append(anchors(self.pnet.cells(side), ProposalNet.STRIDE, ProposalNet.CELL, image_size / side))
-        # One row for each cell of each level, and a last one for no cell at all.
+        # One row for each cell of each level, and a last one for no cell.
         self.register_buffer("anchors", torch.cat([*grids, torch.zeros(1, 4)]), persistent=False)
 
     def forward(self, image: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -70,7 +70,7 @@ class Detector(nn.Module):
         return self._conclude(image, boxes, scores)
 
     def _propose(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        """P-Net on each level: the best candidates, squares."""
+        """Run P-Net on each level; return the best candidates as squares."""
         table, found, base = [], [], 0
         for side in self.levels:
             rows, cells = self._scan(image, side)
@@ -86,7 +86,7 @@ class Detector(nn.Module):
         return self._pass_on(boxes, scores, 0)
 
     def _scan(self, image: Tensor, side: int) -> tuple[Tensor, Tensor]:
-        """P-Net on one level: each cell's probability and box offsets (h * w, 5), and which cells look like a face."""
+        """Run P-Net on one level; return each cell's probability and offsets (h * w, 5), and the cells with faces."""
         probability, offsets = self.pnet(shrunk(image, self.get_buffer(f"shrink_{side}")))
         rows = torch.cat([probability, offsets], dim=1).permute(0, 2, 3, 1).reshape(-1, 5)
         height, width = probability.shape[2:]
@@ -94,13 +94,13 @@ class Detector(nn.Module):
         return rows, hits[:, 0] * width + hits[:, 1]
 
     def _refine(self, image: Tensor, boxes: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """R-Net on each candidate: fewer and better squares."""
+        """Run R-Net on each candidate; return fewer and better squares."""
         probability, offsets = self.rnet(crops(image, boxes, RefinementNet.SIZE))
         scores, best = torch.topk(self._judged(scores, probability, 1), self.candidates[1])
         return self._pass_on(refined(boxes, offsets).index_select(0, best), scores, 1)
 
     def _conclude(self, image: Tensor, boxes: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """O-Net on each candidate: the faces."""
+        """Run O-Net on each candidate; return the faces."""
         probability, offsets, points = self.onet(crops(image, boxes, OutputNet.SIZE))
         scores, best = torch.topk(self._judged(scores, probability, 2), self.candidates[2])
         landmarks = boxes[:, None, :2] + points * (boxes[:, 2:] - boxes[:, :2])[:, None]
@@ -110,12 +110,12 @@ class Detector(nn.Module):
         return boxes, scores.index_select(0, faces), landmarks.index_select(0, best.index_select(0, faces))
 
     def _judged(self, scores: Tensor, probability: Tensor, stage: int) -> Tensor:
-        """A stage's probabilities (N, 1) as scores (N,): 0 where they are too low, and where there was no candidate."""
+        """Return probabilities (N, 1) as scores (N,): 0 for a probability that is too low, and for no candidate."""
         probability = probability.flatten()
         return probability * ((scores > 0) & (probability > self.score_thresholds[stage]))
 
     def _pass_on(self, boxes: Tensor, scores: Tensor, stage: int) -> tuple[Tensor, Tensor]:
-        """What a stage leaves to the next: the best boxes that suppression keeps, as squares. Boxes come best first."""
+        """Return the best boxes after suppression, as squares, for the next stage. Boxes come best first."""
         keep = non_maximum_suppression(boxes, scores, self.overlap_thresholds[stage])
         scores, best = torch.topk(scores * keep, self.candidates[stage + 1])
         return squared(boxes.index_select(0, best)), scores

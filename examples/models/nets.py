@@ -1,10 +1,10 @@
 """The three networks of MTCNN: proposal, refinement, output.
 
 Zhang, Zhang, Li, Qiao: "Joint Face Detection and Alignment using Multitask Cascaded Convolutional Networks", 2016
-(arXiv:1604.02878), figure 2. Layers are called as in the published weights, so that their state dicts load as they are.
+(arXiv:1604.02878), figure 2. Layers have the names of the published weights, so that their state dicts load unchanged.
 
-All three take RGB with values 0..255, (N, 3, H, W) float32, and give the face's probability first. Box offsets are
-(dx1, dy1, dx2, dy2) as fractions of the width and height of the box that the network looked at.
+The input of each is RGB with values 0..255, (N, 3, H, W) float32; the first output is the face's probability. Box
+offsets are (dx1, dy1, dx2, dy2) as fractions of the input box's width and height.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 
 def _normalized(image: Tensor) -> Tensor:
-    """0..255 to about -1..1, as the weights were trained."""
+    """Map 0..255 to about -1..1, as in the training of the weights."""
     return (image - 127.5) * (1 / 128)
 
 
 def _face_probability(logits: Tensor) -> Tensor:
-    """Softmax over (background, face) in dimension 1, the face's part: (N, 2, ...) to (N, 1, ...)."""
+    """Return the face's part of the softmax over (background, face) in dimension 1: (N, 2, ...) to (N, 1, ...)."""
     return torch.sigmoid(logits[:, 1:] - logits[:, :1])
 
 
@@ -29,12 +29,12 @@ def _flattened(features: Tensor) -> Tensor:
 
 
 def _activated(prelu: nn.PReLU, features: Tensor) -> Tensor:
-    """PReLU of (N, C), by way of (N, C, 1, 1): XNNPACK has it for four dimensions only."""
+    """Return the PReLU of (N, C), computed in (N, C, 1, 1): XNNPACK supports only four dimensions."""
     return prelu(features[:, :, None, None]).flatten(1)
 
 
 class ProposalNet(nn.Module):
-    """P-Net: fully convolutional, one answer for each 12 x 12 pixels cell, 2 pixels apart."""
+    """P-Net: fully convolutional, one result for each cell of 12 x 12 pixels, 2 pixels apart."""
 
     CELL = 12
     STRIDE = 2
@@ -53,11 +53,11 @@ class ProposalNet(nn.Module):
 
     @staticmethod
     def cells(side: int) -> int:
-        """How many cells there are along `side` pixels."""
+        """Return the number of cells along `side` pixels."""
         return (side - 1) // 2 - 4
 
     def forward(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        """(N, 3, H, W) to probabilities (N, 1, h, w) and box offsets (N, 4, h, w): cells(H) x cells(W) answers."""
+        """(N, 3, H, W) to probabilities (N, 1, h, w) and box offsets (N, 4, h, w): cells(H) x cells(W) results."""
         x = self.pool1(self.prelu1(self.conv1(_normalized(image))))
         x = self.prelu2(self.conv2(x))
         x = self.prelu3(self.conv3(x))
@@ -65,7 +65,7 @@ class ProposalNet(nn.Module):
 
 
 class RefinementNet(nn.Module):
-    """R-Net: judges crops of 24 x 24 pixels."""
+    """R-Net: scores crops of 24 x 24 pixels."""
 
     SIZE = 24
 
@@ -94,7 +94,7 @@ class RefinementNet(nn.Module):
 
 
 class OutputNet(nn.Module):
-    """O-Net: judges crops of 48 x 48 pixels and finds five landmarks: eyes, nose, corners of the mouth."""
+    """O-Net: scores crops of 48 x 48 pixels and finds five landmarks: eyes, nose, corners of the mouth."""
 
     SIZE = 48
 

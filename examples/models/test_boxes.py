@@ -1,4 +1,4 @@
-"""Tests of boxes.py that go with it: `modelbuild test //models:boxes_test`."""
+"""Tests of boxes.py: `modelbuild test //models:boxes_test`."""
 
 from __future__ import annotations
 
