@@ -1,13 +1,13 @@
-"""Ids of configured targets and of actions: text as a user sees it, and the parts that it is made of.
+"""Ids of configured targets and of actions: strings as printed for users, with properties for their parts.
 
-They are strings, so that they are keys, columns and JSON as they are. A label has neither a space nor a '#', so an id
-can be taken apart, which is done here alone."""
+Because they are strings, they serve as keys, columns and JSON. Labels contain neither a space nor a '#', so the parts
+of an id are unambiguous; only this module parses ids."""
 
 from __future__ import annotations
 
 
 class TargetId(str):
-    """A target in a configuration: `//models:detector (//:jetson)`, or the label alone where there is only one."""
+    """A target in a configuration: `//models:detector (//:jetson)`, or only the label if there is one configuration."""
 
     __slots__ = ()
 
@@ -22,12 +22,12 @@ class TargetId(str):
 
     @property
     def configuration(self) -> str:
-        """The configuration; '' where there is only one."""
+        """The configuration; '' if there is only one."""
         return self.partition(" (")[2].removesuffix(")")
 
 
 class ActionId(str):
-    """An action of a target: `//models:detector (//:jetson)#compile:p0`. Of the id of a target, the name is ''."""
+    """An action of a target: `//models:detector (//:jetson)#compile:p0`. The name of a target's id is ''."""
 
     __slots__ = ()
 
@@ -51,5 +51,5 @@ class ActionId(str):
 
     @property
     def kind(self) -> str:
-        """The name without its number: `compile`. Actions of one kind take about as long."""
+        """The name without its number: `compile`. Actions of one kind take similar times."""
         return self.name.partition(":")[0]

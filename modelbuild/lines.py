@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-# Control characters, line separators, and the lone surrogates that stand for bytes that are not UTF-8.
+# Control characters, line separators, and lone surrogates, which represent bytes that are not UTF-8.
 _OTHER = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 EXPECTED = "expected UTF-8 without control characters and line breaks"

@@ -1,4 +1,4 @@
-"""Checks of paths that rules, steps, caches and workers give: relative, and inside their folder."""
+"""Check paths from rules, steps, caches and workers: they must be relative and stay inside their folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from modelbuild.lines import is_line
 
-# Names at the top of an action's folder that belong to the engine; workspace files are beside them, at their own paths.
+# Names at the top of an action's folder that belong to the engine; workspace files are beside them.
 RESERVED = HOME, INPUTS, LOCAL, OUTPUTS, STDERR, STDOUT = (
     ".home",
     ".inputs",
@@ -16,10 +16,10 @@ RESERVED = HOME, INPUTS, LOCAL, OUTPUTS, STDERR, STDOUT = (
     ".stdout",
 )
 
-# Most bytes of a name on Linux's file systems.
+# Maximum bytes of a name on Linux's file systems.
 MAX_NAME = 255
 
-# Most bytes of a relative path. Linux allows 4096 bytes together with the folder's path.
+# Maximum bytes of a relative path. Linux allows 4096 bytes together with the folder's path.
 MAX_PATH = 2048
 
 EXPECTED = (
@@ -33,7 +33,7 @@ class PathError(ValueError):
 
 
 def check_path(path: object) -> str:
-    """Return a relative path with '/' separators that stays in its folder, as it was given. Raises PathError."""
+    """Return the path unchanged if it is relative, with '/' separators, and stays in its folder. Raises PathError."""
     if not isinstance(path, str):
         raise PathError(f"{path!r} is not text")
     parts = path.split("/")
@@ -45,7 +45,7 @@ def check_path(path: object) -> str:
 
 
 def check_name(name: object) -> str:
-    """Return the name of one file or folder, as it was given. Raises PathError."""
+    """Return the name unchanged if it is the name of one file or folder. Raises PathError."""
     if "/" in check_path(name):
         raise PathError(f"{name!r} is a path; expected one name, without '/'")
     return str(name)

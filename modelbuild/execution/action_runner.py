@@ -1,4 +1,4 @@
-"""Runs actions with the resources that they take, until one has failed."""
+"""Run actions with the resources that they use, until one fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from modelbuild.execution.resources import ResourcePool
 
 
 class Running:
-    """Safe for as many threads as there are `jobs`."""
+    """Runs actions for at most `jobs` threads."""
 
     def __init__(
         self, executor: Executor, pool: ResourcePool, reporter: Reporter, jobs: int, keep_going: bool = False
@@ -26,7 +26,7 @@ class Running:
             self._slots.put(slot)
 
     def run(self, request: Request) -> tuple[Outcome, int] | None:
-        """How it ended, and in which slot it ran; None when another action's failure stopped the build before."""
+        """Return the outcome and the slot; None if another action's failure stopped the build before."""
         action = request.action
         slot = self._slots.get()
         try:
@@ -37,14 +37,14 @@ class Running:
                     ActionStarted(action.id, action.owner, action.mnemonic, action.description or action.mnemonic, slot)
                 )
                 outcome = self._executor.run(request)
-                # Said here, and not where the end is dealt with, so that this thread takes up nothing else.
+                # Set here, before the outcome is processed, so that no waiting thread starts another action.
                 self._stopped |= outcome.result is None and not self.keep_going
             return outcome, slot
         finally:
             self._slots.put(slot)
 
     def run_again(self, request: Request) -> Outcome:
-        """Run an action whose result was thought to be known."""
+        """Run an action whose result turned out to be unusable."""
         with self._pool.acquire(request.action.resources):
             return self._executor.run(request)
 

@@ -1,4 +1,4 @@
-"""The contents of a build's artifacts, as far as these have been made."""
+"""The contents of a build's artifacts that exist so far."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from modelbuild.errors import BuildError
 
 
 class Values:
-    """Grows while a build runs. `source` gives a workspace file's absolute path and content."""
+    """Values by artifact; grows during the build. `source` returns a workspace file's absolute path and content."""
 
     def __init__(self, source: Callable[[str], tuple[Path, FileEntry]]) -> None:
         self.source = source
@@ -18,15 +18,15 @@ class Values:
         self._promised: dict[tuple[str, str], Artifact] = {}
 
     def made(self, action: str, result: ActionResult) -> None:
-        """Take in what an action made."""
+        """Add the outputs of an action."""
         self._values.update({(action, name): value for name, value in result.outputs})
 
     def promised(self, expansion: str, made: Mapping[str, Artifact]) -> None:
-        """Take in what stands for an expansion's promises."""
+        """Add the artifacts that fulfil an expansion's promises."""
         self._promised.update({(expansion, promise): artifact for promise, artifact in made.items()})
 
     def resolve(self, artifact: Artifact) -> Artifact:
-        """Return the artifact that a promise was kept with; any other artifact itself."""
+        """Return the artifact that fulfils a promise; any other artifact unchanged."""
         while isinstance(artifact, DerivedArtifact) and (artifact.action, artifact.output) in self._promised:
             target = self._promised[artifact.action, artifact.output]
             if artifact.subpath and isinstance(target, DerivedArtifact):
@@ -36,13 +36,13 @@ class Values:
         return artifact
 
     def has(self, artifact: Artifact) -> bool:
-        """Return whether it was made, or is a file of the workspace."""
+        """Return whether an artifact is made, or is a file of the workspace."""
         artifact = self.resolve(artifact)
         return isinstance(artifact, SourceArtifact) or (artifact.action, artifact.output) in self._values
 
     def value(self, artifact: Artifact) -> Value:
-        """The content of an artifact that was made, or of a file of the workspace. KeyError when it was not made,
-        BuildError when it is a part that the folder made does not have."""
+        """Return the content of a made artifact, or of a file of the workspace. Raises KeyError if it is not made yet, and
+        BuildError for a part that is not in the folder."""
         artifact = self.resolve(artifact)
         if isinstance(artifact, SourceArtifact):
             return self.source(artifact.path)[1]

@@ -1,4 +1,4 @@
-"""The one interface that the scheduler knows of whatever runs actions, here or elsewhere."""
+"""The interface between the scheduler and executors, which run actions locally or remotely."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from modelbuild.actions import Action, ActionResult, Digest, Place, StagedInput
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An action with its inputs known by content.
+    """An action with the contents of its inputs.
 
-    tools    distributions that the step and its Python inputs may import, and what the key says of each
-    local    files of the local modules that they may import, below LOCAL; each has its module's name
+    tools    distributions that the step and its Python inputs may import, with their texts in the key
+    local    files of the local modules that they may import, below LOCAL; each input's name is its module
     preload  modules that a warm worker imports before it forks
-    gpus     models of the GPUs that it sees, where it takes any (see gpus.py)
-    modules  the step's own source closure, SHA-256 by import name: what it may load of modelbuild and of rule packages
+    gpus     models of the GPUs that it sees, if it uses any (see gpus.py)
+    modules  the step's source closure, SHA-256 by import name: the modules of modelbuild and rule packages it may load
     """
 
     action: Action
@@ -31,9 +31,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended. `result` is None when it failed; `problem` then says why in one line (several lines for a
-    traceback in the user's own code); `stdout` and `stderr` are kept either way. What is not to be found in a cache
-    by a later build is not kept: `keep`. `place` is None for what ran here."""
+    """The end of a run. `result` is None after a failure; `problem` is then the reason in one line (several lines for a
+    traceback in the user's code). `stdout` and `stderr` are always set. If `keep` is false, the result is not cached
+    for later builds. `place` is None for actions that ran here."""
 
     result: ActionResult | None
     problem: str = ""
@@ -47,7 +47,7 @@ class Executor(Protocol):
     """Runs one action at a time for each calling thread."""
 
     def run(self, request: Request) -> Outcome:
-        """Run an action to its end. Never raises for what the action does; a dead worker is an Outcome."""
+        """Run an action to its end. The action's failure, or a worker's death, is an Outcome, not an exception."""
 
     def close(self) -> None:
-        """End every process that this executor started."""
+        """End all processes that this executor started."""

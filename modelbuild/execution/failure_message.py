@@ -1,4 +1,4 @@
-"""The message that says why an action failed."""
+"""The message with the reason why an action failed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from modelbuild.execution.fork_server_client import Ended
 
 
 def failure_message(request: Request, ended: Ended, report: str, workspace: Path | None = None) -> str:
-    """Why the action failed; '' when its step ran to its end and read nothing but what was declared.
+    """Return the reason why the action failed; '' if its step returned and read only declared files.
 
-    report      what the worker wrote (see worker.py)
-    workspace   where files are that the worker could not see
+    report      the worker's report (see worker/child.py)
+    workspace   the folder with files that the worker could not see
     """
     action = request.action
     if ended.problem:
@@ -49,7 +49,7 @@ def failure_message(request: Request, ended: Ended, report: str, workspace: Path
 
 
 def _unseen(action: Action, missing: str) -> str:
-    """Return the advice for a module that a worker did not find and Python finds here; '' where it does not either."""
+    """Return the advice for a module that a worker did not find but Python finds here; else ''."""
     try:
         there = bool(missing) and importlib.util.find_spec(missing.partition(".")[0]) is not None
     except (ImportError, ValueError):
@@ -67,13 +67,13 @@ def _read(report: str) -> list[dict[str, Any]]:
         for line in report.splitlines():
             facts.append(json.loads(line))
     except ValueError:
-        # Killed before it could write, or while it wrote.
+        # The worker was killed before or during the write.
         pass
     return facts
 
 
 def _exists(fact: Mapping[str, Any], workspace: Path | None) -> bool:
-    """Return whether there is the file that a fact is about."""
+    """Return whether the file of a fact exists."""
     if not fact["unseen"]:
         return True
     if workspace is None:
@@ -97,7 +97,7 @@ def _undeclared(action: Action, fact: Mapping[str, Any]) -> str:
 
 
 def _attribute(action: Action, path: str) -> str:
-    """The attribute that a file most likely belongs to."""
+    """Return the attribute that a file most likely belongs to."""
     if path.endswith((".py", ".pyi")):
         return next(iter(action.python), "srcs")
     return "data" if action.python else next((i.name for i in action.inputs), "srcs")
@@ -135,7 +135,7 @@ def _loaded(request: Request, end: Mapping[str, Any]) -> str:
 
 @cache
 def _top_levels(distribution: str) -> tuple[str, ...]:
-    """The modules that a distribution says it brings, if it does."""
+    """Return the modules that a distribution lists in top_level.txt, if it has one."""
     from importlib import metadata
 
     try:
@@ -146,7 +146,7 @@ def _top_levels(distribution: str) -> tuple[str, ...]:
 
 @cache
 def _owners() -> Mapping[str, list[str]]:
-    # Reads the file list of everything that is installed, which takes a while.
+    # Slow: reads the file lists of all installed distributions.
     from importlib import metadata
 
     return metadata.packages_distributions()

@@ -1,8 +1,8 @@
-"""The models of the GPUs that actions see, as CUDA's driver has them: what is made on a GPU may depend on its model.
+"""The models of the GPUs that actions see, from CUDA's driver: outputs made on a GPU may depend on its model.
 
-The driver's version is left out: it decides neither which kernels are chosen nor, but for code that it compiles itself,
-what they compute, and an update would make all anew. The driver is asked in a process of its own, as a process that has
-started it cannot fork one that uses a GPU.
+The driver's version is not included. It decides neither the choice of kernels nor, except for code that the driver
+compiles, their results; and an update would invalidate all results. A separate process queries the driver, because a
+process that initialized the driver cannot fork one that uses a GPU.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _SECONDS = 60
 
 @cache
 def visible() -> tuple[str, ...]:
-    """Return each model of the GPUs that CUDA_VISIBLE_DEVICES leaves on this machine, once and in CUDA's order, as
-    `NVIDIA L4 (8.9)`: its name and its compute capability. None where there is no driver, or it does not start."""
+    """Return the models of this machine's GPUs in CUDA_VISIBLE_DEVICES, each once and in CUDA's order, as
+    `NVIDIA L4 (8.9)`: name and compute capability. Empty if there is no driver, or it does not start."""
     command = [sys.executable, "-I", "-S", __file__]
     try:
         asked = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_SECONDS)
@@ -32,7 +32,7 @@ def visible() -> tuple[str, ...]:
 
 
 def _models() -> Iterator[str]:
-    """Yield the models in this process. Raises OSError where there is no driver, or it does not start."""
+    """Yield the models in this process. Raises OSError if there is no driver, or it does not start."""
     cuda = ctypes.CDLL(_LIBRARY)
     count = ctypes.c_int()
     _check(cuda.cuInit(0))

@@ -1,4 +1,4 @@
-"""An action's key: the SHA-256 of everything that decides its outputs, and of nothing else."""
+"""An action's key: the SHA-256 of exactly the facts that decide its outputs."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from modelbuild.execution.isolation.kernel_choice import machine
 from modelbuild.paths import LOCAL
 from modelbuild.store.digests import digest_bytes, value_digest
 
-# What surrounds a step and could change its output: the worker's environment, the form of this very record.
+# Version of the environment of steps, and of the form of this record.
 FORMAT = 2
 
 
 class Keys:
-    """Makes keys. `material` is kept beside a result, so that two keys can be compared in words.
+    """Computes keys. `material` is stored beside a result, to explain differences between two keys.
 
-    blob       reads an input that another action made, where what it imports is part of a key
+    blob       reads an input that another action made, to find its imports
     installed  the distributions that `tools` finds, by content
     local      the local modules that `tools` finds, by content
-    gpus       models of GPUs, for actions that take one where this machine has none
+    gpus       models of GPUs, for actions that use one, if this machine has none
     """
 
     def __init__(
@@ -60,7 +60,8 @@ class Keys:
         files: Files,
         gpus: Sequence[str] = (),
     ) -> Keys:
-        """Return what makes keys of a workspace's actions. `packages`: folders of modelbuild and of rule packages."""
+        """Return an object that computes keys of a workspace's actions. `packages`: folders of modelbuild and of rule
+        packages, by import name."""
         tools = Tools(workspace, packages)
         installed = InstalledContents(tools.distributions, lambda path: files.entry(path)[1])
         return cls(StepCode(packages), blob, tools, installed, LocalContents(files), gpus)
@@ -79,9 +80,9 @@ class Keys:
         )
 
     def material(self, request: Request) -> Material:
-        """Return the key's material, as JSON values. No absolute path, time, host or undeclared environment is in it.
+        """Return the key's material, as JSON values. It contains no absolute path, time, host or undeclared environment.
 
-        Raises EnvironmentProblem when a tool is not installed, BuildError when a Python input is not what it was.
+        Raises EnvironmentProblem for a missing tool, and BuildError for a Python input that changed.
         """
         action = request.action
         material: Material = {
@@ -104,8 +105,8 @@ class Keys:
         return material
 
     def outdated(self, request: Request) -> str:
-        """Why what ran meanwhile may not be what its key says; '' where it is. Modules and inputs are compared by who
-        reads them."""
+        """Return the reason why the run of a request may differ from its key, or ''. The readers of modules and inputs
+        compare those themselves."""
         tool = self._installed.replaced(request.tools)
         return f"{tool} was installed anew during the build; build again" if tool else ""
 
@@ -141,7 +142,7 @@ class Keys:
 
 
 def _local(staged: Sequence[StagedInput]) -> dict[str, dict[str, str]]:
-    """Digests of local modules' files, by module and path."""
+    """Return digests of local modules' files, by module and path."""
     found: dict[str, dict[str, str]] = {}
     for item in staged:
         found.setdefault(item.name, {})[item.path.removeprefix(f"{LOCAL}/")] = value_digest(item.value)
@@ -149,6 +150,6 @@ def _local(staged: Sequence[StagedInput]) -> dict[str, dict[str, str]]:
 
 
 def key_of(material: Mapping[str, Any]) -> str:
-    """The key: SHA-256 (hex) of the material as canonical JSON (sorted names, no spaces, UTF-8)."""
+    """Return the key: the SHA-256 (hex) of the material as canonical JSON (sorted names, no spaces, UTF-8)."""
     text = json.dumps(material, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,1 +1,1 @@
-"""Questions about a workspace, in Bazel's query language. One file a question."""
+"""Queries of targets and actions, in Bazel's query language."""

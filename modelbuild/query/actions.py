@@ -1,4 +1,4 @@
-"""The answer of `aquery`: the actions of targets, with their keys where these are known."""
+"""The result of `aquery`: the actions of targets, with their known keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from modelbuild.query.configured_world import ConfiguredWorld
 
 
 class Actions:
-    """Actions by id, those that targets own, looked up once."""
+    """The actions that targets own, by id. Looked up once."""
 
     def __init__(self, world: ConfiguredWorld, nodes: Collection[str]) -> None:
         targets = [target for node in sorted(nodes) if (target := world.configured(node)) is not None]
@@ -35,7 +35,7 @@ class Actions:
         }
 
     def needs(self, action: str) -> Collection[str]:
-        """The actions that make an action's inputs."""
+        """Return the actions that make an action's inputs."""
         return {made for made, _ in self._makers(self.by_id[action])}
 
     def _makers(self, action: Action) -> Iterator[tuple[str, DerivedArtifact]]:
@@ -45,7 +45,7 @@ class Actions:
                 yield resolved.action, resolved
 
     def describe(self, name: str) -> Mapping[str, Any]:
-        """All that decides an action: JSON values. `key` is null where an input is not built yet."""
+        """Return everything that decides an action, as JSON values. `key` is null if an input is not built yet."""
         action = self.by_id[name]
         material = self._dry.report.materials.get(name)
         digests = {(input_, path): digest for input_, path, digest in material["inputs"]} if material else {}
@@ -81,7 +81,7 @@ class Actions:
 
 
 def as_lines(described: Mapping[str, Any]) -> Iterator[str]:
-    """One action for a person to read."""
+    """Yield the lines of a described action."""
     yield f"{described['mnemonic']} {described['owner']}"
     yield f"  id       {described['id']}"
     state = "in the cache" if described["cached"] else "not in the cache"

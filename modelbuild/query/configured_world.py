@@ -1,4 +1,4 @@
-"""The world of `cquery`: targets as they are built, each for a device, with selects resolved."""
+"""The world of `cquery`: targets as built for a device, with selects resolved."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from modelbuild.query.world import SOURCE
 
 
 class ConfiguredWorld:
-    """A World. Nodes are `//models:detector`, or `//models:detector (//:orin)` where a device was asked for from above
-    and decides something.
+    """A World. Nodes are `//models:detector`, or `//models:detector (//:orin)` if a device was given or comes from a
+    depending target, and makes a difference.
 
-    devices   what to configure for, each on its own; none leaves it to the targets
+    devices   the devices to configure for, each separately; none leaves the choice to the targets
     """
 
     def __init__(self, analyzer: Analyzer, current: str, devices: Sequence[Label]) -> None:
@@ -28,7 +28,7 @@ class ConfiguredWorld:
         self._nodes: dict[str, Node] = {}
 
     def configured(self, node: str) -> ConfiguredTarget | None:
-        """The target of a node; None for a source file."""
+        """Return the target of a node; None for a source file."""
         known = self._nodes.get(node)
         return None if known is None else self.analyzer.targets[known]
 

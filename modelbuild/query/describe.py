@@ -10,14 +10,14 @@ from modelbuild.query.world import SOURCE
 
 
 def describe_declared(world: TargetWorld, node: str) -> dict[str, Any]:
-    """A target with its attributes as written, selects included."""
+    """Return a target's description with its attributes as written, including selects."""
     facts = _common(world, node)
     target = world.packages.target(node)
     return facts if target is None else {**facts, "attributes": {**target.attributes, **engine_attributes(target)}}
 
 
 def describe_configured(world: ConfiguredWorld, node: str) -> dict[str, Any]:
-    """A target with its attributes as they are for its device, defaults included."""
+    """Return a target's description with its attributes for its device, including defaults."""
     facts = _common(world, node)
     target = world.configured(node)
     if target is None:

@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 
 
 def evaluate(world: World, text: str) -> set[str]:
-    """Return the nodes that an expression selects. Raises UsageError for a mistake in it."""
+    """Return the nodes that an expression selects. Raises UsageError for an invalid expression."""
     return _evaluate(world, parse_expression(text), {})
 
 
@@ -38,7 +38,7 @@ def _evaluate(world: World, expression: Expression, variables: Mapping[str, set[
 
 
 def _chain(world: World, last: Binary, variables: Mapping[str, set[str]]) -> set[str]:
-    """Operators from left to right. In a loop: there may be thousands in a row."""
+    """Apply operators from left to right; in a loop, because there may be thousands in a row."""
     first: Expression = last
     operations: list[Binary] = []
     while isinstance(first, Binary):

@@ -1,4 +1,4 @@
-"""Bazel's query language: text to an expression. Binary operators have one precedence and are read from the left."""
+"""Parse Bazel's query language. Binary operators have equal precedence and are left-associative."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OPERATORS = {
     "^": "intersect",
     "intersect": "intersect",
 }
-# Levels of parentheses, functions and lets, each of which takes some of Python's own.
+# Maximum depth of parentheses, functions and lets; each takes some of Python's recursion limit.
 _DEEPEST = 100
 _RESERVED = frozenset((*_OPERATORS, "let", "in", "set", "=", "(", ")", ","))
 
@@ -69,7 +69,7 @@ Expression: TypeAlias = Word | Call | Binary | Let | Words
 
 
 def parse_expression(text: str) -> Expression:
-    """Read an expression. Raises UsageError that tells the column, what was expected and what is there."""
+    """Parse an expression. Raises UsageError with the column, the expected token and the actual one."""
     parser = _Parser(text)
     found = parser.expression()
     if parser.next is not None:

@@ -19,7 +19,7 @@ Argument = Literal["expression", "text", "number"]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of the language: the types of its arguments, and how many of the last ones are optional."""
+    """A function of the language: the types of its arguments, and the number of optional ones at the end."""
 
     answer: Callable[..., set[str]]
     takes: tuple[Argument, ...]
@@ -27,12 +27,12 @@ class Function:
 
 
 def deps(world: World, nodes: Collection[str], depth: int | None = None) -> set[str]:
-    """Return the nodes and what they depend on, at most `depth` edges away."""
+    """Return the nodes and their dependencies, at most `depth` edges away."""
     return set(closure(world, nodes, depth))
 
 
 def rdeps(world: World, universe: Collection[str], nodes: Collection[str], depth: int | None = None) -> set[str]:
-    """Return the nodes and what depends on them, at most `depth` edges away, in the closure of the universe."""
+    """Return the nodes and their dependents, at most `depth` edges away, in the closure of the universe."""
     graph = closure(world, universe)
     found = layer = {node for node in nodes if node in graph}
     while layer and depth != 0:
@@ -43,7 +43,7 @@ def rdeps(world: World, universe: Collection[str], nodes: Collection[str], depth
 
 
 def somepath(world: World, starts: Collection[str], ends: Collection[str]) -> set[str]:
-    """Return the nodes on a shortest path from a start to an end, always the same one; none where there is no path."""
+    """Return the nodes on a shortest path from a start to an end, always the same one; empty if there is no path."""
     graph = closure(world, sorted(starts))
     best: list[str] = []
     for start in sorted(starts):
@@ -60,8 +60,8 @@ def allpaths(world: World, starts: Collection[str], ends: Collection[str]) -> se
 
 
 def attr(world: World, name: str, pattern: str, nodes: Collection[str]) -> set[str]:
-    """Return the targets that have an attribute whose text (see `as_text`) the pattern matches anywhere. An attribute
-    that is not written has its default; of a select, each possible value is matched."""
+    """Return the targets that have an attribute whose text (see `as_text`) the pattern matches anywhere. An unset
+    attribute has its default. For a select, each possible value is matched."""
     regex = compiled(pattern)
     return {
         node

@@ -1,4 +1,4 @@
-"""How answers are shown: labels, JSON, edges, or Graphviz."""
+"""Render nodes as labels, JSON, edges or Graphviz."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Needs: TypeAlias = Callable[[str], Collection[str]]
 
 
 def render(nodes: Collection[str], form: str, needs: Needs, describe: Callable[[str], Mapping[str, Any]]) -> list[str]:
-    """Lines, in one of four forms. Edges are those between the nodes themselves.
+    """Return lines in one of four formats. Only edges between the nodes are included.
 
-    label   one node a line, sorted
-    json    one object: the version of this format, and what `describe` says of each node
-    graph   one edge a line, `from` TAB `to`; a node without edges alone on its line
+    label   one node per line, sorted
+    json    one object: the version of this format, and the result of `describe` for each node
+    graph   one edge per line, `from` TAB `to`; a node without edges is alone on its line
     dot     Graphviz
     """
     ordered = sorted(nodes)

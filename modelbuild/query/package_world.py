@@ -1,4 +1,4 @@
-"""Packages, their targets and source files as nodes: the part that both graphs of targets share."""
+"""Packages, their targets and source files as nodes: the common part of both worlds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from modelbuild.workspace.workspace import WORKSPACE_FILE
 
 
 class Packages:
-    """The packages of a workspace as a world sees them. `current` is the package that relative patterns start from."""
+    """The packages of a workspace, for a World. `current` is the package that relative patterns start from."""
 
     def __init__(self, loader: Loader, rules: Rules, current: str) -> None:
         self.loader = loader
@@ -27,7 +27,7 @@ class Packages:
         self.current = current
 
     def matching(self, pattern: str) -> Sequence[Target] | str:
-        """The targets that a pattern means, tagged manual or not; a text is the node of a source file."""
+        """Return the targets that match a pattern, including those tagged manual; for a source file, its node."""
         try:
             return expand_patterns(self.loader, [pattern], self.current, manual=True)
         except ModelbuildError:
@@ -60,11 +60,11 @@ class Packages:
         return files
 
     def node_of_file(self, package: str, path: str) -> str:
-        """The node of a source file, by its path below the root."""
+        """Return the node of a source file, given its path below the root."""
         return f"//{package}:{path.removeprefix(package).lstrip('/')}"
 
     def files(self, label: Label, attrs: Attrs, at: Where) -> Iterator[tuple[Path, str]]:
-        """The source files that attributes name, with where they do."""
+        """Yield the source files that attributes name, each with its place in the attributes."""
         for path, reference in references(attrs):
             if isinstance(reference, Glob):
                 found = self.loader.glob(label.package, reference.glob, reference.exclude, reference.allow_empty, at)
@@ -73,20 +73,20 @@ class Packages:
                 yield path, self.node_of_file(label.package, self.loader.source(label.package, reference, at))
 
     def target(self, node: str) -> Target | None:
-        """The target of a label; None for a source file."""
+        """Return the target of a label; None for a source file."""
         package, _, name = node.removeprefix("//").partition(":")
         return self.loader.package(package).targets.get(name)
 
 
 def target_labels(target: Target, attrs: Attrs) -> Iterator[tuple[Path, Label]]:
-    """The labels of targets that attributes name, with where they do."""
+    """Yield the labels of targets that attributes name, each with its place in the attributes."""
     for path, reference in references(attrs):
         if isinstance(reference, Dep) or (isinstance(reference, Source) and reference.is_label):
             yield path, parse_label(reference, target.label.package, partial(target.location, path))
 
 
 def file_location(node: str) -> str:
-    """A source file's path below the root."""
+    """Return a source file's path below the root."""
     package = package_of(node)
     return f"{package}/{node.partition(':')[2]}".lstrip("/")
 

@@ -1,4 +1,4 @@
-"""Regular expressions in questions."""
+"""Regular expressions in queries."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from modelbuild.lines import shown
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Raises UsageError for what is no regular expression, or one too big for Python."""
+    """Return a compiled pattern. Raises UsageError for an invalid regular expression, or one too big for Python."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what a later Python may read in another way
+            warnings.simplefilter("ignore")  # about syntax that a later Python may read differently
             return re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         raise UsageError(f"query: {shown(pattern)} is not a regular expression: {error}") from None

@@ -19,7 +19,7 @@ from modelbuild.query.world import SOURCE
 
 
 class TargetWorld:
-    """A World. Edges run to what a target needs for any device, and to the devices that its selects ask for."""
+    """A World. A target's edges lead to its dependencies for any device, and to the devices that its selects name."""
 
     def __init__(self, loader: Loader, rules: Rules, current: str) -> None:
         self.packages = Packages(loader, rules, current)
@@ -76,7 +76,7 @@ class TargetWorld:
         return str(target.location()) if target else file_location(node)
 
     def _read(self, target: Target) -> list[Attrs]:
-        """The attributes for each device that a select asks for, and for none."""
+        """Return the attributes for each device that a select names, and for no device."""
         devices = [None, *dict.fromkeys(label for label, _ in select_labels(target))]
         schema = self.packages.rules.by_name[target.rule].attrs
         found: list[Attrs] = []
@@ -93,5 +93,5 @@ class TargetWorld:
 
 
 def engine_attributes(target: Target) -> dict[str, Any]:
-    """The attributes that every target has."""
+    """Return the attributes that every target has."""
     return {"name": target.label.name, "tags": list(target.tags), "visibility": list(target.visibility)}

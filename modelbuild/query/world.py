@@ -1,4 +1,4 @@
-"""The graph that expressions select from: targets and files, with an edge from each target to what it depends on."""
+"""The graph for expressions: targets and files, with an edge from each target to each of its dependencies."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ SOURCE = "source file"
 
 
 class World(Protocol):
-    """A graph that is read as far as it is asked for. Nodes are texts, such as `//models:detector`."""
+    """A graph that is loaded on demand. Nodes are strings such as `//models:detector`."""
 
     def find(self, pattern: str) -> list[str]:
-        """The nodes that a target pattern means. Raises UsageError when it means none."""
+        """Return the nodes that match a target pattern. Raises UsageError if there are none."""
 
     def needs(self, node: str) -> Collection[str]:
-        """The nodes that a node depends on directly."""
+        """Return the nodes that a node depends on directly."""
 
     def kind(self, node: str) -> str:
-        """`filegroup rule`, or `source file`."""
+        """Return `filegroup rule`, or `source file`."""
 
     def label(self, node: str) -> str:
-        """The label of a node, without its configuration."""
+        """Return the label of a node, without its configuration."""
 
     def attributes(self, node: str) -> list[Mapping[str, Any]]:
-        """Values that a target's attributes can have: one table for each configuration that they may be read in."""
+        """Return the possible values of a target's attributes: one table for each possible configuration."""
 
     def labels(self, node: str, attribute: str) -> Collection[str]:
-        """The nodes that an attribute names."""
+        """Return the nodes that an attribute names."""
 
     def members(self, package: str) -> list[str]:
-        """Every target of a package."""
+        """Return all targets of a package."""
 
     def build_files(self, package: str) -> list[str]:
-        """The files that say what the targets of a package are."""
+        """Return the files that declare the targets of a package."""
 
     def location(self, node: str) -> str:
-        """`models/BUILD.toml:4:1`; of a source file its path."""
+        """Return `models/BUILD.toml:4:1`, or the path of a source file."""
 
 
 def closure(world: World, nodes: Collection[str], depth: int | None = None) -> nx.DiGraph[str]:
-    """The graph of nodes and all that they need, at most `depth` edges away."""
+    """Return the graph of the nodes and their dependencies, at most `depth` edges away."""
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(nodes)
     layer = list(nodes)
@@ -59,5 +59,5 @@ def closure(world: World, nodes: Collection[str], depth: int | None = None) -> n
 
 
 def package_of(label: str) -> str:
-    """`models` of `//models:detector`."""
+    """Return the package of a label: `models` for `//models:detector`."""
     return label.removeprefix("//").partition(":")[0]
