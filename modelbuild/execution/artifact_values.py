@@ -41,8 +41,8 @@ class Values:
         return isinstance(artifact, SourceArtifact) or (artifact.action, artifact.output) in self._values
 
     def value(self, artifact: Artifact) -> Value:
-        """Return the content of a made artifact, or of a file of the workspace. Raises KeyError if it is not made yet, and
-        BuildError for a part that is not in the folder."""
+        """Return the content of a made artifact, or of a file of the workspace. Raises KeyError if it is not made yet,
+        and BuildError for a part that is not in the folder."""
         artifact = self.resolve(artifact)
         if isinstance(artifact, SourceArtifact):
             return self.source(artifact.path)[1]

@@ -1,4 +1,4 @@
-"""The engine's end of a server parent process: starts it, sends it orders, and waits for what became of each."""
+"""The engine's side of a fork server: start it, send it orders, and wait for their results."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from typing import Any
 from modelbuild.execution.isolation import environment
 from modelbuild.execution.worker import fork_server
 
-# Seconds that a server parent gets to kill its children and end.
+# Seconds for a fork server to kill its children and end.
 _PATIENCE = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a worker ended: its exit status, or minus the signal that killed it, and what it reported (see worker.py); or
-    why it never ran (`problem`)."""
+    """The end of a worker: its exit status, or minus the signal that killed it, and its report (see worker/child.py).
+    `problem` is the reason if it never ran."""
 
     status: int = 0
     report: str = ""
@@ -37,9 +37,10 @@ class Ended:
 
 
 class ForkServer:
-    """A process (see fork_server.py) that has imported some modules, and forks workers on order. Safe for many threads.
+    """A process (see worker/fork_server.py) that imports modules, and forks a worker for each order. Safe for many
+    threads.
 
-    It starts at once and takes a while, so it is worth starting before it is known what it is for."""
+    It starts at once. Starting takes a while, so a build may start one before it has settings for it."""
 
     def __init__(self) -> None:
         self._log = os.memfd_create("log")
@@ -59,27 +60,27 @@ class ForkServer:
         return not self._over
 
     def begin(self, settings: Mapping[str, Any]) -> None:
-        """Say what it is for (see LocalExecutor). To be called once, before run()."""
+        """Send the settings (see LocalExecutor). Call once, before run()."""
         data = json.dumps(settings).encode()
-        # When it is gone meanwhile, run() says so.
+        # If the process has ended, run() reports it.
         with self._lock, suppress(OSError):
             self._socket.sendall(fork_server.LENGTH.pack(len(data)) + data)
 
     def run(self, order: Mapping[str, Any]) -> Ended:
-        """Have a worker do the order; waits for its end."""
+        """Run an order in a worker; return when it has ended."""
         ended: Future[Ended] = Future()
         with self._lock:
             if self._over:
                 return Ended(problem=self._over)
             number = next(self._numbers)
             self._pending[number] = ended
-            # When it is gone meanwhile, the thread that reads says so.
+            # If the process has ended, the reading thread reports it.
             with suppress(OSError):
                 self._socket.sendall(json.dumps({**order, "id": number}, default=_plain).encode() + b"\n")
         return ended.result()
 
     def close(self) -> None:
-        """End it and all that it runs."""
+        """End the process and all its workers."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         with self._lock:
@@ -88,12 +89,12 @@ class ForkServer:
         self._thread.join()
 
     def _stop_importing(self) -> None:
-        """While it imports it runs nothing, and does not look at the socket."""
+        """Terminate the process if it still imports modules: it does not read the socket then, and runs nothing."""
         if self._closing and self._process is not None and not self._ready:
             self._process.terminate()
 
     def _live(self, theirs: socket.socket) -> None:
-        # The kernel ends the process together with this thread, which started it; so this thread stays until the end.
+        # The kernel ends the process when this thread, its parent, ends; so the thread lives as long as the process.
         try:
             with theirs:
                 process = subprocess.Popen(

@@ -80,7 +80,7 @@ class Keys:
         )
 
     def material(self, request: Request) -> Material:
-        """Return the key's material, as JSON values. It contains no absolute path, time, host or undeclared environment.
+        """Return the key's material as JSON values, without absolute paths, times, hosts and undeclared environment.
 
         Raises EnvironmentProblem for a missing tool, and BuildError for a Python input that changed.
         """

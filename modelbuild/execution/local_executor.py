@@ -1,4 +1,4 @@
-"""Runs actions on this machine: each in a fresh child of a server process, in a folder of its own."""
+"""Run actions on this machine, each in a new child of a fork server and in a separate folder."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from modelbuild.store.problems import NO_SPACE, no_space
 
 
 class LocalExecutor:
-    """An Executor. There is one server process for each different `Action.preload`, so that what an action finds loaded
-    does not depend on which actions ran before it; it starts with the first action that needs it.
+    """An Executor. Each different `Action.preload` has its own fork server, so that the modules loaded in an action do
+    not depend on earlier actions. A server starts with the first action that needs it.
 
-    workspace_root   the workspace; actions see none of it but their declared inputs
-    scratch          folder for sandboxes, best on one file system with the store; shared by builds
-    rule_packages    import name -> folder
-    keep_sandboxes   leave the folders of actions for the user to look at
-    spare            a server process that has not begun, for the first actions; ends with the executor
-    namespaces       False to do without, as where the kernel refuses them
+    workspace_root   the workspace; actions see only their declared inputs of it
+    scratch          folder for sandboxes, preferably on the store's file system; shared by builds
+    rule_packages    folders by import name
+    keep_sandboxes   keep the folders of actions for the user
+    spare            a fork server without settings, for the first actions; ends with the executor
+    namespaces       False: behave as if the kernel refused namespaces
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class LocalExecutor:
         self._closed = False
 
     def run(self, request: Request) -> Outcome:
-        """Run an action to its end. Raises MissingBlob when the store lost an input, EnvironmentProblem when the folder
-        cannot be made, or is removed while the action runs, and when the disk is full."""
+        """Run an action to its end. Raises MissingBlob if the store lost an input, and EnvironmentProblem if the folder
+        cannot be made, if it is removed while the action runs, and if the disk is full."""
         with self._lock:
             if self._closed:
                 return Outcome(None, "interrupted")
@@ -82,7 +82,7 @@ class LocalExecutor:
                 self._clean_up()
 
     def close(self) -> None:
-        """End every process. Actions that run come back at once, as interrupted."""
+        """End all processes. Running actions return at once, as interrupted."""
         with self._lock:
             self._closed = True
             server = [*self._warm.values(), *([] if self._spare is None else [self._spare])]
@@ -114,7 +114,7 @@ class LocalExecutor:
         try:
             return self._run_step(sandbox, request)
         finally:
-            # Whatever came of it: inputs may have been gone before the step listed them, and outputs after.
+            # Checked for any outcome: inputs may have been removed before the step listed them, and outputs afterwards.
             if not self._closed and not sandbox.is_whole():
                 problem = f"the inputs of {action.owner} were changed or removed while it was built; build again"
                 raise EnvironmentProblem(f"{sandbox.folder}: {problem}")
@@ -122,7 +122,7 @@ class LocalExecutor:
     def _run_step(self, sandbox: Sandbox, request: Request) -> Outcome:
         action = request.action
         self._compile(request)
-        # A child cannot use a GPU that its parent has looked at, as some modules do when they are imported.
+        # A child cannot use a GPU after its parent initialized the driver, as some modules do on import.
         server = self._warm_for(() if action.resources.gpu else request.preload)
         if server is None:
             return Outcome(None, "interrupted")
@@ -136,7 +136,7 @@ class LocalExecutor:
                 outputs = sandbox.collect(action, self._store)
             except SandboxProblem as error:
                 problem = str(error)
-        if NO_SPACE in problem:  # whoever says it: the step, what it runs, or whoever keeps what that printed
+        if NO_SPACE in problem:  # from the step, one of its programs, or the store of their output
             raise no_space(sandbox.folder.parent)
         if problem:
             where = f"\n(its folder is kept: {sandbox.folder})" if self._keep else ""
@@ -144,7 +144,7 @@ class LocalExecutor:
         return Outcome(ActionResult(outputs, stdout, stderr, ended.seconds, ended.max_rss), "", stdout, stderr)
 
     def _compile(self, request: Request) -> None:
-        """Once for each step."""
+        """Write byte code of a step's modules, once for each step."""
         step = request.action.step
         if step not in self._compiled and not sys.dont_write_bytecode:
             self._compiled.add(step)
@@ -177,7 +177,7 @@ class LocalExecutor:
 
 
 def _order(sandbox: Sandbox, request: Request, workspace: Path) -> dict[str, Any]:
-    """Return the order that a worker does (see worker/child.py)."""
+    """Return the order for a worker (see worker/child.py)."""
     action = request.action
     inputs: dict[str, list[str]] = {}
     for item in request.inputs:

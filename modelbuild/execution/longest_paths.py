@@ -1,4 +1,4 @@
-"""Which of the actions that could start has the most work behind it: the order in which the scheduler starts them."""
+"""The longest path from each action to the end of the build: the order in which the scheduler starts actions."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ if TYPE_CHECKING:
     import networkx as nx
 
 Estimates = Callable[[Iterable[str]], Mapping[str, float]]
-"""Seconds that actions are expected to take, by id; nodes that are no actions take none."""
+"""Estimated seconds of actions, by id; 0 for nodes that are not actions."""
 
 
 class LongestPaths:
-    """Seconds from the start of each node to the end of the build, along the longest path of what reads from it
+    """Seconds from the start of each node to the end of the build, along the longest path of nodes that depend on it
     (critical-path scheduling: Graham, "Bounds on multiprocessing timing anomalies", 1969).
 
-    The graph may grow: each call to add() takes work in proportion to the nodes added and to the older ones whose
-    seconds they change.
+    The graph may grow: the cost of add() is proportional to the number of new nodes, and of older nodes with changed
+    seconds.
     """
 
     def __init__(self, dag: nx.DiGraph[str], estimates: Estimates) -> None:
@@ -27,7 +27,7 @@ class LongestPaths:
         self._left: dict[str, float] = {}
 
     def add(self, names: Iterable[str]) -> None:
-        """Take in nodes that are needed."""
+        """Add required nodes."""
         import networkx as nx
 
         new = set(names) - self._left.keys()

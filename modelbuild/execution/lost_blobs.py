@@ -1,4 +1,4 @@
-"""Making again what a cache lost: blobs that results name may be gone, or never come, when somebody reads them."""
+"""Make blobs again that a cache lost: blobs of cached results may be gone, or fail to arrive, when they are read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A result of an action, and what it takes to make it again."""
+    """A result of an action, and the request that makes it again."""
 
     request: Request
     key: str
@@ -27,11 +27,11 @@ class Found:
 
 
 class Remaker:
-    """Runs the actions of results whose blobs turn out to be gone. Steps make the same bytes each time, so what
-    was built on them stays right; where it does not, ResultDiffers is raised, and the cache has what was made now.
-    Safe for many threads; makes one at a time.
+    """Runs the actions of results whose blobs are gone. Reproducible steps make the same bytes, so later results stay
+    valid. For other steps ResultDiffers is raised, and the cache contains the new result. Safe for many threads; makes
+    one blob at a time.
 
-    run   runs an action, with the resources that it takes; called by a thread that holds none
+    run   runs an action with its resources; called by a thread that holds no resources
     """
 
     def __init__(self, store: Store, run: Callable[[Request], Outcome]) -> None:
@@ -41,14 +41,14 @@ class Remaker:
         self._makers: dict[Digest, Found] = {}
 
     def know(self, found: Found) -> None:
-        """Remember what gives some blobs. Of those that several actions give it is the first one's: what comes later
-        may read them."""
+        """Remember the action that makes the result's blobs. The first action with a blob counts, because later ones
+        may read it."""
         for digest in blobs_of(found.result):
             self._makers.setdefault(digest, found)
 
     def keeping(self, work: Callable[[], T]) -> T:
-        """Do something that reads blobs, and may be done again; lost ones are made first. Raises EnvironmentProblem
-        when one cannot be made."""
+        """Return the result of `work`, which reads blobs. If blobs are lost, make them and call `work` again. Raises
+        EnvironmentProblem for a blob that cannot be made."""
         lost: set[Digest] = set()
         while True:
             try:
@@ -71,7 +71,7 @@ class Remaker:
                 raise _gone(digest)
             self._store.put_action(found.key, outcome.result, found.material)
             if outcome.result.outputs != found.result.outputs:
-                raise ResultDiffers(f"{found.request.action.id} gave something else than a result in the cache says")
+                raise ResultDiffers(f"the outputs of {found.request.action.id} differ from its cached result")
 
 
 def _gone(digest: Digest) -> EnvironmentProblem:

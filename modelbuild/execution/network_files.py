@@ -1,7 +1,7 @@
-"""The files that an action with a network may read besides those that every action may.
+"""The files that an action with a network may read in addition to those of every action.
 
-These are the configuration of the programs that fetch, certificates, and the local places that the configuration and
-the action itself name: folders of wheels, package indexes and `file:` addresses.
+These are the configuration of programs that fetch, certificates, and the local places that the configuration or the
+action names: folders of wheels, package indexes and `file:` addresses.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from urllib.parse import unquote, urlsplit
 from modelbuild.code.search_path import under
 from modelbuild.execution.isolation.environment import without
 
-# Configuration of programs that fetch, relative to the home folder and to the user's folder for configuration.
+# Configuration of programs that fetch, relative to the home folder and to the user's configuration folder.
 _IN_HOME = (".netrc", ".pip", ".gitconfig", ".curlrc", ".wgetrc")
 _IN_CONFIG = ("pip", "git", "curlrc")
 
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _SYSTEM_CERTIFICATES = ("/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem")
 
-# pip's options that name files, folders or addresses; each may be a variable, PIP_FIND_LINKS, too.
+# pip's options that name files, folders or addresses; each may also be a variable such as PIP_FIND_LINKS.
 _PIP = ("find-links", "index-url", "extra-index-url", "cert", "client-cert", "constraint")
 
 
 def readable(workspace: Path, *params: Any) -> list[str]:
-    """Return real paths of existing files and folders. A folder that holds the workspace is given without it.
+    """Return real paths of existing files and folders. The workspace is excluded from a folder that contains it.
 
-    params   JSON values of the action, which may hold `file:` addresses; one in the workspace has to be an input
+    params   JSON values of the action, which may contain `file:` addresses; one in the workspace must be an input
     """
     root = os.path.realpath(workspace)
     mirrors = [path for path in _addresses(params) if not under(os.path.realpath(path), root)]
@@ -64,14 +64,14 @@ def _certificates() -> Iterator[str]:
 
 
 def _resolver() -> Iterator[str]:
-    """The folder of a resolv.conf that is kept elsewhere, where each new one takes the old one's place."""
+    """Yield the folder of a resolv.conf outside /etc, where each new one replaces the old one."""
     real = os.path.realpath("/etc/resolv.conf")
     if not real.startswith("/etc/"):
         yield os.path.dirname(real)
 
 
 def _indexes() -> Iterator[str]:
-    """Where pip finds packages on this machine, and files that it is told to use."""
+    """Yield the local places in pip's configuration: package sources, and files."""
     settings = [os.environ.get(f"PIP_{name.upper().replace('-', '_')}", "") for name in _PIP]
     files = ["/etc/xdg/pip/pip.conf", "/etc/pip.conf", f"{sys.prefix}/pip.conf", f"{_home()}/.pip/pip.conf"]
     files += [f"{_config()}/pip/pip.conf", os.environ.get("PIP_CONFIG_FILE", "")]
@@ -80,14 +80,14 @@ def _indexes() -> Iterator[str]:
     for word in " ".join(settings).split():
         if path := _local(word):
             yield path
-            # The pages of an index, which is called so by custom, link to files beside it; other pages too.
+            # Pages of an index (by convention in a folder `simple`) and other pages link to files beside them.
             folder = os.path.dirname(path.rstrip("/"))
             if (path.rstrip("/").endswith("/simple") or path.endswith(".html")) and not _is_wide(folder):
                 yield folder
 
 
 def _options(file: str) -> list[str]:
-    """Values of pip's options in a configuration file; none where it cannot be read as one."""
+    """Return the values of pip's options in a configuration file; empty if it cannot be parsed."""
     parser = RawConfigParser(strict=False)
     try:
         parser.read(file)
@@ -108,7 +108,7 @@ def _addresses(value: Any) -> Iterator[str]:
 
 
 def _local(word: str) -> str:
-    """The absolute path that a word of a setting names; '' where it names none."""
+    """Return the absolute path that a word of a setting names; '' if it names none."""
     if word.startswith("file:"):
         return unquote(urlsplit(word).path)
     path = os.path.expanduser(word)
@@ -116,5 +116,5 @@ def _local(word: str) -> str:
 
 
 def _is_wide(folder: str) -> bool:
-    """Return whether a folder holds the home folder, and so much that has nothing to do with packages."""
+    """Return whether a folder contains the home folder, and so many files unrelated to packages."""
     return under(os.path.realpath(_home()), os.path.realpath(folder))

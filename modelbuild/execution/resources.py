@@ -1,4 +1,4 @@
-"""The machine's resources, shared among running actions: never more than there are, and no action waits for ever."""
+"""The machine's resources, shared among running actions without oversubscription or starvation."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from modelbuild.actions import Resources
 class ResourcePool:
     """Cores, memory and GPUs. Safe for many threads.
 
-    In the order of arrival, except that a later action may pass earlier ones with what none of those waits for: each
-    waiting action keeps hold of the free part of what it needs, so it starts once those that ran before it arrived, or
-    were let past it, have ended. An action larger than the whole runs alone, but for GPUs: one that wants more than
-    there are gets those there are, and has to say itself that they are too few.
+    Actions start in order of arrival, but a later action may overtake with resources that no earlier one waits for.
+    Each waiting action reserves the free part of its resources, so it starts at the latest when the actions that ran at
+    its arrival, or overtook it, have ended. An action larger than the machine runs alone. An action that requests more
+    GPUs than exist gets the existing ones, and must report itself that they are too few.
     """
 
     def __init__(self, total: Resources) -> None:
@@ -29,7 +29,7 @@ class ResourcePool:
 
     @contextmanager
     def acquire(self, wanted: Resources) -> Iterator[None]:
-        """Wait until there is enough, and hold it in the `with` block."""
+        """Wait for resources, and hold them in the `with` block."""
         needs = self._needs(wanted)
         self._take(needs)
         try:
@@ -70,8 +70,8 @@ def _amounts(resources: Resources) -> list[int]:
 
 
 def machine(jobs: int) -> Resources:
-    """Return the resources of this machine for `jobs` single-threaded actions: as many cores, the memory (bytes) that
-    it or the cgroup allows, and its NVIDIA GPUs."""
+    """Return the resources of this machine for `jobs` single-threaded actions: as many cores, the memory (bytes) of
+    the machine or the cgroup's limit, and its NVIDIA GPUs."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = Path("/sys/fs/cgroup/memory.max")
     if limit.is_file() and (text := limit.read_text().strip()).isdigit():

@@ -1,4 +1,4 @@
-"""The folder of an action: its declared inputs laid out before it runs, its declared outputs taken out after."""
+"""The folder of an action: lay out its declared inputs, and collect its declared outputs."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from modelbuild.paths import HOME, LOCAL, OUTPUTS, STDERR, STDOUT, PathError, ch
 from modelbuild.store import files
 from modelbuild.store.interface import Store
 
-# Files of the workspace from this size on (bytes) are copied into the store, once, and hardlinked from there. Neither
-# they nor smaller ones, which are copied each time, are linked to the workspace: whatever an action does to an input
-# can't reach the user's file, an edit while it runs can't reach the action, and the file's ctime stays as it was.
+# Files of the workspace of at least this size (bytes) are copied into the store once, and hard-linked from there;
+# smaller ones are copied each time. No input is linked to the workspace, so an action cannot change the user's file, an
+# edit cannot reach a running action, and the file's ctime stays the same.
 LARGE = 1 << 20
 
 
 class SandboxProblem(Exception):
-    """Inputs changed while they were used, or outputs are not what was declared. The message is one line."""
+    """Inputs changed during their use, or outputs differ from the declaration. The message is one line."""
 
 
 class Sandbox:
-    """One action's folder: it holds the inputs and is the action's current folder. The action may write only to
-    `outputs` and to `home`, for temporary files and what programs keep. What it printed is in the files `stdout` and
-    `stderr`, if anything."""
+    """One action's folder: it contains the inputs, and is the action's current folder. The action may write only to
+    `outputs`, and to `home` for temporary files and files that programs keep. The files `stdout` and `stderr` contain
+    its output, if any."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -37,16 +37,16 @@ class Sandbox:
         self.home = folder / HOME
         self.stdout = folder / STDOUT
         self.stderr = folder / STDERR
-        # Folders for inputs, relative to the folder, which is '', and the mode that each was made with.
+        # Folders for inputs, relative to the folder ('' is itself), and the mode of each at creation.
         self._folders: set[str] = set()
         self._mode = 0
         self._laid_out: dict[str, tuple[int, int]] = {}
 
     def lay_out(self, action: Action, inputs: tuple[StagedInput, ...], store: Store) -> None:
-        """Put inputs in place and make room for outputs.
+        """Lay out inputs, and make folders for outputs.
 
-        Raises SandboxProblem when a file of the workspace is not what its digest says, or a path leaves the folder,
-        MissingBlob, OSError.
+        Raises SandboxProblem if a file of the workspace differs from its digest or a path leaves the folder;
+        MissingBlob; OSError.
         """
         _check_paths(action, inputs)
         root = str(self.folder)
@@ -73,19 +73,19 @@ class Sandbox:
             _make_folders(path if output.kind == "tree" else os.path.dirname(path), made)
 
     def is_whole(self) -> bool:
-        """Return whether all that lay_out() put in place is as it was, which a step cannot change: somebody may have
-        removed it, or written to a blob that is an input."""
+        """Return whether all laid out files are unchanged. A step cannot change them, but other programs may remove
+        them, or write to a blob that is an input."""
         try:
             return self.home.is_dir() and all(_stamp(path) == stamp for path, stamp in self._laid_out.items())
         except OSError:
             return False
 
     def _begin(self, inputs: tuple[StagedInput, ...]) -> set[str]:
-        """Make the folder; or, where it is used again, remove the folders in it that these inputs would not have made.
-        Returns those that are there."""
+        """Make the folder or, if it is reused, remove the folders in it that these inputs do not need. Return the
+        existing folders."""
         root = str(self.folder)
         wanted = {""}
-        # What a tree brings it has to make itself.
+        # A tree must make its own folders.
         if all(isinstance(item.value, FileEntry) for item in inputs):
             wanted.update(parent for item in inputs for parent in parents(item.path))
         if not self._folders:
@@ -98,7 +98,7 @@ class Sandbox:
         return there | {root}
 
     def _bring(self, item: StagedInput, target: Path, store: Store) -> bool:
-        """Put an input in place; False when it is a file of the workspace and not what it was."""
+        """Lay out an input. Return False if it is a file of the workspace that changed."""
         if item.source is not None:
             assert isinstance(item.value, FileEntry)
             try:
@@ -107,22 +107,23 @@ class Sandbox:
                 if store.missing([item.value.digest]) and not self._store(item.source, item.value, store):
                     return False
             except FileNotFoundError:
-                if not target.parent.is_dir():  # it is this folder that is gone
+                if not target.parent.is_dir():  # this folder is gone, not the source
                     raise
                 return False
         store.place(item.value, target)
         return True
 
     def _store(self, source: Path, entry: FileEntry, store: Store) -> bool:
-        """Copy a file into the store, and say whether the bytes were those that were expected."""
+        """Copy a file into the store; return whether it had the expected bytes."""
         copy = self.home / "incoming"
         shutil.copyfile(source, copy)
         copy.chmod(0o555 if entry.executable else 0o444)
         return store.put_file(copy) == entry.digest
 
     def emptied(self) -> bool:
-        """Take out all but the folders for inputs, and say whether these are as they were made, so that another action
-        may get them. It never gets a folder that an action may write to: what an action left running might."""
+        """Remove everything except the folders for inputs; return whether these are unchanged, so that another action
+        can use them. Folders that an action may write to are never reused: a leftover process might still write
+        there."""
         root = str(self.folder)
         found = set()
         pending = [""]
@@ -140,15 +141,15 @@ class Sandbox:
                         pending.append(below)
                         continue
                     files.remove(whole)
-                    if os.path.lexists(whole):  # somebody is still writing to it
+                    if os.path.lexists(whole):  # another process is still writing to it
                         return False
         except OSError:
             return False
         return found == self._folders
 
     def collect(self, action: Action, store: Store) -> tuple[tuple[str, Value], ...]:
-        """Put the outputs into the store. Raises SandboxProblem when they are not what the action declares, and for a
-        symbolic link on the way to one: nothing outside of the folder is looked at, moved or changed."""
+        """Store the outputs and return them by name. Raises SandboxProblem if they differ from the declaration, and for
+        a symbolic link on the way to one: no file outside the folder is read, moved or changed."""
         declared = {output.path: output for output in action.outputs}
         with _outputs(self.folder, OUTPUTS, "its outputs") as top:
             for output in action.outputs:
@@ -162,11 +163,11 @@ class Sandbox:
                 raise SandboxProblem(f"step {action.step}: {error}") from None
 
     def printed(self, store: Store) -> tuple[Digest | None, Digest | None]:
-        """Put what the action printed to stdout and stderr into the store. Raises SandboxProblem."""
+        """Store the action's stdout and stderr. Raises SandboxProblem."""
         try:
             first, second = (store.put_file(p) if os.path.lexists(p) else None for p in (self.stdout, self.stderr))
         except ValueError as error:
-            raise SandboxProblem(f"what the step printed cannot be kept: {error}") from None
+            raise SandboxProblem(f"cannot store the step's output: {error}") from None
         return first, second
 
 
@@ -185,21 +186,21 @@ def _check_paths(action: Action, inputs: tuple[StagedInput, ...]) -> None:
 
 @contextmanager
 def _outputs(top: Path | int, path: str, what: str) -> Iterator[int]:
-    """Open a folder of outputs. Raises SandboxProblem where it is not the plain folder that was made for them."""
+    """Open a folder of outputs. Raises SandboxProblem if it is not the folder that was made for them."""
     with ExitStack() as stack:
         try:
             folder = stack.enter_context(files.open_folder(top if isinstance(top, int) else str(top), path))
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES):
                 raise
-            problem = f"the step removed, replaced or closed the folder of {what}; expected it to write into that"
+            problem = f"the step removed, replaced or closed the folder of {what}; expected the step to write into it"
             raise SandboxProblem(problem) from None
         yield folder
 
 
 @contextmanager
 def _parent(top: int, output: Output) -> Iterator[tuple[int, str]]:
-    """The open folder that an output is in, and its name there."""
+    """Yield the open folder of an output, and the output's name in it."""
     folder, _, name = output.path.rpartition("/")
     with _outputs(top, folder, f"its output '{output.name}' ({output.path})") as found:
         yield found, name
@@ -211,8 +212,8 @@ def _put(top: int, output: Output, store: Store) -> Value:
 
 
 def _make_folders(path: str, made: set[str]) -> None:
-    """Make a folder and those above it, up to one of `made`, which is added to. Making one is most of what it takes to
-    lay out an action with few inputs, and to be told that it exists not much less."""
+    """Make a folder and those above it, up to one in `made`; add them to `made`. `made` exists because making a folder
+    dominates the cost of laying out few inputs, and failing to make an existing one costs nearly as much."""
     missing = []
     while path not in made:
         missing.append(path)
@@ -224,7 +225,7 @@ def _make_folders(path: str, made: set[str]) -> None:
 
 
 def _copy(source: Path, target: Path, entry: FileEntry) -> bool:
-    """Copy, and say whether the bytes were those that were expected."""
+    """Copy a file; return whether it had the expected bytes."""
     data = source.read_bytes()
     target.write_bytes(data)
     target.chmod(0o555 if entry.executable else 0o444)
@@ -255,6 +256,6 @@ def _strays(folder: int, prefix: str, declared: dict[str, Output]) -> Iterator[s
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder, also one in which folders were made read-only, as far as that can be."""
+    """Remove a folder as far as possible, including read-only folders in it."""
     with suppress(OSError):
         files.remove(str(folder))

@@ -1,8 +1,7 @@
-"""The suspending scheduler: runs what is needed, the longest remaining path first, while the graph grows.
+"""The suspending scheduler: run required actions, the longest remaining path first, while the graph grows.
 
-The words are those of "Build systems a la carte" (Mokhov, Mitchell, Peyton Jones 2018): suspending scheduler,
-constructive traces. An action whose inputs came out the same as before has the same key as before, so a rebuild stops
-there (early cutoff).
+The terms are those of "Build systems a la carte" (Mokhov, Mitchell, Peyton Jones 2018): suspending scheduler,
+constructive traces. An action with unchanged inputs has an unchanged key, so a rebuild stops there (early cutoff).
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ from modelbuild.workspace.workspace import BUILT_IN
 
 T = TypeVar("T")
 
-# Looking a key up is reading and hashing; two threads keep the disk busy while actions run.
+# A lookup reads and hashes; two threads keep the disk busy while actions run.
 LOOKUPS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """An action whose key is known, and what the cache says of it."""
+    """An action with its key and, if the cache has it, its result."""
 
     request: Request
     key: str
@@ -69,8 +68,8 @@ class CacheLookups:
 
 @dataclass(slots=True)
 class Report:
-    """The outcome of each action, by id: its key and what that was made of, its result and whether it ran for it, where
-    it ran unless here, and for those that failed (or could not run) the id that is to blame."""
+    """The outcome of each action, by id: its key and key material, its result and status, its place if it ran remotely,
+    and for actions that failed or could not run, the id of the failed action at fault."""
 
     keys: dict[str, str] = field(default_factory=dict)
     materials: dict[str, Material] = field(default_factory=dict)
@@ -81,7 +80,7 @@ class Report:
 
 
 class Scheduler:
-    """Builds artifacts. `build` may be called again, for more."""
+    """Builds artifacts. `build` may be called again for more artifacts."""
 
     def __init__(
         self,
@@ -103,10 +102,10 @@ class Scheduler:
         self._waiting: dict[str, int] = {}
         self._actions = 0
         self._estimates = estimates
-        self._paths: LongestPaths | None = None  # once an action has to wait for another to end
+        self._paths: LongestPaths | None = None  # set when an action first waits for a free job
         self._ready: list[tuple[float, int, Action, _Prepared]] = []
         self._started = 0
-        self._awaited: set[str] = set()  # actions being looked up that the action which ended last made ready
+        self._awaited: set[str] = set()  # lookups of actions that the last finished action made ready
         self._settling = False
         self._free = running.jobs
         self._same_key: dict[str, list[tuple[Action, _Prepared]]] = {}
@@ -120,8 +119,8 @@ class Scheduler:
         self.report = Report()
 
     def build(self, wanted: Iterable[Artifact]) -> Report:
-        """Build artifacts. Failures of actions are in the report; Ctrl-C and errors of the machine are raised, after
-        every process was ended."""
+        """Build artifacts. Failures of actions are in the report; Ctrl-C and errors of the machine are raised after
+        all processes were ended."""
         needed = self.graph.needed_for(wanted, self._waiting)
         grows = bool(self._waiting)
         self._lookups = ThreadPoolExecutor(self._cache.at_once, "lookup")
@@ -140,7 +139,8 @@ class Scheduler:
         return self.report
 
     def culprit(self, artifacts: Iterable[Artifact]) -> str | None:
-        """Return the id of the action that kept artifacts from being built; '' when the build stopped before them."""
+        """Return the id of the failed action that prevented the build of artifacts; '' if the build stopped before
+        them, None if all are built."""
         for artifact in artifacts:
             made = self.values.resolve(artifact)
             if isinstance(made, DerivedArtifact) and not self.values.has(made):
@@ -148,13 +148,14 @@ class Scheduler:
         return None
 
     def keeping(self, work: Callable[[], T]) -> T:
-        """Do something with outputs of actions, after build(); it is done again when blobs had to be made again."""
+        """Return the result of `work`, which uses outputs after build(). Calls it again after lost blobs were made
+        again."""
         return self._remaker.keeping(work)
 
     # -- the graph ---------------------------------------------------------------------------------------------------
 
     def _need(self, new: set[str], grows: bool = True) -> None:
-        """Take nodes in, and start those that have all they read."""
+        """Add nodes, and start those whose dependencies are done."""
         for node in new:
             self._waiting[node] = 0
         for node in new:
@@ -197,7 +198,7 @@ class Scheduler:
                 self._start(reader)
 
     def _readers(self, node: str) -> list[str]:
-        """The nodes that are needed and wait for this one."""
+        """Return the required nodes that depend on this one."""
         return [reader for reader in self.graph.dag.succ[node] if reader in self._waiting]
 
     def _fail(self, node: str, culprit: str) -> None:
@@ -264,7 +265,7 @@ class Scheduler:
             raise BuildError(str(error)) from None
 
     def actions(self, ids: Iterable[str]) -> list[str]:
-        """Those of the ids that are actions."""
+        """Return the ids of actions."""
         return [i for i in ids if isinstance(self.graph.nodes[i], Action)]
 
     # -- actions -----------------------------------------------------------------------------------------------------
@@ -320,8 +321,8 @@ class Scheduler:
         heapq.heappush(self._ready, (-left, self._started, action, found))
 
     def _run_next(self) -> None:
-        """Start the actions with the longest paths behind them, as many as there are free jobs. An action that the last
-        one to end made ready is looked up first: else each action of the longest chain would wait for another one."""
+        """Start the actions with the longest remaining paths, one per free job. Wait for lookups of actions that the
+        last finished action made ready; otherwise each action of the longest chain would wait for an unrelated one."""
         while self._free and self._ready:
             left = -self._ready[0][0]
             if self._paths is not None and any(self._paths[name] > left for name in self._awaited):
@@ -394,7 +395,7 @@ class Scheduler:
         self._finish(action.id)
 
     def _makers(self, action: Action) -> tuple[str, ...]:
-        """The actions that made what an action reads."""
+        """Return the actions that made an action's inputs."""
         made = (self.values.resolve(artifact) for artifact in reads(action))
         return tuple(sorted({artifact.action for artifact in made if isinstance(artifact, DerivedArtifact)}))
 
@@ -405,7 +406,7 @@ class Scheduler:
     def _text(self, digest: Digest | None) -> str:
         try:
             return self._store.read_bytes(digest).decode(errors="replace") if digest else ""
-        except MissingBlob:  # which somebody removed meanwhile
+        except MissingBlob:  # removed by another program
             return ""
 
 

@@ -1,4 +1,4 @@
-"""A build's own part of the folder in which actions get theirs."""
+"""A build's folder for the sandboxes of its actions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from modelbuild.store.lock import exclusive
 
 
 class Scratch:
-    """A build's own part of the folder where sandboxes are made. What builds that were killed left there is removed.
+    """A build's subfolder of the folder for sandboxes. Leftovers of killed builds are removed.
 
-    A folder is used again for another action once nothing is left in it that an action could have changed: making one
-    takes as long as forking on some file systems, the more so the more were removed just before.
+    A sandbox is reused for another action after removing everything that an action could have changed: on some file
+    systems making a folder takes as long as forking, especially after the removal of many others.
     """
 
     def __init__(self, folder: Path, keep: bool = False) -> None:
@@ -45,17 +45,17 @@ class Scratch:
         with suppress(IndexError):
             while True:
                 sandbox = self._emptied.pop()
-                if sandbox.folder.is_dir():  # which somebody may have removed
+                if sandbox.folder.is_dir():  # unless another program removed it
                     return sandbox
         return Sandbox(self.path / str(next(self._numbers)))
 
     def discard(self, sandbox: Sandbox) -> None:
-        """Empty it soon, unless it is to be kept: nothing has to wait for that."""
+        """Empty a sandbox in the background, unless sandboxes are kept."""
         if not self._keep:
             self._emptying.submit(self._empty, sandbox)
 
     def close(self) -> None:
-        """Remove all of it, unless it is to be kept."""
+        """Remove all sandboxes, unless they are kept."""
         self._emptying.shutdown(cancel_futures=True)
         if not self._keep:
             remove(self.path)
@@ -69,7 +69,7 @@ class Scratch:
 
 
 def _try_lock(folder: Path) -> int | None:
-    """A locked descriptor for a build's folder, or None while that build lives, and for what is no build's folder."""
+    """Return a locked descriptor for a build's folder; None while that build lives, and for other files."""
     try:
         with open_folder(str(folder)) as top:
             descriptor = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600, dir_fd=top)

@@ -155,7 +155,7 @@ def test_a_step_that_closes_a_folder_of_its_outputs(bench: Any, tmp_path: Path, 
     thread.join()
     what = "output 'o' (folder/mine)" if closed == "folder" else "outputs"
     assert problems == [
-        f"the step removed, replaced or closed the folder of its {what}; expected it to write into that"
+        f"the step removed, replaced or closed the folder of its {what}; expected the step to write into it"
     ]
 
 
@@ -163,6 +163,6 @@ def test_what_a_step_printed_is_not_written_through_a_link(bench: Any, host: Pat
     sandbox = Sandbox(tmp_path / "sandbox")
     sandbox.lay_out(bench.request("tiny").action, (), bench.store)
     sandbox.stdout.symlink_to(host / "mine")
-    with pytest.raises(SandboxProblem, match="what the step printed cannot be kept"):
+    with pytest.raises(SandboxProblem, match="cannot store the step's output"):
         sandbox.printed(bench.store)
     assert untouched(host)

@@ -1,4 +1,4 @@
-"""The rights that a process gives up before it runs a step, for good and for all processes that it starts."""
+"""Drop a process's rights before it runs a step, permanently and for all its child processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modelbuild.execution.isolation import landlock, seccomp
 from modelbuild.execution.isolation.environment import SHARED_MEMORY, devices, without
 from modelbuild.execution.isolation.system_calls import CLONE_NEWNET, unshare
 
-# The families of sockets by which an action's processes may talk to each other.
+# Families of sockets for communication among an action's processes.
 _OWN = frozenset((socket.AF_UNIX,))
 
 
@@ -23,7 +23,7 @@ class Code:
 
     folders   import names of the packages by their real paths
     files     the possible files of the modules, sources and byte code: another build may write byte code at any time
-    present   those that existed at first. The kernel refuses the others, and Python then compiles the source
+    present   the files that existed at first. The kernel refuses the others, and Python then compiles the source
     """
 
     folders: Mapping[str, str]
@@ -49,8 +49,8 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The rights that a process keeps. `read` and `write` are paths of files and folders; of `listed` folders only
-    names may be read. `sockets` are families, None for any."""
+    """The rights that a process keeps. `read` and `write` are paths of files and folders; `listed` are
+    folders of which only names may be read. `sockets` are families, None for any."""
 
     read: tuple[str, ...]
     listed: tuple[str, ...]
@@ -58,16 +58,16 @@ class Limits:
     sockets: frozenset[int] | None
 
     def impose(self) -> None:
-        """Give up all else."""
+        """Drop all other rights."""
         if self.sockets == _OWN and not landlock.knows_scopes():
-            # Unix sockets without a path are found by all in one network.
+            # Unix sockets without a path are visible in the whole network namespace.
             unshare(CLONE_NEWNET)
         landlock.restrict(self.read, self.write, self.sockets is None, self.listed)
         seccomp.refuse(self.sockets)
 
 
 def of_action(order: Mapping[str, Any], settings: Mapping[str, Any], code: Code, view: bool) -> Limits:
-    """Return the limits of a worker; `view`: it is in a view."""
+    """Return the limits of a worker; `view`: whether it is in a view."""
     network, gpu = order["network"], order["gpu"]
     write = (*order["writable"], *devices(gpu), *([SHARED_MEMORY] if view else []))
     read = (*settings["around"], *order["fetches"], *code.present, order["root"])
@@ -77,12 +77,12 @@ def of_action(order: Mapping[str, Any], settings: Mapping[str, Any], code: Code,
 
 
 def is_hidden(order: Mapping[str, Any]) -> bool:
-    """Return whether an action gets a hidden view, where it gets one: fetching, and drivers of GPUs, may take more."""
+    """Return whether an action's view is hidden. Programs that fetch, and drivers of GPUs, may need more."""
     return not order["network"] and not order["gpu"]
 
 
 def completed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with `around`: the readable folders without the packages of rules that lie in them."""
+    """Return settings with `around`: the readable folders without the rule packages in them."""
     packages = [os.path.realpath(path) for path in settings["packages"].values()]
     around = [part for path in settings["readable"] for part in without(path, packages)]
     return {**settings, "around": around}
@@ -92,6 +92,6 @@ def _sockets(network: bool, gpu: bool, hidden: bool) -> frozenset[int] | None:
     if network:
         return None
     if gpu:
-        # What the drivers of GPUs have services for is not documented.
+        # The services of GPU drivers are not documented.
         return frozenset((socket.AF_UNIX, socket.AF_NETLINK))
     return _OWN if hidden else frozenset()

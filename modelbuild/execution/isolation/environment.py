@@ -1,4 +1,4 @@
-"""The surroundings of an action, the same everywhere but for paths: environment variables and readable folders."""
+"""The environment of an action, equal everywhere except for paths: environment variables and readable folders."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from modelbuild.code.search_path import under
 from modelbuild.execution.isolation.kernel_choice import kernels
 
-# How the machine finds libraries. Not part of a key: which ones they are is said by the tools' versions.
+# The machine's search paths of libraries. Not part of a key: the tools' versions identify the libraries.
 LIBRARIES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 
-# What an action that may use the network keeps, to fetch as the machine is configured to: pip's settings, proxies,
-# certificates, and the home folder that they may lie in.
+# Variables that an action with a network keeps, to fetch with the machine's configuration: pip's settings, proxies,
+# certificates, and the home folder that may contain them.
 NETWORK_PREFIXES = ("PIP_",)
 NETWORK = (
     *("HOME", "XDG_CONFIG_HOME", "NETRC"),
@@ -22,15 +22,15 @@ NETWORK = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
 )
 
-# Which GPUs an action that takes some may use, where the user says so. Any other action sees none: what it makes must
-# not depend on the machine, and torch refuses to work in a process forked from one that has used a GPU.
+# The user's choice of GPUs, for actions with GPUs. Other actions see none: their outputs must not depend on the
+# machine, and torch refuses to work in a process whose parent has used a GPU.
 GPUS = "CUDA_VISIBLE_DEVICES"
 
-# What every action may read: the system, but no folder in which users keep data.
+# Readable by every action: the system, but no folder with users' data.
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/nix/store")
 
-# What of /dev every action may read and write, the names by which a process finds its own descriptors there, and where
-# processes share memory.
+# Readable and writable for every action in /dev: devices, the names of a process's own descriptors, and the folder of
+# shared memory.
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 DESCRIPTORS = {
     "/dev/fd": "/proc/self/fd",
@@ -40,12 +40,12 @@ DESCRIPTORS = {
 }
 SHARED_MEMORY = "/dev/shm"
 
-# Processes that have nothing to do with each other meet there.
+# Shared by unrelated processes.
 _SHARED = (SHARED_MEMORY, "/dev/mqueue")
 
 
 def devices(gpu: bool) -> list[str]:
-    """Return what an action may read and write that is no file: with GPUs, whatever a driver may need."""
+    """Return the devices that an action may read and write; with GPUs, everything that a driver may need."""
     if not gpu:
         return list(DEVICES)
     with os.scandir("/dev") as entries:
@@ -53,12 +53,12 @@ def devices(gpu: bool) -> list[str]:
 
 
 def variables(home: Path, cpus: int, network: bool = False, gpu: bool = False) -> dict[str, str]:
-    """All environment variables that a step sees, but for those that its action adds.
+    """Return all environment variables of a step, except those that its action adds.
 
-    home      the action's own folder for what programs keep and for temporary files
-    cpus      threads that numerical libraries may use
-    network   whether the variables that fetching needs are kept
-    gpu       whether the machine's GPUs are to be seen
+    home      the action's folder for programs' own and temporary files
+    cpus      number of threads of numerical libraries
+    network   whether to keep the variables for fetching
+    gpu       whether the machine's GPUs are visible
     """
     fixed = {
         "PATH": f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin",
@@ -82,7 +82,7 @@ def variables(home: Path, cpus: int, network: bool = False, gpu: bool = False) -
 
 
 def set_variables(variables: Mapping[str, str]) -> None:
-    """Make these all environment variables of this process; most are so already."""
+    """Make these the only environment variables of this process; most are set already."""
     for name in os.environ.keys() - variables.keys():
         del os.environ[name]
     for name, value in variables.items():
@@ -91,8 +91,8 @@ def set_variables(variables: Mapping[str, str]) -> None:
 
 
 def readable(workspace: Path, imports: Iterable[str]) -> list[str]:
-    """Return real paths of the folders that every action may read: the system's, Python's and `imports`. Where one of
-    them holds the workspace, what lies beside the workspace takes its place."""
+    """Return real paths of the folders that every action may read: the system's, Python's and `imports`. If one of
+    them contains the workspace, the files and folders beside the workspace replace it."""
     root = os.path.realpath(workspace)
     libraries = [path for name in LIBRARIES for path in os.environ.get(name, "").split(":")]
     wanted = [*SYSTEM, sys.prefix, sys.base_prefix, *imports, *libraries]
@@ -101,7 +101,7 @@ def readable(workspace: Path, imports: Iterable[str]) -> list[str]:
 
 
 def without(folder: str, holes: Sequence[str]) -> Iterator[str]:
-    """Yield the folder; or, if some of the holes are in it, all in it that holds none."""
+    """Yield the folder or, if holes are in it, everything in it that contains no hole."""
     inside = [hole for hole in holes if under(hole, folder)]
     if not inside:
         yield folder

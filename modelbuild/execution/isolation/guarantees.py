@@ -1,4 +1,4 @@
-"""The guarantees of the sandbox on this machine, in words."""
+"""The guarantees of the sandbox on this machine, as text."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from modelbuild.execution.isolation import landlock, namespaces, seccomp
 
 
 def guarantees(cache: Path) -> list[str]:
-    """Return a line for each guarantee, that begins with `holds` or `does not hold`, for actions whose folders are made
-    in a cache."""
+    """Return a line for each guarantee, beginning with `holds` or `does not hold`, for actions with folders in a
+    cache's folder."""
     with tempfile.TemporaryDirectory(dir=cache if os.access(cache, os.W_OK) else None) as scratch:
         refusal = namespaces.refusal(os.path.realpath(scratch))
     return list(_lines(landlock.abi(), seccomp.available(), refusal))
 
 
 def _lines(abi: int, filters: bool, refusal: str) -> Iterator[str]:
-    """abi       version of Landlock, 0 for none
-    filters   whether there is seccomp
-    refusal   why there are no views of the machine, '' where there are
+    """Yield the lines.
+
+    abi       version of Landlock, 0 for none
+    filters   whether the kernel has seccomp
+    refusal   the reason why there are no views of the machine; '' if there are
     """
     landlocked = f"Landlock ABI {abi}" if abi else "no Landlock"
     filtered = "seccomp" if filters else f"no seccomp for {os.uname().machine}"

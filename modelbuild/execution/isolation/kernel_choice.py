@@ -1,8 +1,8 @@
-"""Which kernels numerical libraries choose for a processor: the same ones on all that can run them.
+"""Make numerical libraries choose the same kernels on all processors that can run them.
 
-torch, oneDNN, MKL and OpenBLAS choose by what the processor offers, and their kernels round differently. So that an
-action makes the same bytes on every machine that shares results, they are held to what every x86-64 server has had for
-years. The variables are those of the libraries' documentation.
+torch, oneDNN, MKL and OpenBLAS choose kernels by the processor's features, and their kernels round differently. To get
+the same bytes on every machine that shares results, the libraries are limited to features that every x86-64 server has
+had for years. The variables are from the libraries' documentation.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _AVX2 = {
 
 
 def kernels() -> dict[str, str]:
-    """Environment variables that hold the libraries to one set of kernels; none where there is only one, or where the
-    processor lacks what they take."""
+    """Return environment variables that limit the libraries to one set of kernels; none if there is only one, or if the
+    processor lacks the features for it."""
     return dict(_AVX2) if _has_avx2() else {}
 
 
 def machine() -> str:
-    """`linux-x86_64-avx2`, `linux-aarch64`: machines that this tells apart may make different bytes."""
+    """Return `linux-x86_64-avx2` or `linux-aarch64`: machines with different names may make different bytes."""
     return f"{sys.platform}-{os.uname().machine}" + ("-avx2" if _has_avx2() else "")
 
 
@@ -37,7 +37,7 @@ def _has_avx2() -> bool:
 
 
 def _flags(cpuinfo: Path) -> set[str]:
-    """Return the feature flags of the first processor; none where they are not known."""
+    """Return the feature flags of the first processor; empty if they are unknown."""
     try:
         with cpuinfo.open() as lines:
             return next((set(line.split(":")[1].split()) for line in lines if line.startswith("flags")), set())

@@ -1,7 +1,7 @@
-"""Landlock: the kernel denies a process, and all that it starts, every file and TCP port that is not listed.
+"""Landlock: make the kernel deny a process and its children every file and TCP port that is not listed.
 
-Unprivileged, since Linux 5.13. The calls are those of https://docs.kernel.org/userspace-api/landlock.html (read for
-ABI 1 to 7); rights that an older kernel does not know are left out, and so are not enforced there.
+Available without privileges since Linux 5.13. https://docs.kernel.org/userspace-api/landlock.html documents the calls
+(ABI 1 to 7). Rights that an older kernel lacks are omitted, and not enforced there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from modelbuild.execution.isolation.system_calls import PR_SET_NO_NEW_PRIVS, call, prctl
 
-# The same on every architecture.
+# Equal on every architecture.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _CREATE_RULESET_VERSION = 1
 _RULE_PATH_BENEATH = 1
@@ -22,17 +22,17 @@ _RULE_PATH_BENEATH = 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
-# What may be granted on a path that is not a folder.
+# Rights for a path that is not a folder.
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _BIND_AND_CONNECT_TCP = 0b11
-# Abstract Unix sockets and signals to processes outside.
+# Abstract Unix sockets of, and signals to, processes outside.
 _ALL_SCOPES = 0b11
 
 _held: dict[str, int] = {}
 
 
 def abi() -> int:
-    """The version of Landlock that the kernel offers; 0 when it has none, or has it switched off."""
+    """Return the kernel's version of Landlock; 0 if it has none, or if it is disabled."""
     try:
         return _call(_CREATE_RULESET, None, ctypes.c_size_t(0), _CREATE_RULESET_VERSION)
     except OSError:
@@ -40,15 +40,15 @@ def abi() -> int:
 
 
 def knows_scopes() -> bool:
-    """Return whether the kernel keeps restricted processes from signalling others, and from their abstract sockets."""
+    """Return whether the kernel can deny signals to other processes, and their abstract sockets."""
     return abi() >= 6
 
 
 def restrict(read: Iterable[str], write: Iterable[str], network: bool, listed: Iterable[str] = ()) -> bool:
-    """From now on this thread, its later threads and its children can open only what lies under `read` (to read, list
-    and execute) and `write` (to do anything), and see the names in `listed`. Paths that do not exist are left out.
-    Without `network` no TCP port can be bound or connected to. Never undone. False, and nothing is restricted, when
-    the kernel has no Landlock.
+    """Permanently restrict this thread, its later threads and its children: they can open only files below `read` (to
+    read, list and execute) and `write` (for everything), and list the names in `listed`. Missing paths are ignored.
+    Without `network` they cannot bind or connect to a TCP port. Return False, without a restriction, if the kernel has
+    no Landlock.
     """
     version = abi()
     if not version:
@@ -73,7 +73,7 @@ def restrict(read: Iterable[str], write: Iterable[str], network: bool, listed: I
 
 
 def _file_rights(version: int) -> int:
-    """Every right over files that this version can deny."""
+    """Return all rights over files that this version can deny."""
     return (
         (1 << 13) - 1
         | (_REFER if version >= 2 else 0)
@@ -83,13 +83,13 @@ def _file_rights(version: int) -> int:
 
 
 def hold(paths: Iterable[str]) -> None:
-    """Keep these open for restrict(), here and in processes that are forked: opening is most of what a rule takes."""
+    """Keep these open for restrict(), here and in forked processes: opening dominates the cost of a rule."""
     release()
     _held.update({path: descriptor for path in paths if (descriptor := _open(path)) is not None})
 
 
 def release() -> None:
-    """Close what hold() keeps open."""
+    """Close the descriptors of hold()."""
     while _held:
         os.close(_held.popitem()[1])
 

@@ -1,8 +1,8 @@
-"""Ends all that an action has started, before its outputs are looked at.
+"""End all processes of an action before its outputs are collected.
 
-A process whose parent ends becomes a child of the nearest ancestor that adopts orphans (a "subreaper"), whatever
-session or process group it has moved to. A worker adopts those of its programs, and the process that forked the worker
-adopts those of the worker. So a child that this process has not forked itself belongs to an action that has ended.
+A process whose parent ends becomes a child of the nearest ancestor that adopts orphans (a "subreaper"), in any session
+or process group. A worker adopts the orphans of its programs, and the fork server those of the worker. So a child that
+this process did not fork belongs to a finished action.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def adopt() -> None:
 
 
 def end_orphans(forked: Collection[int]) -> None:
-    """Kill all children but those that this process has `forked` (process ids), and the children of these, until there
-    are no more. Returns when all have ended. Call adopt() before."""
+    """Kill all children except those that this process `forked` (process ids) and their children, until none are left.
+    Returns when all have ended. Call adopt() before."""
     while orphans := _children() - set(forked):
         for pid in orphans:
             os.kill(pid, signal.SIGKILL)
@@ -31,12 +31,12 @@ def end_orphans(forked: Collection[int]) -> None:
 
 
 def _children() -> set[int]:
-    """Process ids of the children of this process, which has one thread; ended ones too."""
+    """Return process ids of this process's children, including ended ones. The process must have one thread."""
     own = os.getpid()
     try:
         return set(map(int, Path(f"/proc/self/task/{own}/children").read_text().split()))
     except FileNotFoundError:
-        # The kernel is built without CONFIG_PROC_CHILDREN.
+        # A kernel without CONFIG_PROC_CHILDREN.
         return {pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _parent(pid) == own}
 
 

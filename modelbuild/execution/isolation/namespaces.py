@@ -1,7 +1,7 @@
-"""Views of the machine for actions: mount namespaces, which Linux gives to anybody in a user namespace of their own.
+"""Views of the machine for actions: mount namespaces, which Linux allows every user inside a user namespace.
 
-In a view /dev/shm is empty and belongs to whoever has the view. A hidden view has, besides the system, only the folders
-that actions may read and the one that the action runs in; so it has nobody else's sockets either.
+In a view /dev/shm is empty and private to the view. A hidden view contains only the system, the folders that actions
+may read, and the action's own folder; so it contains no sockets of other processes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _OWN = "/proc/self/ns/mnt"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A view, by a descriptor of it; what a process has without one for None."""
+    """A view, as a descriptor; None for a process's original view."""
 
     descriptor: int | None = None
 
@@ -60,7 +60,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A view that can be used again: its namespace and shared memory, by descriptors, and how that was at first."""
+    """A reusable view: its namespace and shared memory, as descriptors, and the initial state of the memory."""
 
     namespace: int
     memory: int
@@ -70,8 +70,8 @@ class _Made:
         return View(os.dup(self.namespace))
 
     def is_unused(self) -> bool:
-        """Return whether nothing was ever made in the shared memory, nor its mode or attributes set: that moves its
-        time of change, which nobody can set back."""
+        """Return whether the shared memory is as it was made: creating files in it, or setting its mode or attributes,
+        changes its ctime, which no program can set back."""
         return self.first == _state(self.memory)
 
     def close(self) -> None:
@@ -80,12 +80,12 @@ class _Made:
 
 
 class Views:
-    """Makes views; for a process with one thread, which from then on is in a user namespace of its own. Raises OSError
-    where the kernel refuses that, and leaves a process that is of no use: ask refusal() before.
+    """Makes views, in a process with one thread, which moves to a new user namespace. Raises OSError if the kernel
+    refuses that, and leaves an unusable process: call refusal() before.
 
-    scratch   the folder of actions' own folders
-    shown     real paths that hidden views have
-    names     paths by which these may be named; symbolic links on the way are in hidden views too
+    scratch   the folder that contains actions' folders
+    shown     real paths in hidden views
+    names     other names of these paths; hidden views also contain the symbolic links on the way
     """
 
     def __init__(self, scratch: str, shown: Iterable[str], names: Iterable[str]) -> None:
@@ -107,10 +107,10 @@ class Views:
             return made.view()
 
     def hidden(self, folder: str = "") -> View:
-        """Return a hidden view that has this folder of an action, if any. The current folder becomes /.
+        """Return a hidden view with this folder of an action, if any. The current folder becomes /.
 
-        A folder's view is used again, for the next action there, if it is as it was made: making and removing one
-        takes a third of the time that a fork does.
+        A folder's view is reused for the next action in the folder if it is unused: making and removing a view takes a
+        third of the time of a fork.
         """
         if not folder:
             with closing(self._make(self._hidden, lambda: self._show_only(folder))) as alone:
@@ -123,14 +123,14 @@ class Views:
         return made.view()
 
     def close(self) -> None:
-        """Let go of them, in a child: views that were given stay."""
+        """Close the descriptors, in a child: views that processes joined stay."""
         for made in self._made.values():
             made.close()
         os.close(self._whole)
         os.close(self._hidden)
 
     def _make(self, of: int, change: Callable[[], None]) -> _Made:
-        # A thread that shares its folders with others, as modules may have started some, is refused another view.
+        # The kernel refuses another view to a process with several threads, which modules may have started.
         unshare(CLONE_FS)
         if of != self._whole:
             setns(of, CLONE_NEWNS)
@@ -163,8 +163,8 @@ def _state(memory: int) -> tuple[int, ...]:
 
 
 def views(settings: Mapping[str, Any], *more: str) -> Views | None:
-    """Make views for actions, with settings that they have in common (see LocalExecutor), and what `more` is shown in
-    hidden ones; None where the kernel refuses that."""
+    """Return an object that makes views for actions with common settings (see LocalExecutor); hidden views also contain
+    the paths in `more`. None if the kernel refuses that."""
     libraries = [path for name in LIBRARIES for path in os.environ.get(name, "").split(":") if path]
     packages = settings["packages"].values()
     names = (sys.executable, sys.prefix, sys.base_prefix, *settings["import_path"], *packages, *libraries)
@@ -174,7 +174,7 @@ def views(settings: Mapping[str, Any], *more: str) -> Views | None:
 
 
 def refusal(scratch: str, shown: Iterable[str] = (), names: Iterable[str] = ()) -> str:
-    """Return why this machine gives no views; '' where it does. Tries it in a child."""
+    """Return the reason why this machine refuses views; '' if it allows them. Tries it in a child."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -203,7 +203,7 @@ def _enter_user_namespace() -> None:
 
 
 def _hide(scratch: str, shown: list[str], links: dict[str, str]) -> None:
-    """Cover all folders at the root of this mount namespace but the system's, and put back what is shown of them."""
+    """Cover all folders at the root of this mount namespace except the system's, and mount the shown ones again."""
     whole = {*map(os.path.realpath, SYSTEM), *shown}
     with os.scandir("/") as entries:
         covered = [e.path for e in entries if e.is_dir(follow_symlinks=False) and e.path not in whole]
@@ -238,7 +238,7 @@ def _make(path: str, folder: bool) -> None:
 
 
 def _links(name: str) -> Iterator[tuple[str, str]]:
-    """Yield the symbolic links on the way to what a path names, each with what it leads to."""
+    """Yield the symbolic links on a path, each with its destination."""
     reached = ""
     ahead = name.split("/")[::-1]
     for _ in range(1000):

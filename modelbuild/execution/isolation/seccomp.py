@@ -1,7 +1,8 @@
-"""seccomp: the kernel refuses a process, and all that it starts, some system calls.
+"""seccomp: make the kernel refuse some system calls of a process and its children.
 
-Unprivileged, since Linux 3.5. It sees numbers and not what pointers lead to, so it can refuse a family of sockets, but
-not an address. The program is classic BPF, see https://docs.kernel.org/userspace-api/seccomp_filter.html.
+Available without privileges since Linux 3.5. A filter sees numbers but not memory behind pointers, so it can refuse a
+family of sockets, but not an address. The program is classic BPF: see
+https://docs.kernel.org/userspace-api/seccomp_filter.html.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from functools import cache
 from modelbuild.execution.isolation.system_calls import PR_SET_NO_NEW_PRIVS, call, prctl
 
 _SET_MODE_FILTER, _GET_ACTION_AVAIL = 1, 2
-# Without this, kernels before 5.16 slow the process down against speculative execution.
+# Without this flag, kernels before 5.16 slow the process down with mitigations of speculative execution.
 _SPEC_ALLOW = 1 << 2
 
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
@@ -28,7 +29,7 @@ _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 @dataclass(frozen=True)
 class _Machine:
     """`architecture` as in the kernel's audit.h, and numbers of system calls. `shared` are those that make or use
-    System V and POSIX objects: shm*, sem*, msg*, mq_open, mq_unlink. `around` are ways to a socket that no filter sees
+    System V and POSIX objects: shm*, sem*, msg*, mq_open, mq_unlink. `around` are ways to sockets that no filter sees
     (io_uring_setup), and to keys of the user's other processes (add_key, request_key, keyctl)."""
 
     architecture: int
@@ -55,13 +56,13 @@ _MACHINES = {
     ),
 }
 
-# Numbers from here on are those of x32 programs.
+# Numbers from here on belong to x32 programs.
 _X32 = 0x40000000
 
 
 @cache
 def available() -> bool:
-    """Return whether the kernel has seccomp, for a kind of machine that this knows."""
+    """Return whether the kernel has seccomp and this module supports the machine."""
     machine = _MACHINES.get(os.uname().machine)
     if machine is None:
         return False
@@ -72,9 +73,9 @@ def available() -> bool:
 
 
 def refuse(families: Collection[int] | None) -> None:
-    """From now on this thread, its later threads and its children share no System V or POSIX objects with others, and
-    make sockets of these families only; of any for None. Programs for another architecture than this machine's cannot
-    run. Never undone. Nothing is refused where available() is false.
+    """Permanently restrict this thread, its later threads and its children: they cannot use System V or POSIX objects,
+    can make only sockets of these families (None: any), and cannot run programs for another architecture than this
+    machine's. Does nothing if available() is false.
     """
     if not available():
         return

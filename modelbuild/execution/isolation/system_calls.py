@@ -1,4 +1,4 @@
-"""System calls that Python 3.11 has no functions for. All raise OSError, with the call's name in the message."""
+"""System calls without functions in Python 3.11. All raise OSError, with the call's name in the message."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def unshare(kinds: int) -> None:
 
 
 def setns(namespace: int, kind: int) -> None:
-    """Move this process to a namespace that a descriptor stands for."""
+    """Move this process to the namespace of a descriptor."""
     _checked("setns", _libc.setns(namespace, kind))
 
 
 def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
-    """Mount a file system; what `source` and `kind` mean depends on the flags, see mount(2)."""
+    """Mount a file system; the flags decide the meaning of `source` and `kind`, see mount(2)."""
     given = [os.fsencode(text) for text in (source, target, kind)]
     _checked(f"mount {target}", _libc.mount(*given, ctypes.c_ulong(flags), os.fsencode(options)))
 
 
 def drop_capabilities() -> None:
-    """Give up all of root's rights beyond those of the owner of a file."""
+    """Drop all of root's rights except those of a file's owner."""
     header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
     _checked("capset", _libc.capset(header, bytes(24)))
 

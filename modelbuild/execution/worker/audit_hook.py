@@ -1,7 +1,7 @@
-"""Watches what Python code opens in a worker: what was not declared is refused, and noted even if the error is caught.
+"""Refuse reads of undeclared files by Python code in a worker, and record them even if the error is caught.
 
-A Python audit hook (PEP 578): it sees every open() of Python code, knows who asked, and can say it well. Native code is
-kept out by Landlock, which can do neither.
+A Python audit hook (PEP 578) sees every open() of Python code and its caller, so it can raise a precise error.
+Landlock, which cannot, stops native code.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from modelbuild.paths import LOCAL
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
-# System folders that libraries look into on their own account. Reading there is refused, but whoever copes with that
-# has not failed: what is never readable can't matter.
+# System folders that libraries search without being asked. Reading them is refused, but a step that handles the refusal
+# succeeds, because no action can read these paths.
 _QUIET = ("/opt/", "/run/", "/var/", "/boot/", "/snap/", "/dev/")
 
-# Audit events whose first argument is a path of which something changes; in the second set, the last is a descriptor
-# of the folder that the path is relative to, or -1.
+# Audit events whose first argument is a path to change; in the second set, the last argument is a descriptor of the
+# folder that the path is relative to, or -1.
 _CHANGES = ("os.setxattr", "os.truncate")
 _CHANGES_AT = ("os.chmod", "os.chown", "os.mkdir", "os.remove", "os.rmdir", "os.utime")
 
-# Names of what a process has open already.
+# Names of a process's open files.
 _DESCRIPTORS = (*DESCRIPTORS, "/proc/self/fd")
 
 _IMPORT_SYSTEM = ("<frozen importlib", importlib.__file__)
@@ -40,24 +40,24 @@ _NO_PORT = (None, 0, "", "0", b"", b"0")
 
 
 class UndeclaredRead(PermissionError):
-    """`fact` says what was read, and by whom (see AuditHook.fact)."""
+    """`fact` names the file and its reader (see AuditHook.fact)."""
 
     fact: dict[str, Any]
 
 
 class NoNetwork(PermissionError):
-    """An action that may not use the network tried to."""
+    """An action without a network tried to use it."""
 
 
 class AuditHook:
-    """Knows what the action may open.
+    """Checks each file that the action opens.
 
-    root       the action's own folder, where inputs lie under their path in the workspace
-    readable   real paths of other folders that may be read
-    writable   folders that may be written
-    code       what of rule packages may be read
-    sockets    families of sockets that may be made; None for any
-    note       is given a fact about each undeclared read
+    root       the action's folder, with inputs at their paths in the workspace
+    readable   real paths of other readable folders
+    writable   writable folders
+    code       readable modules of rule packages
+    sockets    allowed families of sockets; None for any
+    note       called with a fact about each undeclared read
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class AuditHook:
         self._imports: dict[str, str] = {}
 
     def install(self) -> None:
-        """Watch until the process ends."""
+        """Install the hook until the process ends."""
         checks: dict[str, Callable[..., None]] = dict.fromkeys(_CHANGES, self._change)
         checks |= dict.fromkeys(_CHANGES_AT, self._change_at)
         checks |= {
@@ -102,9 +102,9 @@ class AuditHook:
         sys.addaudithook(hook)
 
     def fact(self, path: str, verb: str, reader: str) -> dict[str, Any]:
-        """Return the facts of an error message: the path read, relative to the workspace if `inside` it; whether it is
-        `declared` there (and only the way of reading it is wrong); the reader, a file of the user's or ''; the module
-        of a rule package that it is. `unseen`: only the engine can tell if there is such a file at all."""
+        """Return the facts for an error message: the path, relative to the workspace if `inside` it; whether it is
+        `declared` there (and only read by a wrong path); the reader, a file of the user or ''; the path's module of a
+        rule package. `unseen`: only the engine can see whether the file exists."""
         inside = path.startswith(self.workspace)
         shown = path.removeprefix(self.workspace) if inside else path
         declared = inside and os.path.lexists(self.root + shown)
@@ -112,8 +112,8 @@ class AuditHook:
         return fact | {"module": self._module(path), "unseen": not os.path.exists(path)}
 
     def undeclared(self, name: str) -> str | None:
-        """The path of a file that may not be read, for what a program says it could not read. There may be no such
-        file."""
+        """Return the path of an unreadable file that a program reports under this name; None for other names. The file
+        may not exist."""
         path = self._absolute(name)
         if path.startswith(self.root):
             path = "" if os.path.lexists(path) else self._twin(path)
@@ -122,8 +122,8 @@ class AuditHook:
         return path if path and not os.path.isdir(path) and not self._may_read(os.path.realpath(path)) else None
 
     def third_party(self) -> dict[str, str]:
-        """Top-level modules that files of the user's imported from elsewhere, and which file did so first. Only those
-        that were not loaded yet: what the step itself uses is among its tools."""
+        """Return top-level modules that the user's files imported from outside the action's folder, each with the first
+        importer. Modules that were loaded before are excluded: the step's own tools contain them."""
         elsewhere = {}
         for top, importer in self._imports.items():
             module = sys.modules.get(top)
@@ -133,7 +133,7 @@ class AuditHook:
         return elsewhere
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
-        """Finds no module, but sees who imports what for the first time (PEP 451)."""
+        """Record the importer of each module's first import; find no module (PEP 451)."""
         top = name.partition(".")[0]
         if top not in sys.stdlib_module_names and top not in self._imports:
             frame: FrameType | None = sys._getframe(1)
@@ -142,7 +142,7 @@ class AuditHook:
             if frame is not None and (importer := self.user_file(frame.f_code.co_filename)):
                 self._imports[top] = importer
 
-    # -- what the hook calls: parameters as in https://docs.python.org/3/library/audit_events.html
+    # -- audit events: parameters as in https://docs.python.org/3/library/audit_events.html
 
     def _open(self, path: Any, mode: str | None, flags: int) -> None:
         if isinstance(path, int):
@@ -166,7 +166,7 @@ class AuditHook:
             self._check_write(os.fsdecode(path))
 
     def _change_at(self, path: Any, *arguments: Any) -> None:
-        # What is relative to an open folder is left to Landlock.
+        # Landlock checks paths relative to an open folder.
         if arguments[-1] == -1:
             self._change(path)
 
@@ -175,7 +175,7 @@ class AuditHook:
         self._change_at(new, new_folder)
 
     def _make_socket(self, _: Any, family: int, *rest: Any) -> None:
-        # Of Unix sockets and of -1 it is not known whether they are there already.
+        # For Unix sockets and for -1 the hook cannot see whether the socket exists already.
         if self.sockets is not None and family not in (-1, socket.AF_UNIX, *self.sockets):
             raise NoNetwork(errno.EACCES, "no network here")
 
@@ -183,7 +183,7 @@ class AuditHook:
         if host not in _LOOPBACK or port not in _NO_PORT:
             raise NoNetwork(errno.EACCES, f"no network here: {os.fsdecode(host or 'localhost')}:{port}")
 
-    # -- may it? -----------------------------------------------------------------------------------------------------
+    # -- checks --------------------------------------------------------------------------------------------------------
 
     def _check_read(self, name: str, verb: str, missing: bool) -> None:
         path = self._absolute(name)
@@ -207,7 +207,8 @@ class AuditHook:
             raise PermissionError(errno.EACCES, "an action may write only its outputs and temporary files", name)
 
     def _refuse(self, path: str, verb: str) -> None:
-        """Raise an error, or let the kernel raise its own where there is no such file in this process's view."""
+        """Raise an error; return if the file does not exist in this process's view, so that the kernel raises its
+        own."""
         frame: FrameType | None = sys._getframe(1)
         reader = ""
         while frame is not None and not reader:
@@ -222,7 +223,7 @@ class AuditHook:
             raise error
 
     def _module(self, path: str) -> str:
-        """The import name of a module of a rule package, by its file; '' for any other file."""
+        """Return the import name of a module of a rule package, given its file; '' for any other file."""
         for folder, package in self._code.folders.items():
             if path.startswith(f"{folder}/") and path.endswith((".py", ".pyc")):
                 names = [package, *path.removeprefix(f"{folder}/").partition(".")[0].split("/")]
@@ -230,14 +231,15 @@ class AuditHook:
         return ""
 
     def user_file(self, filename: str) -> str:
-        """The path in the workspace of a file of code, if it is an input of the action; else ''."""
+        """Return the path in the workspace of a code file, if it is an input of the action; else ''."""
         if filename.startswith(self.root):
             return filename.removeprefix(self.root).removeprefix(f"{LOCAL}/")
         relative = filename and filename[0] not in "</" and os.path.isfile(self.root + filename)
         return filename if relative else ""
 
     def _twin(self, path: str) -> str:
-        """Where in the workspace a file or folder would lie that is missing here; '' for what is no input."""
+        """Return the path in the workspace of a file or folder that is missing here; '' for a path that cannot be an
+        input."""
         relative = path.removeprefix(self.root)
         return self.workspace + relative if relative != path and relative[0] != "." else ""
 

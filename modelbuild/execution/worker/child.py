@@ -30,9 +30,9 @@ from modelbuild.step import Step
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The modules that a worker finds imported: those of `packages` but for `ours`, which were there before any action
-    or preload asked for one, and the module imported `last`. To look through all modules in each worker would write to
-    them all, which copies the memory that it shares with its parent."""
+    """The modules that are already imported in a new worker: those of `packages` except `ours`, which were imported
+    before any action or preload, and the module imported `last`. A worker does not iterate over all modules: that would
+    write to them, and copy the memory that it shares with its parent."""
 
     packages: Collection[str]
     ours: frozenset[str]
@@ -45,14 +45,14 @@ class Loaded:
         return cls(packages, ours, frozenset(_of(packages, names)) - ours, names[-1])
 
     def strays(self, known: Collection[str]) -> list[str]:
-        """Modules of `packages` that are imported now without being in the step's key, which knows these."""
+        """Return imported modules of `packages` that are not in the step's key, which contains those `known`."""
         since = takewhile(lambda name: name != self.last, reversed(sys.modules))
         return sorted((self.modules | set(_of(self.packages, since))) - self.ours - set(known))
 
 
 def _changed(modules: Mapping[str, str]) -> list[str]:
     """Return those of `modules` (SHA-256 by import name) that were imported, here or in a parent, from another source.
-    What a remote worker imports is what was sent to it, and is not compared."""
+    A remote worker imports the source that it received, which is not compared."""
     specs = ((name, getattr(sys.modules.get(name), "__spec__", None)) for name in modules)
     return [n for n, spec in specs if getattr(getattr(spec, "loader", None), "digest", modules[n]) != modules[n]]
 
@@ -62,16 +62,16 @@ def _of(packages: Collection[str], modules: Iterable[str]) -> Iterator[str]:
 
 
 def ready_to_fork() -> None:
-    """In a parent of workers: do what is the same for all of them, which find it done."""
+    """Do the common part of all workers' setup, in their parent."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    # Ctrl-C is the engine's: a parent is in a session of its own.
+    # Only the engine handles Ctrl-C: a fork server is in a separate session.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.umask(0o022)
     faulthandler.enable()
-    # When memory runs out, it is these processes that have to go, not the engine.
+    # Out of memory, the kernel should kill these processes rather than the engine.
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")
 
@@ -84,11 +84,11 @@ def work(
     streams: Streams,
     view: View,
 ) -> NoReturn:
-    """Run the step and leave the process. What happened is reported, a JSON object a line; the last has the key "end".
+    """Run the step and exit the process. The report has one JSON object per line; the last one has the key "end".
 
-    order      as LocalExecutor makes it: step, params, inputs, outputs, paths, env, cpus, network, gpu, fetches
-    settings   what all actions have in common (see LocalExecutor and confine.completed)
-    view       what this action is to see of the machine
+    order      from LocalExecutor: step, params, inputs, outputs, paths, env, cpus, network, gpu, fetches
+    settings   common settings of all actions (see LocalExecutor and confine.completed)
+    view       the action's view of the machine
     """
     os.setpgid(0, 0)
     adopt()
@@ -129,10 +129,10 @@ def _set_up(order: Mapping[str, Any], streams: Streams) -> None:
     os.chdir(order["root"])
     set_variables(order["env"])
     if order["local"]:
-        # For the programs that it starts as well.
+        # Also for the step's programs.
         os.environ["PYTHONPATH"] = f"{order['root']}/{LOCAL}"
         sys.path.insert(0, os.environ["PYTHONPATH"])
-    # The parent may, for what it imports; there is nowhere to write it to from here.
+    # The parent may write byte code of its imports; a worker has no place for it.
     sys.dont_write_bytecode = True
     loaded: Mapping[str, Any] = sys.modules
     if "tempfile" in loaded:

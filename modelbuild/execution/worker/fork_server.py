@@ -1,8 +1,8 @@
-"""The fork server: imports once what actions need, then forks a fresh child for each action.
+"""The fork server: import the modules that actions need once, then fork a new child for each action.
 
-A program of its own, started as `python -P fork_server.py FD`. It has one thread, so that forking is safe. From the
-socket FD it reads its settings, JSON with its length before it, and then orders, one JSON object a line. The answer to
-an order says how the child ended (see order_loop.py). When the socket closes, it kills all children and ends.
+This program is started as `python -P fork_server.py FD`. It has one thread, so that forking is safe. From the socket FD
+it reads its settings, JSON preceded by its length, and then orders, one JSON object per line. The answer to an order
+describes the child's end (see order_loop.py). When the socket closes, the fork server kills all children and exits.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, cast
 
-# Comes before the settings: how many bytes they are.
+# Precedes the settings: their number of bytes.
 LENGTH = struct.Struct("!I")
 
-# Folders to keep open for rules of Landlock; all of a folder of packages could be too many.
+# Maximum number of folders kept open for Landlock rules; a folder of packages may contain too many.
 _HELD = 100
 
 
@@ -41,7 +41,7 @@ def main(descriptor: int) -> None:
     environment.set_variables(settings["variables"])
     sys.path[:] = settings["import_path"]
     finder.folders = settings["packages"]
-    # This one is called __main__. Whoever formats a stack reads its source.
+    # This module is __main__ here; formatting a stack reads its source under its own name.
     ours = frozenset((*sys.modules, "modelbuild.execution.worker.fork_server"))
     views = namespaces.views(settings) if settings["namespaces"] else None
     os.chdir(settings["scratch"])
@@ -51,15 +51,15 @@ def main(descriptor: int) -> None:
     for module in settings["preload"]:
         importlib.import_module(module)
     ready_to_fork()
-    # From here on the closing socket says that the engine is gone, and leaves time to kill whole process groups.
+    # From here on the closed socket shows that the engine has ended, with time left to kill whole process groups.
     die_with_parent(0)
     forks.serve()
-    # Not a moment for tearing down what was imported.
+    # Skip the teardown of imported modules.
     os._exit(0)
 
 
 def _package_finder(modelbuild: Path) -> Any:
-    """Return the finder of modelbuild's modules, which has to be there before any of them can be imported."""
+    """Return the finder of modelbuild's modules, which must exist before any of them is imported."""
     name = "modelbuild.code.package_finder"
     spec = spec_from_file_location(name, modelbuild / "code/package_finder.py")
     assert spec is not None
@@ -70,7 +70,7 @@ def _package_finder(modelbuild: Path) -> Any:
 
 
 def _settings(engine: socket.socket) -> dict[str, Any] | None:
-    """None when the engine has ended without a use for this process."""
+    """Read the settings; return None if the engine ended without using this process."""
     length = engine.recv(LENGTH.size, socket.MSG_WAITALL)
     if len(length) < LENGTH.size:
         return None

@@ -1,4 +1,4 @@
-"""A process with one thread that forks a fresh child for each order that comes over a socket."""
+"""Fork a new child for each order from a socket, in a process with one thread."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from modelbuild.execution.isolation.system_calls import PR_SET_PDEATHSIG, prctl
 from modelbuild.execution.worker.child import Loaded, work
 from modelbuild.execution.worker.streams import Streams
 
-# Bytes to take at once from the socket: enough for a few orders, and less than what an allocator asks the kernel for.
+# Bytes per read from the socket: enough for a few orders, and less than an allocator requests from the kernel.
 _CHUNK = 1 << 16
 
 
 def die_with_parent(kind: int) -> None:
-    """Have the kernel send this process a signal when its parent ends (0: no longer)."""
+    """Make the kernel send this process a signal when its parent ends (0: no signal)."""
     prctl(PR_SET_PDEATHSIG, kind)
 
 
@@ -40,11 +40,11 @@ class _Child:
 
 
 class OrderLoop:
-    """Serves the engine at the socket's other end: one JSON object a line is an order, or the answer to one.
+    """Serves the engine over a socket: each line is a JSON object, an order or its answer.
 
-    settings  what all actions have in common (see LocalExecutor and confine.completed)
-    ours      modules that were loaded before any was asked for
-    views     makes views of the machine, where the kernel allows it
+    settings  common settings of all actions (see LocalExecutor and confine.completed)
+    ours      modules that were loaded before the preloads
+    views     makes views of the machine, if the kernel allows it
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class OrderLoop:
         self._children: dict[int, _Child] = {}
 
     def serve(self) -> None:
-        """Do orders until the other end is closed."""
+        """Run orders until the engine closes the socket."""
         adopt()
         self._loaded = Loaded.now(self._settings["packages"], self._ours)
-        # What is here stays shared with the children: the collector would write to every object.
+        # The collector would write to every object, and so copy the memory shared with children.
         gc.collect()
         gc.freeze()
         self._selector.register(self._line, selectors.EVENT_READ, self._listen)
@@ -93,7 +93,7 @@ class OrderLoop:
         self._line.sendall(json.dumps(answer).encode() + b"\n")
 
     def _fork(self, order: Mapping[str, Any]) -> None:
-        """Start a child that does an order. Raises OSError."""
+        """Start a child for an order. Raises OSError."""
         started = time.monotonic()
         code = self._code_of(order)
         with ExitStack() as made:
@@ -127,7 +127,7 @@ class OrderLoop:
         return self._code[modules]
 
     def _forget(self) -> None:
-        """In a child: close what belongs to the parent."""
+        """In a child: close the parent's descriptors."""
         if self._views is not None:
             self._views.close()
         self._selector.close()
@@ -152,7 +152,7 @@ class OrderLoop:
         try:
             child.streams.save(child.order["stdout"], child.order["stderr"])
         except OSError as error:
-            answer["problem"] = f"cannot keep what the step printed: {error}"
+            answer["problem"] = f"cannot store the step's output: {error}"
         child.streams.close()
         self._answer(answer)
 
@@ -165,7 +165,7 @@ class OrderLoop:
 
 
 def _forked() -> int:
-    """As os.fork(); the child is killed with its parent."""
+    """Fork like os.fork(); the kernel kills the child with its parent."""
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:

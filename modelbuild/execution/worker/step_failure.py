@@ -1,4 +1,4 @@
-"""Why a step failed: a mistake that the user can mend, in the user's code, or an error of ours."""
+"""Describe a step's failure: an error that the user can fix, an error in the user's code, or an internal error."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _NOT_IN_PACKAGE = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 
 
 def end(error: BaseException, hook: AuditHook) -> dict[str, Any]:
-    """Return what goes into the worker's report: "end" is undeclared, network, failed (a StepError), user or internal;
-    for user, "missing" is a module that was not found, or ''. "perhaps" are facts (see AuditHook.fact) about files
-    that may have been missed, if there are such files."""
+    """Return the last object of the worker's report: "end" is undeclared, network, failed (a StepError), user or
+    internal; for user, "missing" is a module that was not found, or ''. "perhaps" are facts (see AuditHook.fact) about
+    files whose absence may be the reason, if they exist."""
     chain = list(_chain(error))
     reader = next(filter(None, (_reader(link, hook) for link in chain)), "")
     facts = [fact | {"reader": fact["reader"] or reader} for link in chain for fact in _undeclared(link, hook)]
@@ -49,12 +49,12 @@ def _other_end(error: BaseException, chain: list[BaseException], reader: str, ho
 
 
 def _is_of_processes(error: BaseException) -> bool:
-    """Return whether an error may be due to what processes share, which has no path that can be seen."""
+    """Return whether an error may be caused by shared memory or sockets: a refusal without an existing path."""
     return isinstance(error, PermissionError) and not (error.filename and os.path.lexists(error.filename))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An exception, what caused it, and so on."""
+    """Yield an exception, its cause, and so on."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -63,7 +63,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _undeclared(error: BaseException, hook: AuditHook) -> list[dict[str, Any]]:
-    """Facts about files that the error may be due to."""
+    """Return facts about files that may have caused the error."""
     if isinstance(error, UndeclaredRead):
         return [error.fact]
     reader = _reader(error, hook)
@@ -71,14 +71,14 @@ def _undeclared(error: BaseException, hook: AuditHook) -> list[dict[str, Any]]:
         return [hook.fact(path, "imports", reader) for path in _missing_modules(error, hook)]
     if isinstance(error, StepError) or not _UNREADABLE.search(str(error)):
         return []
-    # Native code has read, or tried to: what it says of it is all there is to know.
+    # Native code failed to read a file; its message is the only source of the path.
     named = [error.filename] if isinstance(error, OSError) and isinstance(error.filename, str) else []
     paths = dict.fromkeys(hook.undeclared(name) for name in [*named, *_PATHS.findall(str(error)[:10_000])])
     return [hook.fact(path, "reads", reader) for path in paths if path is not None]
 
 
 def _missing_modules(error: ImportError, hook: AuditHook) -> list[str]:
-    """The files of the workspace that an import would have looked for, had they been declared."""
+    """Return the files of the workspace that an import would find if they were declared."""
     name = error.name or ""
     if match := _NOT_IN_PACKAGE.match(str(error)):
         name = f"{match[2]}.{match[1]}"
@@ -104,7 +104,7 @@ def _frames(error: BaseException) -> traceback.StackSummary:
 
 
 def _user_traceback(error: BaseException, chain: list[BaseException], hook: AuditHook) -> str | None:
-    """The traceback, with only the frames that are the user's, named as in the workspace; None if there are none."""
+    """Return the traceback with only the user's frames, with paths in the workspace; None if there are none."""
     for link in chain:
         lines = []
         for frame in _frames(link):

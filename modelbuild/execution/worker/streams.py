@@ -1,6 +1,6 @@
 """Output of a step and reports of its worker, in memory until it ends.
 
-Making files on a disk would take longer than most of what is done for an action.
+Files on a disk would cost more than most other parts of an action.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """Open files, as descriptors: what becomes the step's stdout and stderr, and where its worker reports."""
+    """Open files as descriptors: the step's stdout and stderr, and its worker's report."""
 
     report: int
     stdout: int
@@ -38,11 +38,11 @@ class Streams:
         return os.pread(self.report, size, 0).decode(errors="replace")
 
     def save(self, stdout: str, stderr: str) -> None:
-        """Write what was printed to new files, if anything. Raises OSError."""
+        """Write the step's output, if any, to new files. Raises OSError."""
         for descriptor, path in ((self.stdout, stdout), (self.stderr, stderr)):
             if os.fstat(descriptor).st_size:
                 done = 0
-                with open(path, "xb") as target:  # never to one that a link leads to
+                with open(path, "xb") as target:  # never follows a link
                     while sent := os.sendfile(target.fileno(), descriptor, done, 1 << 30):
                         done += sent
 
