@@ -27,7 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from modelbuild.remote.client import Client
+from modelbuild.remote.cache.client import Client
 from modelbuild.remote.open import open_cache
 from modelbuild.store.local import open_store
 from modelbuild.workspace.remote_address import parse_address

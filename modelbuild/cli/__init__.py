@@ -29,6 +29,6 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     if done is not None:
         return done
 
-    from modelbuild.cli.commands import run_command
+    from modelbuild.cli.command_line import run_command
 
     return run_command(given)

@@ -20,7 +20,7 @@ class Settings:
 
 
 class _Commands(click.Group):
-    """Imports a command's module, modelbuild.cli.<name>, when the command is used."""
+    """Imports a command's module, modelbuild.cli.commands.<name>, when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -28,7 +28,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"modelbuild.cli.{cmd_name}").command
+        command = importlib.import_module(f"modelbuild.cli.commands.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
 

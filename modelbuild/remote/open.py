@@ -17,7 +17,7 @@ from modelbuild.workspace.remote_address import GRPC, HTTP, Address
 from modelbuild.workspace.remote_settings import RemoteSettings
 
 if TYPE_CHECKING:
-    from modelbuild.remote.interface import Cache
+    from modelbuild.remote.cache.interface import Cache
 
 
 @contextmanager
@@ -32,8 +32,8 @@ def shared(
     if settings.cache is None:
         yield local
         return
-    from modelbuild.remote.client import Client
-    from modelbuild.remote.store import RemoteStore
+    from modelbuild.remote.cache.client import Client
+    from modelbuild.remote.cache.store import RemoteStore
 
     cache = open_cache(settings.cache, settings)
     client = Client(cache, local, lambda text: reporter.emit(Notice(text)))
@@ -59,12 +59,12 @@ def executing(
     """
     if settings.executor is None:
         return here
-    from modelbuild.remote.client import Client
-    from modelbuild.remote.execution import Execution
-    from modelbuild.remote.executor import RemoteExecutor
-    from modelbuild.remote.queue_watch import QueueWatch
-    from modelbuild.remote.remote_action import Workers
-    from modelbuild.remote.strategy_executor import StrategyExecutor
+    from modelbuild.remote.cache.client import Client
+    from modelbuild.remote.execution.executor import RemoteExecutor
+    from modelbuild.remote.execution.queue_watch import QueueWatch
+    from modelbuild.remote.execution.remote_action import Workers
+    from modelbuild.remote.execution.service import Execution
+    from modelbuild.remote.execution.strategy_executor import StrategyExecutor
 
     # StrategyExecutor reports problems, because it knows their consequences.
     client = Client(open_cache(settings.executor, settings), local, lambda text: None)
@@ -85,13 +85,13 @@ def open_cache(address: Address, settings: RemoteSettings) -> Cache:
     if settings.security.has_token and not address.private:
         raise UsageError(f"{address}: a token would travel in clear; expected {address.scheme}s://")
     if address.scheme in GRPC:
-        from modelbuild.remote.grpc_cache import GrpcCache
+        from modelbuild.remote.cache.grpc_cache import GrpcCache
 
         return GrpcCache(address, settings)
     if address.scheme in HTTP:
-        from modelbuild.remote.http_cache import HttpCache
+        from modelbuild.remote.cache.http_cache import HttpCache
 
         return HttpCache(address, settings)
-    from modelbuild.remote.object_cache import ObjectCache
+    from modelbuild.remote.cache.object_cache import ObjectCache
 
     return ObjectCache(address, settings)

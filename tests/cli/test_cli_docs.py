@@ -64,7 +64,7 @@ def test_json_members(text: str) -> None:
 
 
 def test_keys_of_info(text: str) -> None:
-    from modelbuild.cli.info import gather
+    from modelbuild.cli.commands.info import gather
     from modelbuild.workspace.workspace import load_workspace
 
     section = text.partition("## info")[2].partition("## schema")[0].partition("Keys:")[2]

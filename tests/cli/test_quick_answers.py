@@ -11,7 +11,7 @@ import pytest
 from click.shell_completion import BashComplete
 
 from modelbuild import __version__
-from modelbuild.cli.complete import complete
+from modelbuild.cli.commands.complete import complete
 from modelbuild.cli.group import cli
 from modelbuild.cli.names import COMMANDS
 
@@ -77,7 +77,7 @@ def test_nothing_is_imported_for_it(arguments: list[str], variables: dict[str, s
     assert done.stdout.startswith(expected)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "modelbuild.cli.quick_path" in imported
-    assert imported.isdisjoint({"click", "dataclasses", "pydantic", "tomli", "modelbuild.cli.commands"})
+    assert imported.isdisjoint({"click", "dataclasses", "pydantic", "tomli", "modelbuild.cli.command_line"})
 
 
 def test_commands() -> None:

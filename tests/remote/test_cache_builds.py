@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from modelbuild.actions import Digest
+from modelbuild.remote.cache.store import RemoteStore
 from modelbuild.remote.messages import message
-from modelbuild.remote.store import RemoteStore
 from modelbuild.store.interface import MissingBlob
 from modelbuild.store.local import LocalStore
 from modelbuild.workspace.remote_settings import RemoteSettings

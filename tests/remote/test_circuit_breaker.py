@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from modelbuild.remote.circuit_breaker import ATTEMPTS, COOL_DOWN, THRESHOLD, WRONG_ANSWERS, CircuitBreaker, CircuitOpen
+from modelbuild.remote.cache.circuit_breaker import (
+    ATTEMPTS,
+    COOL_DOWN,
+    THRESHOLD,
+    WRONG_ANSWERS,
+    CircuitBreaker,
+    CircuitOpen,
+)
 from modelbuild.remote.problems import Kind, RemoteProblem
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from modelbuild.actions import Digest
-from modelbuild.remote import execution
-from modelbuild.remote.execution import Execution
+from modelbuild.remote.execution import service
+from modelbuild.remote.execution.service import Execution
 from modelbuild.remote.messages import message
 from modelbuild.remote.problems import RemoteProblem
 from modelbuild.workspace.remote_address import parse_address
@@ -22,8 +22,8 @@ ACTION = Digest("a" * 64, 7)
 @pytest.fixture
 def start(fake_server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
     """A server whose action ends after `ends` seconds, and is told of at once, or only then; and a client of it."""
-    monkeypatch.setattr(execution, "_STREAM", 0.3)
-    monkeypatch.setattr(execution, "_PAUSE", 0.01)
+    monkeypatch.setattr(service, "_STREAM", 0.3)
+    monkeypatch.setattr(service, "_PAUSE", 0.01)
     made: list[Any] = []
 
     class Server(fake_server.FakeServer):  # type: ignore[misc]
@@ -67,7 +67,7 @@ def test_an_action_that_takes_long_is_waited_for_in_silence(start: Any) -> None:
     assert client.execute(ACTION, False, told.append).message == "ended"
     assert (told[0], told[-1]) == (2, 4)
     assert server.calls["Execute"] == 1
-    assert server.calls["WaitExecution"] > execution._BREAKS
+    assert server.calls["WaitExecution"] > service._BREAKS
 
 
 def test_a_server_that_never_takes_an_action_is_given_up(start: Any) -> None:
@@ -75,7 +75,7 @@ def test_a_server_that_never_takes_an_action_is_given_up(start: Any) -> None:
     with pytest.raises(RemoteProblem) as caught:
         client.execute(ACTION, False, lambda stage: None)
     assert caught.value.kind == "slow"
-    assert server.calls["Execute"] == execution._BREAKS
+    assert server.calls["Execute"] == service._BREAKS
 
 
 def test_a_server_that_answers_nothing_any_more_is_given_up(start: Any) -> None:
@@ -83,4 +83,4 @@ def test_a_server_that_answers_nothing_any_more_is_given_up(start: Any) -> None:
     server.fault = lambda method: "UNAVAILABLE" if method == "GetCapabilities" else ""
     with pytest.raises(RemoteProblem):
         client.execute(ACTION, False, lambda stage: None)
-    assert server.calls["WaitExecution"] == execution._BREAKS
+    assert server.calls["WaitExecution"] == service._BREAKS

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from modelbuild.actions import ActionResult, Digest, FileEntry, Tree
-from modelbuild.remote.client import Client
-from modelbuild.remote.grpc_cache import GrpcCache
+from modelbuild.remote.cache.client import Client
+from modelbuild.remote.cache.grpc_cache import GrpcCache
 from modelbuild.remote.problems import RemoteProblem
 from modelbuild.store.interface import MissingBlob
 from modelbuild.store.local import LocalStore

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from modelbuild.actions import Digest
-from modelbuild.remote.http_cache import HttpCache
+from modelbuild.remote.cache.http_cache import HttpCache
 from modelbuild.remote.problems import RemoteProblem
 from modelbuild.workspace.remote_address import parse_address
 from modelbuild.workspace.remote_settings import RemoteSettings

@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from modelbuild.remote.client import Client
+from modelbuild.remote.cache.client import Client
 from modelbuild.remote.open import open_cache
 from modelbuild.store.local import LocalStore, open_store
 from modelbuild.workspace.remote_address import parse_address

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from modelbuild.actions import Action
+from modelbuild.remote.execution.queue_watch import QueueWatch
 from modelbuild.remote.messages import message
-from modelbuild.remote.queue_watch import QueueWatch
 
 ACTION = Action("//a:b#c", "//a:b", "compile", "modelbuild.step", description="compile p0 (cuda)")
 LINE = "remote executor X: compile //a:b p0 (cuda) "

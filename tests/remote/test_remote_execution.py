@@ -25,12 +25,12 @@ from modelbuild.errors import UsageError
 from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.gpus import visible
 from modelbuild.execution.isolation.kernel_choice import machine
-from modelbuild.remote.executor import place_of
+from modelbuild.remote.execution.executor import place_of
+from modelbuild.remote.execution.remote_action import SourceChanged, Workers, describe, outputs_of
+from modelbuild.remote.execution.strategy_executor import StrategyExecutor
+from modelbuild.remote.execution.worker_entry import TOOLCHAIN
 from modelbuild.remote.messages import message
 from modelbuild.remote.problems import RemoteProblem
-from modelbuild.remote.remote_action import SourceChanged, Workers, describe, outputs_of
-from modelbuild.remote.strategy_executor import StrategyExecutor
-from modelbuild.remote.worker_entry import TOOLCHAIN
 from modelbuild.store.digests import digest_file
 from modelbuild.workspace.remote_strategy import parse_strategy
 
@@ -97,7 +97,7 @@ def test_what_workers_make_for_workers_is_not_fetched(place: Any, farm: Any, dow
 LOSES = """
 import os, sys
 from pathlib import Path
-from modelbuild.remote.executor import RemoteExecutor
+from modelbuild.remote.execution.executor import RemoteExecutor
 from modelbuild.cli import main
 
 run, what, where, runs = RemoteExecutor.run, sys.argv.pop(1), sys.argv.pop(1), []
@@ -272,7 +272,7 @@ def worker(code: StepCode, tmp_path: Path) -> Callable[..., tuple[int, str]]:
         order = json.loads((folder / "order.json").read_text())
         order["toolchain"] |= toolchain
         (folder / "order.json").write_text(json.dumps(order))
-        command = [sys.executable, "-P", "-B", "code/modelbuild/remote/worker_entry.py"]
+        command = [sys.executable, "-P", "-B", "code/modelbuild/remote/execution/worker_entry.py"]
         plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         ended = subprocess.run(command, cwd=folder, env=plain, capture_output=True, text=True, check=False)
         assert (folder / "report").exists() == (ended.returncode != TOOLCHAIN)

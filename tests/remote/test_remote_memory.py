@@ -14,7 +14,7 @@ SCRIPT = """
 import random, re, sys
 from pathlib import Path
 from modelbuild.workspace.remote_address import parse_address
-from modelbuild.remote.client import Client
+from modelbuild.remote.cache.client import Client
 from modelbuild.remote.open import open_cache
 from modelbuild.workspace.remote_settings import RemoteSettings
 from modelbuild.store.local import open_store

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 from modelbuild.actions import ActionResult, Digest, FileEntry
-from modelbuild.remote import uploads
-from modelbuild.remote.client import Client
-from modelbuild.remote.grpc_cache import GrpcCache
-from modelbuild.remote.http_cache import HttpCache
+from modelbuild.remote.cache import uploads
+from modelbuild.remote.cache.client import Client
+from modelbuild.remote.cache.grpc_cache import GrpcCache
+from modelbuild.remote.cache.http_cache import HttpCache
+from modelbuild.remote.cache.uploads import Uploads
 from modelbuild.remote.problems import RemoteProblem
-from modelbuild.remote.uploads import Uploads
 from modelbuild.store.local import LocalStore
 from modelbuild.workspace.remote_address import parse_address
 from modelbuild.workspace.remote_settings import RemoteSettings

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modelbuild.build.request import Flags
+from modelbuild.cli.commands.test import split_tags, testing
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options
 from modelbuild.cli.recording import FILE, Base, Recording, recording
-from modelbuild.cli.test import split_tags, testing
 
 if TYPE_CHECKING:
     from modelbuild.report.measurements import Measures

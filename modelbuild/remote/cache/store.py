@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.actions import ActionResult, Digest, FileEntry, Value
-from modelbuild.remote.client import Client
-from modelbuild.remote.uploads import Uploads
+from modelbuild.remote.cache.client import Client
+from modelbuild.remote.cache.uploads import Uploads
 from modelbuild.store.codec import blobs_of
 from modelbuild.store.interface import MissingBlob
 from modelbuild.store.local import LocalStore

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from modelbuild.cli.commands.query import FORMATS
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
-from modelbuild.cli.query import FORMATS
 
 
 @click.command("aquery", short_help=COMMANDS["aquery"])

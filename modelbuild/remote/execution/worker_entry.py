@@ -1,9 +1,9 @@
 """The program on a remote worker: runs one step, confined as on the user's machine.
 
-Started as `python -P -B code/modelbuild/remote/worker_entry.py` in a folder with `order.json`, the inputs in `root/`,
-and in `code/` this file, the step and the modules of modelbuild that they import. The worker needs Python and the
-distributions in the order, in the same versions. Writes `report` (see modelbuild.execution.worker.child), `ended`, and
-the step's outputs. Exits with 0 if the step succeeded, 1 if it failed, and TOOLCHAIN if it was not run.
+Started as `python -P -B code/modelbuild/remote/execution/worker_entry.py` in a folder with `order.json`, the inputs in
+`root/`, and in `code/` this file, the step and the modules of modelbuild that they import. The worker needs Python and
+the distributions in the order, in the same versions. Writes `report` (see modelbuild.execution.worker.child), `ended`,
+and the step's outputs. Exits with 0 if the step succeeded, 1 if it failed, and TOOLCHAIN if it was not run.
 """
 
 from __future__ import annotations

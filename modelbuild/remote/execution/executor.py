@@ -12,12 +12,12 @@ from modelbuild.actions import ActionResult, Digest, Place
 from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.failure_message import failure_message
 from modelbuild.execution.fork_server_client import Ended
-from modelbuild.remote.client import Client
-from modelbuild.remote.execution import Execution
+from modelbuild.remote.cache.client import Client
+from modelbuild.remote.execution.queue_watch import QueueWatch
+from modelbuild.remote.execution.remote_action import RemoteAction, SourceChanged, Workers, describe, outputs_of
+from modelbuild.remote.execution.service import Execution
+from modelbuild.remote.execution.worker_entry import TOOLCHAIN
 from modelbuild.remote.problems import RemoteProblem
-from modelbuild.remote.queue_watch import QueueWatch
-from modelbuild.remote.remote_action import RemoteAction, SourceChanged, Workers, describe, outputs_of
-from modelbuild.remote.worker_entry import TOOLCHAIN
 from modelbuild.store.codec import blobs_of
 from modelbuild.store.interface import MissingBlob, Store
 from modelbuild.store.local import LocalStore

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from modelbuild.actions import Digest
-from modelbuild.remote import streams
+from modelbuild.remote.cache import streams
 from modelbuild.remote.capabilities import Offer, read_offer
 from modelbuild.remote.grpc_call import Watched, open_channel, translated
 from modelbuild.remote.messages import BYTESTREAM, REAPI, Stub, message

@@ -6,9 +6,9 @@ from functools import partial
 
 import click
 
+from modelbuild.cli.commands.query import FORMATS
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
-from modelbuild.cli.query import FORMATS
 
 
 @click.command("cquery", short_help=COMMANDS["cquery"])

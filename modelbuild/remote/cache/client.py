@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from modelbuild.actions import ActionResult, Digest
-from modelbuild.remote.circuit_breaker import CircuitBreaker
-from modelbuild.remote.interface import Cache
+from modelbuild.remote.cache.circuit_breaker import CircuitBreaker
+from modelbuild.remote.cache.interface import Cache
 from modelbuild.remote.problems import Kind, RemoteProblem
 from modelbuild.remote.results import action_of, decode, encode
 from modelbuild.store.codec import blobs_of

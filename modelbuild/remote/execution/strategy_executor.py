@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Mapping
 
 from modelbuild.execution.executor import Executor, Outcome, Request
-from modelbuild.remote.circuit_breaker import CircuitBreaker, CircuitOpen
-from modelbuild.remote.executor import RemoteExecutor
+from modelbuild.remote.cache.circuit_breaker import CircuitBreaker, CircuitOpen
+from modelbuild.remote.execution.executor import RemoteExecutor
 from modelbuild.remote.problems import RemoteProblem
 from modelbuild.workspace.remote_settings import DEFAULT_PLACES, Strategy
 

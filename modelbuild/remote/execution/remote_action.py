@@ -19,7 +19,7 @@ from modelbuild.remote.results import MAX_TREE, Blobs, directory, from_message, 
 from modelbuild.store.digests import digest_bytes
 from modelbuild.workspace.platform_properties import properties
 
-ENTRY = "modelbuild.remote.worker_entry"
+ENTRY = "modelbuild.remote.execution.worker_entry"
 
 # Files of the worker entry, besides the step's outputs.
 REPORTS = ("report", "ended", "stdout", "stderr")
