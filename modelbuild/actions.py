@@ -219,7 +219,7 @@ class Material(TypedDict):
     inputs   name, path and digest of each input
     outputs  name, path and kind of each output
     tools    state of each distribution
-    local    of each local module, the digest of each file by path; not there where the action has none
+    local    of each local module, the digest of each file by path; absent if the action has none
     gpu      the models of the GPUs; not there where the action takes none
     """
 

@@ -235,5 +235,5 @@ class Context(Expander, Generic[A]):
             raise LoadingError(message, self._locate(()))
         platform = self._platform(self.device_label)
         if not isinstance(platform, kind):
-            raise LoadingError(f"device {self.device_label} gives no {kind.__name__}", self._locate(("device",)))
+            raise LoadingError(f"device {self.device_label} has no {kind.__name__}", self._locate(("device",)))
         return platform

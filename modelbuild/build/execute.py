@@ -94,7 +94,7 @@ def _outputs(plan: Plan, scheduler: Scheduler, sources: Sources, target: Configu
     for artifact in target.files():
         name = plan.graph.basename(scheduler.values.resolve(artifact))
         if found.setdefault(name, artifact) != artifact:
-            raise LoadingError(f"{target.node.label} gives two files called '{name}'", plan.location(target))
+            raise LoadingError(f"{target.node.label} has two files called '{name}'", plan.location(target))
     return {
         name: sources.keep(artifact.path) if isinstance(artifact, SourceArtifact) else scheduler.values.value(artifact)
         for name, artifact in found.items()

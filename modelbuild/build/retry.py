@@ -20,5 +20,5 @@ def retry_without_remote(work: Callable[[Request, Reporter], T], request: Reques
     try:
         return work(request, reporter)
     except ResultDiffers as problem:
-        reporter.emit(Notice(f"{problem}; beginning again without results of the remote cache"))
+        reporter.emit(Notice(f"{problem}; restarting without results of the remote cache"))
     return work(replace(request, remote=replace(request.remote, lookups=False)), reporter)

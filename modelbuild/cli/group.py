@@ -74,5 +74,5 @@ def cli(ctx: click.Context, directory: Path) -> None:
     try:
         folder = directory.resolve()
     except (OSError, RuntimeError):  # removed meanwhile; links that lead in a circle
-        raise click.UsageError(f"no folder '{directory}' any more") from None
+        raise click.UsageError(f"the folder '{directory}' no longer exists") from None
     ctx.obj = Settings(folder, ctx.obj or ())

@@ -39,7 +39,7 @@ def ending(work: Callable[[], int | None], verbose: bool) -> ExitCode:
         if isinstance(problem, ModelbuildError):
             sys.stderr.write(f"error: {one_line(str(problem))}\n")
             return problem.exit_code
-        hint = "a bug worth reporting; --verbose-failures shows where"
+        hint = "please report this bug; --verbose-failures shows the traceback"
         sys.stderr.write(f"internal error: {type(error).__name__}: {one_line(str(error))} ({hint})\n")
         return ExitCode.INTERNAL
 

@@ -54,11 +54,7 @@ def _unseen(action: Action, missing: str) -> str:
         there = bool(missing) and importlib.util.find_spec(missing.partition(".")[0]) is not None
     except (ImportError, ValueError):
         there = False
-    return (
-        f"\nnothing imports {missing} in a way that can be seen; add it to 'requires' of {action.owner}"
-        if there
-        else ""
-    )
+    return f"\nno import statement names {missing}; add it to 'requires' of {action.owner}" if there else ""
 
 
 def _read(report: str) -> list[dict[str, Any]]:
@@ -112,8 +108,8 @@ def _killed(ended: Ended) -> str:
 
 def _uncovered(action: Action, module: str) -> str:
     return (
-        f"internal error in step {action.step}: it loads {module}, which its source does not import in a way that can "
-        "be seen, so that its key does not cover it"
+        f"internal error in step {action.step}: it loads {module}, which no import statement in its source names, so "
+        "its key does not contain it"
     )
 
 

@@ -241,7 +241,7 @@ class Scheduler:
                 raise data
             made = expansion.then(Expander(self.graph, expansion.owner, expansion.room), data)
             if set(made) != set(expansion.promises):
-                raise ValueError(f"it gives {sorted(made)}; expected {sorted(expansion.promises)}, as promised")
+                raise ValueError(f"it returned {sorted(made)}; expected {sorted(expansion.promises)}, as promised")
             self._check(made.values())
             makers = self.graph.keep_promises(expansion.id, made.values(), self._done)
         except Exception as error:

@@ -36,7 +36,7 @@ def _only_pool() -> Any:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise EnvironmentProblem(f"{path} is not there; 'python protos/generate.py' in the checkout makes it") from None
+        raise EnvironmentProblem(f"{path} is missing; 'python protos/generate.py' in the checkout makes it") from None
     pool = descriptor_pool.DescriptorPool()
     for file in descriptor_pb2.FileDescriptorSet.FromString(data).file:
         pool.Add(file)

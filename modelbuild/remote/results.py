@@ -73,7 +73,7 @@ def decode(
         values |= {f.path: FileEntry(from_message(f.digest), f.is_executable) for f in found.output_files}
         kinds = [(name, "file" if isinstance(values.get(name), FileEntry) else "tree") for name in values]
         if sorted(kinds) != sorted(declared):
-            raise ValueError(f"outputs {sorted(kinds)} where the action has {sorted(declared)}")
+            raise ValueError(f"outputs {sorted(kinds)}; expected {sorted(declared)}")
         metadata = found.execution_metadata
         return ActionResult(
             tuple((name, values[name]) for name, _ in declared),

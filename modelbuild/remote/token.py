@@ -39,7 +39,7 @@ class Token:
     def _fetch(self) -> str:
         value = self._read().strip()
         if not value or not value.isascii() or not value.isprintable() or " " in value:
-            raise RemoteProblem("refused", f"{self._source()} gives no token")
+            raise RemoteProblem("refused", f"{self._source()} contains no token")
         keep_secret(value)
         return value
 

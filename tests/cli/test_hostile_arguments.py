@@ -197,7 +197,7 @@ def test_a_folder_that_is_gone(world: Any, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert (done.returncode, done.stderr) == (2, "error: no folder '.' any more\n")
+    assert (done.returncode, done.stderr) == (2, "error: the folder '.' no longer exists\n")
 
 
 RULE = """

@@ -238,7 +238,7 @@ def test_what_a_step_of_a_users_own_rule_imports_counts(scripts: Scripts, lib: P
 
 def test_an_import_that_cannot_be_seen_is_to_be_named(scripts: Scripts, lib: Path) -> None:
     scripts.world.write({"a/s.py": "import importlib\nresult = importlib.import_module('li' + 'b.net').WIDTH\n"})
-    assert "nothing imports lib in a way that can be seen; add it to 'requires' of //a:s" in scripts.fail()
+    assert "no import statement names lib; add it to 'requires' of //a:s" in scripts.fail()
     scripts.world.edit("a/BUILD.toml", "srcs", 'requires = ["lib"]\nsrcs')
     assert scripts.build() == "ran 3"
     write(lib, {"lib/_sizes.py": "ONE = 5\n"})

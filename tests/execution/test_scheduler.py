@@ -393,7 +393,7 @@ def test_a_failure_is_told_with_what_was_built_before(world: World) -> None:
     [
         (BuildError("nothing takes aten.foo"), "nothing takes aten.foo"),
         (KeyError("aten.foo"), "KeyError: 'aten.foo' (execution/test_scheduler.py:LINE)"),
-        ("some", "ValueError: it gives ['some']; expected ['all'], as promised"),
+        ("some", "ValueError: it returned ['some']; expected ['all'], as promised"),
         (
             "all",
             "a file of the workspace: '../words' is not a path within a folder; expected names of at most"

@@ -79,7 +79,7 @@ def test_each_action_and_target_is_told_of_once(shaken: Any) -> None:
     two.write("b/seed.txt", "another\n")
     ended = two.build(cache, "-j1", target="//...")
     told = json.loads(ended.out)
-    assert "beginning again" in the_notice(ended.err)
+    assert "restarting" in the_notice(ended.err)
     assert sums_fit(two)
     ids = [action["id"] for action in told["actions"]]
     assert len(ids) == len(set(ids))

@@ -46,7 +46,7 @@ def join_timers() -> None:
 def test_an_action_that_waits_is_said_with_what_it_asks_for() -> None:
     said = Said()
     said.after((1, 2), {"gpu": "1", "OSFamily": "linux"})
-    assert said.lines == [f"{LINE}has waited 0.01 s for a worker; it asks for OSFamily=linux, gpu=1"]
+    assert said.lines == [f"{LINE}has waited 0.01 s for a worker; it requests OSFamily=linux, gpu=1"]
 
 
 def test_those_that_ask_for_the_same_are_said_once() -> None:
@@ -60,7 +60,7 @@ def test_those_that_ask_for_the_same_are_said_once() -> None:
 def test_a_server_that_tells_no_stage_leaves_it_open(stages: tuple[int, ...]) -> None:
     said = Said()
     said.after(stages, {})
-    assert said.lines == [f"{LINE}is there for 0.01 s, perhaps without a worker; it asks for no property"]
+    assert said.lines == [f"{LINE}has been on the server for 0.01 s, perhaps without a worker; it requests no property"]
 
 
 @pytest.mark.parametrize("stages", [(3,), (2, 3), (2, 4)])
@@ -93,13 +93,13 @@ def waits_and_ends(place: Any, address: str) -> None:
             env={**os.environ, "MODELBUILD_CACHE_DIR": str(place.cache)},
             stderr=stderr,
         )
-    while "it asks for" not in log.read_text():
+    while "it requests" not in log.read_text():
         assert process.poll() is None, log.read_text()
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     assert process.wait(100) == 8
     said = log.read_text().splitlines()
-    line = "blobs //a:made has waited 1.0 s for a worker; it asks for compute_capability=8.9, gpu=1"
+    line = "blobs //a:made has waited 1.0 s for a worker; it requests compute_capability=8.9, gpu=1"
     assert said[0] == f"note: remote executor {address}: {line}"
     assert [each for each in said if "note:" in each] == said[:1]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-STAY = "going on without uploads: results of this build stay here"
+STAY = "continuing without uploads: results of this build stay here"
 
 
 def notices(text: str) -> list[str]:
@@ -55,7 +55,7 @@ def big_ones_stay(place: Any, address: str, largest: str) -> None:
     (said,) = notices(ended.err)
     assert said.startswith(f"note: remote cache {address}: ")
     assert largest in said
-    assert said.endswith("; going on: results with such a blob stay here")
+    assert said.endswith("; results with such a blob stay here")
     ended = place("two").build(f"--remote-cache={address}")
     assert ended.statuses == {"made#blobs": "ran", "sums#checksums": "cached"}
     assert len(notices(ended.err)) == 1
@@ -69,7 +69,7 @@ def test_an_http_cache_that_takes_no_big_blobs_takes_the_others(place: Any, star
 def test_a_grpc_cache_that_takes_no_big_blobs_takes_the_others(place: Any, serve: Any) -> None:
     server = serve()
     server.largest = 300_000
-    big_ones_stay(place, server.address, "it takes no blob above 300000 bytes")
+    big_ones_stay(place, server.address, "it accepts no blob above 300000 bytes")
     assert server.calls["Write"] == 0
 
 

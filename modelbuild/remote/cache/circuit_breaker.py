@@ -18,7 +18,7 @@ ATTEMPTS = 3
 THRESHOLD = 3
 COOL_DOWN = 30.0
 LONGEST = 600.0
-# Wrong bytes are no line noise: after this many in total the remote is not used any more.
+# Wrong bytes are no transmission errors: after this many in total the remote is no longer used.
 WRONG_ANSWERS = 3
 _FIRST_PAUSE = 0.1
 

@@ -25,8 +25,8 @@ _SMALL = 256 << 10
 # Kinds of problems that reading and writing share: reported only once for both.
 _SHARED: tuple[Kind, ...] = ("down", "slow")
 # Consequences of a failed upload, and of one blob that is too big.
-_STAY = "going on without uploads: results of this build stay here"
-_STAYS = "going on: results with such a blob stay here"
+_STAY = "continuing without uploads: results of this build stay here"
+_STAYS = "results with such a blob stay here"
 
 
 def _ignore(size: int) -> None:
@@ -47,7 +47,7 @@ class Client:
         self._unreachable = False
         self._closed = False
         self._lock = threading.Lock()
-        self.reading = CircuitBreaker(lambda problem: self._report(problem, "going on without it"))
+        self.reading = CircuitBreaker(lambda problem: self._report(problem, "continuing without it"))
         self.writing = CircuitBreaker(lambda problem: self._report(problem, _STAYS if problem.kind == "big" else _STAY))
         self._too_big: set[Digest] = set()
 

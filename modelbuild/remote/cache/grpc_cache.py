@@ -56,7 +56,7 @@ class GrpcCache:
 
     def put_action(self, action: Digest, result: Any) -> None:
         if not self._capabilities_of_server().updates:
-            raise RemoteProblem("refused", "UpdateActionResult: it takes no results")
+            raise RemoteProblem("refused", "UpdateActionResult: it accepts no results")
         self._call(
             self._actions.UpdateActionResult,
             "UpdateActionResultRequest",
@@ -174,7 +174,7 @@ class GrpcCache:
 
 def _check_size(digest: Digest, offer: Offer) -> None:
     if 0 < offer.largest < digest.size:
-        raise RemoteProblem("big", f"it takes no blob above {offer.largest} bytes; {digest.hash} has {digest.size}")
+        raise RemoteProblem("big", f"it accepts no blob above {offer.largest} bytes; {digest.hash} has {digest.size}")
 
 
 def _digest(found: Any) -> Digest:

@@ -146,7 +146,7 @@ class RemoteExecutor:
         try:
             self._client.fetch(digests)
         except MissingBlob as error:
-            raise RemoteProblem("missing", f"an output is gone: {error.digest}") from None
+            raise RemoteProblem("missing", f"an output is missing: {error.digest}") from None
 
     def _text(self, digest: Digest) -> bytes:
         if digest.size > _MAX_REPORT:

@@ -49,6 +49,10 @@ class QueueWatch:
                 return
             self._reported.add(properties)
         so_far, queued = duration(self._after), stage == _QUEUED
-        waits = f"has waited {so_far} for a worker" if queued else f"is there for {so_far}, perhaps without a worker"
+        waits = (
+            f"has waited {so_far} for a worker"
+            if queued
+            else f"has been on the server for {so_far}, perhaps without a worker"
+        )
         wants = ", ".join(f"{name}={value}" for name, value in properties) or "no property"
-        self._report(f"remote executor {self._name}: {action_line(action)} {waits}; it asks for {wants}")
+        self._report(f"remote executor {self._name}: {action_line(action)} {waits}; it requests {wants}")

@@ -57,7 +57,7 @@ class Execution:
                 breaks = 0 if broken.moved else breaks + 1
                 if breaks == _BREAKS or self._closed:
                     raise broken.problem from None
-                # If the server does not know the operation any more, start over.
+                # If the server has forgotten the operation, start over.
                 if broken.problem.kind == "missing":
                     name = ""
                 time.sleep(_PAUSE * 2**breaks)

@@ -273,7 +273,7 @@ def test_a_module_that_is_not_in_the_key_is_not_there(
     problem = bench.model("import loose_module; result = 1", tools=("torch",)).problem
     assert problem.splitlines()[-2:] == [
         "ModuleNotFoundError: No module named 'loose_module'",
-        "nothing imports loose_module in a way that can be seen; add it to 'requires' of //models:detector_model",
+        "no import statement names loose_module; add it to 'requires' of //models:detector_model",
     ]
 
 
@@ -287,8 +287,8 @@ def test_a_step_may_load_only_what_its_key_covers(bench: Any) -> None:
     known = ("modelbuild", "modelbuild.step", "tiny_rules", "tiny_rules.tiny")
     assert bench.run("tiny", modules=(*known, "tiny_rules._shared")).problem == ""
     assert bench.run("tiny", modules=known).problem == (
-        "internal error in step tiny_rules.tiny: it loads tiny_rules._shared, which its source does not import in a "
-        "way that can be seen, so that its key does not cover it"
+        "internal error in step tiny_rules.tiny: it loads tiny_rules._shared, which no import "
+        "statement in its source names, so its key does not contain it"
     )
 
 
