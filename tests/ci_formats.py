@@ -1,4 +1,4 @@
-"""Holds what a CI job keeps to the formats that others read: JUnit, Chrome traces, build events."""
+"""Check files for CI against the formats that other programs read: JUnit, Chrome traces, build events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared by all tests: hypothesis without clocks, and GPU tests that say so when they are not run."""
+"""Shared by all tests: hypothesis without clocks, and a reason for each GPU test that is not run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workspace with targets of every built-in rule that write every attribute: what hostile ones are made of."""
+"""A workspace with targets of every built-in rule that set every attribute: the base of hostile ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test does as a user, though it is root that runs it."""
+"""Run a test's code as an ordinary user, although root runs the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of private names of other packages: whether each is there."""
+"""Check that listed private names of other packages exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The BUILD file of one program, for tests of what becomes of it."""
+"""The BUILD file of one program, for tests of its use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels are read as Bazel writes them, and nothing else is."""
+"""Labels are parsed in Bazel's syntax; any other text is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`modelbuild affected`: what it compares with, and its forms."""
+"""`modelbuild affected`: the compared revisions, and the output formats."""
 
 from __future__ import annotations
 

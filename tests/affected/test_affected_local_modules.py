@@ -1,4 +1,4 @@
-"""A change of a local module touches the targets whose code imports it, although none of them names its files."""
+"""A change of a local module affects the targets whose code imports it, although none of them names its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random edits: no target whose keys or outputs differ from the base's is ever left out."""
+"""Random edits: every target whose keys or outputs differ from the base's is affected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files' names that git has, lock files and sources, whatever they are: `affected` answers."""
+"""`modelbuild affected` with arbitrary file names in git, lock files and sources."""
 
 from __future__ import annotations
 

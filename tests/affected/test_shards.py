@@ -1,4 +1,4 @@
-"""Sharing targets out by what they took before."""
+"""Sharding of targets by their earlier durations."""
 
 from __future__ import annotations
 

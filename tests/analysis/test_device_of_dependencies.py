@@ -1,4 +1,4 @@
-"""Which device a target is built for: --device, then what depends on it, then its own attribute, then the default."""
+"""The device of a target: --device, then the depending target's, then its own attribute, then the default."""
 
 from __future__ import annotations
 

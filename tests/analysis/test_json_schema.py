@@ -1,4 +1,4 @@
-"""The JSON Schema of BUILD.toml: what it lets through and what it refuses, by a validator of the words that it uses."""
+"""The JSON Schema of BUILD.toml: accepted and refused tables, by a validator of its keywords."""
 
 from __future__ import annotations
 

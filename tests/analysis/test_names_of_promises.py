@@ -1,4 +1,4 @@
-"""What a step finds files as that are known only when something else is built."""
+"""The file names at which a step finds outputs of expansions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rule packages with folders: where rules, their steps and the tables of extensible attributes are found."""
+"""Rule packages with folders: lookup of rules, their steps and the tables of extensible attributes."""
 
 from __future__ import annotations
 

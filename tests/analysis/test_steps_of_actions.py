@@ -1,4 +1,4 @@
-"""What the analysis adds to an action: the distributions that a step of a workspace's own imports."""
+"""The distributions that analysis adds to an action with a step of the workspace's own."""
 
 from __future__ import annotations
 

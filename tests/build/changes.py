@@ -1,4 +1,5 @@
-"""Changes that people and their tools make to a workspace. Each takes the workspace and dice, and says what it did."""
+"""Changes that people and their tools make to a workspace. Each takes the workspace and dice, and returns its
+description."""
 
 from __future__ import annotations
 

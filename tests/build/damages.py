@@ -1,4 +1,4 @@
-"""What can befall a cache's folder and the output tree's own: by mistake, by other programs, by a disk that fails."""
+"""Damage to a cache's folder and the output tree: by mistake, by other programs, by a failing disk."""
 
 from __future__ import annotations
 

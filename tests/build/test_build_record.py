@@ -1,4 +1,4 @@
-"""The record of a build: what holds, what does not, and what cannot be read."""
+"""The record of a build: valid, outdated and unreadable ones."""
 
 from __future__ import annotations
 

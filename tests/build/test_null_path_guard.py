@@ -1,4 +1,4 @@
-"""What a build with nothing to do costs, in numbers that are the same on every machine: modules, files, statements."""
+"""The cost of a build with nothing to do, in machine-independent counts: modules, files, statements."""
 
 from __future__ import annotations
 

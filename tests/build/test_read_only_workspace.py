@@ -1,4 +1,4 @@
-"""A workspace on a read-only disk: what is up to date is said to be so, and anything else is an error of one line."""
+"""A workspace on a read-only disk: a build with nothing to do succeeds, any other is an error of one line."""
 
 from __future__ import annotations
 

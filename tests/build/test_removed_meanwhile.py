@@ -1,4 +1,4 @@
-"""Folders that somebody removes while a build uses them: the build ends well, or says so in a line."""
+"""Folders removed by other programs during a build: the build succeeds or ends with one line."""
 
 from __future__ import annotations
 

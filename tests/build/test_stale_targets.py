@@ -1,4 +1,4 @@
-"""A build after a change of sources alone does what that touches, and is in the end what a whole build is."""
+"""A build after a change of sources only builds stale targets, with the same result as a full build."""
 
 from __future__ import annotations
 

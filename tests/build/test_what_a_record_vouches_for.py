@@ -1,4 +1,4 @@
-"""A build with nothing to do vouches for all that a build from nothing would look at and lay out."""
+"""A build with nothing to do checks everything that a build from scratch would read and lay out."""
 
 from __future__ import annotations
 

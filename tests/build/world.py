@@ -1,4 +1,4 @@
-"""Workspaces that are built by the command line, each time in a process of its own that finds the engine imported."""
+"""Workspaces that are built by the command line, each time in a new process that has imported the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrong attributes of the rules for models, backends and devices: one line each, where it is wrong, and exit code 3."""
+"""Wrong attributes of the rules for models, backends and devices: one line with the place, and exit code 3."""
 
 from __future__ import annotations
 

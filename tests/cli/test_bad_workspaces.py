@@ -1,4 +1,4 @@
-"""Broken workspaces: each gives one line, at the right place, with what was expected, and the right exit code."""
+"""Broken workspaces: one line with the place and the expected content, and the documented exit code."""
 
 from __future__ import annotations
 

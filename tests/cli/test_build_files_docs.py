@@ -1,4 +1,4 @@
-"""docs/build-files.md against what is loaded: rules, their attributes, keys of MODELBUILD.toml, and its examples."""
+"""docs/build-files.md against the loaded rules, their attributes, keys of MODELBUILD.toml, and its examples."""
 
 from __future__ import annotations
 

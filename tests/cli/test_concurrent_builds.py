@@ -1,4 +1,4 @@
-"""Builds that run at once, that are killed, and whose workers die. Steps wait for the test, never for a time."""
+"""Concurrent builds, killed builds, and builds whose workers die. Steps wait for the test, never for a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several devices, selects and matrices: each configuration is built on its own and has its outputs apart."""
+"""Several devices, selects and matrices: each configuration is built separately and has separate outputs."""
 
 from __future__ import annotations
 

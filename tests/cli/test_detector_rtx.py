@@ -1,4 +1,4 @@
-"""The example detector through TensorRT, without a GPU: what it has, what it leaves and why, and the same each time."""
+"""The example detector with TensorRT, without a GPU: partitions, refused nodes with reasons, reproducible bytes."""
 
 from __future__ import annotations
 

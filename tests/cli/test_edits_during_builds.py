@@ -1,4 +1,4 @@
-"""Code that is edited while a build runs: a result is what its key says, or there is none."""
+"""Code edited during a build: a result matches its key, or is not stored."""
 
 from __future__ import annotations
 

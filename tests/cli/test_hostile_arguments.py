@@ -1,4 +1,4 @@
-"""Whatever is typed, a command ends with a documented exit code, and with one line on stderr where it is an error."""
+"""Arbitrary arguments: a command ends with a documented exit code, and with one line on stderr for an error."""
 
 from __future__ import annotations
 

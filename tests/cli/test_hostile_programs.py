@@ -1,4 +1,4 @@
-"""`inspect` and `run` on files that are damaged: what is in them, or one line and a documented exit code."""
+"""`inspect` and `run` on damaged files: the file's contents, or one line and a documented exit code."""
 
 from __future__ import annotations
 

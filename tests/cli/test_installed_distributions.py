@@ -1,4 +1,4 @@
-"""Installed distributions in keys: by version and by content, with what they require."""
+"""Installed distributions in keys: by version and content, with their requirements."""
 
 from __future__ import annotations
 

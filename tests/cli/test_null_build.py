@@ -1,4 +1,4 @@
-"""A build that has nothing to do: what it imports and what it opens, in the command's own process."""
+"""A build with nothing to do: the modules that it imports and the files that it opens, in the command's own process."""
 
 from __future__ import annotations
 

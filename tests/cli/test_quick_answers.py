@@ -1,4 +1,4 @@
-"""What is answered without click: the version, the help, and completion; and that click would say the same."""
+"""Answers without click (version, help, completion) equal click's."""
 
 from __future__ import annotations
 

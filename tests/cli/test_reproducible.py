@@ -1,4 +1,4 @@
-"""Building again from nothing gives the same bytes, whatever surrounds the build."""
+"""A build from scratch gives the same bytes in any environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Change one thing, and exactly the actions that it can touch run again."""
+"""After one change, exactly the actions that it can affect run again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`modelbuild run`: a program is built and run on files, in a process of its own."""
+"""`modelbuild run`: a program is built and run on files, in a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step's source closure: what is in it, what is not, and that each file in it decides the digest."""
+"""A step's source closure: its members, and the digest over all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which distributions and local modules tools and imports come to, with what these require."""
+"""The distributions and local modules of tools and imports, with their requirements."""
 
 from __future__ import annotations
 

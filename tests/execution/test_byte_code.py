@@ -1,4 +1,4 @@
-"""Byte code that stands beside a step's source is made once, and never taken for another source's."""
+"""Byte code beside a step's source is written once, and never used for another source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ran is what is in the key: a step whose source changed since its key was made gives no result."""
+"""A step whose source changed since its key was computed has no result."""
 
 from __future__ import annotations
 

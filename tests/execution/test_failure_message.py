@@ -1,4 +1,4 @@
-"""Tests of what the user is told when a step fails, is killed, or leaves by a back door."""
+"""The error message of a step that fails, is killed, or ends its process."""
 
 from __future__ import annotations
 

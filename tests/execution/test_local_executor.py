@@ -1,4 +1,4 @@
-"""Tests of running actions on this machine: laying out, running, taking out, and what the user is told of failures."""
+"""Running actions on this machine: laying out inputs, running, collecting outputs, and error messages."""
 
 from __future__ import annotations
 

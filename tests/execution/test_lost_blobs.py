@@ -1,4 +1,4 @@
-"""Blobs that are gone are made again by the action that made them first."""
+"""Lost blobs are made again by the action that made them first."""
 
 from __future__ import annotations
 

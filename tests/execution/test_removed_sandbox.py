@@ -1,4 +1,4 @@
-"""What somebody else does to an action's folder while it runs is no result, and no failure of the action."""
+"""Changes by other programs to a running action's folder: neither a result nor the action's failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that resources are never oversubscribed, that nobody starves, and that nothing waits without need."""
+"""Resources are never oversubscribed, no action starves, and no action waits without need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""explain names what was changed, in every case of a table: first as pending, then as the cause of the rebuild."""
+"""`explain` names each kind of change in a table: first as pending, then as the cause of the rebuild."""
 
 from __future__ import annotations
 

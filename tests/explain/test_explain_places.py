@@ -1,4 +1,4 @@
-"""Where an action ran, in the words of `explain`."""
+"""The place where an action ran, as `explain` prints it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history is an aid: what happens to its file fails no build, and is printed by none."""
+"""Damage to the history's file fails no build, and prints nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as worse than before, and how `modelbuild history` says so."""
+"""The definition of a regression, and its line in `modelbuild history`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One history for several workspaces: what is measured in one is not another's, and clones of one are the same."""
+"""One history for several workspaces: measurements are separate, except for clones of one repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each broken MODELBUILD.toml or BUILD.toml gives one line, and this one."""
+"""The error message of each kind of broken MODELBUILD.toml or BUILD.toml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Globs match as a plain reading of their rules says, and list no folder that can't hold a match."""
+"""Globs match like a plain implementation of their rules, and list no folder that cannot contain a match."""
 
 from __future__ import annotations
 

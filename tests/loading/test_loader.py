@@ -1,4 +1,4 @@
-"""Packages and targets are loaded once, and what does not exist is told with the nearest spelling."""
+"""Packages and targets are loaded once; for a missing one the error names the nearest spelling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Target patterns mean what they mean in Bazel."""
+"""Target patterns mean the same as in Bazel."""
 
 from __future__ import annotations
 

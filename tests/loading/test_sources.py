@@ -1,4 +1,4 @@
-"""Files named by path or by pattern are the package's own, or the error says what to write."""
+"""Files named by path or by pattern are the package's own; other errors name the correct spelling."""
 
 from __future__ import annotations
 

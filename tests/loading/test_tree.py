@@ -1,4 +1,4 @@
-"""A folder's stamp changes when what was decided from its listing can change."""
+"""A folder's stamp changes whenever decisions based on its listing can change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may depend on what."""
+"""Visibility of targets to packages."""
 
 from __future__ import annotations
 

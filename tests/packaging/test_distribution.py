@@ -1,4 +1,4 @@
-"""The wheel and the source archive: what is in them, and that the wheel works outside the checkout."""
+"""The wheel and the source archive: their contents, and use of the wheel outside the checkout."""
 
 from __future__ import annotations
 

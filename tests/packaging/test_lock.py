@@ -1,4 +1,4 @@
-"""requirements.lock: it says what pyproject.toml asks for, by digest, and not where anything is fetched from."""
+"""requirements.lock has digests for all requirements of pyproject.toml, and names no download source."""
 
 from __future__ import annotations
 

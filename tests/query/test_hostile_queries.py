@@ -1,4 +1,4 @@
-"""Whatever is asked, the answer is nodes or one error with a column."""
+"""Arbitrary queries: the result is nodes, or one error with a column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The query language: what parses to what, and where it says that something is wrong."""
+"""The query language: parsed expressions, and the columns of errors."""
 
 from __future__ import annotations
 

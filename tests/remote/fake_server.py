@@ -1,4 +1,5 @@
-"""A cache that speaks the Remote Execution API out of a dict, and misbehaves on demand: what no real server does."""
+"""A cache server of the Remote Execution API, with contents in a dict, that misbehaves on demand as no real server
+does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A TCP proxy on 127.0.0.1 that breaks connections as told: in front of a real server."""
+"""A TCP proxy on 127.0.0.1 in front of a real server, which breaks connections on demand."""
 
 from __future__ import annotations
 

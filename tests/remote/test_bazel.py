@@ -1,4 +1,4 @@
-"""Bazel and modelbuild on one cache: neither takes what is the other's for its own."""
+"""Bazel and modelbuild on one cache: neither uses the other's results."""
 
 from __future__ import annotations
 

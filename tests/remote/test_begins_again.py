@@ -1,4 +1,4 @@
-"""Builds and tests that begin again: what they took out of the cache came out otherwise when it was made again."""
+"""Builds and tests that restart because an action's outputs differ from its cached result."""
 
 from __future__ import annotations
 

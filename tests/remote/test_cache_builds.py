@@ -1,4 +1,4 @@
-"""Whole builds on a remote cache: what is shared, what is fetched, and what a bad cache costs."""
+"""Whole builds with a remote cache: shared results, downloads, and the cost of a bad cache."""
 
 from __future__ import annotations
 

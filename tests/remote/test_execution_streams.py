@@ -1,4 +1,4 @@
-"""Streams of operations that say nothing: of servers that are busy, and of those that are gone."""
+"""Silent streams of operations, of busy servers and of vanished ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Caches whose disk is full: there is no room for what a build makes, and the build does without."""
+"""Caches on a full disk: a build continues without them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client of the Remote Execution API against a real server, and against one that offers more and breaks off."""
+"""The client of the Remote Execution API with a real server, and with one that offers more features and breaks off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bazel's HTTP cache: nginx as a real server, and one of our own that misbehaves and asks for a token over TLS."""
+"""Bazel's HTTP cache: nginx as a real server, and a test server that misbehaves and requires a token over TLS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actions that no worker takes: that is said, once, and they go on waiting."""
+"""Actions that no worker accepts: one notice, and they continue to wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Caches that are read but not written, and caches that take no big blobs: what is said, and what goes on."""
+"""Read-only caches, and caches that refuse large blobs: the notices, and the remaining uploads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS and mutual TLS: who is trusted, who is not, and that a token is sent where nobody else can read it."""
+"""TLS and mutual TLS: trusted and untrusted certificates, and tokens that are sent only over TLS."""
 
 from __future__ import annotations
 

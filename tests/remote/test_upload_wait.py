@@ -1,4 +1,4 @@
-"""The end of a build that waits for uploads: what it says, and that Ctrl-C ends it."""
+"""A build that waits for uploads at its end: its output, and Ctrl-C."""
 
 from __future__ import annotations
 

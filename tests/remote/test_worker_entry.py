@@ -1,4 +1,4 @@
-"""What runs on a remote worker, without a server: in its folder, with the sandbox of a local action."""
+"""The program on a remote worker, without a server: in its folder, with the sandbox of a local action."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compression before a server that has none: what is compressed on the line to here goes on to it as it is."""
+"""A compressing front end for a server without compression: it decompresses requests and compresses answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a CI job keeps: JUnit, annotations, summary, trace and build events, from made-up events."""
+"""Files for CI from synthetic events: JUnit, annotations, summary, trace and build events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much longer a build is likely to take."""
+"""The estimate of a build's remaining time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of declarations share: a workspace with one program, analysed."""
+"""Shared by tests of declarations: an analysed workspace with one program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that no step could take are refused where they are declared, at their place."""
+"""Values that no step accepts are errors at their declaration."""
 
 from __future__ import annotations
 

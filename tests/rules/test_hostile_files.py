@@ -1,4 +1,4 @@
-"""Whatever is in the files that a target names, the steps that read them take them or fail in one line."""
+"""Arbitrary contents of files that a target names: steps accept them or fail in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small programs, lowered once, with the eager results that they must give."""
+"""Small programs, lowered once, with their results in eager mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is in a file that is given as an input or lies beside a program: an array, or one error that names it."""
+"""Arbitrary contents of input files and files beside a program: an array, or one error that names the file."""
 
 from __future__ import annotations
 

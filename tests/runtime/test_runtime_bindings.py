@@ -1,4 +1,4 @@
-"""The private names of executorch that the runtime stands on."""
+"""The private names of executorch that the runtime uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged programs read by Python: an error of ours, or nothing that is wrong; never another exception."""
+"""Damaged programs read by Python: a ProgramError, or an unaffected result; never another exception."""
 
 from __future__ import annotations
 

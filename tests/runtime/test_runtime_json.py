@@ -1,4 +1,4 @@
-"""runtime.json: what runtime/archive.py says of each delegate of a build."""
+"""runtime.json: the description of each delegate, written by runtime/archive.py."""
 
 from __future__ import annotations
 

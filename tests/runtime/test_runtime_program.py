@@ -1,4 +1,4 @@
-"""Programs loaded and run: results against eager PyTorch, what is said of them, and what is refused."""
+"""Loading and running programs: results against eager PyTorch, descriptions, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a .pte: what ExecuTorch itself says of it, and files that are damaged."""
+"""Reading a .pte: facts equal to ExecuTorch's own, and damaged files."""
 
 from __future__ import annotations
 

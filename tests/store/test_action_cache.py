@@ -1,4 +1,4 @@
-"""The action cache: right or a miss, whatever happened to its database."""
+"""The action cache: a correct result or a miss, after any damage to its database."""
 
 from __future__ import annotations
 

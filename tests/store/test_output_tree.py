@@ -1,4 +1,4 @@
-"""modelbuild-out/: exactly what was built, whole, and nobody else's files."""
+"""modelbuild-out/: exactly the built files, each whole, and no change to other files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Action results as JSON: everything comes back, and nothing else is taken."""
+"""Action results as JSON: every result survives a round trip, and other JSON is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is found in a cache's folder, the store works: what is no part of it is removed, what is gone is made."""
+"""Arbitrary contents of a cache's folder: the store removes foreign files and makes missing ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Eviction: the cap holds, what is in use stays, and nothing dangles."""
+"""Eviction: the cap holds, used results stay, and no result lacks its blobs."""
 
 from __future__ import annotations
 

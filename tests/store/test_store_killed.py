@@ -1,4 +1,4 @@
-"""kill -9 at any moment: what is there afterwards is right, and the next build goes on."""
+"""kill -9 at any moment: the remaining contents are correct, and the next build succeeds."""
 
 from __future__ import annotations
 

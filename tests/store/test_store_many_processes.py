@@ -1,4 +1,4 @@
-"""Several builds in one cache at once: each gets what it put, nobody gets anything wrong."""
+"""Several concurrent builds in one cache: each gets its own results, and no wrong ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `cache stat` and `cache verify` are told."""
+"""The output of `cache stat` and `cache verify`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""py_test through the command line: what passes, fails, is not run, is cached, and is tried again."""
+"""py_test through the command line: passed, failed, not run, cached and retried tests."""
 
 from __future__ import annotations
 

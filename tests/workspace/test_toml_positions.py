@@ -1,4 +1,4 @@
-"""Every path of a TOML document is found where it is written."""
+"""Every path of a TOML document has the position at which it is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workspace is found, its file is read, and defaults stand where it says nothing."""
+"""Finding a workspace, reading its file, and defaults for unset values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The detector in eager PyTorch, and as it is exported, on the astronaut's photo."""
+"""The detector in eager PyTorch and exported, on the astronaut's photo."""
 
 from __future__ import annotations
 

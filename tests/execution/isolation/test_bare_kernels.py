@@ -1,4 +1,4 @@
-"""Tests of what holds where the kernel offers nothing: neither Landlock nor seccomp nor namespaces."""
+"""The guarantees that hold on a kernel without Landlock, seccomp and namespaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of what is given up where the kernel lacks something that newer ones have."""
+"""Limits on kernels that lack features of newer ones."""
 
 from __future__ import annotations
 

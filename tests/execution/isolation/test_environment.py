@@ -1,4 +1,4 @@
-"""Tests of which folders an action may read, whatever way the workspace and Python lie to each other."""
+"""The folders that an action may read, for all relative positions of the workspace and Python."""
 
 from __future__ import annotations
 

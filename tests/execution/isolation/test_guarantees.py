@@ -1,4 +1,4 @@
-"""Tests of what `modelbuild info sandbox` says of kernels that offer less than others."""
+"""The lines of `modelbuild info sandbox` for kernels with fewer features."""
 
 from __future__ import annotations
 

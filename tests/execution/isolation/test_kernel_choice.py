@@ -1,4 +1,4 @@
-"""Tests of what numerical libraries are held to, and of what is said of a machine in keys."""
+"""The kernels of numerical libraries, and the machine's name in keys."""
 
 from __future__ import annotations
 

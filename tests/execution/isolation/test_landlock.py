@@ -1,4 +1,4 @@
-"""Tests that the kernel keeps a process from what is not listed. Each runs in a process of its own."""
+"""Landlock denies a process unlisted files and ports. Each test runs in a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of views of the machine: what is in a hidden one, and where there can be none."""
+"""Views of the machine: the contents of hidden views, and machines without views."""
 
 from __future__ import annotations
 

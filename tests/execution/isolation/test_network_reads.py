@@ -1,4 +1,4 @@
-"""Tests that an action with a network reads what others may read, and beyond that only what fetching takes."""
+"""An action with a network reads the files that other actions may read, and those needed to fetch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that a step, and what it starts, reads of its package nothing but the modules that are in its key."""
+"""A step and its programs read only those modules of their package that are in the key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that nothing which an action starts is alive when its outputs are looked at."""
+"""No process that an action started lives when its outputs are collected."""
 
 from __future__ import annotations
 

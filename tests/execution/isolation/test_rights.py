@@ -1,4 +1,4 @@
-"""Tests that an action, whoever builds, has no rights over the machine, its devices and other processes."""
+"""An action of any user has no rights over the machine, its devices and other processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that actions share no memory, and that what they make of it goes with them."""
+"""Actions share no memory, and leave none behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that no code of an action without a network reaches a socket of anybody else, whatever its kind."""
+"""No code of an action without a network reaches a socket of another process, of any family."""
 
 from __future__ import annotations
 

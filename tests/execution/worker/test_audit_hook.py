@@ -1,4 +1,4 @@
-"""Tests that an action which reads what it did not declare fails, and says which file to add where."""
+"""An action that reads an undeclared file fails; the error names the file and the attribute to add it to."""
 
 from __future__ import annotations
 

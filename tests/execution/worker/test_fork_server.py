@@ -1,4 +1,4 @@
-"""Tests of server parents: what they import once, what they fork, and that all of it ends with the engine."""
+"""Fork servers: they import modules once, fork workers, and end with the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""runtime_bundle: what cannot be put together for the device is an error before anything is built."""
+"""runtime_bundle: an impossible device is an error before anything is built."""
 
 from __future__ import annotations
 

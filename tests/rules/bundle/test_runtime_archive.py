@@ -1,4 +1,4 @@
-"""What is laid out of a packed runtime: only what the program needs, or a line that says what is wrong."""
+"""Unpacking a runtime: only the files that a program needs, or an error of one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""filegroup, http_file, pypi_file and test_suite: what they declare, and what they refuse."""
+"""filegroup, http_file, pypi_file and test_suite: declared actions, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The http_file step against a server on this machine that does what servers do wrong."""
+"""The http_file step with a local server that makes servers' typical errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The export step: declared shapes and bounds, and where example inputs come from."""
+"""The export step: declared shapes and bounds, and the sources of example inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The export step: what its bytes depend on, where weights and examples come from, and what it refuses."""
+"""The export step: the dependencies of its bytes, sources of weights and examples, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places in the model's source are put into what steps say of nodes."""
+"""Steps' messages about nodes contain places in the model's source."""
 
 from __future__ import annotations
 

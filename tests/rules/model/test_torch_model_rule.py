@@ -1,4 +1,4 @@
-"""torch_model and what stands around it: the actions that are declared, and what each attribute changes in them."""
+"""torch_model: the declared actions, and the effect of each attribute on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linking on its own: which blobs become one, where they lie, what is refused, and what it costs."""
+"""Linking alone: merged blobs, their positions, errors, and cost."""
 
 from __future__ import annotations
 

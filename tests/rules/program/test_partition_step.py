@@ -1,4 +1,4 @@
-"""The partition step: what a partition's bytes depend on, what the attributes of backends do, what is refused."""
+"""The partition step: the dependencies of a partition's bytes, attributes of backends, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the GPUs of a machine will do for a program."""
+"""The GPU requirements of a program that a machine does not meet."""
 
 from __future__ import annotations
 

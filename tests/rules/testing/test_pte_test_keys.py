@@ -1,4 +1,4 @@
-"""The key of a test of a program: what its device and its attributes `runtime` and `gpus` put there."""
+"""The key of a program's test: the effects of its device and of its attributes `runtime` and `gpus`."""
 
 from __future__ import annotations
 

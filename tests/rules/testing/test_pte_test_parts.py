@@ -1,4 +1,4 @@
-"""What a pte_test is made of: comparing outputs, drawing inputs, budgets."""
+"""The parts of a pte_test: comparing outputs, generating inputs, budgets."""
 
 from __future__ import annotations
 

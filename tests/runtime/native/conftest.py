@@ -1,4 +1,4 @@
-"""The C++ runtime, built once into the checkout's build folder, and programs whose engines are of a fake TensorRT."""
+"""The C++ runtime, built once in the checkout's build folder, and programs with engines of a fake TensorRT."""
 
 from __future__ import annotations
 

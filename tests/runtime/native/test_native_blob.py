@@ -1,4 +1,4 @@
-"""Blobs of the TensorRT delegate: what the runtime's parser takes, and that it refuses everything else."""
+"""Blobs of the TensorRT delegate: the runtime's parser accepts valid ones and refuses all others."""
 
 from __future__ import annotations
 

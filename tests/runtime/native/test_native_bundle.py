@@ -1,4 +1,4 @@
-"""runtime_bundle: the examples' programs with what runs them, run with nothing else, equal to the Python runtime."""
+"""runtime_bundle: the examples' programs run from the bundle alone, with results equal to the Python runtime's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The C API: from a C program, and from Python by ctypes with nothing else of ours in the process."""
+"""The C API: from a C program, and from Python by ctypes without other code of modelbuild in the process."""
 
 from __future__ import annotations
 

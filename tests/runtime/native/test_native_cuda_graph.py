@@ -1,4 +1,4 @@
-"""Repeated runs as CUDA graphs: captured once, launched from then on, and refused where something can't be captured."""
+"""Repeated runs as CUDA graphs: captured once, launched afterwards, and refused if a part cannot be captured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""modelbuild-run: the same results and descriptions as the Python face, and one line for what is wrong."""
+"""modelbuild-run: the same results and descriptions as the Python API, and one line for an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of the CUDA backend share: programs lowered and compiled once, an emulator, and the C++ runtime."""
+"""Shared by tests of the CUDA backend: programs lowered and compiled once, an emulator, and the C++ runtime."""
 
 from __future__ import annotations
 

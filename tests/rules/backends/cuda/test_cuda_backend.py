@@ -1,4 +1,4 @@
-"""What of a `cuda` table and of a device decides what, and which devices are refused before any work."""
+"""The effects of a `cuda` table and of a device, and the devices that are refused before any work."""
 
 from __future__ import annotations
 

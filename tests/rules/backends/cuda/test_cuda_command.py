@@ -1,4 +1,4 @@
-"""CUDA programs through the command line: built twice in two places, and told what goes wrong where in the model."""
+"""CUDA programs through the command line: reproducible builds, and errors with their place in the model."""
 
 from __future__ import annotations
 

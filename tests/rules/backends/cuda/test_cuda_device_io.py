@@ -1,4 +1,4 @@
-"""Programs whose inputs and outputs lie in device memory: what is left to the caller, and what can't be."""
+"""Programs with inputs and outputs in device memory: memory of the caller, and unsupported programs."""
 
 from __future__ import annotations
 

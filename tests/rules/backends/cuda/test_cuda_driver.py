@@ -1,4 +1,4 @@
-"""Kernels are timed by CUDA's driver alone: on one that only pretends to, and where there is none."""
+"""Timing kernels with CUDA's driver only: with a fake driver, and without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a library needs is read from it, and is no more than the runtime has."""
+"""The functions that a library needs, which must be those of the runtime."""
 
 from __future__ import annotations
 

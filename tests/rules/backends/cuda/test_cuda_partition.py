@@ -1,4 +1,4 @@
-"""Which nodes the CUDA backend takes, alone and beside others, and what comes along with them."""
+"""The nodes that the CUDA backend takes, alone and with other backends, and its data for the compiler."""
 
 from __future__ import annotations
 

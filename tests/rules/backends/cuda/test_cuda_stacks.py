@@ -1,4 +1,4 @@
-"""Stacks with a `cuda` backend: what is declared for them, and in which order backends may stand."""
+"""Stacks with a `cuda` backend: declared actions, and the order of backends."""
 
 from __future__ import annotations
 

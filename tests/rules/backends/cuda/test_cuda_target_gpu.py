@@ -1,4 +1,4 @@
-"""What of torch and Triton is replaced is there, in the versions that it was checked on, and is put back."""
+"""The patched parts of torch and Triton exist in the checked versions, and are restored."""
 
 from __future__ import annotations
 

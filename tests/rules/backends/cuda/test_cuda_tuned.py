@@ -1,4 +1,4 @@
-"""What a GPU times decides the library, and its tuning file makes the same one without a GPU. The GPU is a stand-in."""
+"""A GPU's timings decide the library, and the tuning file reproduces it without a GPU. The GPU is a fake."""
 
 from __future__ import annotations
 

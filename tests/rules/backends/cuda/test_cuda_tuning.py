@@ -1,4 +1,4 @@
-"""Tuning files: what is written is read again, and what is wrong in one is told with its line."""
+"""Tuning files: they are read as written, and an error has the line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where ExecuTorch is told that tensors are, beside the GPU that an engine is for."""
+"""The device of tensors in ExecuTorch's metadata, and the GPU of an engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Building engines: shapes, results, and what TensorRT says when it can't."""
+"""Building engines: shapes, results, and TensorRT's error messages."""
 
 from __future__ import annotations
 

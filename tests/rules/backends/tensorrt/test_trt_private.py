@@ -1,4 +1,4 @@
-"""What of torch and torch_tensorrt the steps use though it is not promised, in the versions that were checked."""
+"""The private names of torch and torch_tensorrt that steps use exist in the checked versions."""
 
 from __future__ import annotations
 

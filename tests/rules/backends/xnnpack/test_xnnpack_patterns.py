@@ -1,4 +1,4 @@
-"""The patterns that are left out are those that can't match; this fails when upstream's change."""
+"""Only patterns that cannot match are excluded; this fails if upstream's patterns change."""
 
 from __future__ import annotations
 
