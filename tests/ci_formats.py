@@ -32,7 +32,7 @@ _WHOLE = {"tests", "failures", "errors", "skipped", "disabled"}
 
 
 def check_junit(path: Path) -> ElementTree.Element:
-    """Hold a file to the schema, and its counts to its cases. Returns its root."""
+    """Check a file against the schema, and its counts against its cases. Returns its root."""
     root = ElementTree.parse(path).getroot()
     assert root.tag == "testsuites"
     for element in root.iter():
@@ -50,7 +50,7 @@ def check_junit(path: Path) -> ElementTree.Element:
 
 
 def check_trace(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """Hold a file to the trace event format. Returns the events of each track by its name."""
+    """Check a file against the trace event format. Returns the events of each track by its name."""
     trace = json.loads(path.read_text())["traceEvents"]
     tracks: dict[int, str] = {}
     for each in trace:
@@ -78,14 +78,14 @@ def check_trace(path: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def documented_events(repository: Path) -> dict[str, set[str]]:
-    """Members of each event, as docs/ci.md has them."""
+    """Return the members of each event, from docs/ci.md."""
     table = (repository / "docs/ci.md").read_text().partition("### Build events")[2].partition("## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE)
     return {name: set(re.findall(r"`(\w+)`", re.sub(r"\(.*?\)", "", members))) for name, members in rows}
 
 
 def check_events(path: Path, repository: Path) -> list[dict[str, Any]]:
-    """Hold a stream to its documented schema. Returns its lines."""
+    """Check a stream against its documented schema. Returns its lines."""
     lines: list[dict[str, Any]] = [json.loads(line) for line in path.read_text().splitlines()]
     known = documented_events(repository)
     for line in lines:

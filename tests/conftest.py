@@ -36,13 +36,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def repository() -> Path:
-    """The root of the checkout that the tests are in."""
+    """Return the root of the checkout that contains the tests."""
     return Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="session")
 def ci_formats() -> ModuleType:
-    """What holds files of a CI job to their formats: ci_formats.py."""
+    """Return the module that checks files for CI against their formats: ci_formats.py."""
     spec = importlib.util.spec_from_file_location("ci_formats", Path(__file__).with_name("ci_formats.py"))
     assert spec is not None
     assert spec.loader is not None
@@ -53,7 +53,7 @@ def ci_formats() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def cpp_runtime(repository: Path) -> Path:
-    """What libraries for the CUDA delegate are linked with, made once for each version of the compiler."""
+    """Return the libraries to link CUDA delegates' libraries with, made once for each version of the compiler."""
     from modelbuild_rules.backends.cuda.steps.library.cpp import make_runtime
 
     made = repository / "build" / f"cpp-runtime-{version('ziglang')}"
@@ -68,7 +68,8 @@ def cpp_runtime(repository: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def know_runtime(cpp_runtime: Path) -> Callable[[Path, Path, str], None]:
-    """Puts cpp_runtime where the build of a target finds it: know_runtime(workspace, cache, "//package:target")."""
+    """Return a function that puts cpp_runtime where the build of a target finds it: know_runtime(workspace, cache,
+    "//package:target")."""
     import modelbuild
     from modelbuild.actions import Action, ActionResult
     from modelbuild.analysis.analyze import Analyzer
@@ -117,7 +118,7 @@ def child() -> Child:
 
 @pytest.fixture
 def as_user(child: Child) -> Child:
-    """As child, but without root's power to write where it may not."""
+    """Like child, but without root's power to write anywhere."""
 
     def run(work: Callable[[], None]) -> int:
         def powerless() -> None:

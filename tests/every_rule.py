@@ -203,7 +203,7 @@ FILES = (
 
 
 def write_files(root: Path) -> None:
-    """Write the files that the targets name, all of them empty, and a MODELBUILD.toml that says nothing."""
+    """Write the files that the targets name, all empty, and an empty MODELBUILD.toml."""
     for name in ("MODELBUILD.toml", *FILES):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("")

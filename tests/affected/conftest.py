@@ -163,7 +163,7 @@ class Repository:
         return load_workspace(self.root, {**os.environ, "MODELBUILD_CACHE_DIR": str(self.cache)})
 
     def build(self) -> dict[str, object]:
-        """Build everything; by label, the keys of all actions that its files stand on and the digests of these."""
+        """Build everything; return, by label, the keys of all actions behind its files, and the files' digests."""
         workspace = self.workspace()
         analyzer = open_analyzer(workspace)
         targets = [analyzer.analyze(target.label) for target in expand_patterns(analyzer.loader, ["//..."])]

@@ -67,7 +67,7 @@ TOUCHED = {
 
 
 class Compared:
-    """`both` holds the quick answer to that of comparing both revisions."""
+    """`both` compares the quick result with that of comparing both revisions."""
 
     def __init__(self, repository: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.repository = repository

@@ -28,7 +28,7 @@ LIB = {
 
 
 class Local:
-    """`folder` is one that Python imports from."""
+    """`folder` is a folder that Python imports from."""
 
     def __init__(self, repository: Any, folder: Path) -> None:
         self.repository = repository

@@ -38,7 +38,7 @@ SOURCES = [name for name in BUILD if not name.endswith(".toml")]
 
 
 class Asked:
-    """Asks, and records whether the base revision was compared."""
+    """Runs `affected`, and records whether it compared the base revision."""
 
     def __init__(self, repository: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.repository = repository
@@ -71,7 +71,7 @@ class Asked:
         return found
 
     def check(self, *patterns: str, since: str = "HEAD", devices: tuple[Label, ...] = ()) -> Affected:
-        """Ask, and hold the answer to that of comparing both revisions."""
+        """Run `affected`, and compare the result with that of comparing both revisions."""
         found, compared = self.ask(*patterns, since=since, devices=devices), self.compared
         assert found == self.compare(*patterns, since=since, devices=devices)
         self.compared = compared
@@ -153,7 +153,7 @@ def test_a_changed_engine_touches_everything(asked: Asked, monkeypatch: pytest.M
 
 
 def check_random_edits(asked: Asked, seed: int, count: int) -> int:
-    """Hold answers to those of comparing both revisions. Return how many needed no comparison."""
+    """Compare results with those of comparing both revisions. Return the number of results without a comparison."""
     rng = random.Random(seed)
     root: Path = asked.repository.root
     build = [name for name in BUILD if name.endswith("BUILD.toml")]

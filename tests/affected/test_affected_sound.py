@@ -145,7 +145,7 @@ class Edits:
 
     @property
     def c(self) -> str:
-        """Where package c is now."""
+        """Return the current folder of package c."""
         return "c" if (self.repository.root / "c/BUILD.toml").exists() else "d"
 
     def package(self) -> str:

@@ -39,7 +39,7 @@ def ask(repo: Any) -> list[str]:
 
 
 def test_odd_names_of_files_are_laid_out_and_compared(repo: Any) -> None:
-    """With a changed BUILD.toml the whole revision is laid out; with a changed source it is not."""
+    """After a change of a BUILD.toml the whole revision is laid out; after a change of a source it is not."""
     assert ask(repo) == []
     repo.write({"m/one.py": "3"})
     assert ask(repo) == ask(repo) == ["//m:one"]

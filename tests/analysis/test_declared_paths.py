@@ -115,14 +115,14 @@ def test_outputs_that_clash_and_artifacts_that_nothing_makes(tmp_path: Path, bod
 
 
 def test_a_source_where_the_engine_s_own_files_are(tmp_path: Path) -> None:
-    """Of a built-in rule too: it is the user who named it."""
+    """A wrong path is the user's error in a built-in rule too, because the user named it."""
     for srcs in ('[".outputs/x"]', '{ glob = [".outputs/x"] }'):
         with pytest.raises(LoadingError, match=r"^BUILD.toml:4:\d+: '.outputs/x': reserved for the engine's files"):
             analyze(tmp_path, "pass", f'[[filegroup]]\nname = "g"\nsrcs = {srcs}\n', "g")
 
 
 def test_a_target_whose_name_makes_an_output_s_name_too_long(tmp_path: Path) -> None:
-    """An error of the user's, not one of the built-in rule."""
+    """This is an error of the user, not of the built-in rule."""
     name = "n" * 252
     build = program_build('{ type = "portable" }').replace('name = "program"', f'name = "{name}"')
     (tmp_path / "net.py").touch()
@@ -131,7 +131,7 @@ def test_a_target_whose_name_makes_an_output_s_name_too_long(tmp_path: Path) -> 
 
 
 def test_a_part_of_a_folder_lies_under_the_input_s_name(tmp_path: Path) -> None:
-    """Which of several parts it is is in no key."""
+    """The index of a part among several is in no key."""
     parts = [f'DerivedArtifact("//:o#tree", "t", "{path}")' for path in ("p7", "deep/3.npy", "b")]
     analyzer = analyze(tmp_path, f'action("x", part={parts[0]}, all=[{", ".join(parts)}, made["f"]])')
     assert [item.path for item in analyzer.graph.nodes["//:o#x"].inputs] == [

@@ -81,7 +81,7 @@ def _shown(world: World, path: Path) -> str:
 
 @contextmanager
 def _times_kept(*paths: Path) -> Iterator[None]:
-    """Set times back afterwards, of what is still there."""
+    """Set the times of remaining files back afterwards."""
     before = {path: os.stat(path) for path in paths if path.exists()}
     yield
     for path, status in before.items():
@@ -100,7 +100,7 @@ def edit_a_source(world: World, dice: random.Random) -> str:
 
 
 def replace_a_source(world: World, dice: random.Random) -> str:
-    """As editors do that write a new file and rename it."""
+    """Save a file as editors do that write a new file and rename it."""
     path = dice.choice(_files(world))
     with _times_kept(path, path.parent):
         path.with_name("new").write_text(_text(dice))
@@ -155,7 +155,7 @@ def rename_something(world: World, dice: random.Random) -> str:
 
 
 def swap_two_things(world: World, dice: random.Random) -> str:
-    """Files or folders, by renaming: nothing in them changes."""
+    """Swap files or folders by renaming: nothing in them changes."""
     one, two = dice.choice(_paths(world)), dice.choice(_paths(world))
     if one == two or one in two.parents or two in one.parents:
         return "nothing"
@@ -168,7 +168,7 @@ def swap_two_things(world: World, dice: random.Random) -> str:
 
 
 def unpack_a_copy(world: World, dice: random.Random) -> str:
-    """Put a copy of a folder, with all its times and one file besides, in its place."""
+    """Replace a folder by a copy with all its times and one more file."""
     folders = _folders(world)
     if not folders:
         return "nothing"
@@ -207,7 +207,7 @@ def put_a_file_in_place_of_a_folder(world: World, dice: random.Random) -> str:
 
 
 def put_a_link_in_place(world: World, dice: random.Random) -> str:
-    """To a file, to a folder, or to what is not there yet; of something or beside it."""
+    """Make a link to a file, a folder or a missing path, in place of something or beside it."""
     path = dice.choice(_paths(world))
     if dice.random() < 0.5:
         path = path.with_name(f"{dice.choice('rst')}.txt")
@@ -234,7 +234,7 @@ def make_or_take_what_links_lead_to(world: World, dice: random.Random) -> str:
 
 
 def _sources(world: World, package: str, dice: random.Random) -> str:
-    """A value for `srcs`: a glob, or names of files and of targets of packages that come later."""
+    """Return a value for `srcs`: a glob, or names of files and of targets of later packages."""
     if dice.random() < 0.5:
         pattern = dice.choice(["**/*.txt", "*.txt", "f0/**", "**"])
         return f'{{ glob = ["{pattern}"], exclude = ["**/b.txt"], allow_empty = true }}'
@@ -265,7 +265,7 @@ def _write_package(world: World, package: str, dice: random.Random) -> None:
 
 
 def rewrite_build_files(world: World, dice: random.Random) -> str:
-    """All as they should be, whatever was done to the files that they name."""
+    """Write all files as they should be, regardless of changes to the files that they name."""
     for package in PACKAGES:
         for path in (world.root / package).rglob("BUILD.toml"):
             path.unlink()
@@ -318,7 +318,7 @@ def take_a_package_away(world: World, dice: random.Random) -> str:
 
 
 def edit_step(world: World, dice: random.Random) -> str:
-    """Another byte comes out; the source has the same size, and perhaps the same time."""
+    """Change one output byte; the source has the same size, and perhaps the same time."""
     path = world.root / "rules/steps/join.py"
     with _times_kept(path):
         path.write_text(STEP.replace('step.params["prefix"]', f'"s{dice.randrange(10)} " + step.params["prefix"]'))

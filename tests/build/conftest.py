@@ -12,13 +12,13 @@ from tests.build.world import RULES, World
 
 @pytest.fixture
 def rules() -> Mapping[str, str]:
-    """A rule package with the rule `join`, and the MODELBUILD.toml that names it."""
+    """Return a rule package with the rule `join`, and the MODELBUILD.toml that names it."""
     return RULES
 
 
 @pytest.fixture
 def make_world(tmp_path: Path) -> Callable[[Mapping[str, str]], World]:
-    """A function that makes a workspace of some files."""
+    """Return a function that makes a workspace of some files."""
 
     def make(files: Mapping[str, str]) -> World:
         world = World(tmp_path)

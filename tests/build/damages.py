@@ -34,7 +34,7 @@ def remove(path: Path, dice: random.Random) -> None:
 
 
 def spoil_some_bytes(path: Path, dice: random.Random) -> None:
-    """In the midst of a file, as a failing disk does, but for the time, which moves."""
+    """Damage the middle of a file, as a failing disk does, except that the time changes."""
     if path.is_file() and path.stat().st_size:
         data = bytearray(path.read_bytes())
         for _ in range(dice.randint(1, 20)):
@@ -44,7 +44,7 @@ def spoil_some_bytes(path: Path, dice: random.Random) -> None:
 
 
 def cut_short(path: Path, dice: random.Random) -> None:
-    """As a machine does that stops while it writes."""
+    """Truncate a file, as a machine does that stops during a write."""
     if path.is_file():
         path.chmod(0o644)
         os.truncate(path, dice.randrange(path.stat().st_size + 1))
@@ -89,7 +89,7 @@ def put_a_pipe(path: Path, dice: random.Random) -> None:
 
 
 def put_another_file(path: Path, dice: random.Random) -> None:
-    """One of those beside it, under its name."""
+    """Replace a file by one of those beside it, under its name."""
     others = [other for other in path.parent.iterdir() if other.is_file() and not other.is_symlink()]
     if others and path.is_file():
         shutil.copy2(dice.choice(others), path.parent / "copy")
@@ -117,7 +117,7 @@ def assert_untouched(folder: Path) -> None:
 
 
 def damage_something(folder: Path, dice: random.Random, in_place: bool = True) -> str:
-    """Damage anything in a folder; folders at its top as often as all that is below them. Returns what was done."""
+    """Damage anything in a folder; folders at its top as often as everything below them. Return a description."""
     found = sorted(Path(top, name) for top, below, files in os.walk(folder) for name in (*below, *files))
     tops = [path for path in found if path.parent == folder]
     if not found:

@@ -23,7 +23,8 @@ MORE = {"out/tree/x": "x", "relied on": ""}
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A workspace with sources, a listed folder, an output and a folder of imports, all at rest."""
+    """Return a workspace with sources, a listed folder, an output and a folder of imports, all older than the clock's
+    granularity."""
     root = tmp_path / "workspace"
     for name, text in {
         "a.py": "a",
@@ -179,7 +180,7 @@ def test_byte_code_that_python_keeps_is_no_change(root: Path, file: str) -> None
 
 @pytest.mark.parametrize("name", ["notes.txt", "build/demo/out.npy", "build/.hidden/m.py", "no-name/m.py", ".m.py"])
 def test_what_nobody_can_import_is_no_change(root: Path, file: str, name: str) -> None:
-    """As in a checkout that Python imports from."""
+    """Python imports from a checkout, for example."""
     (root / "lib" / name).parent.mkdir(parents=True, exist_ok=True)
     (root / "lib" / name).write_text("")
     found = up_to_date(file, str(root))

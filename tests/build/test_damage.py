@@ -20,7 +20,7 @@ REQUEST = ("//...", "--keep-going", "--jobs=2")
 
 
 class Damaged:
-    """A workspace whose cache and output tree are damaged again and again."""
+    """A workspace whose cache and output tree are damaged repeatedly."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.seed = seed

@@ -30,7 +30,7 @@ MAY_END = (0, 1, 2, 3, 36)
 
 
 class History:
-    """One workspace, and what was done to it."""
+    """A workspace, and the list of its changes."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.seed = seed
@@ -41,7 +41,7 @@ class History:
         begin(self.world, self.dice)
 
     def step(self) -> None:
-        """Change something, perhaps while builds run, and see that a build comes out right."""
+        """Change something, perhaps during builds, and check that a build equals one from scratch."""
         for _ in range(self.dice.choice([1, 1, 1, 2, 3])):
             self._change()
         if self.dice.random() < 0.1:

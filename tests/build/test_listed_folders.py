@@ -61,7 +61,7 @@ def unpack_an_archive(root: Path) -> None:
 
 
 def _swap(folder: Path, scratch: Path) -> None:
-    """Put a copy of a folder, in which there is another file besides, in its place."""
+    """Replace a folder by a copy with one more file."""
     shutil.copytree(folder, scratch, symlinks=True, copy_function=os.link)
     with times_kept(folder.parent):
         (scratch / "sub").mkdir(exist_ok=True)
@@ -174,7 +174,7 @@ def test_other_files_in_a_listed_folder_are_found(
 
 
 def test_times_that_are_set_back_are_looked_into_once(make_world: Callable[..., Any]) -> None:
-    """A folder whose ctime moved and in which there is nothing new costs one more listing, and not one each time."""
+    """A folder with a new ctime and the same entries costs one more listing, but not in every build."""
     world = make_world(FILES)
     world.nothing_to_do("//a:found")
     world.settle()

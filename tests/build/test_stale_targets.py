@@ -98,7 +98,7 @@ class World:
         )
 
     def write(self, files: Mapping[str, str]) -> None:
-        """And wait until the file system's clock tells another change from this one."""
+        """Wait, too, until the file system's clock distinguishes another change from this one."""
         for name, text in files.items():
             path = self.root / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ def world(tmp_path: Path) -> World:
 
 
 def owners(told: Any) -> set[str]:
-    """The targets whose actions were so much as looked up."""
+    """Return the targets whose actions were looked up."""
     return {action["owner"] for action in told["actions"]}
 
 
@@ -246,7 +246,7 @@ def test_a_source_that_is_gone_is_missed(world: World) -> None:
 
 
 def test_what_another_build_declared_is_not_used(world: World) -> None:
-    """A record and what stands beside it are written one after the other, and two builds may do so at once."""
+    """A record and the file beside it are written one after the other, and two builds may do so concurrently."""
     (reads,) = (world.root / "modelbuild-out/.modelbuild/snapshots").glob("*.reads")
     other = reads.read_text().replace('"b","b"', '"a","a"')
     reads.write_text(other.replace(other.split(", ")[1], "1", 1))
@@ -256,7 +256,7 @@ def test_what_another_build_declared_is_not_used(world: World) -> None:
 
 
 def test_the_same_command_line_needs_no_click(world: World) -> None:
-    """Its options are as they were given; what goes wrong is told as ever; another line is read by click."""
+    """The options are those of the saved command line, errors are printed as usual, and click parses any other line."""
     command = [sys.executable, "-c", PROGRAM, "build", "//:t0", "//:t9", "--keep-going", "--device", "//:none"]
     environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(world.cache)}
 

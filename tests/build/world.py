@@ -96,7 +96,7 @@ class Ended:
 
 
 class Running:
-    """A command that was started. Its output goes to files, so that it never waits for a reader."""
+    """A started command. Its output goes to files, so that it never waits for a reader."""
 
     def __init__(self, work: Callable[[], int], folder: Path, environment: Mapping[str, str], log: Path) -> None:
         self.folder = folder
@@ -113,12 +113,12 @@ class Running:
                 os._exit(code)
 
     def kill(self) -> None:
-        """As the kernel does when memory runs out: the command itself, without a word to what it started."""
+        """Kill only the command itself, without notice to its processes, as the kernel does when memory runs out."""
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
 
     def wait(self, look: bool = True) -> Ended:
-        """Wait for its end, and look at what it laid out, unless somebody may have removed that."""
+        """Wait for its end, and check its outputs unless another process may have removed them."""
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         out, err = ((self._log / name).read_text() for name in ("out", "err"))
         return Ended(code, out, err, outputs_of(self.folder, out) if look else {})
@@ -140,7 +140,7 @@ def _child(work: Callable[[], int], folder: Path, environment: Mapping[str, str]
 
 
 class World:
-    """A workspace and a cache. `build` gives back what came of `modelbuild build`."""
+    """A workspace and a cache. `build` returns the result of `modelbuild build`."""
 
     def __init__(self, folder: Path) -> None:
         for name in IMPORTED:
@@ -158,7 +158,7 @@ class World:
             path.write_text(text)
 
     def settle(self) -> None:
-        """Wait until the file system's clock tells a change from all that came before."""
+        """Wait until the file system's clock distinguishes a change from all earlier ones."""
         time.sleep(0.06)
 
     def start(self, *arguments: str, **environment: str) -> Running:
@@ -172,14 +172,14 @@ class World:
         return self.start(*arguments, **environment).wait(look)
 
     def look(self, ended: Ended) -> Ended:
-        """With the outputs that are there now."""
+        """Return the result with the current outputs."""
         return replace(ended, outputs=outputs_of(self.root, ended.out))
 
     def build(self, *arguments: str) -> Ended:
         return self.run("build", *arguments)
 
     def nothing_to_do(self, *arguments: str) -> None:
-        """Build until nothing is left to do, which takes as long as the file system's clock needs to move on."""
+        """Build until nothing is left to do, which takes until the file system's clock advances."""
         for _ in range(5):
             self.settle()
             ended = self.build(*arguments)
@@ -188,7 +188,7 @@ class World:
         raise AssertionError(f"there is always something to do: {ended.out}{ended.err}")
 
     def afresh(self, *arguments: str) -> Ended:
-        """The same build of a clone of the workspace, with an empty cache."""
+        """Run the same build on a clone of the workspace, with an empty cache."""
         clone = World(self.folder / f"clone-{self._commands}")
         clone.root.rmdir()
         shutil.copytree(self.root, clone.root, symlinks=True, ignore=shutil.ignore_patterns(OUTPUT, "__pycache__"))
@@ -197,7 +197,7 @@ class World:
         return replace(ended, err=ended.err.replace(str(clone.root), str(self.root)))
 
     def check(self, *arguments: str) -> Ended:
-        """Build, and see that this comes out as a build from nothing does."""
+        """Build, and check that the result equals that of a build from scratch."""
         ended = self.build(*arguments)
         fresh = self.afresh(*arguments)
         assert_same(ended, fresh)
@@ -205,13 +205,13 @@ class World:
 
 
 def assert_same(ended: Ended, fresh: Ended) -> None:
-    """As far as they can be: two actions that fail at once are told of in the order in which they end."""
+    """Return comparable lines: concurrent failures are reported in the order in which they end."""
     assert (ended.code, sorted(ended.errors)) == (fresh.code, sorted(fresh.errors)), f"{ended.out}{ended.err}"
     assert dict(ended.outputs) == dict(fresh.outputs)
 
 
 def outputs_of(root: Path, out: str) -> Mapping[str, tuple[bytes, bool]]:
-    """All files beside those that a build's lines list, and below: also what should not be there any more."""
+    """Return all files beside and below those in a build's lines, including any that should not exist."""
     listed = [line.strip() for line in out.splitlines() if line.strip().startswith(f"{OUTPUT}/")]
     found: dict[str, tuple[bytes, bool]] = {}
     for name in listed:

@@ -31,7 +31,7 @@ class Ended:
 
 
 class World:
-    """`root` is the workspace; each world has its own cache unless it is given one."""
+    """`root` is the workspace; each world has a separate cache unless one is given."""
 
     def __init__(self, root: Path, cache: Path) -> None:
         self.root = root
@@ -39,8 +39,7 @@ class World:
         root.mkdir(parents=True, exist_ok=True)
 
     def let_go(self, build: subprocess.Popen[str]) -> str:
-        """Make a file `go` in the temporary folder of each action of a build until it ends. Returns what it printed on
-        stderr."""
+        """Make a file `go` in the temporary folder of each action of a build until it ends. Return its stderr."""
         while build.poll() is None:
             for home in (self.cache / "tmp").glob("build-*/*/.home"):
                 with suppress(FileNotFoundError):
@@ -62,7 +61,7 @@ class World:
         path.write_text(text.replace(old, new))
 
     def copy(self, folder: Path) -> World:
-        """The same workspace and what is in its cache, as new ones below a folder; nothing is laid out."""
+        """Return a copy of the workspace and the cache below a folder; nothing is laid out."""
         shutil.copytree(self.root, folder / "workspace", ignore=shutil.ignore_patterns("modelbuild-out"))
         shutil.copytree(self.cache, folder / "cache")
         return World(folder / "workspace", folder / "cache")
@@ -83,13 +82,13 @@ class World:
         return Ended(ended.returncode, ended.stdout, ended.stderr)
 
     def build(self, *arguments: str, **environment: str) -> dict[str, str]:
-        """Build what has to succeed; returns each action's status by its id."""
+        """Build successfully; return each action's status by its id."""
         ended = self.run("build", *arguments, "--json", **environment)
         assert ended.code == 0, ended.err + ended.out
         return {action["id"]: action["status"] for action in ended.json["actions"]}
 
     def ran(self, *arguments: str, **environment: str) -> set[str]:
-        """The ids of the actions that a build had to run."""
+        """Return the ids of the actions that a build ran."""
         return {name for name, status in self.build(*arguments, **environment).items() if status == "ran"}
 
 
@@ -100,7 +99,7 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture(scope="session")
 def foreign_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A .pte by executorch's own exporter: linear and relu in XNNPACK, nonzero outside."""
+    """Return a .pte from executorch's own exporter: linear and relu in XNNPACK, nonzero outside."""
     import torch
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
@@ -196,7 +195,7 @@ def classifier_workspace(examples: Path, world: World) -> World:
 
 @pytest.fixture(scope="session")
 def built_classifier(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> World:
-    """A world in which //classifier:xnnpack was built with two jobs. Tests change copies of it."""
+    """Return a world in which //classifier:xnnpack was built with two jobs. Tests change copies of it."""
     folder = tmp_path_factory.mktemp("classifier")
     world = classifier_workspace(repository / "examples", World(folder / "workspace", folder / "cache"))
     assert set(world.build("//classifier:xnnpack", "--jobs=2").values()) == {"ran"}
@@ -205,13 +204,13 @@ def built_classifier(repository: Path, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def classifier(built_classifier: World, tmp_path: Path) -> World:
-    """A copy of the world in which //classifier:xnnpack was built."""
+    """Return a copy of the world in which //classifier:xnnpack was built."""
     return built_classifier.copy(tmp_path)
 
 
 @pytest.fixture
 def example_rules(repository: Path) -> dict[str, str]:
-    """The rule package of docs/rules.md, file by file, and a MODELBUILD.toml that names it."""
+    """Return the rule package of docs/rules.md, file by file, and a MODELBUILD.toml that names it."""
     import re
 
     text = (repository / "docs/rules.md").read_text()

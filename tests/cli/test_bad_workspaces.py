@@ -21,7 +21,7 @@ DEVICE = '[[device_target]]\nname = "cpu"\narch = "x86_64"\n'
 
 
 def own_rule(body: str, step: str = "def run(step): ...\n") -> dict[str, str]:
-    """A workspace with a rule of its own, whose function has this body from line 6 on, and one target of it."""
+    """Return a workspace with a rule of its own, whose function has this body from line 6 on, and one target of it."""
     return {
         "MODELBUILD.toml": 'rules = ["//r"]\n',
         "r/__init__.py": "",

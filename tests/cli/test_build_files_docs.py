@@ -46,7 +46,7 @@ def schema(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def rows(text: str, heading: str) -> list[tuple[list[str], list[str]]]:
-    """The attributes that the first table below a heading lists, a row at a time, with the row's other cells."""
+    """Return the attributes in the first table below a heading, row by row, with the row's other cells."""
     match = re.search(rf"^#+ {heading}\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
     assert match, heading
     found = []

@@ -56,7 +56,7 @@ def run(step):
 
 
 def wait_for(condition: Callable[[], Any]) -> Any:
-    """What the condition gives, once that is something."""
+    """Wait until the condition returns something; return that."""
     for _ in range(12000):
         found = condition()
         if found:
@@ -109,7 +109,7 @@ class Bench:
         )
 
     def waiting(self, name: str, count: int = 1) -> list[int]:
-        """The processes of a stage, when there are as many."""
+        """Return the processes of a stage, once there are as many."""
 
         def found_all() -> list[int]:
             begun = (self.world.cache / "tmp").glob(f"build-*/*/.home/{name}.[0-9]*")
@@ -123,7 +123,7 @@ class Bench:
         return (self.world.root / f"modelbuild-out/default/a/{name}/{name}.txt").read_text()
 
     def processes(self) -> list[int]:
-        """All that run for this workspace's builds: their command lines or folders name it."""
+        """Return all processes of this workspace's builds: their command lines or folders name it."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
@@ -244,7 +244,7 @@ def test_keep_going_builds_what_no_failure_touches(bench: Bench) -> None:
 
 
 def test_otherwise_nothing_starts_after_a_failure(bench: Bench) -> None:
-    """Two run at once and fail; what is ready behind them does not begin."""
+    """Two actions run at once and fail; actions that depend on them do not start."""
     bench.stages(**{f"s{number}": {"waits": str(bench.hold), "does": FAILS} for number in range(6)})
     bench.hold.touch()
     build = bench.start("//a/...", "--jobs=2", "--json")

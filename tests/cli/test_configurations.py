@@ -129,7 +129,7 @@ def test_a_matrix_gives_a_target_for_each_combination(many: Any) -> None:
 
 @pytest.mark.xdist_group("classifier")
 def test_a_program_whose_stack_the_device_selects(classifier: Any) -> None:
-    """What is built already is not built again; the model is exported once for both devices."""
+    """Built targets are not built again; the model is exported once for both devices."""
     classifier.edit(
         "classifier/BUILD.toml",
         'stack = ":xnnpack_stack"',

@@ -16,8 +16,8 @@ PROGRAM = "//models:detector_rtx"
 
 
 def forget(world: World, *magics: bytes) -> int:
-    """Delete what was laid out, and blobs over a megabyte with one of these texts among their first eight bytes; how
-    many these were."""
+    """Delete the output tree, and blobs over a megabyte with one of these texts in their first eight bytes; return the
+    number of blobs."""
     shutil.rmtree(world.root / "modelbuild-out")
     blobs = [path for path in (world.cache / "cas").rglob("*") if path.is_file() and path.stat().st_size > 1 << 20]
     found = [path for path in blobs if any(magic in path.read_bytes()[:8] for magic in magics)]
@@ -27,7 +27,7 @@ def forget(world: World, *magics: bytes) -> int:
 
 
 def left_for(nodes: list[dict[str, Any]], op: str) -> set[tuple[str, str]]:
-    """Who computes an operator that stayed outside, and why TensorRT does not."""
+    """Return the backend of an operator outside TensorRT's partitions, and TensorRT's reason."""
     why = [(node, refused) for node in nodes if node["op"] == op for refused in node["refused"]]
     return {(node["backend"], refused["why"]) for node, refused in why if refused["backend"] == "tensorrt"}
 

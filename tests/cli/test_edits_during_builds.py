@@ -102,7 +102,7 @@ def test_a_step_that_is_edited_gives_no_result_under_the_key_that_it_had(letters
 
 
 def test_a_rule_that_is_edited_is_seen_by_the_next_build(letters: Any) -> None:
-    """Which does not take it for the one that this build was made with."""
+    """The next build does not mistake it for the one of this build."""
     code, said = build_and_edit(letters, lambda: letters.edit("tools/rules/letters.py", '"out.txt"', '"new.txt"'))
     assert (code, said) == (0, "")
     assert len(outputs(letters)) == 2
@@ -112,7 +112,7 @@ def test_a_rule_that_is_edited_is_seen_by_the_next_build(letters: Any) -> None:
 
 @pytest.mark.parametrize("environment", [{}, {"PYTHONDONTWRITEBYTECODE": "1"}])
 def test_a_rule_of_the_size_and_time_of_another_is_not_taken_for_it(letters: Any, environment: dict[str, str]) -> None:
-    """Although Python's own byte code of it holds for any source with these."""
+    """Python's own byte code would be valid for any source with this time and size."""
     letters.write({"a/BUILD.toml": BUILD.format(waits="false")})
     rule = letters.root / "tools/rules/letters.py"
     for name in ("out.txt", "new.txt"):

@@ -59,7 +59,7 @@ VALUES = st.sampled_from((*(text for text in NASTY if "\0" not in text), "\udcff
 
 @st.composite
 def command_lines(draw: st.DrawFn) -> list[str]:
-    """A command, mostly with what it takes."""
+    """Generate a command, mostly with valid arguments."""
     name = draw(st.sampled_from(sorted(COMMANDS)))
     command = cli.get_command(click.Context(cli), name)
     line = [draw(st.sampled_from(("-C", "--workspace"))), draw(VALUES)] if _seldom(draw) else []
@@ -121,7 +121,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ended(arguments: Sequence[str]) -> tuple[int, str]:
-    """The exit code and what was printed on stderr, of a command line run in this process."""
+    """Return the exit code and stderr of a command line run in this process."""
     out = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
     err = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True)
     with redirect_stdout(out), redirect_stderr(err):
@@ -130,7 +130,7 @@ def ended(arguments: Sequence[str]) -> tuple[int, str]:
 
 
 def check_ending(code: int, err: str) -> None:
-    """A documented code, no traceback, and for what is wrong one line."""
+    """Check for a documented code, no traceback, and one line for an error."""
     assert code in set(ExitCode) - {ExitCode.INTERNAL}, err
     assert "Traceback" not in err
     if code in (ExitCode.USAGE, ExitCode.LOADING_FAILED, ExitCode.ENVIRONMENT):

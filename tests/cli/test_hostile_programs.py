@@ -43,7 +43,7 @@ def delegation(size: int) -> dict[str, Any]:
 
 @pytest.fixture
 def program(foreign_program: Path, tmp_path: Path) -> Path:
-    """A copy of a program, with what lies beside ours beside it."""
+    """Return a copy of a program, with copies of the files beside it."""
     path = tmp_path / "p.pte"
     shutil.copy(foreign_program, path)
     size = gather(path)["methods"][0]["partitions"][0]["bytes"]

@@ -22,7 +22,7 @@ FILES = {
 
 @st.composite
 def workspaces(draw: st.DrawFn) -> tuple[tuple[str, ...], str, bytes]:
-    """A command, a file, and what stands in it."""
+    """Generate a command, a file, and the file's contents."""
     name = draw(st.sampled_from(sorted(FILES)))
     tables, commands = FILES[name]
     changed = mutated(tables).map(lambda changed: document(changed).encode())

@@ -19,7 +19,7 @@ OUTPUT = "modelbuild-out/default/a/sums/sums.sha256"
 
 @pytest.fixture
 def built(world: Any, example_rules: dict[str, str]) -> Any:
-    """A workspace with one target, built."""
+    """Return a workspace with one built target."""
     world.write(
         {
             **example_rules,

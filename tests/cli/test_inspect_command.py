@@ -73,7 +73,7 @@ def test_blobs_of_one_size_are_told_apart(world: Any, foreign_program: Path) -> 
 
 @pytest.fixture(scope="module")
 def engine_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A .pte whose one delegate is TensorRT's; the engine is none, but says its architectures as one does."""
+    """Return a .pte with one TensorRT delegate, whose engine is fake but names its architectures like a real one."""
     import torch
     from executorch.exir import to_edge_transform_and_lower
     from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult

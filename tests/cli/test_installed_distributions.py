@@ -28,14 +28,14 @@ class Site:
         return self.world.run(*arguments, PYTHONPATH=path)
 
     def build(self) -> str:
-        """How the script's action ended, '' where there was nothing to do, and what it wrote."""
+        """Return the end of the script's action ('' if there was nothing to do), and its output."""
         ended = self.run("build", SCRIPT, "--json")
         assert ended.code == 0, ended.err + ended.out
         statuses = [action["status"] for action in ended.json["actions"]]
         return f"{' '.join(statuses)} {(self.world.root / OUTPUT).read_text()}".strip()
 
     def build_with_something_to_do(self) -> str:
-        """What no build that has nothing to do notices is noticed by one that looks at the target."""
+        """A change that no build with nothing to do notices is noticed by a build that looks at the target."""
         with (self.world.root / "a/BUILD.toml").open("a") as file:
             file.write("#\n")
         return self.build()
@@ -55,7 +55,7 @@ def test_another_version_is_another_key(site: Site) -> None:
 
 
 def test_other_content_of_the_same_version_is_another_key(site: Site) -> None:
-    """As of a project that is installed again after each edit."""
+    """For example a project that is installed again after each edit."""
     assert site.build() == "ran 1"
     install(site.folder, "alpha", "1.0", {**ALPHA, "alpha/net.py": "X = 2\n"})
     assert site.build() == "ran 2"
@@ -111,7 +111,7 @@ def test_where_and_when_it_is_installed_is_in_no_key(site: Site, tmp_path: Path)
 
 
 def test_what_a_named_distribution_requires_is_in_the_key(site: Site) -> None:
-    """In turn, where it is meant for this machine; of an extra, where that is named."""
+    """Requirements are followed if they apply to this machine, and those of an extra if it is named."""
     requires = {
         "named": ("second", "other; sys_platform == 'win32'", "third; extra == 'big'", "not-installed"),
         "second": ("fourth[big]",),

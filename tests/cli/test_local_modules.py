@@ -49,7 +49,7 @@ class Scripts:
         write(self.site / "my_lib-1.0.dist-info", {"direct_url.json": json.dumps(url), "top_level.txt": "lib\n"})
 
     def build(self, *arguments: str) -> str:
-        """How the script's action ended, '' where there was nothing to do, and what it wrote."""
+        """Return the end of the script's action ('' if there was nothing to do), and its output."""
         ended = self.world.run("build", SCRIPT, *arguments, "--json", **self.environment)
         assert ended.code == 0, ended.err + ended.out
         statuses = [action["status"] for action in ended.json["actions"]]
@@ -72,7 +72,7 @@ every_way = pytest.mark.parametrize("lib", WAYS, indirect=True)
 
 @pytest.fixture
 def lib(request: pytest.FixtureRequest, scripts: Scripts, tmp_path: Path) -> Path:
-    """The folder that holds LIB."""
+    """Return the folder that contains LIB."""
     way = getattr(request, "param", WAYS[0])
     folder = scripts.world.root / "src" if "workspace" in way else tmp_path / "project/src"
     write(folder, LIB)
@@ -204,7 +204,7 @@ def test_what_shadows_an_installed_package_is_keyed_by_its_own_content(scripts: 
 
 
 def test_nothing_is_imported_ahead_that_a_local_module_takes_the_place_of(scripts: Scripts, tmp_path: Path) -> None:
-    """What a parent of workers has imported, its children find imported."""
+    """The children of a fork server find its imports imported."""
     install(scripts.site, "alpha", "1.0", {"alpha.py": "import lib.net\n"})
     install(scripts.site, "lib", "1.0", {"lib/__init__.py": "", "lib/net.py": "WIDTH = 'installed'\n"})
     scripts.world.edit("tools/rules/script.py", "python=", 'preload=("alpha",),\n        python=')
@@ -309,7 +309,7 @@ def test_the_change_is_explained(scripts: Scripts, lib: Path) -> None:
 
 
 def test_an_edit_during_the_build_gives_no_result(scripts: Scripts, lib: Path) -> None:
-    """The script's file holds the build up until the package has been edited."""
+    """The script's file blocks the build until the package was edited."""
     import subprocess
     import time
 

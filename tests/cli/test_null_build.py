@@ -92,7 +92,7 @@ def test_what_is_put_into_a_checkout_that_python_imports_from_is_no_change(world
     ids=lambda files: "-".join(files).replace("/", "."),
 )
 def test_it_is_none_after_a_change(world: Any, example_rules: dict[str, str], change: dict[str, str]) -> None:
-    """Even where what was written is what was there."""
+    """This holds even if the written content is the old content."""
     build = '[[checksums]]\nname = "sums"\nsrcs = ["one.txt"]\n'
     world.write({**example_rules, "a/BUILD.toml": build, "a/one.txt": "1\n"})
     world.build("//a/...")

@@ -30,7 +30,7 @@ name = 'classifier_{stack}'
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """//models, //models/big (whose targets are other ones) and //tools."""
+    """Write //models, //models/big (with different targets) and //tools."""
     (tmp_path / "MODELBUILD.toml").touch()
     for package, text in {"models": BUILD, "models/big": '[[x]]\nname = "big"\n', "tools": "", ".git": ""}.items():
         (tmp_path / package).mkdir(parents=True)
@@ -41,7 +41,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def completed(line: str) -> list[str]:
-    """What bash would insert at the end of a line: bash parts words at colons as well."""
+    """Return the text that bash would insert at the end of a line; bash splits words at colons as well."""
     words = line.replace(":", " : ").split(" ")
     words = [word for word in words[:-1] if word] + words[-1:]
     answer = complete("bash_complete", "\n".join(words), str(len(words) - 1))
@@ -116,7 +116,7 @@ def test_labels(workspace: Path, line: str, expected: list[str]) -> None:
 
 
 def test_zsh_and_fish(workspace: Path) -> None:
-    """They take labels whole, and zsh has room for what a command does."""
+    """They complete whole labels, and zsh shows the purpose of commands."""
     line = "modelbuild build //models:classifier_"
     assert complete("zsh_complete", line, "2") == "plain\n//models:classifier_\n_\n"
     assert complete("fish_complete", line, "//models:classifier_") == "plain,//models:classifier_\n"
@@ -135,7 +135,7 @@ def test_options_and_subcommands_are_left_to_click(workspace: Path, line: str) -
 
 
 def test_bash_itself(workspace: Path) -> None:
-    """The script that click prints, in the shell that it is for."""
+    """Run the script that click prints, in its shell."""
     script = """
         eval "$(_MODELBUILD_COMPLETE=bash_source modelbuild)"
         COMP_WORDS=(modelbuild build //models : det); COMP_CWORD=4; _modelbuild_completion modelbuild

@@ -21,12 +21,12 @@ def outputs(world: Any) -> dict[str, str]:
 
 
 def blobs(world: Any) -> set[str]:
-    """The digests of all that actions made, intermediate results and what they printed among it."""
+    """Return the digests of all outputs of actions, including intermediate results and printed text."""
     return {path.name for path in (world.cache / "cas").rglob("*") if path.is_file()}
 
 
 def elsewhere(tmp_path: Path) -> World:
-    """An empty workspace and cache whose paths are others and longer."""
+    """Return an empty workspace and cache with different and longer paths."""
     folder = tmp_path / "some where else" / ("deep" * 20)
     return World(folder / "w", folder / "c")
 

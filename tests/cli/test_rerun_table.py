@@ -26,7 +26,7 @@ def edited(name: str, old: str, new: str) -> Callable[[Any], None]:
 
 
 def reweighted(name: str) -> Callable[[Any], None]:
-    """Make one number of one tensor another one."""
+    """Change one number of one tensor."""
 
     def change(world: Any) -> None:
         path = world.root / "classifier/classifier.safetensors"
@@ -123,7 +123,7 @@ def test_what_runs_again_after(classifier: Any, case: str) -> None:
 def test_another_version_of_a_tool_reruns_the_steps_that_name_or_require_it(
     classifier: Any, tmp_path: Path, tool: str, ran: set[str]
 ) -> None:
-    """The version that a package's metadata states is another one; its code is the same, and so is what comes out."""
+    """Change the version in a package's metadata; its code and its results stay the same."""
     info = tmp_path / "shadow" / f"{tool}-99.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {tool}\nVersion: 99.0\n")
@@ -133,7 +133,7 @@ def test_another_version_of_a_tool_reruns_the_steps_that_name_or_require_it(
 
 
 def test_what_only_compiling_depends_on_reruns_only_that(classifier: Any) -> None:
-    """TensorRT's workspace and the device's compute capability decide engines, and not who computes what."""
+    """TensorRT's workspace and the device's compute capability decide engines, but not the division into partitions."""
     program = "//classifier:tensorrt"
     first = classifier.build(program)
     assert first == {

@@ -213,7 +213,7 @@ def test_what_is_known_to_be_no_program_or_no_input_is_not_built(built: Any, arg
 
 
 def test_nor_is_what_goes_with_something_built_before(built: Any) -> None:
-    """Only the input has to be built again, but what it is for is no program."""
+    """Only the input must be built again, but its target is no program."""
     built.build("//m:two", "//m:x")
     built.write({"m/x.json": "[]"})
     built.edit("m/BUILD.toml", 'srcs = ["x.json", "signature.json"]', 'srcs = ["signature.json"]')
@@ -250,7 +250,7 @@ stack = ":stack"
 
 
 def stand_in(built: Any, main: str) -> str:
-    """A PYTHONPATH with another modelbuild_runtime than the real one."""
+    """Return a PYTHONPATH with a fake modelbuild_runtime."""
     fake = built.root / "fake" / "modelbuild_runtime"
     fake.mkdir(parents=True)
     (fake / "__init__.py").write_text("")
@@ -259,7 +259,7 @@ def stand_in(built: Any, main: str) -> str:
 
 
 def test_a_program_that_dies_is_told_as_such(built: Any) -> None:
-    """What stands in for the runtime here kills itself, as a delegate that crashes would."""
+    """The fake runtime here kills itself, as a crashing delegate would."""
     dies = "import os, sys\nsys.stderr.write('[x.cpp:1] oh\\n')\nsys.stderr.flush()\nos.abort()\n"
     ended = built.run("run", "//m:program", "-q", PYTHONPATH=stand_in(built, dies))
     assert ended.code == 1

@@ -65,7 +65,7 @@ def test_a_declaration_that_cannot_work(world: Any, backend: str, capability: st
 
 
 def test_a_dynamic_dimension_without_a_greatest_size(world: Any) -> None:
-    """So that each dynamic dimension has a range for an engine's profile."""
+    """Each dynamic dimension then has a range for an engine's profile."""
     build = BUILD.replace("shape = [2]", 'shape = ["n"]').replace(
         "\n\n[[pte", "\ndynamic = { n = { min = 1 } }\n\n[[pte", 1
     )
@@ -86,7 +86,7 @@ class Model(torch.nn.Module):
 
 @pytest.mark.slow
 def test_what_only_a_build_can_know(world: Any) -> None:
-    """The model's inputs, and which packages are installed."""
+    """Set the model's inputs and the installed packages."""
 
     def build(backend: str) -> tuple[int, list[str]]:
         text = BUILD.replace('{ type = "portable" }', backend)

@@ -15,7 +15,8 @@ from tests.script_rule import install, write
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder on sys.path with three installed distributions; `alpha` requires `beta`, and with an extra `gamma`."""
+    """Return a folder on sys.path with three installed distributions; `alpha` requires `beta`, and with an extra
+    `gamma`."""
     site = tmp_path / "site"
     requires = ("beta>=1; python_version > '3'", "gamma; extra == 'x'", "nothing; python_version < '3'")
     install(site, "Alpha.Vision", "1.5", {"alpha/__init__.py": "", "alpha/nets.py": ""}, requires)
@@ -71,7 +72,8 @@ def test_source_that_is_not_python_is_a_located_error(tools: Tools, site: Path) 
 
 @pytest.fixture
 def extras(site: Path, tools: Tools) -> Tools:
-    """Tools of a workspace with the rule package acme_rules, whose distribution has an extra for each of two chips."""
+    """Return the tools of a workspace with the rule package acme_rules, whose distribution has an extra for each of two
+    chips."""
     required = {
         "chip": ("chip-compiler", "Acme.Rules[base]"),
         "base": ("numbers",),

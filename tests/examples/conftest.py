@@ -23,7 +23,7 @@ if str(EXAMPLES) not in sys.path:
 
 @pytest.fixture(scope="session")
 def third_party() -> Mapping[str, Path]:
-    """The files of //third_party by target, as its BUILD.toml pins them."""
+    """Return the files of //third_party by target, as pinned in its BUILD.toml."""
     declared = tomllib.loads((EXAMPLES / "third_party/BUILD.toml").read_text())["pypi_file"]
     return {target["name"]: _fetched(target) for target in declared}
 
@@ -42,7 +42,7 @@ def _fetched(target: Mapping[str, Any]) -> Path:
 
 @pytest.fixture(scope="session")
 def detector(third_party: Mapping[str, Path]) -> Any:
-    """The detector with its pretrained weights, in eager PyTorch."""
+    """Return the detector with its pretrained weights, in eager PyTorch."""
     import torch
     from models.detector import Detector
 
@@ -54,7 +54,7 @@ def detector(third_party: Mapping[str, Path]) -> Any:
 
 @pytest.fixture(scope="session")
 def photo(third_party: Mapping[str, Path]) -> Any:
-    """The astronaut as the detector wants it: (1, 3, 512, 512) float32."""
+    """Return the astronaut as the detector's input: (1, 3, 512, 512) float32."""
     import numpy as np
     import torch
     from PIL import Image

@@ -16,7 +16,7 @@ LANDMARKS = np.array([[[204, 101]] * 5, [[20, 30]] * 5], np.float32)
 
 
 def demo(repository: Path, folder: Path, photo: Path, count: int) -> str:
-    """Run the script on the first `count` faces; what it prints."""
+    """Run the script on the first `count` faces; return its output."""
     for name, array in (("boxes", BOXES), ("scores", SCORES), ("landmarks", LANDMARKS)):
         np.save(folder / f"{name}.npy", array[:count])
     script = repository / "examples/demo.py"

@@ -21,7 +21,7 @@ FACE = np.array([177.0, 60, 267, 174])
 
 
 class Workspace:
-    """A copy of examples/ with a cache of its own."""
+    """A copy of examples/ with a separate cache."""
 
     def __init__(self, repository: Path, folder: Path) -> None:
         self.root = folder / "examples"
@@ -31,7 +31,7 @@ class Workspace:
         )
 
     def command(self, *arguments: str) -> str:
-        """Run what has to succeed; its standard output."""
+        """Run a successful command; return its standard output."""
         ended = subprocess.run(
             [sys.executable, "-m", "modelbuild", *arguments],
             cwd=self.root,
@@ -48,7 +48,7 @@ class Workspace:
         return {a["id"]: a["status"] for a in json.loads(self.command("build", *arguments, "--json"))["actions"]}
 
     def passed(self, *targets: str) -> dict[str, list[str]]:
-        """Test what has to pass; the cases of each test."""
+        """Run tests, which must pass; return the cases of each test."""
         told = json.loads(self.command("test", *targets, "--require-all", "--json"))["tests"]
         assert {test["status"] for test in told} == {"passed"}
         return {test["label"]: [case["name"] for case in test["cases"]] for test in told}
@@ -72,7 +72,7 @@ def overlap(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def matches(boxes: np.ndarray, others: np.ndarray) -> list[int]:
-    """For each box, the row of the same one among the others; equally good faces may come in any order."""
+    """Return the row of each box's counterpart among the others; equally good faces may come in any order."""
     found = [[row for row, other in enumerate(others) if overlap(box, other) > 0.99] for box in boxes]
     assert sorted(found) == [[row] for row in range(len(others))]
     return [row for (row,) in found]
@@ -90,7 +90,7 @@ def eager(detector: Any, photo: Path) -> dict[str, np.ndarray]:
 
 
 def edited(photo: Path, folder: Path) -> dict[str, Path]:
-    """The photo, and others made of it, by how many faces there are and what was done."""
+    """Return the photo and variants of it, by number of faces and kind of change."""
     with Image.open(photo) as opened:
         image = opened.convert("RGB")
     four = Image.new("RGB", image.size)
@@ -133,7 +133,7 @@ def test_the_detector_finds_what_it_finds_in_eager_pytorch(
 
 @pytest.mark.slow
 def test_a_stack_decides_who_computes_and_not_what(workspace: Workspace, tmp_path: Path) -> None:
-    """One matrix, two programs: the same probabilities, with XNNPACK and without."""
+    """One matrix declares two programs with the same probabilities, with XNNPACK and without."""
     np.save(tmp_path / "image.npy", np.random.default_rng(0).uniform(0, 255, (1, 3, 64, 64)).astype(np.float32))
     outputs = {
         stack: workspace.run(f"//models:classifier_{stack}", tmp_path / "image.npy", tmp_path / stack)

@@ -98,14 +98,14 @@ class Bench:
         return Request(what, staged, dict.fromkeys(tools, "1"), digests, local, what.preload)
 
     def closure(self, step: str) -> list[str]:
-        """The modules that a step's source imports; the packages alone for what cannot be read as Python."""
+        """Return the modules that a step's source imports; only the packages for a source that is not Python."""
         try:
             return [name for name, _ in StepCode(self.packages).closure(step)]
         except (KeyError, SyntaxError):
             return ["modelbuild", "modelbuild.step", "tiny_rules", step]
 
     def digests(self, *modules: str) -> dict[str, str]:
-        """What a key says of modules: the SHA-256 of each as it is now."""
+        """Return the text of modules in a key: the current SHA-256 of each."""
         files = {name: source_file(self.packages, name) for name in modules}
         return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items() if file}
 
@@ -119,13 +119,13 @@ class Bench:
         return outcome.result
 
     def value(self, step: str, *inputs: str | StagedInput, **options: Any) -> Any:
-        """What an action wrote to its only output, as JSON."""
+        """Return the contents of an action's only output, as JSON."""
         entry = self.ok(step, *inputs, **options).output("out")
         assert isinstance(entry, FileEntry)
         return json.loads(self.store.read_bytes(entry.digest))
 
     def model(self, source: str, *inputs: str | StagedInput, **options: Any) -> Outcome:
-        """How an action ends that runs `source` as the user's models/detector.py."""
+        """Return the end of an action that runs `source` as the user's models/detector.py."""
         self.write("models/detector.py", source)
         return self.run("run_source", "models/detector.py", *inputs, python=("srcs",), **options)
 
@@ -135,7 +135,7 @@ class Bench:
 
 @pytest.fixture
 def landlocked() -> None:
-    """For tests of what only the kernel can enforce."""
+    """For tests of guarantees that only the kernel can enforce."""
     if not landlock.abi():
         pytest.skip("not run: this kernel has no Landlock, or it is switched off")
 

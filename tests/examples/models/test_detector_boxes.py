@@ -33,7 +33,7 @@ def greedy(boxes: list[list[float]], present: list[bool], threshold: float) -> l
 
 
 def suppressed(boxes: Boxes, present: list[bool], threshold: float, rounds: int) -> tuple[Tensor, Tensor]:
-    """What non_maximum_suppression keeps, and what the greedy loop keeps."""
+    """Return the results of non_maximum_suppression and of the greedy loop."""
     rows = torch.tensor(boxes, dtype=torch.float32)
     scores = torch.linspace(0.9, 0.1, len(boxes)) * torch.tensor(present)
     expected = greedy(rows.tolist(), present, threshold)
@@ -57,7 +57,7 @@ def test_too_few_rounds_err_on_one_side(boxes: Boxes, rounds: int) -> None:
 
 
 def test_a_chain_of_boxes_takes_a_round_for_each_link() -> None:
-    """Each box overlaps just the next: greedy suppression keeps every other one."""
+    """Each box overlaps only the next: greedy suppression keeps every other one."""
     boxes = [(10 * i, 0, 10 * i + 20, 10) for i in range(9)]
     expected = [i % 2 == 0 for i in range(9)]
     assert suppressed(boxes, [True] * 9, 0.3, 9)[0].tolist() == expected

@@ -76,7 +76,7 @@ def test_four_faces_are_four(detector: Any, photo: Tensor) -> None:
 
 @torch.no_grad()
 def test_suppression_has_rounds_enough(detector: Any, photo: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On photos it comes to what greedy suppression gives."""
+    """On photos the result equals that of greedy suppression."""
     calls = []
 
     def checked(boxes: Tensor, scores: Tensor, threshold: float) -> Tensor:

@@ -15,7 +15,7 @@ CELL, STRIDE = ProposalNet.CELL, ProposalNet.STRIDE
 
 @torch.no_grad()
 def test_an_answer_of_the_proposal_net_depends_on_its_cell_only(detector: Any, photo: torch.Tensor) -> None:
-    """So its box is the cell: what anchors() counts on."""
+    """So its box is the cell, as anchors() assumes."""
     image = photo[..., 60:120, 180:240]
     probability, offsets = detector.pnet(image)
     for row, column in ((0, 0), (3, 11), (20, 7), (probability.shape[2] - 1, probability.shape[3] - 1)):

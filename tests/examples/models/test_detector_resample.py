@@ -38,7 +38,8 @@ def test_a_crop_at_half_size_is_area_interpolation(image: torch.Tensor) -> None:
 
 
 def test_an_enlarged_crop_is_bilinear_inside(image: torch.Tensor) -> None:
-    """Away from the border, where interpolate() repeats the crop's edge and crops() sees the image around it."""
+    """Compare away from the border, where interpolate() repeats the crop's edge and crops() sees the surrounding
+    image."""
     ours = crops(image, torch.tensor([[20.0, 30, 30, 40]]), 30, samples=1)
     expected = functional.interpolate(image[..., 30:40, 20:30], size=30, mode="bilinear", align_corners=False)
     torch.testing.assert_close(ours[..., 2:-2, 2:-2], expected[..., 2:-2, 2:-2], rtol=0, atol=1e-2)

@@ -98,12 +98,12 @@ class Workspace:
         return self.run("build", "//...", "--keep-going", *arguments, **environment)
 
     def value(self, name: str) -> Any:
-        """What the action of a target wrote."""
+        """Return the output of a target's action."""
         (file,) = (self.root / "modelbuild-out").rglob(f"{name}/out.json")
         return json.loads(file.read_text())
 
     def probe(self, source: str, **attributes: Any) -> Any:
-        """What one action writes, which must succeed."""
+        """Return the output of one action, which must succeed."""
         self.step("only", source)
         self.target("only", "only", **attributes)
         done = self.build()

@@ -14,7 +14,7 @@ from modelbuild.execution.isolation import environment
 
 
 def test_a_folder_that_holds_the_workspace_is_opened_around_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with a workspace in /usr/src/app."""
+    """For example a workspace in /usr/src/app."""
     for folder in ("usr/lib", "usr/src/app/models", "usr/src/other"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "usr/src/link").symlink_to("app")
@@ -27,7 +27,7 @@ def test_a_folder_that_holds_the_workspace_is_opened_around_it(tmp_path: Path, m
 
 
 def test_import_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where distributions are installed, outside the workspace; and Python's own modules."""
+    """Return folders of installed distributions outside the workspace, and of Python's own modules."""
     workspace = tmp_path / "repository/workspace"
     inside = workspace / "venv/lib/site-packages"
     elsewhere = tmp_path / "packages"
@@ -61,7 +61,7 @@ def test_the_workspace_is_not_among_them(tmp_path: Path) -> None:
 
 
 def test_holes(tmp_path: Path) -> None:
-    """What is left of site-packages without the packages of rules."""
+    """Return the readable rest of site-packages without rule packages."""
     for name in ("a", "b/one", "b/two", "c"):
         (tmp_path / name).mkdir(parents=True)
     holes = [str(tmp_path / "b/one"), str(tmp_path / "c"), "/elsewhere"]

@@ -13,7 +13,7 @@ OBJECTS = "an action makes no System V objects, message queues or kernel keys"
 
 
 def lines(monkeypatch: pytest.MonkeyPatch, abi: int = 7, filters: bool = True, refusal: str = "") -> dict[str, str]:
-    """Each guarantee and what is said of it, with such a kernel."""
+    """Return each guarantee with its line, on such a kernel."""
     monkeypatch.setattr(landlock, "abi", lambda: abi)
     monkeypatch.setattr(seccomp, "available", lambda: filters)
     monkeypatch.setattr(namespaces, "refusal", lambda scratch: refusal)

@@ -17,7 +17,7 @@ CPUINFO = "processor\t: 0\nvendor_id\t: AuthenticAMD\nflags\t\t: fpu sse2 {}\nbu
 
 @pytest.fixture
 def flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A file in place of /proc/cpuinfo."""
+    """Put a file in place of /proc/cpuinfo."""
     file = tmp_path / "cpuinfo"
     read = kernel_choice._flags
     monkeypatch.setattr(kernel_choice, "_flags", lambda path: read(file))

@@ -14,7 +14,7 @@ SYSTEM = "*(p for p in ('/usr', '/lib', '/lib64', '/etc', '/proc', '/dev', sys.p
 
 
 def restricted(body: str, read: Path, write: Path, network: bool = False) -> str:
-    """What a process prints that may only read `read` and write `write`."""
+    """Return the output of a process that may only read `read` and write `write`."""
     script = (
         "import os, socket, sys\nfrom pathlib import Path\nfrom modelbuild.execution.isolation import landlock\n"
         f"read, write = Path({str(read)!r}), Path({str(write)!r})\n"
@@ -111,7 +111,7 @@ def test_names_alone_may_be_read(folders: tuple[Path, Path, Path]) -> None:
 
 @pytest.mark.parametrize("abi", range(1, 8))
 def test_each_version_takes_what_is_asked_of_it(folders: tuple[Path, Path, Path], abi: int) -> None:
-    """A newer kernel takes an older version's rights, so what older kernels would be asked is tried here too."""
+    """A newer kernel accepts an older version's rights, so this test also covers the requests to older kernels."""
     if abi > landlock.abi():
         pytest.skip(f"not run: this kernel has Landlock ABI {landlock.abi()}")
     read, write, _ = folders

@@ -46,7 +46,7 @@ def test_a_program_reads_modules_of_the_key_only(workspace: Any) -> None:
 
 
 def test_a_package_on_the_import_path_is_no_exception(workspace: Any, tmp_path: Path) -> None:
-    """As one that is installed, which lies in a folder that every action may read."""
+    """For example an installed package, which lies in a folder that every action may read."""
     with_files(workspace, NATIVE)
     shutil.move(workspace.root / "probe", tmp_path / "packages/probe")
     (tmp_path / "packages/beside.py").write_text("")
@@ -68,7 +68,7 @@ def test_python_code_reads_modules_of_the_key_only(workspace: Any, name: str) ->
 
 
 def test_a_step_imports_what_its_source_names(workspace: Any) -> None:
-    """Another module of the package, in a package of its own, and modelbuild's."""
+    """Another module of the package, a module in a subpackage, and one of modelbuild."""
     workspace.write("probe/steps/deep/__init__.py", "from probe.steps.deep._inner import VALUE\n")
     workspace.write("probe/steps/deep/_inner.py", "VALUE = 7\n")
     workspace.step(

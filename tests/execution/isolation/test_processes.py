@@ -79,7 +79,7 @@ def run(step):
 
 
 def running(text: str) -> list[str]:
-    """Command lines of processes, those that have this in them."""
+    """Return the command lines of processes that contain this text."""
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -105,7 +105,7 @@ def test_nothing_that_an_action_started_outlives_it(workspace: Any) -> None:
 
 
 def test_what_another_action_started_goes_on(workspace: Any) -> None:
-    """The end of one action ends nothing that belongs to one beside it."""
+    """The end of one action ends no process of a concurrent one."""
     workspace.step(
         "starts",
         """
