@@ -44,12 +44,12 @@ FLOATS = (0.0, -1.0, 1e308, float("inf"), float("-inf"), float("nan"))
 
 
 def texts() -> st.SearchStrategy[str]:
-    """Nasty texts, and any others that TOML can hold."""
+    """Generate hostile texts, and any others that TOML supports."""
     return st.sampled_from(NASTY) | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 
 
 def scalars() -> st.SearchStrategy[Any]:
-    """What TOML has besides tables and arrays."""
+    """Generate TOML values except tables and arrays."""
     moments = st.sampled_from(
         [datetime.date(2024, 2, 29), datetime.time(23, 59), datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)]
     )
@@ -67,7 +67,7 @@ def toml_values() -> st.SearchStrategy[Any]:
 
 
 def as_toml(value: Any) -> str:
-    """A value written inline."""
+    """Return a value as inline TOML."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_quoted(key)} = {as_toml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
@@ -82,7 +82,7 @@ def as_toml(value: Any) -> str:
 
 
 def document(tables: dict[str, Any]) -> str:
-    """A document: arrays of tables under headers, everything else inline."""
+    """Return a document: arrays of tables under headers, everything else inline."""
     lines = []
     for name, value in sorted(tables.items(), key=lambda item: _is_tables(item[1])):
         if not _is_tables(value):
@@ -161,7 +161,7 @@ def _spoiled(text: str) -> tuple[str, ...]:
 
 
 def replaced(tables: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
-    """Tables in which one value below `name` is another one: each in turn, by each hostile value."""
+    """Yield tables in which one value below `name` is replaced: each value in turn, by each hostile value."""
     for path in _paths(tables[name], (name,)):
         value = functools.reduce(operator.getitem, path, tables)  # type: ignore[arg-type]
         spoiled = _spoiled(value) if isinstance(value, str) else ()
@@ -186,7 +186,7 @@ def _paths(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int,
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every value below this one, as what holds it and its key there."""
+    """Yield every value below this one, as its container and its key there."""
     items = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
     for key, item in items:
         yield value, key
@@ -224,7 +224,7 @@ _INSERTED = (
 
 
 def run_property(examples: int, strategy: st.SearchStrategy[Any], holds: Callable[[Any], None]) -> None:
-    """Call `holds` with this many values; the same ones each time where they are few."""
+    """Call `holds` with this many values; with the same ones each time if they are few."""
 
     @settings(
         max_examples=examples,

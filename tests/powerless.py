@@ -7,7 +7,7 @@ import os
 
 
 def give_up_power() -> None:
-    """Give up root's right to read and write whatever it likes, in this process and those that it starts."""
+    """Drop root's right to read and write any file, in this process and its children."""
     if os.geteuid() == 0:
         libc = ctypes.CDLL(None, use_errno=True)
         header = (ctypes.c_uint32 * 2)(0x20080522, 0)

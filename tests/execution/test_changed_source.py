@@ -28,14 +28,14 @@ def tiny(bench: Any) -> Any:
 
 
 def value(bench: Any, number: int, **options: Any) -> Any:
-    """What an action gives, whose number makes it another one; a problem, where it gives none."""
+    """Return an action's output, which is its version's number; or the problem, if it failed."""
     outcome = bench.run("tiny", modules=MODULES, params={"n": number}, **options)
     return outcome.problem or bench.text(outcome.result.output("out").digest)
 
 
 @pytest.mark.parametrize("before", [0, 1, 3])
 def test_an_edit_between_key_and_run_fails_the_action(tiny: Any, before: int) -> None:
-    """Also where actions ran the step before the edit."""
+    """This holds even if actions ran the step before the edit."""
     for number in range(before):
         assert value(tiny, number) == "1"
     stale = tiny.request("tiny", modules=MODULES, params={"n": "stale"})
@@ -66,7 +66,7 @@ def test_an_edit_that_was_taken_back_is_none(tiny: Any) -> None:
 def test_byte_code_of_another_source_with_its_size_and_time_is_not_used(
     tiny: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not even where Python may keep none, so that what is there cannot be replaced."""
+    """This holds even if Python may not write byte code, so that the existing one cannot be replaced."""
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     file = tiny.rules / "helper.py"
     kept = Path(importlib.util.cache_from_source(file))

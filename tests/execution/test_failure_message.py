@@ -43,7 +43,7 @@ def test_a_syntax_error_in_the_users_code(bench: Any) -> None:
 
 
 def test_an_error_that_a_step_wraps(bench: Any) -> None:
-    """The user's frames come from the cause, the last line from what was raised."""
+    """The user's frames are the cause's, the last line is the raised error's."""
     bench.step(
         "run_source",
         """

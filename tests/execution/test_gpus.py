@@ -44,7 +44,7 @@ A, B = "NVIDIA A:86", "NVIDIA B:120"
 
 @pytest.fixture
 def driver(tmp_path: Path) -> Path:
-    """The folder of a fake driver."""
+    """Return the folder of a fake driver."""
     folder = tmp_path / "driver"
     folder.mkdir()
     (folder / "driver.c").write_text(DRIVER)
@@ -54,7 +54,7 @@ def driver(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def seen(driver: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], tuple[str, ...]]]:
-    """Returns what is visible of the GPUs that the driver has."""
+    """Return the visible ones of the driver's GPUs."""
 
     def visible(text: str) -> tuple[str, ...]:
         monkeypatch.setenv("LD_LIBRARY_PATH", str(driver))
@@ -122,7 +122,7 @@ def test_a_machine_without_a_gpu_makes_the_key_of_the_models_that_are_stated(
 
 
 def test_another_card_runs_the_actions_that_take_one(driver: Path, tmp_path: Path) -> None:
-    """And nothing else, by the command line."""
+    """No other key changes, through the command line."""
     workspace = Workspace(tmp_path, ())
     takes = 'resources=Resources(gpu=int(ctx.label.name == "on_gpu")),\n        network='
     rule = RULE.replace("network=ctx", f"{takes}ctx", 1).replace("Output, Sources", "Output, Resources, Sources")

@@ -173,7 +173,7 @@ def test_the_environment_is_fixed(bench: Any, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_gpus_are_seen_by_actions_that_take_some(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the modules that are imported beforehand too, and those that take some find none imported."""
+    """Processes differ by their preloads, and actions with GPUs find no module imported."""
     bench.step("looks", "import os\nseen = os.environ.get('CUDA_VISIBLE_DEVICES')")
     bench.step(
         "tiny",

@@ -12,7 +12,7 @@ from modelbuild.execution.longest_paths import LongestPaths
 
 
 def number(names: Iterable[str]) -> dict[str, float]:
-    """`a7` takes 7 seconds; what has no number takes none."""
+    """`a7` takes 7 seconds; an action without a number takes none."""
     return {name: float(name[1:]) for name in names if name[1:]}
 
 

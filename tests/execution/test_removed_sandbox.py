@@ -32,7 +32,7 @@ def request_of_a_tree(bench: Any) -> Any:
 
 
 def spoil(folder: Path) -> None:
-    """As whoever writes to an output in the output tree, which is the same file."""
+    """For example by writing to an output in the output tree, which is the same file."""
     (folder / "in/a").chmod(0o644)
     (folder / "in/a").write_text("spoiled")
 

@@ -17,7 +17,7 @@ TOTAL = Resources(cpu=4, memory=8 * GIB, gpu=1)
 
 
 class Run:
-    """A thread that takes resources and holds them until `end`."""
+    """A thread that acquires resources and holds them until `end`."""
 
     def __init__(self, pool: ResourcePool, wanted: Resources) -> None:
         self._started = threading.Event()
@@ -105,7 +105,7 @@ def test_who_waits_for_a_gpu_does_not_stop_those_who_need_none() -> None:
 
 
 def test_who_wants_more_gpus_than_there_are_gets_those() -> None:
-    """So that tests which need a GPU, and say so, run side by side where there is none."""
+    """So tests that need a GPU, and report that themselves, run in parallel on a machine without one."""
     pool = ResourcePool(Resources(cpu=2, memory=8 * GIB, gpu=0))
     running = [Run(pool, resources(gpu=2)) for _ in range(2)]
     assert all(run.started() for run in running)

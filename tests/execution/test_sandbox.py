@@ -38,7 +38,7 @@ def test_a_file_that_changed_after_it_was_digested(bench: Any, size: int, change
 
 
 def test_an_edit_while_the_action_runs_cannot_reach_it(bench: Any, size: int) -> None:
-    """The result is that of the content that the key was made of."""
+    """The result is that of the content in the key."""
     file = bench.write("models/a.bin", b"a" * size)
     bench.step(
         "tiny",
@@ -67,7 +67,7 @@ def test_an_edit_while_the_action_runs_cannot_reach_it(bench: Any, size: int) ->
 
 
 def test_no_folder_is_made_twice(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Making folders is most of what it takes to lay out small inputs."""
+    """Making folders dominates the cost of laying out small inputs."""
     for name in ("a", "b"):
         bench.write(f"models/deep/{name}.bin", name)
     request = bench.request("tiny", "models/deep/a.bin", "models/deep/b.bin", outputs=(Output("out", "x/y/out"),))
@@ -180,7 +180,7 @@ LIST = """
 
 
 def emptied(bench: Any) -> os.stat_result:
-    """The one folder that there is, once it is ready for another action."""
+    """Return the only folder, once it is ready for another action."""
     (build,) = bench.scratch.glob("build-*")
     deadline = time.monotonic() + 30
     while not (ready := bench.executor._scratch._emptied):

@@ -118,7 +118,7 @@ class Recorder:
 
 
 class NoFiles:
-    """What keys read of tools, where actions have none."""
+    """Fake tools for keys of actions without tools."""
 
     def entry(self, path: str) -> tuple[Path, FileEntry]:
         raise AssertionError(path)
@@ -149,7 +149,7 @@ class World:
         estimates: Estimates = lambda names: {},
         ready: int = 0,
     ) -> tuple[Report, Fake, Recorder, Scheduler]:
-        """`ready`: how many actions have to be ready before the first may end."""
+        """`ready`: the number of actions that must be ready before the first may end."""
         graph, recorder = ActionGraph(), Recorder()
         fake = Fake(self.store, self.files)
         recorder.awaited = fake.awaited = threading.Semaphore(0)
@@ -293,7 +293,7 @@ def test_two_jobs_run_at_the_same_time(world: World) -> None:
 
 
 def seconds_of(names: Iterable[str]) -> dict[str, float]:
-    """An action called `a7` is expected to take 7 seconds."""
+    """An action called `a7` has an estimate of 7 seconds."""
     return {name: float("".join(filter(str.isdigit, name.partition("#")[2]))) for name in names}
 
 

@@ -20,7 +20,7 @@ FILES = {"mine": "precious", "folder/mine": "precious", "folder/deep/mine": "pre
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    """A folder of the user's, as long as the test leaves it alone."""
+    """Return a folder of the user, which the test must not change."""
     host = tmp_path / "host"
     for name, text in FILES.items():
         (host / name).parent.mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,7 @@ def test_a_hard_link_to_somebody_s_file_is_copied(bench: Any, host: Path, tmp_pa
 
 
 def test_a_step_that_links_a_folder_of_its_outputs_elsewhere(bench: Any, host: Path) -> None:
-    """As a step does it, in its own process."""
+    """Run it like a step, in a separate process."""
     bench.step(
         "tiny",
         """

@@ -18,7 +18,7 @@ LENGTH = 3000
 
 
 def fact(number: int, version: str, status: str) -> Facts:
-    """An action of the chain: the first reads a source, each other one the action before it."""
+    """Return an action of the chain: the first reads a source, each other one the action before it."""
     maker = f"//:a{number - 1}#copy" if number else ""
     path = ".inputs/src.0/o" if number else "src.txt"
     material: dict[str, Any] = {

@@ -121,7 +121,7 @@ SPOILED = (
 
 
 def read_all(cache: Path, root: Path, key: str) -> None:
-    """All that commands read of a history."""
+    """Read everything that commands read from a history."""
     records = Records(cache, root)
     verdicts = explain(records, "//:app")
     built = records.built_at(records.rows(verdicts[-1].facts.id)[0].last) if verdicts else 0.0

@@ -17,7 +17,7 @@ BYTES = ("//m:a (cpu)", "bytes")
 
 
 def clone(folder: Path, address: str = "") -> Path:
-    """A repository with that origin."""
+    """Return a repository with that origin."""
     folder.mkdir(parents=True)
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
     if address:

@@ -18,7 +18,8 @@ MakeLoader: TypeAlias = Callable[[Mapping[str, str]], Loader]
 
 @pytest.fixture
 def make_loader(tmp_path: Path) -> MakeLoader:
-    """A function that writes files below a fresh root (MODELBUILD.toml need not be given) and opens the workspace."""
+    """Return a function that writes files below a new root (by default with an empty MODELBUILD.toml) and opens the
+    workspace."""
 
     def make(files: Mapping[str, str]) -> Loader:
         for path, text in {"MODELBUILD.toml": "", **files}.items():

@@ -18,7 +18,7 @@ PARTS = ["a", "b", "*", "?", "a*", "*b", "**", ".*", "a.b", "[a]", "?b", "**", "
 
 
 def plainly(pattern: tuple[str, ...], path: tuple[str, ...]) -> bool:
-    """Whether a path matches, by the definition of each wildcard."""
+    """Return whether a path matches, by the definition of each wildcard."""
 
     @cache
     def part(wild: str, name: str) -> bool:

@@ -39,7 +39,7 @@ def rules(root: Path) -> Rules:
 
 
 def analyzed(root: Path, rules: Rules, content: bytes) -> set[str]:
-    """The names of the targets of a BUILD.toml that are right; each other one has one error, in that file."""
+    """Return the names of the valid targets of a BUILD.toml; each other target has one error, in that file."""
     (root / "BUILD.toml").write_bytes(content)
     workspace = load_workspace(root, {})
     analyzer = Analyzer(Loader(workspace, rules.by_name), rules, Label("", "cpu"))
@@ -57,7 +57,7 @@ def analyzed(root: Path, rules: Rules, content: bytes) -> set[str]:
 
 
 class located:
-    """Expects a block to end well or in a LoadingError with a place in this file; nothing else passes."""
+    """Expects a block to succeed or to raise a LoadingError with a place in this file; other exceptions fail."""
 
     def __init__(self, file: str, content: bytes) -> None:
         self._file = file

@@ -32,7 +32,7 @@ SDIST = f"modelbuild-{modelbuild.__version__}.tar.gz"
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
-    """Run a program to its end, with nothing of this process's import path; returns what it printed."""
+    """Run a program to its end, without this process's import path; return its output."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     done = subprocess.run(
         [*map(str, command)], cwd=cwd, env={**kept, **environment}, capture_output=True, text=True, check=False
@@ -42,7 +42,7 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
 
 
 def checkout(repository: Path, copy: Path) -> Path:
-    """What the packages are built from, in a folder of its own."""
+    """Return a copy of the files that the packages are built from."""
     for name in ("pyproject.toml", ".gitignore", "README.md", "LICENSE"):
         shutil.copy(repository / name, copy)
     for folder in ("protos", *PACKAGES.values()):
@@ -52,7 +52,7 @@ def checkout(repository: Path, copy: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def dist(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the source archive, and the wheel that was built out of it."""
+    """Return a folder with the source archive, and the wheel built from it."""
     copy = checkout(repository, tmp_path_factory.mktemp("checkout"))
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", copy / "dist", copy, cwd=copy)
     return copy / "dist"
@@ -105,7 +105,8 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(home: Path, *wanted: str | Path) -> Path:
-    """The programs of a virtual environment made with what pip is to install, which sees this one's other packages."""
+    """Return the programs of a virtual environment with these installed packages, which also sees this one's other
+    packages."""
     venv.create(home, with_pip=False)
     python = home / "bin" / "python"
     site = Path(sysconfig.get_path("purelib", vars={"base": str(home)}))

@@ -29,7 +29,7 @@ def project(repository: Path) -> dict[str, Any]:
 
 
 def requirements(project: dict[str, Any], extras: tuple[str, ...]) -> Iterator[Requirement]:
-    """What the project asks for with some extras; extras that name the project's own are expanded."""
+    """Return the project's requirements with some extras; extras that name the project itself are expanded."""
     for line in [*project["dependencies"], *(d for e in extras for d in project["optional-dependencies"][e])]:
         requirement = Requirement(line)
         if canonicalize_name(requirement.name) == project["name"]:
@@ -39,7 +39,7 @@ def requirements(project: dict[str, Any], extras: tuple[str, ...]) -> Iterator[R
 
 
 def pins(text: str, python: str) -> dict[str, str]:
-    """Name -> version of what the lock installs on Linux with a version of Python."""
+    """Return name -> version of the distributions that the lock installs on Linux with a version of Python."""
     lines = re.sub(r" *\\\n *", " ", re.sub(r"^ *#.*\n", "", text, flags=re.MULTILINE)).splitlines()
     matches = [(line, PIN.fullmatch(line)) for line in lines]
     assert [line for line, match in matches if match is None] == []

@@ -51,7 +51,7 @@ def main(address: str, properties: str, *runner: str) -> None:
 
 
 def work(channel: grpc.Channel, address: str, name: str, runner: tuple[str, ...], lease: Any) -> None:
-    """Run the lease's action; the lease then holds how it ended."""
+    """Run the lease's action, and put its result into the lease."""
     with tempfile.TemporaryDirectory() as folder:
         action, result = Path(folder, "action"), Path(folder, "result")
         action.write_bytes(action_of(channel, lease).SerializeToString())
@@ -70,7 +70,7 @@ def work(channel: grpc.Channel, address: str, name: str, runner: tuple[str, ...]
 
 
 def action_of(channel: grpc.Channel, lease: Any) -> Any:
-    """A lease names its action, or holds it."""
+    """A lease names its action, or contains it."""
     action = execution.Action()
     if lease.payload.Is(execution.Action.DESCRIPTOR):
         lease.payload.Unpack(action)

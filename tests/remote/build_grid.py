@@ -111,7 +111,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 class PostgreSQL:
-    """A database of its own, on a free port of 127.0.0.1. It does not run as root, so it has a folder of its own."""
+    """A separate database on a free port of 127.0.0.1. It does not run as root, so it has a separate folder."""
 
     def __init__(self) -> None:
         programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))

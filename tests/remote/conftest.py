@@ -108,7 +108,7 @@ class Casd:
 
 @pytest.fixture(scope="session")
 def shared_casd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Casd]:
-    """One server for tests that do not mind what else is in it."""
+    """Return a server shared by tests that accept other contents in it."""
     server = Casd(tmp_path_factory.mktemp("casd") / "cas")
     yield server
     server.kill()
@@ -121,7 +121,7 @@ def build_grid() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def shared_build_grid(tmp_path_factory: pytest.TempPathFactory, build_grid: ModuleType) -> Iterator[Any]:
-    """Another server for tests that do not mind what else is in it."""
+    """Return a second server shared by tests that accept other contents in it."""
     server = build_grid.BuildGrid(tmp_path_factory.mktemp("buildgrid") / "server")
     yield server
     server.kill()
@@ -129,7 +129,7 @@ def shared_build_grid(tmp_path_factory: pytest.TempPathFactory, build_grid: Modu
 
 @pytest.fixture
 def casd(tmp_path: Path) -> Iterator[Casd]:
-    """An empty server of the test's own."""
+    """Return an empty server for one test."""
     server = Casd(tmp_path / "casd")
     yield server
     server.kill()
@@ -137,7 +137,7 @@ def casd(tmp_path: Path) -> Iterator[Casd]:
 
 @pytest.fixture
 def zstd_casd(casd: Casd) -> Iterator[Any]:
-    """That server behind something that compresses: none of the real ones offers it."""
+    """Return that server behind a compressing front end, because no real server compresses."""
     front = _load("zstd_front").ZstdFront(casd.port)
     yield front
     front.close()
@@ -162,7 +162,7 @@ def mounts() -> Callable[..., list[str]]:
 
 @pytest.fixture
 def new_farm(tmp_path: Path, shared_casd: Casd, mounts: Callable[..., list[str]]) -> Iterator[Callable[..., Casd]]:
-    """Starts a server with workers that see the folders given as well: new_farm(*folders)."""
+    """Return a function that starts a server with workers that also see these folders: new_farm(*folders)."""
     if shutil.which("bwrap") is None:
         pytest.skip("not run: needs bubblewrap, which .ci/run installs")
     started: list[Casd] = []
@@ -180,7 +180,7 @@ def new_farm(tmp_path: Path, shared_casd: Casd, mounts: Callable[..., list[str]]
 
 @pytest.fixture
 def farm(new_farm: Callable[..., Casd]) -> Casd:
-    """A server with workers."""
+    """Return a server with workers."""
     return new_farm()
 
 
@@ -206,8 +206,8 @@ http {{
 def running_nginx(
     folder: Path, within: Sequence[str] = (), largest: int = 0, allowed: str = "GET PUT"
 ) -> Iterator[str]:
-    """The address of an HTTP cache; what it keeps lies in `folder`/root. `largest` is that of a PUT in bytes (0: any),
-    `allowed` methods; others are forbidden."""
+    """Yield the address of an HTTP cache with its contents in `folder`/root. `largest` is the maximum size of a PUT in
+    bytes (0: any), `allowed` are methods; others are forbidden."""
     program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
         pytest.skip("not run: needs nginx")
@@ -229,7 +229,7 @@ def running_nginx(
 
 @pytest.fixture
 def start_nginx(tmp_path: Path) -> Iterator[Callable[..., str]]:
-    """start_nginx(largest=..., allowed=...): see running_nginx. Each has what those before it kept."""
+    """start_nginx(largest=..., allowed=...): see running_nginx. Each server has the contents of earlier ones."""
     with ExitStack() as stack:
         yield lambda **options: stack.enter_context(running_nginx(tmp_path / "nginx", **options))
 
@@ -242,7 +242,7 @@ def nginx(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def full(tmp_path: Path) -> Callable[[Path, int], list[str]]:
-    """full(folder, size) begins a command that sees a disk of its own there, of so many bytes and empty."""
+    """full(folder, size) begins a command that sees an empty disk of this many bytes at the folder."""
     if shutil.which("bwrap") is None:
         pytest.skip("not run: needs bubblewrap, which .ci/run installs")
     # With processes of its own, for all of them to end with it.
@@ -253,7 +253,7 @@ def full(tmp_path: Path) -> Callable[[Path, int], list[str]]:
 
 @pytest.fixture(params=["casd", pytest.param("nginx", marks=pytest.mark.exhaustive)])
 def full_cache(request: pytest.FixtureRequest, tmp_path: Path, full: Callable[[Path, int], list[str]]) -> Iterator[str]:
-    """The address of a cache whose disk is full soon."""
+    """Return the address of a cache whose disk is soon full."""
     folder = tmp_path / request.param
     if request.param == "nginx":
         with running_nginx(folder, full(folder / "root", 400_000)) as address:
@@ -347,7 +347,7 @@ def run(step: Step) -> None:
 
 
 class Place:
-    """A workspace with the package //a (see BUILD) and a local cache of its own."""
+    """A workspace with the package //a (see BUILD) and a separate local cache."""
 
     def __init__(self, folder: Path, rules: dict[str, str], seed: str = "seed\n") -> None:
         self.root = folder / "workspace"
@@ -382,7 +382,7 @@ class Place:
         return Ended(ended.returncode, ended.stdout, ended.stderr)
 
     def build(self, *options: str, target: str = "//a:all", **environment: str) -> Ended:
-        """A build that has to succeed."""
+        """Run a build that must succeed."""
         ended = self.run("build", target, "--json", *options, **environment)
         assert ended.code == 0, ended.err + ended.out
         return ended
@@ -399,7 +399,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path, repository: Path) -> Callable[..., Place]:
-    """Makes workspaces, each at a path of its own."""
+    """Return a function that makes workspaces, each at a separate path."""
     text = (repository / "docs/rules.md").read_text()
     rules = dict(re.findall(r"`(tools/rules/[\w/.]+)`[^\n]*\n\n```python\n(.*?)```", text, re.DOTALL))
     rules["tools/rules/steps/__init__.py"] = ""

@@ -22,7 +22,7 @@ genrule(name = "made", srcs = ["seed.txt"], outs = ["made.txt"], cmd = "cat $(SR
 
 @pytest.fixture(params=["grpc", "http"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """An empty cache that both can speak with: buildbox-casd refuses clients as old as this Bazel."""
+    """Return an empty cache that both support: buildbox-casd refuses clients as old as this Bazel."""
     if request.param == "http":
         yield request.getfixturevalue("nginx")
         return
@@ -33,7 +33,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def bazel(tmp_path: Path, address: str) -> Callable[[str], str]:
-    """Builds in a new workspace with nothing of its own but its sources; returns what Bazel says."""
+    """Build in a new workspace with only its sources; return Bazel's output."""
     if not PROGRAM.is_file():
         pytest.skip("not run: needs npm")
 

@@ -30,7 +30,8 @@ def test_sums_are_of_what_was_made():
 
 @pytest.fixture
 def shaken(place: Any, tmp_path: Path) -> Callable[[str], tuple[Any, str]]:
-    """Workspaces whose first action makes something else each time, on a cache that lost what it made for the first."""
+    """Return workspaces whose first action has different outputs each time, with a cache that lost the blobs of its
+    first result."""
     cache = f"--remote-cache=file://{tmp_path}/objects"
 
     def make(name: str) -> Any:

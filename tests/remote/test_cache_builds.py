@@ -29,7 +29,7 @@ CACHED = dict.fromkeys(RAN, "cached")
 
 @pytest.fixture(params=["grpc", "file"])
 def cache(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty cache of each kind that needs nothing else."""
+    """Return the address of an empty cache of each kind that needs no other server."""
     if request.param == "file":
         return f"--remote-cache=file://{tmp_path}/objects"
     return f"--remote-cache={request.getfixturevalue('casd').address}"

@@ -29,7 +29,7 @@ class World:
         )
 
     def failing(self, kind: Kind, times: int = 10**9) -> Callable[[], str]:
-        """An operation that fails some times, and then works."""
+        """Return an operation that fails some times, and then succeeds."""
         left = iter(range(times))
 
         def operation() -> str:

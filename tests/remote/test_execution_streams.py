@@ -21,7 +21,8 @@ ACTION = Digest("a" * 64, 7)
 
 @pytest.fixture
 def start(fake_server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
-    """A server whose action ends after `ends` seconds, and is told of at once, or only then; and a client of it."""
+    """Return a server whose action ends after `ends` seconds and is reported at once or only then, and a client of
+    it."""
     monkeypatch.setattr(service, "_STREAM", 0.3)
     monkeypatch.setattr(service, "_PAUSE", 0.01)
     made: list[Any] = []

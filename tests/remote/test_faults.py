@@ -31,7 +31,7 @@ def quick(place: Any, address: str) -> None:
 
 
 def both(place: Any, expected: Any, address: str) -> list[Any]:
-    """A build that uploads and one that downloads."""
+    """Run a build that uploads and one that downloads."""
     ended = []
     for name in ("one", "two"):
         made = place(name)
@@ -61,7 +61,7 @@ def test_a_line_that_breaks_at_random(place: Any, shared_casd: Any, proxies: Any
 
 @pytest.mark.parametrize("seed", [p for p in SEEDS if p.values[0] < 60])
 def test_a_server_that_is_killed(place: Any, casd: Any, proxies: Any, expected: Any, seed: int) -> None:
-    """In the middle of an upload or a download, by the amount of data that has passed; it comes back for the next."""
+    """Break the connection during an upload or a download after an amount of data; it recovers for the next."""
     proxy = proxies.Proxy(casd.port, lambda n: casd.kill() or "" if n == 5 + 2 * seed else "")
     try:
         both(place, expected, f"grpc://127.0.0.1:{proxy.port}")

@@ -74,7 +74,7 @@ def connect(port: int) -> None:
 
 @contextmanager
 def running(command: Sequence[str | Path], log: Path, ready: Callable[[], Any], **variables: str) -> Iterator[None]:
-    """A server, from when `ready` raises no OSError any more."""
+    """Yield a server once `ready` raises no OSError."""
     with log.open("wb") as file:
         process = subprocess.Popen(command, stdout=file, stderr=file, cwd=log.parent, env={**os.environ, **variables})
     try:
@@ -99,7 +99,7 @@ def running(command: Sequence[str | Path], log: Path, ready: Callable[[], Any], 
 
 @pytest.fixture(scope="module")
 def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of a server with the bucket `cache`, for one user and for who does not say who it is."""
+    """Return the port of a server with the bucket `cache`, for one user and for anonymous access."""
     program = Path(sys.prefix, "servers/bin/weed")
     if not program.is_file():
         pytest.fail(f"{program} is not there; 'make test' installs tests/remote/servers.lock there")

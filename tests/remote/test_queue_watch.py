@@ -30,7 +30,7 @@ class Said:
         self.queue = QueueWatch("X", 0.01, self.lines.append)
 
     def after(self, stages: tuple[int, ...], asked: dict[str, str]) -> None:
-        """An action that is at the server for longer than it may be in silence."""
+        """Watch an action that is on the server for longer than the silent period."""
         with self.queue.watch(ACTION, asked) as told:
             for stage in stages:
                 told(stage)
@@ -79,7 +79,7 @@ def test_what_ends_in_time_is_not_said() -> None:
 
 
 def waits_and_ends(place: Any, address: str) -> None:
-    """A build whose action is not taken says so and goes on waiting, until Ctrl-C."""
+    """A build whose action no worker accepts prints a notice and waits until Ctrl-C."""
     settings = 'queue_notice = 1\ntimeout = 5\n[remote.strategy]\n"*" = ["remote"]\n'
     place.write("MODELBUILD.toml", f'rules = ["//tools/rules"]\n[remote]\nexecutor = "{address}"\n{settings}')
     rule = (place.root / "tools/rules/blobs.py").read_text()
@@ -106,7 +106,7 @@ def waits_and_ends(place: Any, address: str) -> None:
 
 @pytest.fixture
 def idle(fake_server: ModuleType) -> Iterator[Any]:
-    """A server that takes actions and has no worker for them."""
+    """Return a server that accepts actions but has no worker for them."""
 
     class Idle(fake_server.FakeServer):  # type: ignore[misc]
         def Execute(self, request: Any, context: Any, fault: str) -> Iterator[Any]:

@@ -15,7 +15,7 @@ def notices(text: str) -> list[str]:
 
 
 def changed(place: Any, name: str) -> Any:
-    """A workspace in which the second action is another than elsewhere."""
+    """Return a workspace in which the second action differs from elsewhere."""
     made = place(name)
     step = (made.root / "tools/rules/steps/checksums.py").read_text()
     made.write("tools/rules/steps/checksums.py", f"{step}\n# {name}\n")
@@ -49,7 +49,7 @@ def test_a_grpc_cache_that_refuses_writing_is_read(place: Any, serve: Any, metho
 
 
 def big_ones_stay(place: Any, address: str, largest: str) -> None:
-    """One of two results has a blob that is too big: the other is shared."""
+    """One of two results has a blob that is too big; the other result is shared."""
     ended = place("one").build(f"--remote-cache={address}")
     assert set(ended.statuses.values()) == {"ran"}
     (said,) = notices(ended.err)

@@ -39,7 +39,7 @@ from modelbuild.workspace.remote_strategy import parse_strategy
 def any_farm(
     request: pytest.FixtureRequest, tmp_path: Path, shared_casd: Any, build_grid: ModuleType, mounts: Any
 ) -> Iterator[Any]:
-    """Servers that have their workers in different ways: beside them, and as bots that ask for work."""
+    """Return servers with different kinds of workers: built in, and bots that poll for work."""
     if request.param == "casd":
         yield request.getfixturevalue("farm")
         return
@@ -261,7 +261,7 @@ def staged(described: Any, digest: Digest, folder: Path) -> None:
 
 @pytest.fixture
 def worker(code: StepCode, tmp_path: Path) -> Callable[..., tuple[int, str]]:
-    """Runs an action as a worker does, with another toolchain in its order; returns the exit code and what it says."""
+    """Run an action like a worker, with another toolchain in its order; return the exit code and the output."""
 
     def run(**toolchain: Any) -> tuple[int, str]:
         described = describe(request(), Workers(code, sys.executable, {}))
@@ -296,7 +296,7 @@ def test_a_step_that_changed_since_its_key_was_made_is_not_sent(code: StepCode) 
 
 
 def test_a_worker_without_the_kernels_that_the_key_states_does_not_try(worker: Callable[..., tuple[int, str]]) -> None:
-    """Nor one that has them where this machine has not: numerical libraries would choose them there."""
+    """A worker with features that this machine lacks differs too: numerical libraries would choose kernels for them."""
     has = machine()
     lacks = has.removesuffix("-avx2") if has.endswith("-avx2") else f"{has}-avx2"
     code, said = worker(machine=lacks)
@@ -334,7 +334,7 @@ def test_the_same_action_is_the_same_message_whatever_machine_it_comes_from(code
 
 
 def asked_of_workers(described: Any) -> dict[str, str]:
-    """The platform properties of an action's message."""
+    """Return the platform properties of an action's message."""
     action = message("Action").FromString(described.blobs[described.action])
     return {each.name: each.value for each in action.platform.properties}
 
@@ -403,7 +403,7 @@ def test_what_a_worker_tells_of_itself() -> None:
 
 
 class Places:
-    """Two executors that write down what they were asked for."""
+    """Two executors that record their requests."""
 
     def __init__(self, strategy: str = "", problem: RemoteProblem | None = None) -> None:
         self.asked: list[str] = []

@@ -59,27 +59,27 @@ class Workspace:
         return json.loads(ended.stdout)
 
     def build(self, target: str) -> dict[str, str]:
-        """Each action's status by its id. One at a time: a compilation takes gigabytes."""
+        """Return each action's status by its id. Runs one action at a time, because a compilation takes gigabytes."""
         return {action["id"]: action["status"] for action in self.run("build", target, "-j1")["actions"]}
 
     def workers(self, target: str) -> dict[str, str]:
-        """Where each action that was needed ran, by its id; '' for here."""
+        """Return the place of each required action, by its id; '' for this machine."""
         told = self.run("explain", target)["actions"]
         return {each["action"]: (each["place"] or {}).get("worker", "") for each in told}
 
     def outputs(self, config: str) -> dict[str, bytes]:
-        """All that was laid out, by its name."""
+        """Return all laid out files, by name."""
         return {path.name: path.read_bytes() for path in (self.root / "modelbuild-out" / config).rglob("*.*")}
 
     def only_remotely(self, address: str, python: Path | str) -> None:
-        """Have every action run on workers, also those that fetch, and none here."""
+        """Run every action on workers, including downloads, and none here."""
         with (self.root / "MODELBUILD.toml").open("a") as file:
             file.write(f'[remote]\nexecutor = "{address}"\npython = "{python}"\n')
             file.write('[remote.strategy]\n"*" = ["remote"]\ndownload = ["remote"]\n')
 
 
 def backends(report: bytes) -> dict[str, set[str]]:
-    """The operators that each backend has, out of a delegation.json."""
+    """Return the operators of each backend, from a delegation.json."""
     told = json.loads(report)
     return {b: {node["op"] for node in told["nodes"] if node["backend"] == b} for b in told["totals"]}
 
@@ -111,7 +111,8 @@ def test_workers_alone_make_a_program_of_three_backends(farm: Any, know_runtime:
 
 
 def fetching_python(folder: Path) -> tuple[Path, list[Path]]:
-    """A Python for workers whose pip is configured as ours, and the folders of wheels and certificates it needs."""
+    """Return a Python for workers with this machine's pip configuration, and the folders of wheels and certificates
+    that it needs."""
     listed = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)
     settings = {}
     for line in listed.stdout.splitlines():

@@ -135,7 +135,7 @@ def whole(root: Any, *children: Any) -> bytes:
 
 
 def bomb() -> bytes:
-    """A few hundred bytes that stand for 2**40 files."""
+    """A few hundred bytes that represent 2**40 files."""
     child, children = folder(("x",)), []
     for _ in range(40):
         children.append(child)
@@ -212,7 +212,7 @@ def test_threads_that_come_at_once_share_the_messages() -> None:
 
 
 def test_a_part_that_is_there_often_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it takes to refuse a folder is in proportion to its description, whatever that unfolds to."""
+    """The cost of refusing a folder is proportional to its description, not to its expanded size."""
     read: list[str] = []
     check = results.check_path
     monkeypatch.setattr(results, "check_path", lambda path: check(read.append(path) or path))
@@ -222,7 +222,7 @@ def test_a_part_that_is_there_often_is_read_once(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_folder_made_of_parts_that_were_read_before_may_not_be_deeper() -> None:
-    """Each part is not too deep where it is first met."""
+    """No part is too deep at its first occurrence."""
     child, children, parts = folder(("x",)), [], {}
     for number in range(1500):
         children.append(child)
@@ -244,7 +244,7 @@ def test_a_folder_full_of_empty_ones_is_empty() -> None:
 
 @st.composite
 def messages(draw: st.DrawFn) -> bytes:
-    """Any folder, also one that no disk can hold: names that are there twice, or are too long."""
+    """Generate any folder, also ones that no disk can contain: with duplicate or too long names."""
     any_name = st.one_of(names, st.sampled_from(["a" * 255, "a" * 256, "é" * 128, "a", "a-", ".", "..", "a/b"]))
     children: list[Any] = []
     made = folder()

@@ -46,7 +46,7 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["grpcs", "https"])
 def server(request: pytest.FixtureRequest, pki: Path, serve: Callable[..., Any]) -> Iterator[Callable[[bool], str]]:
-    """Starts a server, perhaps one that asks for a certificate; gives its address."""
+    """Start a server, optionally one that requires a certificate; yield its address."""
     started: list[ThreadingHTTPServer] = []
     ca, cert, key = (pki / name for name in ("ca.pem", "server.pem", "server.key"))
 
@@ -72,7 +72,7 @@ def server(request: pytest.FixtureRequest, pki: Path, serve: Callable[..., Any])
 
 
 class Empty(BaseHTTPRequestHandler):
-    """A cache with nothing in it."""
+    """An empty cache."""
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -108,7 +108,7 @@ def test_a_server_that_nobody_vouches_for(server: Callable[[bool], str], pki: Pa
 def test_what_a_server_repeats_of_a_token_is_not_shown(
     server: Callable[[bool], str], pki: Path, fake_server: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not the first letters of it either, where a long message is cut."""
+    """Not even its first letters appear, where a long message is truncated."""
 
     def http(self: BaseHTTPRequestHandler) -> None:
         self.send_response(403, f"{'x' * 205} {self.headers['Authorization']} is not known")

@@ -118,7 +118,7 @@ class ZstdFront(grpc.GenericRpcHandler):
 
 
 def told(own: Callable[[Any], Any]) -> Callable[[Any, grpc.ServicerContext], Any]:
-    """A handler that fails as the server behind it does."""
+    """Return a handler that fails like the server behind it."""
 
     def handle(request: Any, context: grpc.ServicerContext) -> Any:
         try:

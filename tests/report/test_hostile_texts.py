@@ -39,7 +39,7 @@ TEXTS = st.sampled_from((*NASTY, "a\ud800b", "::error::x", "a|b`c`", "]]>", "%0A
 
 @st.composite
 def events_of(draw: st.DrawFn) -> list[Event]:
-    """A build in which everything that is not a label has a hostile text."""
+    """Return a build in which everything except labels has a hostile text."""
     report = json.dumps(
         {
             "version": 1,
@@ -104,7 +104,7 @@ def test_every_record_of_a_build_keeps_its_format(
 
 
 def _written(stream: io.TextIOWrapper) -> list[str]:
-    """The lines since the last call."""
+    """Return the lines since the last call."""
     stream.flush()
     buffer = stream.buffer
     assert isinstance(buffer, io.BytesIO)
@@ -158,7 +158,7 @@ def test_what_is_no_report_is_a_failed_one(text: bytes) -> None:
 
 @cases(100, 2_000)
 def test_reads_keep_whatever_is_written_down(tmp_path: Path, examples: int) -> None:
-    """Of files and folders in an odd workspace, and of parameters; labels are labels."""
+    """Hostile texts of files and folders in an odd workspace, and of parameters; labels are ordinary."""
 
     def holds(text: str) -> None:
         reads = TargetReads({"//a:b": [text]}, {"//a:b": [text]}, {"//a:b": 1})

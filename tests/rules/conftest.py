@@ -17,7 +17,8 @@ from tests.program_build import program_build
 
 @pytest.fixture
 def analysed(tmp_path: Path) -> Callable[..., Analyzer]:
-    """What analysing //:program gives, whose stack has these backends (tables of TOML); its model is never read."""
+    """Return the result of analysing //:program, whose stack has these backends (tables of TOML); its model is never
+    read."""
 
     def analyse(*backends: str, capability: str = "8.6") -> Analyzer:
         (tmp_path / "MODELBUILD.toml").write_text("")

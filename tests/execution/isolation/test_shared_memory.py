@@ -44,7 +44,7 @@ STEP = """
 
 
 def leftovers() -> list[str]:
-    """What there is on this machine of shared memory by a name of these tests."""
+    """Return the shared memory on this machine with a name of these tests."""
     found = [
         str(path) for folder in ("/dev/shm", "/dev/mqueue", "/tmp") for path in Path(folder).glob("*modelbuild-test*")
     ]
@@ -69,7 +69,7 @@ def test_nothing_of_one_action_is_there_for_another(workspace: Any) -> None:
 
 
 def test_nothing_of_one_action_is_there_for_another_beside_it(workspace: Any) -> None:
-    """Which runs while the first still has it."""
+    """The second action runs while the first still uses it."""
     for number, (leaves, finds) in enumerate(WAYS.values()):
         waits = STEP.replace("json.dumps(EXPRESSION)", f"json.dumps([{leaves}, __import__('time').sleep(1)])")
         workspace.step(f"leaves{number}", waits)
@@ -101,7 +101,7 @@ PROCESSES = """
 
 
 def test_processes_of_one_action_share_memory_where_the_kernel_keeps_it_apart(workspace: Any) -> None:
-    """Elsewhere they are refused, and told where to look."""
+    """Otherwise they are refused, and the error refers to `modelbuild info sandbox`."""
     workspace.step("only", PROCESSES)
     workspace.target("only", "only")
     with TemporaryDirectory() as cache:  # the path of a socket in it has to be short

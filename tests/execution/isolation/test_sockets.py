@@ -65,7 +65,7 @@ class Server:
         self.places.append((int(family), kind, (int(family).to_bytes(2, "little") + rest).hex()))
 
     def heard(self) -> int:
-        """Take what has come, and count it."""
+        """Accept all pending connections, and count them."""
         count = 0
         for each in self._sockets:
             try:
@@ -83,7 +83,7 @@ class Server:
 
 @pytest.fixture
 def server(workspace: Any, tmp_path: Path) -> Iterator[Server]:
-    """With sockets in the workspace and elsewhere."""
+    """Sockets in the workspace and elsewhere."""
     (tmp_path / "run").mkdir()
     made = Server(tmp_path / "run", workspace.root)
     yield made
@@ -104,7 +104,7 @@ def test_with_a_network_it_does(workspace: Any, server: Server) -> None:
 
 
 def _abstract(place: tuple[int, int, str]) -> bool:
-    """Which Landlock keeps even an action with a network from, where the kernel's can."""
+    """Landlock, if the kernel's version can, refuses these even to an action with a network."""
     return place[0] == socket.AF_UNIX and place[2][4:6] == "00"
 
 
@@ -159,7 +159,7 @@ def test_actions_do_not_reach_each_other(workspace: Any) -> None:
 
 
 def test_nothing_else_makes_sockets(workspace: Any) -> None:
-    """No other family of sockets, and not io_uring, whose sockets no filter of system calls sees."""
+    """No other family of sockets, and no io_uring, whose sockets no system call filter sees."""
     families = [int(family) for family in socket.AddressFamily if family != socket.AF_UNIX]
     source = f"""
         import ctypes, json
@@ -197,7 +197,7 @@ def test_python_code_is_told_so(workspace: Any) -> None:
 
 
 def test_processes_of_one_action_talk_where_the_kernel_keeps_them_apart(workspace: Any) -> None:
-    """Elsewhere they are refused, and told where to look."""
+    """Otherwise they are refused, and the error refers to `modelbuild info sandbox`."""
     workspace.step(
         "talks",
         """

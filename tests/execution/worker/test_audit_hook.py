@@ -57,7 +57,7 @@ def with_paths(bench: Any, source: str) -> str:
 
 @pytest.fixture(params=["kernel", "fallback"])
 def bench(request: pytest.FixtureRequest, bench: Any) -> Any:
-    """Messages are the same where the kernel hides other files and where only Python code is told of them."""
+    """Messages are equal if the kernel hides other files and if only the audit hook refuses them."""
     bench.executor = bench.new_executor(namespaces=request.param == "kernel")
     return bench
 
@@ -144,7 +144,7 @@ def test_an_undeclared_import(bench: Any, importing: str, file: str) -> None:
 
 
 def test_probing_is_fine(bench: Any) -> None:
-    """Looking whether something is there is not reading it; nor is looking for what is nowhere."""
+    """Checking the existence of a file is not reading it; nor is searching for a file that exists nowhere."""
     bench.write("models/anchors.json")
     bench.write("models/__pycache__/detector.cpython-311.pyc")
     source = """
@@ -200,7 +200,7 @@ def test_writing_elsewhere_is_refused(bench: Any, writing: str, network: bool) -
 
 @pytest.mark.usefixtures("landlocked")
 def test_native_code_cannot_read_either(bench: Any) -> None:
-    """A program of another language, whose reads no hook sees."""
+    """A program in another language, whose reads no hook sees."""
     file = bench.write("models/anchors.json", "[1]")
     source = f"""
         import subprocess
@@ -293,7 +293,7 @@ def test_a_step_may_load_only_what_its_key_covers(bench: Any) -> None:
 
 
 def test_a_virtual_environment_in_the_workspace(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies under sys.prefix may be read even there; what lies beside it may not."""
+    """Files below sys.prefix may be read even there; files beside it may not."""
     bench.write("venv/lib/inside.txt", "i")
     bench.write("venv2/lib/beside.txt", "b")
     monkeypatch.setattr(sys, "prefix", str(bench.workspace / "venv"))

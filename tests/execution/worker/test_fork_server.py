@@ -61,7 +61,7 @@ def runs(pid: int) -> bool:
 
 
 def pids_in(scratch: Path) -> list[int]:
-    """The three process ids that STAYS writes, once they are there."""
+    """Return the three process ids that STAYS writes, once they are complete."""
     found: list[int] = []
 
     def there() -> bool:
@@ -85,7 +85,7 @@ def test_modules_are_imported_once_and_only_for_who_asks(bench: Any) -> None:
 
 
 def test_torch_is_warm(bench: Any) -> None:
-    """Imported by the parent, which stays single-threaded; the child computes with the threads it was given."""
+    """The parent imports torch and stays single-threaded; the child computes with its number of threads."""
     bench.step(
         "tiny",
         """
@@ -266,7 +266,7 @@ def test_nothing_outlives_an_engine_that_is_killed_while_modules_are_imported(be
 
 
 def test_an_interrupt_of_the_terminal_does_not_reach_workers(bench: Any) -> None:
-    """Ctrl-C goes to the foreground group; workers are in groups and a session of their own."""
+    """Ctrl-C goes to the foreground group; workers are in separate groups and a separate session."""
     bench.step("tiny", STAYS)
     process = engine(bench)
     try:

@@ -87,7 +87,7 @@ def test_actions_of_one_step_read_their_own_plugins(bench: Any) -> None:
 
 
 def test_two_steps_at_once(bench: Any) -> None:
-    """Answers find who waits for them."""
+    """Each answer reaches the thread that waits for it."""
     bench.step("tiny", COUNTS)
     bench.step("other", COUNTS)
     found: list[tuple[str, Any]] = []
@@ -114,7 +114,7 @@ def test_what_a_step_prints_is_kept_of_each_action(bench: Any) -> None:
 
 
 def test_a_step_may_format_its_stack(bench: Any) -> None:
-    """Which reads the source of each function on it, down to the process that the step's was forked from."""
+    """Formatting reads the source of each function on the stack, including those of the fork server."""
     bench.step(
         "tiny", "import traceback\ndef run(step):\n    step.outputs['out'].write_text(traceback.format_stack()[0])\n"
     )

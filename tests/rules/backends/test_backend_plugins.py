@@ -68,7 +68,7 @@ seal(Path(sys.argv[1]))
 
 
 def documented(repository: Path) -> Mapping[str, str]:
-    """The files of docs/backends.md, and the stack."""
+    """Write the files of docs/backends.md, and the stack."""
     text = (repository / "docs/backends.md").read_text()
     files = dict(re.findall(r"`(tools/rules/[\w./]+)`[^`]*?(?:`[^`]+`[^`]*?)*?```python\n(.*?)```", text, flags=re.S))
     (stack,) = re.findall(r"```toml\n(\[\[backend_stack.*?)```", text, flags=re.S)
@@ -102,7 +102,7 @@ def test_its_program_is_what_executorch_s_own_lowering_writes_with_a_manifest(wo
 
 
 def closures() -> Mapping[str, frozenset[str]]:
-    """The modules in the key of each step, with each backend alone in the stack."""
+    """Return the modules in the key of each step, with each backend alone in the stack."""
     rules = load_rules(Path(), ())
     code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **rules.packages})
     steps = {"export": (EXPORT,), "partition": (PARTITION,), "emit": (EMIT,)}
@@ -188,7 +188,7 @@ EXCEPTIONS = {
 
 
 def words(file: Path) -> list[str]:
-    """The identifiers and strings of a source file's code, without comments and docstrings."""
+    """Return the identifiers and strings of a source file's code, without comments and docstrings."""
     text = file.read_text()
     if file.suffix != ".py":
         return [re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)]

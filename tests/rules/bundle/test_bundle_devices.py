@@ -52,7 +52,7 @@ arch = "aarch64"
 
 
 def analyzed(root: Path, program: str, bundle: str = "") -> dict[str, Any]:
-    """The params of a bundle's action."""
+    """Return the params of a bundle's action."""
     files = {
         "MODELBUILD.toml": 'rules = ["//own"]\n',
         "own/__init__.py": "",

@@ -39,7 +39,7 @@ RUNTIME: dict[str, Any] = {
 
 
 def elf(machine: int, big: bool = False) -> str:
-    """The first bytes of an ELF file for a machine."""
+    """Return the first bytes of an ELF file for a machine."""
     number = machine.to_bytes(2, "big" if big else "little").decode("latin-1")
     return f"\x7fELF\x02{chr(1 + big)}\x01" + "\0" * 11 + number + "\0" * 44
 
@@ -51,7 +51,8 @@ def packed(
     operators: tuple[str, ...] = (),
     **content: str,
 ) -> Path:
-    """An archive whose runner describes a program with these backends and operators. `content` is of files by stem."""
+    """Return an archive whose runner describes a program with these backends and operators. `content` has files by
+    stem."""
     delegates = [{"backend": each} for each in backends]
     described = json.dumps({"methods": [{"delegates": delegates, "operators": dict.fromkeys(operators, 1)}]})
     files = dict.fromkeys(RUNTIME["files"], "") | {"runtime.json": json.dumps(runtime)}

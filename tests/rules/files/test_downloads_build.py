@@ -20,7 +20,7 @@ SHA256 = hashlib.sha256(DATA).hexdigest()
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Serves DATA under every path but those that start with /bad."""
+    """Serves DATA under every path except those that begin with /bad."""
 
     seen: list[str]
 

@@ -23,7 +23,7 @@ from modelbuild_rules.program.steps.partitions.files import read_partition
 
 
 def joined(generated: Generated, capabilities: Any, target: str, runtime: Path, folder: Path) -> Path:
-    """All that a library is linked of."""
+    """Return everything that a library is linked from."""
     made = folder / "library.so"
     kernels = [part for each in generated.kernels for part in (each.entry.encode(), each.cubin.read_bytes())]
     made.write_bytes(b"\0".join([generated.source.encode(), *kernels]))
@@ -43,7 +43,7 @@ def compile(partition: Path, out: Path, more: dict[str, Any], tuning: Path | Non
 
 
 def forked(partition: Path, out: Path, more: dict[str, Any], tuning: Path | None = None, **environment: str) -> None:
-    """Compile in a fork. Exits where that fails."""
+    """Compile in a fork. Exit on failure."""
     out.mkdir()
     if child := os.fork():
         if os.waitpid(child, 0)[1]:

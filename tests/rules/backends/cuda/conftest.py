@@ -50,7 +50,7 @@ XNNPACK: Mapping[str, Any] = {
 
 
 def load(path: Path) -> ModuleType:
-    """A module by its file."""
+    """Import a module from its file."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -68,7 +68,7 @@ def programs() -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Lowered:
-    """What steps/partition.py made of a program."""
+    """The outputs of steps/partition.py for a program."""
 
     folder: Path
 
@@ -83,12 +83,12 @@ class Lowered:
         return found
 
     def taken(self, backend: str | None) -> list[str]:
-        """The operators that a backend got, in order."""
+        """Return the operators of a backend, in order."""
         return [fact["op"] for fact in self.report if fact["backend"] == backend]
 
 
 def lower(program: Any, backends: Sequence[Mapping[str, Any]], folder: Path, **params: Any) -> Lowered:
-    """Run the partition step on an exported program, in a folder to be made. `params`: further ones of the step."""
+    """Run the partition step on an exported program, in a new folder. `params`: more parameters of the step."""
     for name in ("program", "weights", "residual", "partitions"):
         (folder / name).mkdir(parents=True)
     save_program(program, folder / "program", folder / "weights")
@@ -126,7 +126,7 @@ class Lowering:
 
     @staticmethod
     def cuda(**attributes: Any) -> Mapping[str, Any]:
-        """A backend's entry with some attributes that are not the usual ones."""
+        """Return a backend's entry with some unusual attributes."""
         return {**CUDA, "attributes": {**CUDA["attributes"], **attributes}}
 
 
@@ -145,7 +145,7 @@ class Built:
 
 
 def compile_partition(part: Path, capabilities: str, runtime: Path, out: Path) -> None:
-    """Compile a partition into a folder to be made."""
+    """Compile a partition into a new folder."""
     out.mkdir(parents=True)
     caches = {"TORCHINDUCTOR_CACHE_DIR": str(out / "inductor"), "TRITON_CACHE_DIR": str(out / "triton")}
     script = HERE / "compile_partition.py"
@@ -180,7 +180,7 @@ def built(
 
 @pytest.fixture(scope="session")
 def emulator(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the emulator's libraries."""
+    """Return the folder of the emulator's libraries."""
     sdk = load(repository / "runtime/build.py").fetch_sdk(repository / "build/sdk")
     folder = tmp_path_factory.mktemp("emulator")
     load(HERE / "emulator/emulator.py").build(sdk / "torch_tensorrt_executorch_runtime", folder)
@@ -216,7 +216,7 @@ def run_emulated(emulator: Path) -> Callable[[Built], tuple[list[list[torch.Tens
 def run_whole(
     programs: Mapping[str, Any], cpp_runtime: Path, emulator: Path, repository: Path, tmp_path: Path
 ) -> Callable[[str, Sequence[Mapping[str, Any]]], dict[str, Any]]:
-    """Compiles a program with a stack and runs it on the emulator, by the C++ runtime: what that found."""
+    """Compile a program with a stack and run it on the emulator, by the C++ runtime; return the differences."""
 
     def run(name: str, backends: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         program, calls, expected = programs[name].make()
@@ -270,7 +270,7 @@ def run_whole(
 
 @pytest.fixture(scope="session")
 def timed_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a CUDA driver that only times."""
+    """Return the folder of a CUDA driver that only measures times."""
     folder = tmp_path_factory.mktemp("driver")
     source = HERE / "emulator/timed_driver.c"
     zig(["cc", "-shared", "-fPIC", "-O1", "-g0", str(source), "-o", "libcuda.so.1"], folder)
@@ -279,7 +279,7 @@ def timed_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def lower_to() -> Callable[[Any, Path], Path]:
-    """Lowers an exported program, in a folder to be made, of which one partition is made: that one."""
+    """Lower an exported program with one partition, in a new folder; return that partition."""
 
     def lower_program(program: Any, folder: Path) -> Path:
         lowered = lower(program, [CUDA, PORTABLE], folder)

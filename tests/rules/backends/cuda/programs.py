@@ -150,7 +150,7 @@ class Norms(nn.Module):
 
 
 class Mixed(nn.Module):
-    """Arithmetic on many types, indexing, and what becomes scans and reductions."""
+    """Arithmetic on many types, indexing, scans and reductions."""
 
     def forward(self, x: Tensor, i: Tensor) -> tuple[Tensor, Tensor]:
         picked = x.index_select(0, i).cumsum(-1)
@@ -158,7 +158,7 @@ class Mixed(nn.Module):
 
 
 class Both(nn.Module):
-    """Convolutions, which another backend can take, and what is around them. One parameter nobody uses."""
+    """Convolutions, which another backend can take, and operators around them. One parameter is unused."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -186,7 +186,7 @@ class Select(nn.Module):
 
 
 class Branch(nn.Module):
-    """What is computed depends on values."""
+    """A computation that depends on values."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cond(x.sum() > -1.3, lambda x: x.sin(), lambda x: x.cos(), (x * 2,)) + 1
@@ -206,7 +206,7 @@ class Program:
     emulated: bool = True  # the interpreter has no bfloat16 products; sort is a kernel of the shims
 
     def make(self) -> tuple[ExportedProgram, list[list[Tensor]], list[list[Tensor]]]:
-        """The exported program, and the inputs and expected outputs of each call. The same ones each time."""
+        """Return the exported program, and the inputs and expected outputs of each call; the same ones each time."""
         torch.manual_seed(0)
         module = self.model().to(self.dtype).eval()
         calls = []

@@ -55,7 +55,7 @@ def test_tensor_cores_are_faster() -> None:
 
 
 class Watch:
-    """Times calls as it is told to."""
+    """Returns predefined times of calls."""
 
     def __init__(self, times: dict[int, float]) -> None:
         self.given: list[Sequence[Any]] = []

@@ -37,14 +37,14 @@ class Workspace:
         )
 
     def build(self, *targets: str) -> dict[str, str]:
-        """Each action's status by its id."""
+        """Return each action's status by its id."""
         ended = self.run("build", *targets, "--json")
         assert ended.returncode == 0, ended.stderr + ended.stdout
         return {action["id"]: action["status"] for action in json.loads(ended.stdout)["actions"]}
 
 
 def example(repository: Path, folder: Path) -> Workspace:
-    """A copy of examples/ with a cache of its own."""
+    """Return a copy of examples/ with a separate cache."""
     left_out = shutil.ignore_patterns("modelbuild-out", "__pycache__")
     shutil.copytree(repository / "examples", folder / "examples", ignore=left_out)
     (folder / "cache").mkdir()
@@ -52,7 +52,7 @@ def example(repository: Path, folder: Path) -> Workspace:
 
 
 def fat_binaries(data: bytes, folder: Path) -> list[tuple[set[str], set[str]]]:
-    """The capabilities, as "sm_86", of the SASS and of the PTX in each of a file's images of kernels."""
+    """Return the capabilities, as "sm_86", of the SASS and of the PTX in each kernel image of a file."""
     found = []
     for start in (each.start() for each in re.finditer(re.escape(struct.pack("<I", 0xBA55ED50)), data)):
         _, _, header, size = struct.unpack_from("<IHHQ", data, start)

@@ -23,7 +23,7 @@ with card.exclusive():
 
 
 def run(folder: Path, **environment: str) -> tuple[list[str], str]:
-    """What the script prints, and the last line of what it complains of."""
+    """Return the script's output, and the last line of its errors."""
     done = subprocess.run(
         [sys.executable, "-c", TIME],
         env={**os.environ, "LD_LIBRARY_PATH": str(folder), **environment},

@@ -21,7 +21,7 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def library(stub: Path, calls: str, folder: Path) -> Path:
-    """A library that calls a function."""
+    """Return a library that calls a function."""
     (folder / "made.c").write_text(f"void {calls}(void); void made(void) {{ {calls}(); }}\n")
     zig(["cc", "-target", TARGET, "-c", "-fPIC", "-g0", "made.c", "-o", "made.o"], folder)
     zig(["ld.lld", "-shared", "-o", "made.so", "made.o", str(stub)], folder)
@@ -59,7 +59,7 @@ def test_a_glibc_that_is_too_new_is_an_error() -> None:
 
 
 def test_a_library_for_another_machine_is_an_error(tmp_path: Path) -> None:
-    """Compilers are told the machine; whether they did as told is read from what they made."""
+    """The test reads the machine from the compilers' output, not from their options."""
     made = stub_library("libstub.so.1", ["one"], "aarch64-linux-gnu.2.28", tmp_path)
     assert machine(made) == "aarch64"
     with pytest.raises(StepError, match="the library is for aarch64; expected x86_64"):

@@ -22,13 +22,13 @@ from modelbuild_rules.program.steps.partitions.files import read_partition
 
 
 def why(lowered: Any, op: str) -> set[str]:
-    """Why CUDA did not take an operator."""
+    """Return the reason why CUDA did not take an operator."""
     refused = [r for fact in lowered.report if fact["op"] == op for r in fact["refused"] if r["backend"] == "cuda"]
     return {each["why"] for each in refused}
 
 
 def shapes(lowered: Any, id: str) -> set[tuple[int, ...]]:
-    """The shapes of a partition's constants."""
+    """Return the shapes of a partition's constants."""
     program, _ = read_partition(lowered.folder / "partitions" / id)
     return {tuple(tensor.shape) for tensor in {**program.state_dict, **program.constants}.values()}
 

@@ -14,7 +14,7 @@ Declared = Callable[..., list[Action]]
 
 @pytest.fixture
 def declared(analysed: Callable[..., Analyzer]) -> Declared:
-    """The actions of a program with a stack of tables, but for those that wait for its partitions."""
+    """Return the actions of a program with a stack of tables, except those that wait for its partitions."""
 
     def actions(*backends: str) -> list[Action]:
         nodes = analysed(*backends).graph.nodes.values()

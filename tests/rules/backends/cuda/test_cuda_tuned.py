@@ -45,7 +45,7 @@ WAYS = {"cost": "", "gpu": ', build_on = "gpu", gpu = "Fake"', "file": ', tuning
 
 
 class Net(nn.Module):
-    """Few candidates, which are not of one cost on the stand-in."""
+    """Few candidates, with different costs on the fake GPU."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Net(nn.Module):
 def compiled(
     lower_to: Callable[[Any, Path], Path], timed_driver: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """What compile_choices.py makes."""
+    """Return the outputs of compile_choices.py."""
     folder = tmp_path_factory.mktemp("tuned")
     program = torch.export.export(Net().eval(), (torch.ones(16, 64),), strict=False)
     partition = lower_to(program, folder / "lowered")
@@ -76,7 +76,7 @@ def compiled(
 
 
 def contents(folder: Path) -> Mapping[str, bytes]:
-    """All that becomes the program, by the file's name."""
+    """Return everything that becomes part of the program, by file name."""
     aside = {"about.json", "tuning.json"}
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name not in aside}
 
@@ -109,7 +109,7 @@ def test_choices_are_written_down_and_counted(compiled: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.exhaustive
 def test_programs_too(know_runtime: Callable[..., None], timed_driver: Path, tmp_path: Path) -> None:
-    """Through the command line; the GPU is there for the first build only."""
+    """Through the command line; the GPU exists only for the first build."""
     root, cache = tmp_path / "workspace", tmp_path / "cache"
     root.mkdir()
     cache.mkdir()

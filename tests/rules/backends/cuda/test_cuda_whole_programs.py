@@ -22,11 +22,11 @@ def test_xnnpack_and_cuda_by_turns(run_whole: Any, lowering: Any) -> None:
 
 @pytest.mark.exhaustive
 def test_portable_kernels_after_cuda(run_whole: Any, lowering: Any) -> None:
-    """What has a size that depends on values is computed on the CPU, from what CUDA made."""
+    """Operators with sizes that depend on values run on the CPU, with results of CUDA as inputs."""
     check(run_whole("select", [lowering.cuda(), lowering.PORTABLE]), 1)
 
 
 @pytest.mark.exhaustive
 def test_control_flow_between_partitions(run_whole: Any, lowering: Any) -> None:
-    """Both branches are taken: the condition and what is after them are CUDA's."""
+    """Both branches run: CUDA computes the condition and the operators after it."""
     check(run_whole("branch", [lowering.cuda(), lowering.PORTABLE]), 2)

@@ -38,7 +38,7 @@ COMPILED: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Partitioned:
-    """What the partition step wrote."""
+    """The outputs of the partition step."""
 
     folder: Path
 
@@ -52,7 +52,7 @@ class Partitioned:
         return json.loads((self.folder / "plan.json").read_text())
 
     def why(self, op: str) -> str:
-        """Why the first backend of the stack refused an operator; '' where it took it."""
+        """Return the reason why the first backend of the stack refused an operator; '' if it took it."""
         refused = self.report[op]["refused"]
         return refused[0]["why"] if refused else ""
 
@@ -100,7 +100,7 @@ def partition(
 
 
 def link(made: Partitioned, gpus: Mapping[int, int] | None = None) -> Path:
-    """Compile every partition and link the program; `gpus` says which GPU the stack's backends are for."""
+    """Compile every partition and link the program; `gpus` are the GPUs of the stack's backends."""
     from modelbuild_rules.backends.tensorrt.steps import compile
     from modelbuild_rules.program.steps import emit
 
@@ -139,5 +139,5 @@ def _link() -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def compiled() -> Mapping[str, Any]:
-    """What the compile step sees."""
+    """Return the inputs of the compile step."""
     return COMPILED

@@ -15,7 +15,7 @@ from modelbuild_runtime.pte import read_program_file
 
 
 class Two(nn.Module):
-    """Two partitions, between which stands an operator that it is told to leave."""
+    """Two partitions, separated by an excluded operator."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.sigmoid(torch.erf(torch.relu(x)))
@@ -26,7 +26,8 @@ SPLIT = {"torch_executed_ops": ["aten.erf.default"]}
 
 
 def labels(pte: Path) -> list[tuple[str, int, set[str]]]:
-    """Of each delegate: its label, its engine's GPU, and where its arguments are in the program (extra_tensor_info)."""
+    """Return for each delegate: its label, its engine's GPU, and the devices of its arguments in the program
+    (extra_tensor_info)."""
     (method,) = read_program_file(pte).methods
     return [
         (
@@ -41,7 +42,7 @@ def labels(pte: Path) -> list[tuple[str, int, set[str]]]:
 def test_a_label_given_is_the_label_derived(
     partition: Callable[..., Any], link: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """And building is repeatable: three programs, each built afresh, are the same bytes."""
+    """Building is also repeatable: three programs built from scratch have the same bytes."""
     made = [link(partition(Two(), (X,), tmp_path / str(n), SPLIT)) for n in range(2)]
     explicit = link(partition(Two(), (X,), tmp_path / "explicit", {**SPLIT, "target_device": "cuda:0"}))
     assert labels(explicit) == [("cuda:0", 0, {"cuda:0"})] * 2
@@ -53,7 +54,7 @@ def test_a_label_given_is_the_label_derived(
 
 
 def test_two_engines_on_two_gpus(partition: Callable[..., Any], link: Callable[..., Path], tmp_path: Path) -> None:
-    """Two tables, one with a GPU of its own: each engine has the label of its GPU, as the rule derives it."""
+    """Two tables, one with its own GPU: each engine has the label of its GPU, as derived by the rule."""
     facts = {"arch": "x86_64", "os": "linux", "compute_capabilities": ("8.6",), "cuda_index": 0}
     tables = [
         Tensorrt(type="tensorrt", min_block_size=1, torch_executed_ops=("aten.erf.default", "aten.sigmoid.default")),
@@ -68,6 +69,6 @@ def test_two_engines_on_two_gpus(partition: Callable[..., Any], link: Callable[.
 def test_a_label_given_is_taken_as_it_is(
     partition: Callable[..., Any], link: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """Where ExecuTorch is told that tensors are is one thing, the GPU in the engine another."""
+    """The device in ExecuTorch's metadata and the GPU in the engine may differ."""
     pte = link(partition(Two(), (X,), tmp_path / "made", {**SPLIT, "target_device": "cuda:3"}))
     assert labels(pte) == [("cuda:3", 0, {"cuda:3"})] * 2

@@ -100,7 +100,7 @@ def test_a_dimension_without_a_greatest_size(partition: Callable[..., Any], tmp_
 def test_what_tensorrt_refuses(
     partition: Callable[..., Any], tmp_path: Path, compiled: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the decomposition of topk gone, the converter makes a layer that TensorRT refuses."""
+    """Without the decomposition of topk, the converter makes a layer that TensorRT refuses."""
     made = partition(Relu(), (torch.ones(2, 4),), tmp_path / "made")
     with pytest.raises(StepError, match=r"builds nothing for compute capability 9.0; expected one of 7.5"):
         built(made, {**compiled, "compute_capabilities": ["9.0"]})
@@ -127,7 +127,7 @@ def test_what_tensorrt_refuses(
 def test_a_planted_fault_is_found(
     partition: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A lowering that computes something else fails the partition step, which names the partition."""
+    """A lowering with different results fails the partition step, which names the partition."""
     from modelbuild_rules.backends.tensorrt.steps import partitioning
 
     original = engine.lowered

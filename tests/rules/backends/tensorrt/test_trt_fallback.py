@@ -14,7 +14,8 @@ from modelbuild.step import StepError
 
 
 class Indexed(nn.Module):
-    """nonzero and a boolean index, whose results are as large as values say, and an integer index, whose is not."""
+    """nonzero and a boolean index, whose results' sizes depend on values, and an integer index, whose result's does
+    not."""
 
     def forward(self, x: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, ...]:
         y = torch.relu(x)

@@ -26,7 +26,7 @@ Key = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Key]:
-    """The key under which the engine of a partition is kept: key(what was partitioned, "p0", a device's facts)."""
+    """Return the key of a partition's engine: key(partitioned, "p0", facts of a device)."""
     folder = tmp_path_factory.mktemp("keys")
     roots = {found.__name__: Path(str(found.__file__)).parent for found in (modelbuild, modelbuild_rules)}
     table = Tensorrt(type="tensorrt").model_dump(mode="json")
@@ -123,7 +123,7 @@ def test_another_head_is_another_engine_and_none_else(partition: Callable[..., A
 def test_what_is_in_front_of_dynamic_sizes_is_not_in_it(
     partition: Callable[..., Any], key: Key, tmp_path: Path
 ) -> None:
-    """A size is asked of a tensor that the partition takes anyway, not of the one that the program got it from."""
+    """A size is read from a tensor that the partition takes anyway, not from its origin in the program."""
 
     class Behind(nn.Module):
         def __init__(self, front: bool) -> None:

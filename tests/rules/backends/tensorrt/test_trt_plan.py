@@ -34,13 +34,13 @@ def engine(partition: Callable[..., Any], compiled: Mapping[str, Any], tmp_path_
 
 
 def mentions(plan: bytes | bytearray) -> str:
-    """The bindings that an engine names, in turn: a, b for the inputs, 0, 1, 2 for the results."""
+    """Return the bindings that an engine names, in order: a, b for the inputs, 0, 1, 2 for the results."""
     found = re.findall(rb"arg_[01]|output[012]", plan)
     return "".join({"arg_0": "a", "arg_1": "b"}.get(name.decode(), name.decode()[-1]) for name in found)
 
 
 def test_both_tables_of_a_real_engine_are_found(engine: Any) -> None:
-    """In another order it is the same engine but for these tables, and going back gives what there was."""
+    """In another order the engine differs only in these tables, and sorting them back restores it."""
     assert (engine.inputs, engine.outputs) == (("arg_0", "arg_1"), ("output0", "output1", "output2"))
     plan = bytes(engine.plan)
     other = bytearray(plan)

@@ -55,7 +55,7 @@ def test_the_builder_knows_the_capabilities_that_a_device_may_have() -> None:
 
 
 def test_settings_of_an_older_version_take_defaults_for_what_they_lack() -> None:
-    """As stored before there was fallback_data_dependent_ops, by us and by torch_tensorrt."""
+    """Blobs stored by us and by torch_tensorrt before fallback_data_dependent_ops existed."""
     from torch_tensorrt.dynamo import CompilationSettings
 
     ours = {"flavour": "rtx", "precision": "fp32", "min_block_size": 3, "torch_executed_ops": ["aten.add.Tensor"]}

@@ -148,7 +148,7 @@ CRASHES = pytest.mark.xfail(run=False, reason="tensorrt_rtx 1.6.1.120 dies of SI
 
 
 def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
-    """A sample is for every run."""
+    """Every run includes a sample."""
     rest = () if name in SAMPLE else (pytest.mark.exhaustive,)
     return (*rest, CRASHES) if name == "transformer_block" else rest
 

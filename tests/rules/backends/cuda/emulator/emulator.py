@@ -37,7 +37,7 @@ def build(wheel: Path, folder: Path) -> None:
 
 
 def copy_runtime(libraries: Path, folder: Path) -> None:
-    """Put the libraries of the C++ runtime beside those of the emulator, which they use."""
+    """Put the C++ runtime's libraries beside those of the emulator, which they use."""
     for library in libraries.glob("*.so"):
         if library.name in ("libmodelbuild_aoti.so", "libmodelbuild_cuda.so"):
             _rename(library, folder)
@@ -55,7 +55,7 @@ def _rename(library: Path, folder: Path) -> None:
 
 
 def _hash(name: str) -> bytes:
-    """Of a version's name in ELF (the System V hash)."""
+    """Return the System V hash of a version's name in ELF."""
     value = 0
     for char in name.encode():
         value = ((value << 4) + char) & 0xFFFFFFFF
@@ -119,7 +119,7 @@ _NUMBERS |= {"i1": ctypes.c_bool, "u32": ctypes.c_uint32}
 
 
 def _function(kernel: Mapping[str, Any]) -> Any:
-    """The Triton function of a kernel, interpreted. TRITON_INTERPRET=1 is set."""
+    """Return the interpreted Triton function of a kernel. TRITON_INTERPRET=1 is set."""
     from torch._inductor.runtime import triton_helpers
 
     triton_helpers.set_driver_to_gpu = lambda: None
