@@ -17,7 +17,7 @@ STARTS = "modelbuild.__main__"  # `python -m modelbuild`
 
 @pytest.fixture(scope="module")
 def rooms(repository: Path) -> list[str]:
-    """The rooms in the order of the table, the highest first; '' for the nouns at the root."""
+    """Return the rooms in the order of the table, the highest first; '' for the nouns at the root."""
     return ROWS.findall((repository / "docs/design.md").read_text())
 
 
@@ -31,7 +31,7 @@ def modules(top: Path) -> dict[str, Path]:
 
 
 def imports(module: str, path: Path, known: set[str]) -> Iterator[str]:
-    """The modules that one imports anywhere in its source, also only for types."""
+    """Return the modules that a module imports anywhere in its source, including imports for types only."""
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -43,7 +43,7 @@ def imports(module: str, path: Path, known: set[str]) -> Iterator[str]:
 
 
 def engine(repository: Path) -> list[tuple[str, str]]:
-    """Each import of one of the engine's modules by another."""
+    """Yield each import of one of the engine's modules by another."""
     found = modules(repository / "modelbuild")
     return [
         (module, name)

@@ -76,7 +76,7 @@ Edit = tuple[tuple[str | int, ...], Any]
 
 
 class Row(NamedTuple):
-    """The value that the attribute at a path gets, the actions whose keys change, and edits made before."""
+    """The value of the attribute at a path, the actions whose keys change, and edits made before."""
 
     path: tuple[str | int, ...]
     value: Any
@@ -89,7 +89,7 @@ def model(*path: str | int, value: Any, before: tuple[Edit, ...] = ()) -> Row:
 
 
 def backend(kind: str, name: str, value: Any, steps: str, **before: Any) -> Row:
-    """A row of the first table of a stack; `steps` are those of its program."""
+    """Return a row of the first table of a stack; `steps` are those of its program."""
     path = ("backend_stack", f"{kind}_stack", "backends", 0)
     changed = {f"{kind}#{step}" for step in steps.split()}
     return Row((*path, name), value, changed, tuple(((*path, other), given) for other, given in before.items()))
@@ -267,7 +267,7 @@ def name_of(action: Action) -> str:
 
 
 def plain(id: str) -> str:
-    """An id without the device that its target is configured for."""
+    """Return an id without the device of its target."""
     owner, _, name = id.partition("#")
     return f"{owner.partition(' ')[0]}#{name}"
 
@@ -298,7 +298,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 
 
 def attributes(schema: Mapping[str, Any], node: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Every attribute of a JSON Schema: `inputs[].name`, `dynamic{}.min`, `backends[](cuda).gpu`."""
+    """Yield every attribute of a JSON Schema: `inputs[].name`, `dynamic{}.min`, `backends[](cuda).gpu`."""
     if "$ref" in node:
         name = node["$ref"].rpartition("/")[2]
         node = {} if name == "Glob" else schema["$defs"][name]

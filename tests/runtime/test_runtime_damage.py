@@ -41,7 +41,7 @@ def read_or_refused(
 
 @cases(400, 20_000)
 def test_programs_are_read_or_refused(samples: dict[str, Any], tmp_path: Path, examples: int) -> None:
-    """By what `modelbuild inspect` prints of them."""
+    """Compare the programs by the output of `modelbuild inspect`."""
     whole = [sample.path.read_bytes() for name, sample in samples.items() if name != "external"]
 
     def read(path: Path) -> None:
@@ -83,7 +83,7 @@ def test_engines_whose_metadata_are_something_else(tmp_path: Path, described: by
 
 
 def test_every_byte_counts(samples: dict[str, Any], seal_copy: Callable[[Path, Path], Path], tmp_path: Path) -> None:
-    """Of a program with a manifest: each byte changed, each length, and a byte too much."""
+    """Damage a program with a manifest: each byte changed, each length, and one additional byte."""
     path = seal_copy(samples["uint8"].path, tmp_path / "program.pte")
     assert read_program_file(path).manifest == {"version": 1}
     whole = path.read_bytes()
@@ -96,13 +96,13 @@ def test_every_byte_counts(samples: dict[str, Any], seal_copy: Callable[[Path, P
 
 
 def test_tables_that_share_their_parts_are_refused(tmp_path: Path) -> None:
-    """A small file can describe a tree of any size: here 2,000 methods are all one, with 2,000 values that are one."""
+    """A small file can describe a tree of any size: here 2,000 methods are the same one, with 2,000 equal values."""
 
     def vector(items: Sequence[int]) -> bytes:
         return b"".join(item.to_bytes(4, "little") for item in (len(items), *items))
 
     def table(at: int, fields: dict[int, int]) -> bytes:
-        """A vtable of ten fields, then the table, whose fields are offsets to places in the file."""
+        """A vtable of ten fields, then the table, whose fields are offsets to positions in the file."""
         vtable = [(24, 44), *((4 + 4 * number if number in fields else 0,) for number in range(10))]
         start = at + 24
         body = (24).to_bytes(4, "little")

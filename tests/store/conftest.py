@@ -20,7 +20,7 @@ Child: TypeAlias = Callable[[Callable[[], None]], int]
 
 @pytest.fixture
 def warnings() -> list[str]:
-    """What the store said."""
+    """Return the store's warnings."""
     return []
 
 
@@ -31,7 +31,7 @@ def cache(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(cache: Path, warnings: list[str]) -> Iterator[LocalStore]:
-    """A store that must have nothing to warn of."""
+    """Return a store that must not warn."""
     with open_store(cache, warn=warnings.append) as store:
         yield store
     assert warnings == []
@@ -66,9 +66,9 @@ def remember() -> Callable[..., ActionResult]:
 
 @pytest.fixture
 def kill_at_each_call(child: Child) -> Callable[..., int]:
-    """kill_at_each_call(work, check) runs work in a child again and again, killing it (SIGKILL) after its first
-    system call that changes a file, then after its second, ..., and calls check after each, until one comes to its
-    end. Returns how many were killed."""
+    """kill_at_each_call(work, check) runs work in a child repeatedly, killing it (SIGKILL) after its first system call
+    that changes a file, then after its second, ..., and calls check after each, until a run completes. Returns the
+    number of killed children."""
     names = ("link", "unlink", "rename", "replace", "rmdir", "mkdir", "utime", "fsync", "fchmod", "chmod")
 
     def run(work: Callable[[], None], check: Callable[[], None]) -> int:

@@ -149,7 +149,7 @@ def garbage(path: Path) -> None:
 
 
 def no_pages(path: Path) -> None:
-    """The header is right, the rest is not."""
+    """The header is valid, the rest is not."""
     data = bytearray(path.read_bytes())
     data[4096:] = b"\xaa" * (len(data) - 4096)
     path.write_bytes(data)
@@ -264,7 +264,7 @@ def test_a_wholly_locked_database_is_a_miss(
 def test_a_database_that_could_not_be_made_at_first(
     open_cache: Callable[..., ActionCache], folder: Path, warnings: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that is locked while empty is not taken for one without tables."""
+    """A database that is locked while empty does not count as one without tables."""
     monkeypatch.setattr(database_module, "_PATIENCE", 0.05)
     other = sqlite3.connect(INDEX.newest(folder)[0], isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
@@ -339,7 +339,7 @@ def test_a_forked_process_uses_its_own_connection(
     held, go = threading.Event(), threading.Event()
 
     def hold() -> None:
-        """A lock that another thread of the parent holds must not hold up the child."""
+        """A lock that another thread of the parent holds must not block the child."""
         with cache._database._lock:
             held.set()
             go.wait()

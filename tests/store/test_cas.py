@@ -83,7 +83,7 @@ def test_a_blob_that_is_there_is_never_written_again(
 
 
 def test_a_blobs_time_is_that_of_its_coming_and_never_ahead(store: LocalStore) -> None:
-    """Other build tools compare the times of what is laid out."""
+    """Other build tools compare the times of laid out files."""
     before = time.time_ns()
     came = store.blob_path(store.put_bytes(b"data")).stat().st_mtime_ns
     assert before - 2 * 10**9 < came < time.time_ns()
@@ -223,7 +223,7 @@ def zero_but_keep_the_mark(path: Path) -> None:
 
 @pytest.mark.parametrize(("data", "use"), [(BIG, "read"), (b"data", "read"), (b"data", "path"), (SMALL, "path")])
 def test_reading_and_using_small_blobs_does_not_rely_on_the_mark(store: LocalStore, data: bytes, use: str) -> None:
-    """As when a machine stops between writing a file's time and its bytes to the disk."""
+    """For example after a machine stops between writing a file's time and its bytes to the disk."""
     digest = store.put_bytes(data)
     path = store.blob_path(digest)
     zero_but_keep_the_mark(path)

@@ -32,7 +32,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def output(tmp_path: Path, write: Write) -> Path:
-    """A folder as a step leaves it."""
+    """Return a folder as a step leaves it."""
     write("output/b.txt", b"b")
     write("output/a/run.sh", b"a", executable=True)
     write("output/a/z/same", b"b")
@@ -295,7 +295,7 @@ def test_a_forked_process_may_use_and_close_it(
 
 
 def test_importing_it_is_cheap() -> None:
-    """The build that has nothing to do pays for this import: hashing, SQLite and temporary files come when used."""
+    """A build with nothing to do pays for this import: hashing, SQLite and temporary files are imported on use."""
     heavy = "{'hashlib', 'sqlite3', 'shutil', 'tempfile', 'zlib', 'pydantic', 'networkx', 'rich', 'logging'}"
     code = (
         "import sys; before = set(sys.modules); import modelbuild.store.local, modelbuild.store.output_tree;"

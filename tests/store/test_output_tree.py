@@ -34,7 +34,7 @@ def put(store: LocalStore) -> Put:
 
 
 def contents(root: Path) -> dict[str, bytes]:
-    """What a user sees."""
+    """Return the files that a user sees."""
     return {
         str(path.relative_to(root)): path.read_bytes()
         for path in root.rglob("*")
@@ -94,7 +94,7 @@ def test_what_is_right_is_not_touched(
 
 @pytest.mark.parametrize("data", [b"ONE", b"longer"])
 def test_a_file_that_the_user_wrote_over_is_put_right(store: LocalStore, root: Path, put: Put, data: bytes) -> None:
-    """In place of the link, not through it: here the blob was spoiled too, and was built again."""
+    """The file replaces the link, and is not written through it: here the blob was damaged too, and was built again."""
     lay_out(store, root, "c/p/n", {"f": put(b"one")})
     path = root / "c/p/n/f"
     path.chmod(0o644)

@@ -32,7 +32,7 @@ def make_folder(path: Path) -> None:
 
 
 def decoy(path: Path) -> Path:
-    """Somebody else's folder, with names such as those of a cache, beside the cache."""
+    """Return another program's folder beside the cache, with names like those of a cache."""
     cache = next(parent for parent in path.parents if parent.name == "cache")
     folder = cache.with_name("elsewhere")
     for name in DECOYS:
@@ -54,7 +54,7 @@ def make_socket(path: Path) -> None:
 
 
 def make_device(path: Path) -> None:
-    """One that can be read without end."""
+    """Make a file that can be read without end."""
     try:
         os.mknod(path, 0o020666, os.makedev(1, 5))
     except PermissionError:
@@ -87,7 +87,7 @@ PLACES = [
 
 
 def fill(cache: Path, said: list[str], alone: bool = True) -> None:
-    """What a build does with a cache. `alone`: that there is no other can be seen."""
+    """Use a cache like a build. `alone`: the process can see that there is no other."""
     with open_store(cache, warn=said.append) as store:
         scratch = Scratch(store.scratch)
         output = scratch.path / "output"

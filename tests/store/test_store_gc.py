@@ -23,7 +23,7 @@ def kb(letter: str, count: int = 1) -> bytes:
 
 
 def used_at(cache: Path, **times: int) -> None:
-    """Say when actions were last used."""
+    """Set the times of actions' last use."""
     connection = sqlite3.connect(INDEX.newest(cache)[0])
     with connection:
         for key, time in times.items():
@@ -41,7 +41,7 @@ def blobs(cache: Path) -> set[str]:
 
 @pytest.fixture
 def full(cache: Path, remember: Remember) -> Path:
-    """A cache with a, b, c, d of 1000 bytes each; the order of use is c (longest ago), a, d, b."""
+    """Return a cache with a, b, c, d of 1000 bytes each; the order of use is c (longest ago), a, d, b."""
     with open_store(cache) as store:
         for key in "abcd":
             remember(store, key, kb(key))
@@ -157,7 +157,7 @@ def test_what_nobody_can_find_goes_without_a_cap(full: Path, write: Callable[...
 
 
 def test_a_broken_database_goes_with_what_only_it_knew(full: Path, warnings: list[str], remember: Remember) -> None:
-    """Of two that were open when it broke, one may still use the old one when it comes to collect."""
+    """Of two processes that had it open when it broke, one may still use the old one when it collects."""
     broken = INDEX.newest(full)[0]
     with open_store(full, warn=warnings.append) as store:
         assert keys(store, "abcd") == "abcd"

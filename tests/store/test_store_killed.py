@@ -32,7 +32,7 @@ def check_all(cache: Path) -> int:
 
 
 def build(store: LocalStore, work: Path, number: int) -> None:
-    """What an executor does for one action."""
+    """Store an action's result like an executor."""
     folder = store.scratch / f"sandbox-{number}"
     (folder / "out").mkdir(parents=True)
     (folder / "out" / "same").write_bytes(b"same")
@@ -72,7 +72,7 @@ def test_killed_after_each_system_call(cache: Path, tmp_path: Path, kill_at_each
 
 @pytest.mark.parametrize("seed", range(8))
 def test_killed_at_random(cache: Path, tmp_path: Path, seed: int) -> None:
-    """The child tells after each action that it is remembered; it is killed somewhere in the one after the last."""
+    """The child reports each stored action; it is killed during the action after the last report."""
     dice = random.Random(seed)
     survive = dice.randrange(1, 25)
     reading, writing = os.pipe()
@@ -99,7 +99,7 @@ def test_killed_at_random(cache: Path, tmp_path: Path, seed: int) -> None:
 
 
 def test_half_written_files_are_not_found(cache: Path) -> None:
-    """As a machine without power leaves them: the name is there, the bytes are not (all), the time is another."""
+    """Leave files as a power failure does: the name exists, the bytes are lost (all of them), the time differs."""
     with open_store(cache) as store:
         digest = store.put_bytes(bytes(5000) + b"end")
         store.put_action("k", ActionResult((("t", Tree((("f", FileEntry(digest)),))),)), {})

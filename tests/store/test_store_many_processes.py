@@ -20,7 +20,7 @@ PROCESSES = 4
 
 
 def together(work: Callable[[int], None]) -> None:
-    """Run work(0), work(1), ... in processes of their own that start at the same moment; all must succeed."""
+    """Run work(0), work(1), ... in separate processes that start at the same moment; all must succeed."""
     reading, writing = os.pipe()
     pids = []
     for number in range(PROCESSES):
@@ -41,12 +41,12 @@ def together(work: Callable[[int], None]) -> None:
 
 
 def outputs_of(number: int) -> bytes:
-    """Every build that runs action `number` gets this; one blob in three is shared with other actions."""
+    """Return the output of action `number`, equal in every build; one blob in three is shared with other actions."""
     return str(number // 3).encode() * 100
 
 
 def use(store: LocalStore, number: int, sandbox: Path) -> None:
-    """One action as a build goes through it: cached or run; then its output is placed and read."""
+    """Use one action like a build: from the cache or by running it; then place and read its output."""
     key = f"key {number}"
     result = store.get_action(key)
     if result is None:
@@ -121,7 +121,7 @@ def test_a_database_found_broken_by_all_at_once(cache: Path) -> None:
 
 
 def test_blobs_that_somebody_spoils_all_the_while(cache: Path) -> None:
-    """Three builds read what a fourth process keeps writing over: they get it right or not at all."""
+    """Three builds read a file that a fourth process keeps overwriting: they get the correct content or none."""
     data = b"data" * 100
     digest = digest_bytes(data)
 

@@ -161,7 +161,7 @@ max_bytes = 10
 
 
 def line(text: str) -> str:
-    """The place of a line of the model's source."""
+    """Return the place of a line in the model's source."""
     return f"m/net.py:{NET.splitlines().index(f'        {text}') + 1}"
 
 

@@ -57,7 +57,8 @@ srcs = ["test_skipping.py"]
 
 
 def package(number: int) -> str:
-    """Ten targets: each reads a file of its own and the one before; the first one reads the last of another package."""
+    """Return ten targets: each reads one file and the target before; the first one reads the last of another
+    package."""
     lines = ['[package]\ndefault_visibility = ["//visibility:public"]']
     for index in range(10):
         before = f":t{index - 1}" if index else f"//p{number // 2}:t9" if number // 2 < number else ""
@@ -115,7 +116,7 @@ class Repository:
         return [json.loads(line) for line in (self.root / "ci/events.jsonl").read_text().splitlines()]
 
     def built(self) -> list[str]:
-        """The targets of the job's first build."""
+        """Return the targets of the job's first build."""
         return next(list(event["targets"]) for event in self.events() if event["event"] == "build_started")
 
     def ran(self) -> int:
@@ -132,7 +133,7 @@ def test_three_commits(repository_of_300: Repository, repository: Path, ci_forma
     repo = repository_of_300
 
     def kept() -> tuple[ElementTree.Element, dict[str, list[Any]]]:
-        """What the job left, held to its formats."""
+        """Return the job's files, checked against their formats."""
         ci_formats.check_events(repo.root / "ci/events.jsonl", repository)
         return ci_formats.check_junit(repo.root / "ci/junit.xml"), ci_formats.check_trace(repo.root / "ci/trace.json")
 

@@ -105,7 +105,7 @@ class World:
             (root / name).write_text(text)
 
     def test(self, *arguments: str, code: int = 0) -> dict[str, Any]:
-        """Run tests; what is told of each, by label."""
+        """Run tests; return the report of each, by label."""
         ended = self.run("test", *arguments, "--json")
         assert ended.returncode == code, ended.stdout + ended.stderr
         return {test["label"].partition(":")[2]: test for test in json.loads(ended.stdout)["tests"]}

@@ -101,7 +101,7 @@ SCALARS = [
 
 @dataclass
 class Writer:
-    """Writes a document and knows, as it goes, where it put each path."""
+    """Writes a document and records the position of each path."""
 
     draw: st.DrawFn
     text: str = ""
@@ -132,7 +132,7 @@ class Writer:
         self.one_of(*choices)
 
     def keys(self, path: KeyPath, new: list[str], old: list[str] | None = None) -> KeyPath:
-        """A dotted key whose parts `old` lead to `path`, and `new` ones below it."""
+        """Return a dotted key whose parts `old` lead to `path`, and `new` ones below it."""
         for index, key in enumerate([*(old or []), *new]):
             if index:
                 self.space()
@@ -177,7 +177,7 @@ class Writer:
             self.one_of("\n", " # ' \" [\n", "\n\n")
 
     def tables(self, path: KeyPath, written: list[str]) -> None:
-        """Some `[table]`s and `[[array]]`s below `path`, whose headers begin with the keys `written`."""
+        """Write some `[table]`s and `[[array]]`s below `path`, whose headers begin with the keys `written`."""
         if len(written) > 3:
             return
         for key in self.draw(st.lists(KEYS, max_size=2, unique=True)):

@@ -35,7 +35,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Project:
-    """A workspace with one target `//:file`, a cache, and a server. `seen` are the paths that were asked for."""
+    """A workspace with one target `//:file`, a cache, and a server. `seen` are the requested paths."""
 
     def __init__(self, root: Path, port: int, seen: list[str]) -> None:
         self.root = root

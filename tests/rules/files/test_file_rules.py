@@ -29,7 +29,7 @@ IN_WHEEL = "expected a file's path inside the wheel, such as package/data/weight
 
 
 def table(rule: str, attributes: Mapping[str, Any], name: str = "it") -> str:
-    """A target, one attribute a line in the order given; the first one is on the third line of its table."""
+    """Return a target with one attribute per line in the given order; the first is on the third line of its table."""
     lines = [f"[[{rule}]]", f"name = {json.dumps(name)}", *(f"{k} = {json.dumps(v)}" for k, v in attributes.items())]
     return "\n".join(lines) + "\n"
 
@@ -49,7 +49,7 @@ class Analysis:
         return list(self._analyzer.analyze(Label("pkg", name)).providers)
 
     def action(self, name: str = "it") -> Action:
-        """The only action of a target."""
+        """Return the only action of a target."""
         self.providers(name)
         (action,) = (n for n in self._analyzer.graph.nodes.values() if n.owner == f"//pkg:{name}")
         assert isinstance(action, Action)

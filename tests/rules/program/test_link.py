@@ -24,7 +24,7 @@ Entry = tuple[str, bytes, int, bool, Mapping[str, Any] | None]
 
 
 class Program:
-    """What is in a .pte, read without our own reader of headers."""
+    """The contents of a .pte, read without the project's reader of headers."""
 
     def __init__(self, path: Path) -> None:
         self.data = path.read_bytes()

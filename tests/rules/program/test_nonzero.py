@@ -44,7 +44,7 @@ def as_it_is(x: Tensor) -> Tensor:
 
 
 class Case(NamedTuple):
-    """An input, what makes its layout, and what is asked of it."""
+    """An input, the function that sets its layout, and the operation on it."""
 
     function: str
     shape: tuple[int, ...]
@@ -185,7 +185,7 @@ def test_a_program_without_any_is_left_alone() -> None:
     ids=["nonzero", "mask"],
 )
 def test_still_wrong_without_the_correction(case: Case) -> None:
-    """When this fails, ExecuTorch's kernel is right, and the correction can go."""
+    """If this fails, ExecuTorch's kernel is correct, and the correction can be removed."""
     module = Each([case])
     x = filled(case.shape, "bool", "some")
     plain, corrected = (torch.export.export(module, (x,)) for _ in range(2))

@@ -125,7 +125,7 @@ class Again(nn.Module):
 def test_a_block_that_is_called_twice_is_one_partition(
     lower: Callable[..., Any], execute: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """Executorch gives each use of a tensor that partitions share an input of its own, in an order of its own."""
+    """Executorch gives each use of a tensor that partitions share a separate input, in another order."""
     module = Again().eval()
     made = lower(export(module, INPUT), tmp_path / "made")
     assert [each["id"] for each in made.plan] == ["p0"]
@@ -179,7 +179,7 @@ def test_the_bytes_depend_on_no_path_process_or_hash_seed(
 
 
 class TestXnnpack:
-    """Each attribute does what its description says."""
+    """Each attribute has the effect in its description."""
 
     @pytest.fixture
     def mlp(self, model: Callable[[str], Any], lower: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
@@ -250,7 +250,7 @@ class TestXnnpack:
 
 
 class TestPortable:
-    """What is left to portable kernels is meant to be, and can run."""
+    """The nodes for portable kernels are the intended ones, and can run."""
 
     @pytest.fixture
     def problem(self, lower: Callable[..., Any], tmp_path: Path) -> Callable[..., str]:

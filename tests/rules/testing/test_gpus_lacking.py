@@ -45,7 +45,8 @@ def test_what_is_lacking(
 
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
-    """A CUDA runtime with two GPUs, of compute capabilities 8.6 and 8.7; none where NONE is in the environment."""
+    """Return a CUDA runtime with two GPUs, of compute capabilities 8.6 and 8.7; with none if NONE is in the
+    environment."""
     compiler = shutil.which(os.environ.get("CC", "cc"))
     assert compiler is not None
     source, made = tmp_path / "cudart.c", tmp_path / "libcudart.so"

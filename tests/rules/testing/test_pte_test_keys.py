@@ -42,7 +42,7 @@ def build_file(more: str = "", device: str = "") -> str:
 
 @pytest.fixture
 def actions(tmp_path: Path) -> Actions:
-    """The actions of the test, by mnemonic."""
+    """Return the actions of the test, by mnemonic."""
 
     def declared(more: str = "", device: str = "", owner: str = "program_test") -> dict[str, Action]:
         (tmp_path / "MODELBUILD.toml").write_text("")
@@ -59,7 +59,7 @@ def actions(tmp_path: Path) -> Actions:
 
 @pytest.fixture
 def keys(tmp_path: Path, actions: Actions) -> Callable[..., dict[str, str]]:
-    """Their keys, where runtime.tar has a content."""
+    """Return their keys for a content of runtime.tar."""
 
     def keyed(more: str = "", device: str = "", runtime: str = "one") -> dict[str, str]:
         (tmp_path / "runtime.tar").write_text(runtime)

@@ -31,7 +31,7 @@ def builder(repository: Path) -> Any:
 
 @pytest.fixture(scope="session")
 def native(builder: Any, repository: Path) -> Path:
-    """The folder with bin/, lib/ and fakes/ of the runtime. Compiled when it is not there yet or out of date."""
+    """Return the folder with bin/, lib/ and fakes/ of the runtime, compiled if it is missing or out of date."""
     folder: Path = builder.build(repository / "build/runtime", tests=True)
     return folder
 
@@ -48,7 +48,7 @@ def sanitized(request: pytest.FixtureRequest, builder: Any, repository: Path) ->
 
 @pytest.fixture
 def sanitizer_options() -> dict[str, str]:
-    """What a program that was compiled with sanitizers wants in its environment."""
+    """Return environment variables for a program compiled with sanitizers."""
     return {
         "ASAN_OPTIONS": "detect_leaks=1",
         "UBSAN_OPTIONS": "print_stacktrace=1",
@@ -58,7 +58,7 @@ def sanitizer_options() -> dict[str, str]:
 
 @pytest.fixture
 def broken_program(samples: dict[str, Any], tmp_path: Path) -> Path:
-    """A program that can be read, and whose delegate refuses its blob with an error in the log."""
+    """Return a readable program whose delegate refuses its blob with an error in the log."""
     path = tmp_path / "broken.pte"
     path.write_bytes(samples["xnnpack"].path.read_bytes().replace(b"XH00", b"XXXX"))
     return path
@@ -66,7 +66,7 @@ def broken_program(samples: dict[str, Any], tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def modelbuild_run(native: Path) -> Callable[..., Done[str]]:
-    """Runs modelbuild-run with nothing of this process's environment but what is given."""
+    """Return a function that runs modelbuild-run with only the given environment variables."""
 
     def run(*arguments: str | Path, **environment: str) -> Done[str]:
         program = [str(native / "bin/modelbuild-run"), *map(str, arguments)]
@@ -98,17 +98,17 @@ class FakeGpus:
         return subprocess.run(command, env={**plain, **environment}, capture_output=True, text=True, check=False)
 
     def calls(self, function: str) -> list[str]:
-        """The lines of the last run's trace that are of one function."""
+        """Return the lines of one function in the last run's trace."""
         return [line for line in self.trace.read_text().splitlines() if line.split()[0] == function]
 
     def left_over(self) -> str:
-        """What the last run did not give back."""
+        """Return the resources that the last run did not release."""
         return self.trace.read_text().splitlines()[-1]
 
 
 @pytest.fixture
 def lay_out_fakes(tmp_path: Path) -> Callable[[Path], FakeGpus]:
-    """A build's folders once more, with the fakes where a bundle has the CUDA runtime and a flavour of TensorRT."""
+    """Copy a build's folders, with the fakes in place of the CUDA runtime and a flavour of TensorRT in a bundle."""
 
     def lay_out(build: Path) -> FakeGpus:
         root = tmp_path / "fakes"
@@ -127,7 +127,7 @@ def fake_gpus(native: Path, lay_out_fakes: Callable[[Path], FakeGpus]) -> FakeGp
 
 
 def engine(inputs: Mapping[str, tuple[Sequence[int], Sequence[int]]], outputs: Sequence[str], **more: Any) -> bytes:
-    """An engine of the fake TensorRT: inputs by name with their least and largest shapes."""
+    """Return an engine of the fake TensorRT: inputs by name with their minimum and maximum shapes."""
     described = {
         "magic": "FAKE",
         "inputs": [{"name": n, "dtype": 6, "min": list(low), "max": list(high)} for n, (low, high) in inputs.items()],
@@ -140,7 +140,7 @@ def engine(inputs: Mapping[str, tuple[Sequence[int], Sequence[int]]], outputs: S
 
 
 def gelu_partitioner(backend: str, specs: Mapping[str, str]) -> Any:
-    """Gives each gelu of a model to a backend, as a part of its own."""
+    """Delegate each gelu of a model to a backend, as a separate part."""
     from executorch.exir.backend.compile_spec_schema import CompileSpec
     from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 
@@ -244,7 +244,7 @@ def trt_programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def doubled_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program of one part, of a delegate that does not come with the runtime (fakes/own_delegate.cpp)."""
+    """Return a program with one part, of a delegate that is not in the runtime (fakes/own_delegate.cpp)."""
     from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 
     class DoublerBackend(BackendDetails):  # found by the name of its class

@@ -30,7 +30,7 @@ def check(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Check:
 
 
 def metadata(**changed: Any) -> dict[str, Any]:
-    """As torch_tensorrt writes it; a value of None leaves a field out."""
+    """Return metadata like torch_tensorrt's; a value of None omits a field."""
     bindings = [
         {"name": "x", "dtype": "torch.float32", "shape": [2, 16], "is_input": True},
         {"name": "y", "dtype": "torch.float32", "shape": [2, 16], "is_input": False},
@@ -48,7 +48,7 @@ def metadata(**changed: Any) -> dict[str, Any]:
 
 
 def blob(described: Any = None, magic: bytes = b"TR01", engine: bytes = ENGINE, **header: int) -> bytes:
-    """A blob; `header` replaces what stands in it."""
+    """Return a blob; `header` replaces its header."""
     text = (
         described
         if isinstance(described, bytes)
@@ -150,7 +150,7 @@ def test_takes_what_torch_tensorrt_writes(check: Check) -> None:
 @pytest.mark.slow
 @pytest.mark.xdist_group("sanitizers")
 def test_reads_nothing_outside_of_a_blob(sanitized: Path, sanitizer_options: dict[str, str], tmp_path: Path) -> None:
-    """Every kind of bad blob, with the compilers' sanitizers on. (test_native_fuzz.py has random damage.)"""
+    """Parse every kind of bad blob with the compilers' sanitizers. (test_native_fuzz.py has random damage.)"""
     paths = []
     for number, (data, _) in enumerate(BAD.values()):
         paths.append(tmp_path / f"{number}.blob")

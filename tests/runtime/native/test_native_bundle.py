@@ -34,7 +34,7 @@ pytestmark = pytest.mark.xdist_group("bundles")
 
 
 class Workspace:
-    """A copy of examples/ with bundles of some programs, and a cache of its own."""
+    """A copy of examples/ with bundles of some programs, and a separate cache."""
 
     def __init__(self, repository: Path, native: Path, folder: Path, programs: Mapping[str, bool]) -> None:
         self.root = folder / "examples"
@@ -62,7 +62,7 @@ class Workspace:
 
 
 def check_bundle(folder: Path, program: Path, image: Path) -> dict[str, Any]:
-    """Its outputs are those of the Python runtime, with an empty environment; its manifest is true and complete."""
+    """The outputs equal the Python runtime's, with an empty environment; the manifest is correct and complete."""
     out = folder.parent / "outputs"
     command = [folder / "run.sh", f"--input=image={image}", f"--output-dir={out}", "--json"]
     done = subprocess.run(command, env={}, cwd="/", capture_output=True, text=True, check=False)
@@ -89,7 +89,7 @@ def check_bundle(folder: Path, program: Path, image: Path) -> dict[str, Any]:
 
 
 def needed_glibc(folder: Path, pte: Path, runtime: Path, *compiled: str) -> str:
-    """What the manifest says of a program with parts that need versions of glibc."""
+    """Return the manifest's description of a program with parts that need versions of glibc."""
     parts = [{"id": "p0", "backend": "xnnpack"}, *({"backend": "cuda", "about": {"glibc": each}} for each in compiled)]
     (folder / "bundle").mkdir(parents=True)
     (folder / "delegation.json").write_text(json.dumps({"partitions": parts}))
@@ -101,7 +101,7 @@ def needed_glibc(folder: Path, pte: Path, runtime: Path, *compiled: str) -> str:
 
 
 def loaded_from_elsewhere(folder: Path, image: Path) -> set[str]:
-    """The libraries that a run opens outside of the bundle."""
+    """Return the libraries that a run opens outside the bundle."""
     done = subprocess.run(
         [folder / "run.sh", f"--input=image={image}"],
         env={"LD_DEBUG": "files"}, cwd="/", capture_output=True, text=True, check=True,

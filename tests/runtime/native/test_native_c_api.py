@@ -28,7 +28,7 @@ def test_from_c(samples: dict[str, Any], native: Path) -> None:
 
 
 def test_null_and_sizes_that_lie_are_refused(samples: dict[str, Any], native: Path, broken_program: Path) -> None:
-    """By every function, called from C; and what a log sink throws does not come through."""
+    """Call every function from C; an exception from a log sink does not propagate."""
     command = [native / "bin/c_api_check", samples["counter"].path, broken_program]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "0 failures\n", "")

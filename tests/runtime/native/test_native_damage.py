@@ -19,7 +19,7 @@ Seal = Callable[[Path, Path], Path]
 
 @pytest.fixture
 def sealed(samples: dict[str, Any], seal_copy: Seal, tmp_path: Path) -> Callable[[str], Path]:
-    """Copies of samples with a manifest, and of the data beside them."""
+    """Return copies of samples with a manifest, and of the data beside them."""
 
     def copy(name: str) -> Path:
         source = samples[name].path
@@ -128,7 +128,7 @@ def test_the_digest_is_not_looked_at_where_the_caller_says_so(
 
 
 def test_the_digest_is_sha256(sealed: Callable[[str], Path]) -> None:
-    """As sha256sum computes it of all but the last 40 bytes."""
+    """The digest is that of sha256sum over all but the last 40 bytes."""
     path = sealed("two")
     covered = path.read_bytes()[:-40]
     done = subprocess.run(["sha256sum"], input=covered, capture_output=True, check=True)
@@ -136,7 +136,7 @@ def test_the_digest_is_sha256(sealed: Callable[[str], Path]) -> None:
 
 
 def test_sha256_by_instructions_and_without(native: Path, tmp_path: Path) -> None:
-    """Of every length around the ends of blocks, by the two ways that the library has."""
+    """Digests for every length around the ends of blocks, by both implementations in the library."""
     done = subprocess.run([native / "bin/sha256_check"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "300 lengths\n"), done.stdout
 
@@ -158,7 +158,7 @@ def test_planned_memory_that_the_machine_does_not_have(
 def test_a_kernel_that_gets_something_else_is_an_error(
     samples: dict[str, Any], modelbuild_run: Run, inputs: list[str], tmp_path: Path
 ) -> None:
-    """ExecuTorch ends the process where an argument is of another kind than a kernel takes."""
+    """ExecuTorch ends the process if an argument has another kind than a kernel expects."""
     whole = samples["two"].path.read_bytes()
     path = tmp_path / "other.pte"
     gave_up = 0

@@ -30,14 +30,14 @@ SEALED = {"xnnpack": 5, "planned TensorRT": 5, "planned CUDA": 5, "external": 5}
 
 @pytest.fixture(scope="session")
 def fuzzers(builder: Any, repository: Path) -> Path:
-    """The fuzz targets, compiled with the address and undefined-behaviour sanitizers."""
+    """Return the fuzz targets, compiled with the address and undefined-behaviour sanitizers."""
     folder: Path = builder.build(repository / "build/runtime-address", "address,undefined", True, targets=["fuzz"])
     return folder
 
 
 @pytest.fixture
 def fuzz(fuzzers: Path, lay_out_fakes: Callable[[Path], Any], sanitizer_options: dict[str, str]) -> Callable[..., str]:
-    """Runs a program of theirs on fake GPUs; returns what it prints."""
+    """Run one of these programs on fake GPUs; return its output."""
     fake_gpus = lay_out_fakes(fuzzers)
     limits = "detect_leaks=1:max_allocation_size_mb=256:allocator_may_return_null=1"
 
@@ -60,7 +60,7 @@ def sealed_programs(
     seal_copy: Callable[[Path, Path], Path],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, list[Path]]:
-    """Programs that end with a manifest, by what is in them, with their data."""
+    """Return programs that end with a manifest, by content, with their data."""
     folder = tmp_path_factory.mktemp("sealed")
     external = samples["external"].path
     sources = {

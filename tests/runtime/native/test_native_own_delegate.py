@@ -17,7 +17,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def own(native: Path, tmp_path: Path) -> Path:
-    """A plug-in folder with the library alone."""
+    """Return a plug-in folder with only the library."""
     folder = tmp_path / "own"
     folder.mkdir()
     shutil.copy(native / "fakes/libown_delegate.so", folder)
@@ -50,7 +50,7 @@ def test_a_description_in_the_runtime_s_own_folder_will_do(
 def test_a_delegate_s_library_may_lie_in_another_folder_than_its_description(
     native: Path, lay_out_fakes: Callable[[Path], Any], samples: Any, own: Path, tmp_path: Path
 ) -> None:
-    """As that of XNNPACK does, which comes with executorch and is described by the runtime."""
+    """For example XNNPACK's delegate, which is part of executorch and described by the runtime."""
     laid_out = lay_out_fakes(native)
     library = laid_out.plugins / "libexecutorch_backend_xnnpack.so"
     shutil.copy(library, own)

@@ -122,7 +122,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]
 
 
 def pack_fakes(real: Path, out: Path, libraries: list[Path]) -> None:
-    """A runtime's archive once more, with libraries in place of its own or beside them."""
+    """Copy a runtime's archive, with libraries replaced or added."""
     folder = out.with_suffix("")
     with tarfile.open(real) as archive:
         archive.extractall(folder)
@@ -159,7 +159,7 @@ class World:
         (root / "BUILD.toml").write_text("".join([COMMON, *models, *programs, *tests]))
 
     def test(self, *arguments: str) -> tuple[int, dict[str, Any]]:
-        """The exit code, and each test by its name."""
+        """Return the exit code, and each test by its name."""
         done = subprocess.run(
             [sys.executable, "-m", "modelbuild", "test", *arguments, "--keep-going", "--json", "--jobs=1"],
             cwd=self.root,

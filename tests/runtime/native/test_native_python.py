@@ -188,7 +188,7 @@ for path in paths:
 def test_both_delegates_in_one_process_tell_what_they_stage(
     fake_gpus: Any, trt_programs: dict[str, Path], cuda_programs: dict[str, Path], first: str
 ) -> None:
-    """Whichever is loaded first, and so brings what the two share."""
+    """Either may be loaded first, and then provides the common libraries."""
     paths = [trt_programs["host"], cuda_programs["host"]]
     command = [sys.executable, "-c", BOTH, fake_gpus.root, *(paths if first == "trt" else reversed(paths))]
     environment = {**os.environ, "FAKE_CUDA_GPUS": "2", "FAKE_CUDA_TRACE": str(fake_gpus.trace)}
@@ -263,7 +263,7 @@ def test_bfloat16_is_rounded_as_torch_does() -> None:
 
 
 def test_tensors_of_torch_on_the_host(samples: dict[str, Any], native: Path) -> None:
-    """By DLPack, without a copy; what can't be exported says why."""
+    """Tensors are exchanged by DLPack without a copy; an error gives the reason if that is impossible."""
     import torch
 
     from modelbuild_runtime.exchange import view_of

@@ -249,7 +249,7 @@ def test_says_in_one_line_what_is_wrong(samples: dict[str, Any], modelbuild_run:
 
 
 def test_survives_damaged_programs(samples: dict[str, Any], modelbuild_run: Run, tmp_path: Path) -> None:
-    """Describing reads a file that may be anything: bytes changed at random, at all of its places."""
+    """Describe arbitrary files: bytes changed at random, at every position."""
     whole = samples["xnnpack"].path.read_bytes()
     random = np.random.default_rng(1)
     for number in range(60):
