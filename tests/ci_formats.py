@@ -72,7 +72,7 @@ def check_trace(path: Path) -> dict[str, list[dict[str, Any]]]:
     assert sum(map(len, found.values())) == sum(each["ph"] != "M" for each in trace)
     for name, events in found.items():
         slices = sorted((each["ts"], each["ts"] + each["dur"]) for each in events if each["ph"] == "X")
-        # Slices of one track lie one after the other, or viewers draw them wrong; clocks are read to a millisecond.
+        # Slices of one track must not overlap, or viewers draw them wrong; clocks have millisecond precision.
         assert all(end <= start + 1000 for (_, end), (start, _) in pairwise(slices)), name
     return found
 

@@ -24,7 +24,7 @@ Child: TypeAlias = Callable[[Callable[[], None]], int]
 settings.register_profile("modelbuild", deadline=None, derandomize=True)
 settings.load_profile("modelbuild")
 
-# What a shell starts in the background ignores Ctrl-C, and so would the builds that tests interrupt.
+# A shell's background processes ignore Ctrl-C, and so would the builds that tests interrupt.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -104,7 +104,7 @@ def child() -> Child:
     def run(work: Callable[[], None]) -> int:
         pid = os.fork()
         if pid == 0:
-            signal.alarm(300)  # One that waits for ever ends.
+            signal.alarm(300)  # Ends a child that waits forever.
             try:
                 work()
             except BaseException:

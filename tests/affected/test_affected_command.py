@@ -80,7 +80,7 @@ def test_uncommitted_staged_and_untracked_files_count(repo: Any) -> None:
     repo.write({"n/BUILD.toml": '[[cat]]\nname = "new"\nsrcs = ["ignored.txt"]\n', "n/ignored.txt": "i"})
     assert ask(repo, "--since", "HEAD") == ["//m:three", "//n:new"]
     repo.commit()
-    # What git does not know cannot be compared.
+    # Untracked files cannot be compared.
     assert ask(repo, "--since", "HEAD") == ["//n:new"]
 
 

@@ -188,7 +188,7 @@ def check_history(repository: Any, seed: int, count: int) -> tuple[int, int]:
         what = edits.any()
         try:
             now = repository.build()
-        except (ModelbuildError, FileNotFoundError):  # such as a package that is not there any more
+        except (ModelbuildError, FileNotFoundError):  # for example a removed package
             repository.git("checkout", "--quiet", "--", ".")
             repository.git("clean", "--quiet", "-d", "--force")
             continue
@@ -218,4 +218,4 @@ def check_history(repository: Any, seed: int, count: int) -> tuple[int, int]:
 def test_nothing_is_left_out(repository_of_models: Any, seed: int) -> None:
     differed, named = check_history(repository_of_models, seed, 100)
     assert differed > 100
-    assert named < 2 * differed  # and little is named for nothing
+    assert named < 2 * differed  # and few unaffected targets are listed

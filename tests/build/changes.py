@@ -45,7 +45,7 @@ def begin(world: World, dice: random.Random) -> None:
     rewrite_build_files(world, dice)
 
 
-# -- what is there ----------------------------------------------------------------------------------------------------
+# -- contents ---------------------------------------------------------------------------------------------------------
 
 
 def _paths(world: World) -> list[Path]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-# A folder beside the workspace and the cache that nobody may touch.
+# A folder beside the workspace and the cache that no build may change.
 ELSEWHERE = "elsewhere"
 DECOYS = {
     "file": "mine\n",

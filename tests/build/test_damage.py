@@ -42,7 +42,7 @@ class Damaged:
             for _ in range(self.dice.randint(1, 4)):
                 self._damage()
         first = self._build()
-        if first.code == 36:  # it says so, and the next one is right
+        if first.code == 36:  # the error reports it, and the next build is correct
             first = self._build()
         assert_same(first, self.world.afresh(*REQUEST))
         assert_untouched(self.world.folder)
@@ -51,7 +51,7 @@ class Damaged:
         build = self.world.start("build", *REQUEST)
         for _ in range(4):
             time.sleep(self.dice.random() * 0.15)
-            # What is under way is not written to in place: nobody could make up for that.
+            # Files in use are not written to in place, because no build could detect that.
             self._damage(in_place=False)
         self._sound(build.wait(look=False))
 

@@ -20,7 +20,7 @@ srcs = ["words"]
 name = "second"
 srcs = [":first", "words"]
 """
-# From one in which there is room for nothing to one in which there is for all of it.
+# From a disk without any room to one with room for everything.
 SIZES = [4 << 10, 48 << 10, 128 << 10, 192 << 10, 1 << 20]
 
 
@@ -47,5 +47,5 @@ def test_a_disk_that_becomes_full(
     assert len(errors) == (ended.returncode != 0)
     assert all("No space left" in line or "no space left" in line for line in errors)
     assert (ended.returncode == 0) or size < SIZES[-1]
-    if disk != "cache":  # of which something stays, beside outputs that are gone
+    if disk != "cache":  # parts of which stay, beside removed outputs
         world.check("//a/...")

@@ -25,7 +25,7 @@ REQUESTS = [("//...",)] * 6 + [
     ("//...", "--device=//:default"),
     ("//p1/...", "--device=//:default"),
 ]
-# Codes with which a build may end that others get in the way of: it is told to begin again.
+# Exit codes of a build that conflicts with others: the error suggests building again.
 MAY_END = (0, 1, 2, 3, 36)
 
 

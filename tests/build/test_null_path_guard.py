@@ -37,7 +37,7 @@ told = {"code": code, "opened": opened, "lines": lines[0], "stats": stats[0]}
 print(json.dumps({**told, "modules": sorted(set(sys.modules) - before)}), file=sys.stderr)
 """
 
-# All that `modelbuild build` may import when nothing has changed.
+# Allowed imports of `modelbuild build` with nothing to do.
 OURS = {
     "modelbuild",
     "modelbuild.build",
@@ -78,7 +78,7 @@ class World:
 
     def null(self, *arguments: str) -> dict[str, Any]:
         self.run(*arguments)
-        self.run(*arguments)  # lists the root, whose time moved when the output tree was made, for the last time
+        self.run(*arguments)  # lists the root for the last time: its time changed when the output tree was made
         return self.run(*arguments)
 
 
@@ -117,7 +117,7 @@ def test_it_opens_two_records_and_its_own_modules(world: World) -> None:
 def test_each_file_costs_one_stat_and_three_lines(world: World, tmp_path: Path) -> None:
     small = world.null("build", "//:some", "--quiet")
     large = World(tmp_path, files=103).null("build", "//:some", "--quiet")
-    # A source that is an output as well, as it is here, is looked at in both places.
+    # A source that is also an output, as here, is checked in both places.
     assert large["stats"] - small["stats"] == 200
     assert large["lines"] - small["lines"] == 600
     assert small["lines"] < 3 * small["stats"] + 400

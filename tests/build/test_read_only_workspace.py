@@ -57,7 +57,7 @@ def test_nothing_to_do(read_only: Any, changed: bool) -> None:
     if changed:
         (read_only.root / "a/unused").write_text("")
         (read_only.root / "a/unused").unlink()
-    for options in ((), ("--quiet",), ("--jobs=2",)):  # of which the last two are not known by their command line
+    for options in ((), ("--quiet",), ("--jobs=2",)):  # the last two have no saved command line
         ended = read_only("build", "//...", *options)
         assert (ended.returncode, ended.stderr) == (0, "")
         assert options == ("--quiet",) or "Nothing to do" in ended.stdout

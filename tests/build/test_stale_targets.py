@@ -55,7 +55,7 @@ GRAPH = {
 }
 FILES = {"f": ["e", "k"]}
 
-# The command, and then what it has imported.
+# Runs the command, then prints its imports.
 PROGRAM = (
     "import sys; from modelbuild.cli import invoke; code = invoke(sys.argv[1:]);"
     "print(*sorted(sys.modules), file=sys.stderr); sys.exit(code)"

@@ -34,7 +34,7 @@ def world(make_world: Callable[..., Any], rules: Mapping[str, str]) -> Any:
     made = make_world({**rules, **FILES})
     (made.root / "a/tool").chmod(0o755)
     made.nothing_to_do("//a/...")
-    made.nothing_to_do("//a:joined")  # for which no folder is listed
+    made.nothing_to_do("//a:joined")  # this lists no folder
     return made
 
 

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from tests.powerless import give_up_power
 
-# What a build imports; a test forks after that, since importing takes longer than a small build.
+# Imports of a build; a test forks afterwards, because importing takes longer than a small build.
 IMPORTED = ("cli.commands", "cli.build", "cli.clean", "cli.cache", "build.execute", "build.plan")
 
 OUTPUT = "modelbuild-out"
 
-# A rule whose action joins files, and writes them one by one to a folder as well; files of `data` decide nothing.
+# A rule whose action joins files, and also writes each to a folder; files of `data` have no effect.
 RULE = """
 from modelbuild.api import Attrs, Context, Files, Output, Sources, rule
 
@@ -133,7 +133,7 @@ def _child(work: Callable[[], int], folder: Path, environment: Mapping[str, str]
     sys.stdin = open(os.devnull)  # noqa: SIM115
     os.environ.clear()
     os.environ.update(environment)
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # byte code is one more thing that can be out of date
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # byte code could be out of date, too
     sys.dont_write_bytecode = False
     os.chdir(folder)
     return work()

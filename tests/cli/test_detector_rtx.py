@@ -61,7 +61,7 @@ def test_the_detector_is_two_engines_and_what_depends_on_values(world: World, re
     assert f"  6 {nonzero}, portable: tensorrt refused it: {why}; xnnpack refused it: " in text
     assert "on GPU 0\n" in text
 
-    # An engine with many results from branches of their own is built again, to the same bytes.
+    # An engine with many results of separate branches is built again, with the same bytes.
     pte = world.root / "modelbuild-out/rtx/models/detector_rtx/detector_rtx.pte"
     program = pte.read_bytes()
     assert forget(world, b"TR01", b"ET12") == 3
@@ -69,7 +69,7 @@ def test_the_detector_is_two_engines_and_what_depends_on_values(world: World, re
     assert world.ran(PROGRAM) == again
     assert pte.read_bytes() == program
 
-    # What inspect says of engines that do not tell their GPU.
+    # The output of inspect for engines that do not name their GPU.
     (world.root / "told.pte").write_bytes(program.replace(b'"device_id":0', b'"device__d":0'))
     seal(world.root / "told.pte")
     (method,) = world.run("inspect", "told.pte", "--json").json["methods"]

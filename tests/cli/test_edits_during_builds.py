@@ -30,7 +30,7 @@ def letters(ctx: Context[LettersAttrs]) -> tuple[Files]:
     )
     return (Files((made["out"],)),)
 """
-# Says that it has begun, and waits until it is let go.
+# Reports its start, and waits for permission to continue.
 STEP = """
 import os, tempfile, time
 from tools_rules.steps._words import words

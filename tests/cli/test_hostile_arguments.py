@@ -35,7 +35,7 @@ name = "suite"
 tests = [":group"]
 """
 
-# By what an argument or option is called in the help.
+# By the name of an argument or option in the help.
 LIKELY = {
     "TARGET": ("//:group", ":group", "//...", "//:cpu", "//:suite"),
     "LABEL": ("//:cpu", "//:group", "cpu"),
@@ -53,7 +53,7 @@ LIKELY = {
     "DIR": ("folder",),
     "KEY": ("version", "abcd"),
 }
-# What a shell can pass: bytes that are not UTF-8, but no NUL.
+# Arguments that a shell can pass: also bytes that are not UTF-8, but no NUL.
 VALUES = st.sampled_from((*(text for text in NASTY if "\0" not in text), "\udcff", "a\udcfe=\udc80"))
 
 

@@ -13,7 +13,7 @@ from tests.every_rule import PACKAGE, WORKSPACE, write_files
 from tests.hostile import cases, damaged, document, mutated, run_property
 
 ASK = (("info",), ("query", "//...", "--json"), ("cquery", "deps(//...)"), ("aquery", "//...", "--json"))
-# Nothing is built with another MODELBUILD.toml: that may name any machine.
+# A changed MODELBUILD.toml is never built with, because it may name any machine.
 FILES = {
     "MODELBUILD.toml": (WORKSPACE, (*ASK, ("schema",), ("query", "//...", "--config=ci"))),
     "BUILD.toml": (PACKAGE, (*ASK, ("build", "//:group", "//:cpu"), ("history", "//:group"), ("explain", "//:cpu"))),

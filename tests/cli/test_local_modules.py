@@ -16,7 +16,7 @@ NET = "from lib import _sizes\nWIDTH = 3 * _sizes.ONE\n"
 LIB = {"lib/__init__.py": "", "lib/net.py": NET, "lib/_sizes.py": "ONE = 1\n", "lib/train.py": "import no_such_thing\n"}
 USES = "from lib.net import WIDTH\nresult = WIDTH\n"
 
-# How a user's Python comes to import a package `lib` whose parent folder is {folder}: files of a folder on PYTHONPATH.
+# Ways to make Python import a package `lib` in {folder}: files of a folder on PYTHONPATH.
 FINDER = """
 import importlib.util, sys
 class Finder:
@@ -288,7 +288,7 @@ def test_an_archive_is_refused(scripts: Scripts, tmp_path: Path) -> None:
 def test_an_editable_distribution_that_tells_no_modules_is_to_be_named_by_them(scripts: Scripts, lib: Path) -> None:
     scripts.editable(lib)
     write(scripts.site / "my_lib-1.0.dist-info", {"top_level.txt": ""})
-    assert scripts.build() == "ran 3"  # imported, so its module is known
+    assert scripts.build() == "ran 3"  # imported, so its module is identified
     scripts.world.write({"a/s.py": "result = 1\n"})
     scripts.world.edit("a/BUILD.toml", "srcs", 'requires = ["my-lib"]\nsrcs')
     ended = scripts.world.run("build", SCRIPT, **scripts.environment)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-# The command line as the installed program runs it; then what was imported and opened, on stderr.
+# Runs the command line like the installed script, then prints imported modules and opened files on stderr.
 PROGRAM = """
 import json, sys
 opened = []
@@ -45,7 +45,7 @@ REQUESTS = [("//classifier:xnnpack",), ("//classifier/...", "-//classifier:tenso
 def test_it_imports_nothing_heavy_and_reads_no_build_file(classifier: Any, targets: tuple[str, ...]) -> None:
     first = traced(classifier, "build", *targets)
     assert (first["code"], first["out"].splitlines()[-1][:5]) == (0, "Built")
-    assert {"click", "pydantic", "modelbuild_rules"} <= first["tops"]  # that is, what is looked for can be seen
+    assert {"click", "pydantic", "modelbuild_rules"} <= first["tops"]  # proves that the test sees imports
     assert any(path.endswith("/BUILD.toml") for path in first["opened"])
 
     second = traced(classifier, "build", *targets)

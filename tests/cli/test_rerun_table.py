@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from safetensors.numpy import load_file, save_file
 
-# One worker builds what all these tests copy.
+# One worker makes the build that all these tests copy.
 pytestmark = pytest.mark.xdist_group("classifier")
 
 BUILD = "classifier/BUILD.toml"
@@ -75,7 +75,7 @@ TABLE = {
     "layer of the second partition": Row(
         edited(SOURCE, "self.head(features)", "self.head(features).sigmoid()"), {EXPORT, PARTITION, P1, EMIT}
     ),
-    # Which number a partition has is in no key: p1 and p2 are what p0 and p1 were.
+    # A partition's number is in no key: p1 and p2 equal the former p0 and p1.
     "operators in front that are a partition of their own": Row(
         edited(SOURCE, "        features =", "        image = image.sigmoid().cumsum(dim=-1)\n        features ="),
         {EXPORT, PARTITION, P0, EMIT},
@@ -98,7 +98,7 @@ TABLE = {
 }
 
 
-# What the others cover in part.
+# Cases that the others cover partly.
 REST = {"layer between partitions", "input range"}
 
 

@@ -25,7 +25,7 @@ BUILD = program_build('{ type = "portable" }', entry="model.py:Model")
             "BUILD.toml:22:26: require_full_compilation lets no node fall back; expected"
             " fallback_data_dependent_ops = false with it, which is true with the flavour rtx",
         ),
-        # Nothing is wrong with this one: it is the model that is read next.
+        # This one is correct; the model is read next.
         (
             '{ type = "tensorrt", flavour = "standard", require_full_compilation = true }',
             "9.0",

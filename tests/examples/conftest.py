@@ -16,7 +16,7 @@ from modelbuild.step import Step
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FETCHED = EXAMPLES.parent / "build" / "test-files"
 
-# Where a step finds them: `models.detector` and so on.
+# A step imports them as `models.detector` and so on.
 if str(EXAMPLES) not in sys.path:
     sys.path.append(str(EXAMPLES))
 

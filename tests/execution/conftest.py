@@ -31,7 +31,7 @@ from modelbuild.store.local import LocalStore, open_store
 
 OWNER = "//models:detector_model"
 
-# Runs a Python file of the workspace as a model's source would be, and writes what it leaves in `result`.
+# Runs a Python file of the workspace like a model's source, and writes its variable `result`.
 RUN_SOURCE = """
     import json
     import runpy

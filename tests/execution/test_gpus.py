@@ -99,7 +99,7 @@ def test_the_model_is_in_the_key_of_an_action_that_takes_a_gpu(bench: Any, monke
     for models in (("A (8.6)",), ("B (8.6)",), ("A (8.6)", "B (8.6)"), ("B (8.6)", "A (8.6)"), ()):
         monkeypatch.setattr(keys, "visible", lambda models=models: models)
         found[models] = key(bench, gpu=1)
-        assert key(bench, gpu=2) == found[models]  # how many there are decides nothing
+        assert key(bench, gpu=2) == found[models]  # their number is not in the key
     assert len(set(found.values())) == len(found)
 
 
@@ -115,7 +115,7 @@ def test_a_machine_without_a_gpu_makes_the_key_of_the_models_that_are_stated(
     bench.step("tiny", "def run(step):\n    pass\n")
     monkeypatch.setattr(keys, "visible", lambda: ("A (8.6)",))
     with_one = key(bench, gpu=1)
-    assert key(bench, gpu=1, stated=("B (8.6)",)) == with_one  # what is here is what runs
+    assert key(bench, gpu=1, stated=("B (8.6)",)) == with_one  # this machine's GPUs are used
     monkeypatch.setattr(keys, "visible", lambda: ())
     assert key(bench, gpu=1, stated=("A (8.6)",)) == with_one
     assert key(bench, gpu=1) != with_one
@@ -132,7 +132,7 @@ def test_another_card_runs_the_actions_that_take_one(driver: Path, tmp_path: Pat
         workspace.target(name, "only")
     said = []
     for number, card in enumerate((A, B, A)):
-        workspace.target(f"new{number}", "only")  # else there is nothing to do, whatever the card
+        workspace.target(f"new{number}", "only")  # otherwise the build has nothing to do, with any GPU
         environment = {"LD_LIBRARY_PATH": str(driver), "FAKE_GPUS": card}
         done = workspace.build("--json", **environment)
         assert done.returncode == 0, done.stderr

@@ -14,7 +14,7 @@ from modelbuild.actions import FileEntry, Output, StagedInput, Tree
 from modelbuild.execution.executor import Outcome
 from modelbuild.execution.isolation.kernel_choice import kernels
 
-# Says that it has begun, and waits until a file is there.
+# Reports its start, and waits for a file.
 WAITS = """
     import os, tempfile, time
     def run(step):

@@ -165,7 +165,7 @@ def test_folders_are_emptied(bench: Any) -> None:
     )
     bench.ok("tiny")
     (build,) = bench.scratch.glob("build-*")
-    while list(build.glob("[0-9]*/*")):  # while the build goes on
+    while list(build.glob("[0-9]*/*")):  # while the build continues
         time.sleep(0.01)
     bench.executor.close()
     assert not build.exists()

@@ -142,7 +142,7 @@ class Models:
     def run(self, *arguments: str, code: int = 0) -> str:
         from modelbuild.code.step_sources import source
 
-        source.cache_clear()  # holds for one process's life; each command is to be as if in its own
+        source.cache_clear()  # lasts for a process's life; each command must behave as if in a new one
         ended = CliRunner().invoke(
             cli, ["-C", str(self.root), *arguments], catch_exceptions=False, standalone_mode=False
         )

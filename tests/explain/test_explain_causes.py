@@ -96,7 +96,7 @@ def test_the_cause_is_named(models: Any, name: str) -> None:
         assert pending["causes"] == []
     else:
         first(pending["causes"], case)
-    # //:other is asked for as well, so that this is no null build.
+    # //:other is requested too, so that this is no null build.
     models.build("//:other")
     answer = models.explain()
     assert answer["since"] == {"problem": None, "causes": []}

@@ -32,7 +32,7 @@ from modelbuild.report.plot import write_plot
         ("delegated_fraction", [0.8, 0.9], False),
         ("latency_ms", [10, 10, 10, 13], True),
         ("latency_ms", [10, 10, 10, 12], False),
-        ("latency_ms", [10, 10, 13], False),  # too little is known
+        ("latency_ms", [10, 10, 13], False),  # too few values
         ("latency_ms", [10, 10, 14, 10, 13], False),  # it was slower before
         ("latency_ms", [14, *[10] * 10, 13], True),  # that is long ago
         ("seconds", [0, 0, 0, 1], False),

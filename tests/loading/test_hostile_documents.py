@@ -140,7 +140,7 @@ def test_whole_numbers_have_64_bits(root: Path, rules: Rules, number: str, messa
 def test_changed_and_damaged_workspace_files_are_read_or_refused(root: Path, examples: int) -> None:
     def holds(content: bytes) -> None:
         (root / "MODELBUILD.toml").write_bytes(content)
-        with located("MODELBUILD.toml", content), suppress(EnvironmentProblem):  # no home folder of nobody
+        with located("MODELBUILD.toml", content), suppress(EnvironmentProblem):  # a user without a home folder
             workspace = load_workspace(root, {"HOME": str(root), "XDG_CACHE_HOME": str(root)})
             for profile in (None, *workspace.config.profiles):
                 make_request(workspace, root, ("//...",), Flags(profile=profile))

@@ -21,7 +21,7 @@ from buildgrid._protos.build.bazel.remote.execution.v2 import remote_execution_p
 from buildgrid._protos.google.bytestream import bytestream_pb2, bytestream_pb2_grpc
 from buildgrid._protos.google.devtools.remoteworkers.v1test2 import bots_pb2, bots_pb2_grpc, worker_pb2
 
-# What gRPC calls INTERNAL.
+# gRPC's code INTERNAL.
 _INTERNAL = 13
 
 

@@ -245,7 +245,7 @@ def full(tmp_path: Path) -> Callable[[Path, int], list[str]]:
     """full(folder, size) begins a command that sees an empty disk of this many bytes at the folder."""
     if shutil.which("bwrap") is None:
         pytest.skip("not run: needs bubblewrap, which .ci/run installs")
-    # With processes of its own, for all of them to end with it.
+    # In a separate process namespace, so that all of its processes end with it.
     whole = ["bwrap", "--die-with-parent", "--unshare-pid", "--bind", "/", "/", "--dev-bind", "/dev", "/dev"]
     whole += ["--proc", "/proc"]
     return lambda folder, size: [*whole, "--size", str(size), "--tmpfs", str(folder)]
@@ -282,7 +282,7 @@ class Ended:
         return {action["id"].rpartition(":")[2]: action["status"] for action in json.loads(self.out)["actions"]}
 
 
-# Two actions, the second of which reads what the first made; a folder with a file big enough to be streamed.
+# Two actions, the second of which reads the first's outputs; a folder with a file big enough to be streamed.
 BUILD = """
 [[blobs]]
 name = "made"

@@ -68,7 +68,7 @@ def test_a_build_stands_on_what_was_made_now(shaken: Any) -> None:
     ended = two.build(cache)
     assert "the outputs of //a:made#blobs differ from its cached result" in the_notice(ended.err)
     assert sums_fit(two)
-    # What was made now is in the cache.
+    # The new result is in the cache.
     assert three.build(cache).statuses == {MADE: "cached", SUMS: "cached"}
     assert three.outputs() == two.outputs()
 

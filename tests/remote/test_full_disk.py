@@ -20,7 +20,7 @@ def test_a_server_with_a_full_disk_fails_no_build(place: Any, full_cache: str) -
     for name in ("one", "two"):
         made = place(name)
         ended = made.build(f"--remote-cache={full_cache}")
-        assert ended.statuses["made#blobs"] == "ran"  # for what it made is too big
+        assert ended.statuses["made#blobs"] == "ran"  # because its output is too big
         assert made.outputs() == plain.outputs()
         (said,) = notices(ended.err)
         assert "results of this build stay here" in said

@@ -199,7 +199,7 @@ def new_container(endpoint: str) -> None:
     urllib.request.urlopen(request, timeout=10).close()
 
 
-# For each store the variable that holds what nobody else may know, and something else for it.
+# For each store the variable with the secret, and another value for it.
 SECRETS = {
     "s3": ("AWS_SECRET_ACCESS_KEY", "s3cret"),
     "gs": ("GOOGLE_BEARER_TOKEN", "t0ken"),

@@ -69,7 +69,7 @@ def test_workers_make_the_same_bytes(place: Any, any_farm: Any) -> None:
     told = json.loads(there.run("explain", "//a:sums", "--json").out)["actions"]
     assert all(each["place"]["worker"] for each in told)
     assert f"on {told[-1]['place']['worker']}" in there.run("explain", "//a:sums").out
-    # What workers made is found by those who only have the cache.
+    # Users with only the cache find the workers' results.
     assert set(third.build(f"--remote-cache={any_farm.address}").statuses.values()) == {"cached"}
     assert third.outputs() == here.outputs()
 
@@ -86,14 +86,14 @@ def test_what_workers_make_for_workers_is_not_fetched(place: Any, farm: Any, dow
     assert set(there.build(target="//a:sums").statuses.values()) == {"ran"}
     assert there.outputs() == ({} if download == "minimal" else here.outputs())
     assert (cached_bytes(there) > 600_000) == fetched
-    # An action that runs here reads what lies there.
+    # An action that runs here reads outputs on the server.
     there.write("tools/rules/steps/checksums.py", (here.root / "tools/rules/steps/checksums.py").read_text() + "\n")
     told = there.build("--strategy=*=local", "--remote-download=toplevel", target="//a:sums")
     assert told.statuses == {"made#blobs": "cached", "sums#checksums": "ran"}
     assert there.outputs() == here.outputs()
 
 
-# A build in which the server loses what its workers made, as soon as they made it.
+# A build whose server loses its workers' outputs at once.
 LOSES = """
 import os, sys
 from pathlib import Path
@@ -225,7 +225,7 @@ def test_a_server_that_is_killed_while_it_runs_actions(place: Any, farm: Any, pr
     here.build()
     proxy = proxies.Proxy(farm.port, lambda n: farm.kill() or "" if n == after else "")
     address = f"grpc://127.0.0.1:{proxy.port}"
-    # Every other time it is the cache, too, and what workers made stays there until it is needed.
+    # Every other time the server is also the cache, and the workers' outputs stay there until they are needed.
     remotely(there, address, f'cache = "{address}"\n' if after % 2 == 0 else "")
     there.build()
     assert there.outputs() == here.outputs()

@@ -76,7 +76,7 @@ def test_an_action_is_not_one_of_bazel_s() -> None:
     action = message("Action").FromString(blobs[found])
     assert action.salt == b"modelbuild/1\0" + key.encode()
     assert {Digest(d.hash, d.size_bytes) for d in (action.command_digest, action.input_root_digest)} < blobs.keys()
-    # What caches of earlier builds are found by: changing it makes them all useless.
+    # Identifies results of earlier builds: a change invalidates all caches.
     assert found.hash == "a2c5b79260b76f7ebd900a8a2b9275808522e278c062d377e799b1a22b9a509a"
     assert action_of("1" * 64)[0] != found
 

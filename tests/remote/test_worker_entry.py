@@ -21,7 +21,7 @@ from modelbuild.remote.messages import message
 from tests.execution.isolation.conftest import WITHOUT_NAMESPACES
 from tests.remote.test_remote_execution import staged
 
-# Tries what a step may not do, and leaves a process running.
+# Tries forbidden operations, and leaves a process running.
 STEP = """
 import ctypes, json, os, subprocess, sys, time
 from tiny_rules._words import WORDS

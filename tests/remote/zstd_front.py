@@ -112,7 +112,7 @@ class ZstdFront(grpc.GenericRpcHandler):
         answer = message("google.bytestream.WriteResponse").FromString(self._far.stream_unary(WRITE)(plain()))
         if packed:
             self.packed[WRITE] += 1
-            # What a server says that has the blob before all of it came.
+            # The answer of a server that has the blob before it received all bytes.
             answer.committed_size = sent if finished else -1
         return bytes(answer.SerializeToString())
 

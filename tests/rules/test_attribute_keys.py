@@ -247,7 +247,7 @@ class Bench:
         return {name_of(action): key_of(self._keys.material(self._request(action))) for action in actions}
 
     def _request(self, action: Action) -> Request:
-        # Not all of what backends use is installed everywhere.
+        # Some distributions of backends are not installed everywhere.
         tools = dict.fromkeys(action.tools, "1")
         return Request(action, tuple(self._staged(action)), tools, self._code.modules(*action.modules))
 

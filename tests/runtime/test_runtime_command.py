@@ -77,7 +77,7 @@ def test_errors(
 ) -> None:
     assert main([*arguments, *extra]) == code
     captured = capsys.readouterr()
-    # A program that gets as far as running has libraries say what they look for on the machine, before the error.
+    # If a program starts to run, libraries print messages about the machine before the error.
     said = [line for line in captured.err.splitlines() if not line.startswith("[cpuinfo_utils.cpp:")]
     assert said == [message.format(program=arguments[0])]
     assert captured.out == ""

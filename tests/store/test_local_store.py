@@ -106,7 +106,7 @@ def bind(path: Path) -> None:
 def test_only_files_and_folders_are_taken_and_nothing_moves_before_a_refusal(
     store: LocalStore, output: Path, make: Callable[[Path], None], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(output)  # To come back from where bind() goes.
+    monkeypatch.chdir(output)  # To return from the folder that bind() enters.
     before = contents(output)
     make(output / "a" / "odd")
     with pytest.raises(ValueError, match=f"^output/a/odd is {kind}; an output is made of plain files and folders$"):

@@ -128,7 +128,7 @@ def test_whatever_is_found_in_the_cache_is_put_right(
         said: list[str] = []
         fill(cache, said)
         assert len(said) <= 1
-        # And nothing is left to be put right, nor to be said.
+        # No repair and no warning remains.
         again: list[str] = []
         fill(cache, again)
         with open_store(cache, warn=again.append) as store:

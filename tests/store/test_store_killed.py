@@ -59,7 +59,7 @@ def test_killed_after_each_system_call(cache: Path, tmp_path: Path, kill_at_each
         check_all(cache)
         top = next(tops)
         top.mkdir()
-        # The next one starts from nothing again.
+        # The next one starts with an empty cache again.
         with open_store(cache) as store:
             for row in store._actions.rows() or ():
                 store._actions.forget([row.key])

@@ -184,7 +184,7 @@ def test_planted_faults_are_found(tmp_path: Path) -> None:
     found = {test["label"]: test["cases"][-1] for test in told["tests"]}
     assert {(case["name"], case["status"]) for case in found.values()} == {("bisect", "failed")}
 
-    # In a partition, the node whose constant it is; two nodes come after it before anything leaves the partition.
+    # In a partition, the node with the constant; two nodes follow it before the partition's first output.
     constant = found["//m:constant_test"]
     assert constant["message"].startswith(
         "case drawn: first wrong node: conv2d_1 (aten.convolution.default) of second, in partition p0 (xnnpack): it"
@@ -198,7 +198,7 @@ def test_planted_faults_are_found(tmp_path: Path) -> None:
         "case drawn: first wrong node: mean (aten.sum.dim_IntList), outside partitions (portable): it differs by up to "
     )
     assert operator["place"] == line("y = torch.cumsum(y.mean(dim=(2, 3)), 1)")
-    # What no compiler made is in the file's partition, and in no node of it.
+    # The file's partition is wrong, but none of its nodes when compiled again.
     changed = found["//m:bytes_test"]
     assert changed["message"].startswith(
         "case drawn: first wrong node: tanh (aten.tanh.default), in partition p1 (xnnp"

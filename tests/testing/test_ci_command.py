@@ -153,12 +153,12 @@ def test_three_commits(repository_of_300: Repository, repository: Path, ci_forma
     }
     assert sum(len(events) for track, events in tracks.items() if track.startswith("worker")) == 292
 
-    # A build of something that is no commit: not what summaries compare with.
+    # A build of uncommitted files is not a base of summaries.
     size = repo.size("p14:t5")
     repo.write("p14/f5.txt", "changed, but not committed\n")
     assert repo.run("modelbuild", "build", "//p14:t5").returncode == 0
 
-    # Only what the change reaches: the target, those after it, and the packages that read the last of these.
+    # Only affected targets: the target, its dependents, and the packages that read the last of these.
     repo.write("p14/f5.txt", "changed\n")
     repo.commit("second")
     ended = repo.run(script, "HEAD~1")
@@ -187,13 +187,13 @@ def test_three_commits(repository_of_300: Repository, repository: Path, ci_forma
     assert "| `//tests:first_test` | failed | its case failed |" in (repo.root / "ci/summary.md").read_text()
     annotated = repo.run("modelbuild", "ci", "//tests:first_test", "--github-annotations", "-q")
     assert "::error file=tests/test_first.py,line=4,title=//tests%3Afirst_test" in annotated.stderr
-    # A skip that is no pass, where everything is required to run.
+    # With --require-all a skip is a failure.
     assert repo.run("modelbuild", "ci", "//tests:skipping_test").returncode == 0
     required = repo.run("modelbuild", "ci", "//tests:skipping_test", "--require-all")
     assert required.returncode == 4
     assert "not run, which --require-all forbids: no GPU" in required.stderr
 
-    # A commit that built nothing new is like the one before it; a report of elsewhere is as good as the history.
+    # A commit without new builds equals the one before; a report from elsewhere replaces the history.
     repo.run("modelbuild", "ci", "//p14:t6", "--since", "HEAD~2", "--summary", "ci/since.md")
     repo.run("modelbuild", "ci", "//p14:t6", "--base-report", "ci/first.json", "--summary", "ci/report.md")
     tables = [(repo.root / f"ci/{name}.md").read_text().partition("### Sizes")[2] for name in ("since", "report")]
@@ -233,7 +233,7 @@ def test_tests_run_although_something_else_is_broken(repository_of_300: Reposito
         "//more:more_test": "passed",
         "//more:blocked_test": "failed",
     }
-    # Each action is told of once, although building and testing both need it.
+    # Each action is reported once, although building and testing both need it.
     assert len({action["id"] for action in told["actions"]}) == len(told["actions"])
     assert [failure["id"] for failure in told["failures"]] == ["//p28:t9#join"]
     suites = {suite.get("name"): suite for suite in ci_formats.check_junit(repo.root / "j.xml")}

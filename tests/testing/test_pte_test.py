@@ -146,7 +146,7 @@ def test_parity_budgets_and_what_cannot_run_here(world: World) -> None:
     elsewhere = tests["//:elsewhere_test"]
     assert elsewhere["status"] == "not_run"
     assert elsewhere["reason"] == "needs a device with aarch64, and this machine is x86_64"
-    # Another model than the program's: parity must fail, and say where.
+    # Another model than the program's: parity must fail, with the place.
     world.write("other.py", NET.replace("torch.relu(y)", "torch.relu(y) + 1"))
     other = (
         PORTABLE

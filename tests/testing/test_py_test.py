@@ -67,7 +67,7 @@ pytest.skip("this machine has no cable", allow_module_level=True)
 """,
     "m/test_slow.py": "def test_slow():\n    while True:\n        pass\n",
 }
-# A test that is not run, of something that has to be made.
+# A test that is not run, with a dependency that must be built.
 GENERATED = {
     "MODELBUILD.toml": 'rules = ["//rules"]\n',
     "rules/__init__.py": "",
@@ -225,7 +225,7 @@ def test_asked_again_it_looks_for_changes_only(world: World) -> None:
     assert "Nothing to do" in world.run("test", "//m:good").stdout
     (world.root / "m/data.txt").write_text("5")
     assert world.run("test", "//m:good").returncode == 4
-    # What was not run is tried again; and tests are one thing, building them another.
+    # Tests that were not run are tried again, and building tests does not run them.
     for _ in range(2):
         assert "NOT RUN" in world.run("test", "//m:skipped").stdout
     assert "Nothing to do" not in world.run("build", "//m:skipped").stdout

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from models.boxes import anchors, intersection_over_union, non_maximum_suppression, refined, squared
 from torch import Tensor
 
-# Small whole numbers: boxes overlap much, and every overlap is exact enough not to lie on a threshold by accident.
+# Small integers: boxes overlap much, and no overlap equals a threshold by rounding.
 edge = st.integers(0, 12)
 side = st.integers(1, 12)
 box = st.builds(lambda x, y, width, height: (x, y, x + width, y + height), edge, edge, side, side)

@@ -52,7 +52,7 @@ def probe(ctx: Context[ProbeAttrs]) -> tuple[Files]:
     return (Files((made["out"],)),)
 '''
 
-# Allows no namespaces below the one that it is run in, and then runs the command.
+# Forbids namespaces below its own, then runs the command.
 WITHOUT_NAMESPACES = ("unshare", "-Ur", "sh", "-c", 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"', "sh")
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.execution.isolation.conftest import Workspace
 from tests.execution.isolation.test_processes import running
 
-# Has the kernel know none of these calls, and then runs the command. Its own filter is what seccomp is asked for last.
+# Makes the kernel refuse these calls as unknown, then runs the command. Its own filter is the last use of seccomp.
 WITHOUT = """
 import os, sys
 from modelbuild.execution.isolation import seccomp

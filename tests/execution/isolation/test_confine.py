@@ -11,7 +11,7 @@ import pytest
 
 from modelbuild.execution.isolation import confine, namespaces, seccomp
 
-# Imposes limits, and prints what comes of reaching a socket that has a name and no path.
+# Imposes limits, connects to a socket with a name but no path, and prints the result.
 SCRIPT = """
 import os, socket, sys
 from modelbuild.execution.isolation import confine

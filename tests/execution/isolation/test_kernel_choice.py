@@ -59,7 +59,7 @@ def test_torch_takes_the_kernels_it_is_held_to(bench: Any, monkeypatch: pytest.M
         """,
     )
     assert bench.value("tells", preload=("torch",), params={"n": 1})[0] == "AVX2"
-    # On a processor without more than that, only this shows that the variable counts.
+    # On a processor without more features, only this shows the variable's effect.
     monkeypatch.setattr(kernel_choice, "_AVX2", {"ATEN_CPU_CAPABILITY": "default"})
     bench.executor.close()
     bench.executor = bench.new_executor()

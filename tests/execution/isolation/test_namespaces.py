@@ -11,7 +11,7 @@ import pytest
 
 from modelbuild.execution.isolation import namespaces
 
-# Prints what an expression gives in a hidden view that shows `shown` and one folder of `scratch`.
+# Prints the value of an expression in a hidden view with `shown` and one folder of `scratch`.
 SCRIPT = """
 import os, sys
 from pathlib import Path
@@ -92,7 +92,7 @@ def test_a_folder_that_holds_those_of_actions_is_shown_around_them(base: Path) -
     assert done.stdout.strip() == "(['cache', 'file', 'hidden', 'named', 'shown'], ['one'])"
 
 
-# Prints whether a folder's view is the same again after a process in it has run a statement.
+# Prints whether a folder's view is reused after a process in it ran a statement.
 AGAIN = """
 import os, sys
 from modelbuild.execution.isolation.namespaces import Views

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-# What one action can leave for another: each is an expression that leaves something, and one that finds it.
+# Ways to leave something for another action: an expression that leaves it, and one that finds it.
 WAYS = {
     "POSIX shared memory": ("libc.shm_open(NAME, 0o102, 0o666)", "libc.shm_open(NAME, 0o2, 0)"),
     "a POSIX semaphore": ("pthread.sem_open(NAME, 0o100, 0o666, 1) or -1", "pthread.sem_open(NAME, 0) or -1"),
@@ -104,7 +104,7 @@ def test_processes_of_one_action_share_memory_where_the_kernel_keeps_it_apart(wo
     """Otherwise they are refused, and the error refers to `modelbuild info sandbox`."""
     workspace.step("only", PROCESSES)
     workspace.target("only", "only")
-    with TemporaryDirectory() as cache:  # the path of a socket in it has to be short
+    with TemporaryDirectory() as cache:  # the path of a socket in it must be short
         done = workspace.build(MODELBUILD_CACHE_DIR=cache)
     if workspace.namespaces:
         assert done.returncode == 0, done.stderr

@@ -13,7 +13,7 @@ import pytest
 
 STREAM, DATAGRAM = int(socket.SOCK_STREAM), int(socket.SOCK_DGRAM)
 
-# Goes to each of PLACES past Python in its own process, and by a program; gives which of these got there.
+# Connects to each of PLACES by native code in its own process, and by a program; returns those that succeeded.
 REACH = """
     import ctypes, json, os, socket, subprocess
     libc = ctypes.CDLL(None)
@@ -108,7 +108,7 @@ def _abstract(place: tuple[int, int, str]) -> bool:
     return place[0] == socket.AF_UNIX and place[2][4:6] == "00"
 
 
-# Listens wherever it can, for as long as CALLS takes, and gives where somebody came.
+# Listens on all possible sockets for the duration of CALLS, and returns those with a connection.
 LISTENS = """
     import json, socket, time
     NAMES = ("\\0modelbuild-test", "/dev/shm/modelbuild-test", "/tmp/modelbuild-test", ".home/socket")

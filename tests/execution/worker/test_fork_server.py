@@ -35,7 +35,7 @@ USES = {
     "modules": ("modelbuild", "modelbuild.step", "tiny_rules", "tiny_rules.tiny", "tiny_rules.server"),
 }
 
-# Starts a program of its own, says who both are, and stays.
+# Starts a program, writes both process ids, and stays.
 STAYS = """
     import os, subprocess, sys, time
     def run(step):

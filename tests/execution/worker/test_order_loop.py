@@ -9,7 +9,7 @@ import pytest
 
 from modelbuild.actions import Output
 
-# Says where it was imported, and where it runs; and counts.
+# Reports the processes that imported it and that run it, and counts.
 COUNTS = """
     import json, os
     HERE = os.getpid()

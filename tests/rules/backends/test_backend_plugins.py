@@ -175,12 +175,12 @@ def test_each_backend_s_tools_come_with_an_extra_of_modelbuild(
     assert str(lacking).endswith(f", which is not installed; install modelbuild[{extra}]")
 
 
-# Words that stand for something else as well, and so may be anywhere.
+# Words with other meanings, which may occur anywhere.
 GENERIC = {
     "cuda": "the device and its run time, which programs, bundles and tests know without the backend",
     "portable": "ExecuTorch's own kernels, which need no delegate",
 }
-# Files outside that say a backend's name in code, and why.
+# Files outside that name a backend in code, with reasons.
 EXCEPTIONS = {
     "runtime/python/modelbuild_runtime/pte.py": "a .pte does not say that a delegate that gets host memory is on a GPU;"
     " actions run this, and could not read the runtime's files about delegates",

@@ -16,7 +16,7 @@ from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
 from modelbuild.workspace.workspace import load_workspace
 
-# A rule whose programs are for one device whatever is asked for, as a rule for programs of others may be.
+# A rule whose programs are always for one device, like a rule for programs from elsewhere.
 PREBUILT = """
 from modelbuild.api import Attrs, Source, rule
 from modelbuild_rules.providers import DeviceTarget, Program
@@ -121,4 +121,4 @@ def test_what_a_bundle_is_checked_for(
 ) -> None:
     params = analyzed(tmp_path, prebuilt(program), bundle)
     assert (params["arch"], params["capabilities"]) == (arch, capabilities)
-    assert params["program"] == "net"  # of '//nets/net', which stands for '//nets/net:net'
+    assert params["program"] == "net"  # from '//nets/net', short for '//nets/net:net'

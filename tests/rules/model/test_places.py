@@ -36,7 +36,7 @@ def test_of_a_partition() -> None:
     error_text = source_places.of_partition(MODEL, report, "p0")
     assert error_text.reads == (MODEL.debug, report)
     text = error_text.format("no kernel for operator 3 of the partition (aten.topk.default)", DEBUG, REPORT)
-    # One partition can stand in several places.
+    # One partition can occur in several places.
     assert text == (
         "no kernel for node aten_topk_default at net.py:12 and node aten_topk_default_1 (aten.topk.default)"
     )

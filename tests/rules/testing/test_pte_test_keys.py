@@ -31,7 +31,7 @@ device = ":device"
 inputs = [{ name = "drawn", generator = { seed = 1 } }]
 """
 ARCHIVE = 'runtime = "runtime.tar"\n'
-SAME = FileEntry(digest_file(Path(__file__)))  # stands for what actions before it make
+SAME = FileEntry(digest_file(Path(__file__)))  # represents outputs of earlier actions
 
 Actions = Callable[..., dict[str, Action]]
 

@@ -118,7 +118,7 @@ def test_the_classifiers_bundles(repository: Path, native: Path, tmp_path: Path)
     image = tmp_path / "image.npy"
     np.save(image, np.random.default_rng(5).uniform(0, 255, (1, 3, 64, 64)).astype(np.float32))
 
-    # Moved, so that nothing of the workspace is found by accident.
+    # Moved, so that the program cannot find the workspace's files by accident.
     xnnpack = tmp_path / "moved/xnnpack"
     shutil.copytree(workspace.output("classifier_xnnpack_bundle", "classifier_xnnpack_bundle"), xnnpack)
     manifest = check_bundle(xnnpack, workspace.output("classifier_xnnpack", "*.pte"), image)

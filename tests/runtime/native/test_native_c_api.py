@@ -34,7 +34,7 @@ def test_null_and_sizes_that_lie_are_refused(samples: dict[str, Any], native: Pa
     assert (done.returncode, done.stdout, done.stderr) == (0, "0 failures\n", "")
 
 
-# A process of its own: torch and its executorch must not be in it, and the log is the process's.
+# In a separate process, without torch and its executorch; the log is global to the process.
 SCRIPT = """
 import ctypes, json, sys
 import numpy as np

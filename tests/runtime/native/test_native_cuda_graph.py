@@ -37,7 +37,7 @@ def test_two_parts_are_one_graph(fake_gpus: Any, cuda_programs: dict[str, Path],
     assert json.loads(done.stdout)["cuda_graphs"] == {"recorded": 1, "replayed": 5}
     np.testing.assert_array_equal(np.load(x.parent / "output0.npy"), (np.load(x) * 3 + 1) * 3 + 1)
     (instantiated,) = fake_gpus.calls("cudaGraphInstantiate")
-    assert "bytes=4 " in instantiated  # two kernels, and two copies to where the outputs are wanted
+    assert "bytes=4 " in instantiated  # two kernels, and two copies to the requested outputs
     assert len(fake_gpus.calls("cudaGraphLaunch")) == 6
     text = fake_gpus("modelbuild-run", cuda_programs["chain"], f"--input=input0={x}", *flags[:4]).stdout
     assert "CUDA graphs: 1 recorded, 5 runs replayed\n" in text

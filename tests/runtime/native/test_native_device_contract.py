@@ -134,7 +134,7 @@ def test_the_engines_gpu_is_the_one_that_is_in_the_engine(
     np.testing.assert_array_equal(report["y"], np.load(x) * 3 + 1)
     assert "on cuda:1 stages host memory" in staging(log)[0]
     assert {line.split()[1] for line in fake_gpus.calls("cudaMalloc")} == {"device=1"}
-    # Whoever made another GPU current made the one before it current again.
+    # Every change of the current GPU was undone.
     switches = [line.split()[-1] for line in fake_gpus.calls("cudaSetDevice")]
     assert switches == ["1", "0"] * (len(switches) // 2)
 

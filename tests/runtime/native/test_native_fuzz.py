@@ -43,7 +43,7 @@ def fuzz(fuzzers: Path, lay_out_fakes: Callable[[Path], Any], sanitizer_options:
 
     def run(program: str, *arguments: str | Path) -> str:
         done = fake_gpus(program, *arguments, **{**sanitizer_options, "ASAN_OPTIONS": limits})
-        # What asks for too much by malloc gets nothing, and says so.
+        # Too large requests to malloc fail, and the program reports them.
         lines = [line for line in done.stderr.splitlines() if "AddressSanitizer failed to allocate" not in line]
         assert (done.returncode, lines) == (0, [])
         printed: str = done.stdout
@@ -87,7 +87,7 @@ def seeds(
     plain = [sample.path for sample in samples.values()]
     every = [path for paths in sealed_programs.values() for path in paths]
     data = [*samples["external"].path.parent.glob("*.ptd"), *(path for path in every if path.suffix == ".ptd")]
-    # Delegates that check their blobs: of CUDA, those that come to no library.
+    # Delegates that check their blobs: for CUDA, blobs without a library.
     checked = [*trt_programs.values(), *(cuda_programs[name] for name in ("broken", "newer", "keyless"))]
     return {
         "program": [

@@ -50,7 +50,7 @@ SIGNATURE = {
     "inputs": [{"name": "x", "dtype": "float32", "shape": [2, 16]}],
     "outputs": [{"name": "y", "dtype": "float32", "shape": [2, 16]}],
 }
-# Each fake GPU answers 1 to whatever it is asked for, its compute capability too.
+# A fake GPU returns 1 for every attribute, including its compute capability.
 COMMON = """
 [[device_target]]
 name = "fake"
@@ -214,7 +214,7 @@ def test_programs_are_run_by_the_cpp_runtime_or_said_not_to_be(world: World) -> 
     assert len(broken) == 2
     assert all(case["message"].startswith("modelbuild-run failed: ") for case in broken)
 
-    # What passed is not run again, and what was not run is; --require-all makes a failure of it.
+    # Passed tests are cached, others run again; --require-all fails tests that were not run.
     code, tests = world.test("//:gpu_test", "//:gpu_other_test")
     assert (code, tests["gpu"]["cached"], tests["gpu_other"]["cached"]) == (0, True, False)
     code, tests = world.test("//:gpu_test", "//:gpu_other_test", "--require-all")

@@ -166,7 +166,7 @@ def test_tensors_on_a_gpu(fake_gpus: Any, request: pytest.FixtureRequest, tmp_pa
     assert report["graph"] == "InputError: a run of 'forward' cannot be a CUDA graph: input 'input0' lies on the host"
     assert report["name"] == "InputError: no output 'output1'; did you mean 'output0'?; outputs: output0"
     copies = [line.split()[-1] for line in fake_gpus.calls("cudaMemcpyAsync")]
-    assert copies.count("d2h") == 3 + 3  # of `host` and `planned`, three runs each; `device` copies nothing
+    assert copies.count("d2h") == 3 + 3  # three runs of `host` and of `planned`; `device` copies nothing
 
 
 BOTH = """

@@ -122,7 +122,7 @@ def test_measures(samples: dict[str, Any], modelbuild_run: Run, tmp_path: Path) 
     latency = report["latency"]
     assert (latency["runs"], latency["warmup"]) == (5, 2)
     assert 0 < latency["min_ms"] <= latency["median_ms"] <= latency["p95_ms"] <= latency["max_ms"]
-    assert np.load(tmp_path / "output0.npy").tolist() == [1.0]  # what is written is of the first run
+    assert np.load(tmp_path / "output0.npy").tolist() == [1.0]  # the written outputs are those of the first run
     lines = modelbuild_run(path, *flags).stdout.splitlines()
     assert lines[0] == "input  input0: float32[1]"
     assert lines[1] == f"output output0: float32[1] -> {tmp_path}/output0.npy"

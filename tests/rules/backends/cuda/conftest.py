@@ -229,7 +229,7 @@ def run_whole(
             if part["kind"] == "cuda":
                 compile_partition(source, "86", cpp_runtime, out)
                 made = json.loads((out / "kernels.json").read_text())
-                assert not made.keys() & kernels.keys()  # the emulator knows kernels by their names
+                assert not made.keys() & kernels.keys()  # the emulator finds kernels by name
                 kernels |= made
             else:
                 (out / "compiled").mkdir(parents=True)

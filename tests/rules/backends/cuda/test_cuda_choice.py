@@ -76,7 +76,7 @@ def chosen(tuning: Tuning, watch: Watch | None = None, usual: int = 0) -> int:
     [
         ({0: 3.0, 1: 2.0, 2: 1.0}, 2),
         ({1: 2.0, 2: 4.0}, 1),
-        ({0: 2.01, 1: 2.0, 2: 3.0}, 0),  # not to be told from the fastest
+        ({0: 2.01, 1: 2.0, 2: 3.0}, 0),  # indistinguishable from the fastest
     ],
 )
 def test_the_fastest_is_taken_and_told(times: dict[int, float], taken: int) -> None:

@@ -75,7 +75,7 @@ def test_a_program_is_the_same_wherever_it_is_built(repository: Path, know_runti
     one, other = (path / "classifier_cuda.pte" for path in made)
     assert one.read_bytes() == other.read_bytes()
     assert str(tmp_path).encode() not in one.read_bytes()
-    # One library for both capabilities: SASS of each, and PTX for what is newer.
+    # One library for both capabilities: SASS for each, and PTX for newer ones.
     images = fat_binaries(one.read_bytes(), tmp_path)
     assert images
     assert {(*sorted(sass), *sorted(ptx)) for sass, ptx in images} == {("sm_86", "sm_89", "sm_86")}
@@ -135,7 +135,7 @@ def test_an_operator_without_a_kernel_is_told_by_its_line(know_runtime: Any, tmp
     ended = workspace.run("build", "//:program")
     assert ended.returncode == 1, ended.stderr
     assert NO_KERNEL in ended.stderr + ended.stdout
-    # A comment moves the line; what is compiled stays the same, and so does the rest of what is told.
+    # A comment moves the line; the compiled library and the rest of the messages stay the same.
     (workspace.root / "net.py").write_text(MODEL.replace("rows =", "# of each row\n        rows ="))
     ended = workspace.run("build", "//:program")
     assert NO_KERNEL.replace(":9 ", ":10 ") in ended.stderr + ended.stdout

@@ -17,7 +17,7 @@ from modelbuild.store.digests import digest_file
 from modelbuild.store.local import open_store
 
 PLAN = b'[{"id": "p0", "entry": 0, "nodes": 3, "bytes": 100}]'
-SAME = FileEntry(digest_file(Path(__file__)))  # stands for what actions before it make
+SAME = FileEntry(digest_file(Path(__file__)))  # represents outputs of earlier actions
 
 Made = Callable[..., dict[str, str]]
 

@@ -62,7 +62,7 @@ def test_after_another_backend_it_sees_what_is_left(lowering: Any, programs: Map
         *("aten.sin.default", "aten.mul.Tensor", "aten.cumsum.default", "aten.add.Tensor")
     }
     assert lowered.taken("portable") == []
-    # Constants go with who uses them; the one that nobody uses goes with one partition.
+    # Constants belong to the partitions that use them; the unused one belongs to one partition.
     parts: dict[str, list[set[tuple[int, ...]]]] = {"xnnpack": [], "cuda": []}
     for part in lowered.plan:
         parts[part["kind"]].append(shapes(lowered, part["id"]) - {(5,)})

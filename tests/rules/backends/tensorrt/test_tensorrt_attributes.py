@@ -47,7 +47,7 @@ def seen(given: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
         ({}, {"compute_capabilities": ("8.6",)}, COMPILE),
         ({}, {"cuda_index": 1}, BOTH),
         ({}, {"arch": "aarch64"}, COMPILE),
-        # Another way to say the same is the same.
+        # Another spelling of the same value has the same key.
         ({}, {"compute_capabilities": ("8.6", "8.9")}, set()),
         ({"target_device": "cuda:0"}, {}, set()),
         ({"gpu": 0}, {}, set()),
