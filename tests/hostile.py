@@ -104,8 +104,8 @@ def _quoted(text: str) -> str:
 
 @st.composite
 def mutated(draw: st.DrawFn, tables: dict[str, Any], most: int = 2) -> dict[str, Any]:
-    """Tables of which one has some changes: values replaced, keys lost, added and renamed, items doubled, selects put
-    in. The others stay, so that most mistakes are found behind those that loading finds."""
+    """Generate tables with changes in one of them: values replaced, keys removed, added and renamed, items duplicated,
+    selects inserted. The others stay valid, so that most errors occur after loading."""
     changed = copy.deepcopy(tables)
     one = draw(st.sampled_from(sorted(changed)))
     for _ in range(draw(st.integers(1, most))):

@@ -6,8 +6,8 @@ CAPABILITY = 'compute_capability = ["8.6"]'
 
 
 def program_build(backends: str, entry: str = "net.py:Model", shape: str = "[2]", device: str = CAPABILITY) -> str:
-    """//:program is //:model (`entry`, with an input x), lowered with the `backends` (tables of TOML) for //:device, of
-    which `device` says more than that it is an x86_64."""
+    """Return a BUILD file: //:program is //:model (`entry`, with an input x), lowered with the `backends` (tables of
+    TOML) for //:device, an x86_64 with the attributes in `device`."""
     return f"""
 [[torch_model]]
 name = "model"

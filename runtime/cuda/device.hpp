@@ -26,13 +26,13 @@ class DeviceGuard {
   cudaError_t error_ = cudaSuccess;
 };
 
-int device_count();                              // 0 where there is no driver
-std::optional<int> device_of(const void* data);  // the GPU in whose memory it points; nothing for host memory
+int device_count();                              // 0 if there is no driver
+std::optional<int> device_of(const void* data);  // the GPU whose memory it points to; empty for host memory
 
 // Logs a failed call and its device to ExecuTorch's log, and clears CUDA's last error.
 Error failed(const char* where, const char* what, cudaError_t error);
 
-// "cuda:1 does not exist here; this machine has 1 CUDA device", or "" where it exists.
+// "cuda:1 does not exist here; this machine has 1 CUDA device", or "" if it exists.
 std::string missing_device(int device);
 
 }  // namespace modelbuild::cuda

@@ -104,7 +104,7 @@ Error DeviceIo::finish() {
 }
 
 void DeviceIo::abandon() {
-  if (recording()) return;  // nothing was done yet
+  if (recording()) return;  // no work was done yet
   cudaStreamSynchronize(stream_);
   cudaGetLastError();
 }

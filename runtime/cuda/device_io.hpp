@@ -1,6 +1,6 @@
 // The device contract (docs/runtime.md) for the inputs and outputs of one compiled part on one GPU.
 //
-// The device of a tensor is that of its pointer, whatever the program's metadata say.
+// The device of a tensor is that of its pointer, not that in the program's metadata.
 //   memory of the part's own GPU   used in place
 //   host memory                    staged through a buffer on the GPU by asynchronous copies; logged once per part at
 //                                  INFO
@@ -34,7 +34,7 @@ class DeviceIo {
   // Call after the part's work was enqueued. Copies staged outputs back, and waits if the caller can't know that it
   // must wait.
   Error finish();
-  // Call after a failure. Waits for enqueued work, so that no memory is in use any more.
+  // Call after a failure. Waits for enqueued work, so that no memory is still in use.
   void abandon();
 
   bool staged() const { return staged_in_ + staged_out_ != 0; }

@@ -37,7 +37,7 @@ class Queue final : public MethodQueue {
   std::optional<cudaStream_t> caller_;
   bool recording_ = false;
   std::optional<int> captured_;  // the GPU whose own stream is being captured
-  std::optional<int> device_;    // where this run enqueued on the caller's stream
+  std::optional<int> device_;    // the GPU where this run enqueued on the caller's stream
   // The end of the last run on a caller's stream; a run on another stream waits for it.
   cudaEvent_t done_ = nullptr;
   int done_device_ = 0;

@@ -1,9 +1,8 @@
-"""Random histories of a workspace: after each step a build comes out as one from nothing, in a clone, does.
+"""Random histories of a workspace: after each step a build equals one from scratch in a clone.
 
     MODELBUILD_HISTORY_SEED=7 MODELBUILD_HISTORY_STEPS=1000 pytest tests/build/test_histories.py
 
-repeats a history, as far as its choices go: when a build that is killed or runs beside another one has come how far is
-for the machine to say.
+repeats the choices of a history. The progress of a killed or concurrent build still depends on the machine.
 """
 
 from __future__ import annotations

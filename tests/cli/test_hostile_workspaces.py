@@ -1,5 +1,5 @@
-"""Whatever stands in a workspace's files, the commands that read them end with a documented exit code, and in one line
-where something is wrong."""
+"""Arbitrary contents of a workspace's files: the commands that read them end with a documented exit code, and with one
+line for an error."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is compiled once: a partition is the same wherever it is in whichever program.
+"""Equal partitions are compiled once, at any position in any program.
 
-One build makes five programs for a backend; the keys of their compile actions say which of them share a result.
+One build makes five programs for a backend; the keys of their compile actions show which of them share a result.
 """
 
 from __future__ import annotations

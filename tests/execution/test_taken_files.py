@@ -1,5 +1,5 @@
-"""Outputs are taken from the folder that was made for them: no file that an action did not make is moved or changed,
-whatever the action leaves in that folder."""
+"""Outputs are collected only from their folder: no file that the action did not make is moved or changed, for any
+contents of that folder."""
 
 from __future__ import annotations
 

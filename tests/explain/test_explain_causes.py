@@ -17,10 +17,12 @@ COMPILE = "//:app#compile"
 
 
 class Case(NamedTuple):
-    """change     what is done between two builds
+    """One case of the table.
+
+    change     the change between two builds
     ran        the actions that run because of it
-    cause      kind, name, old, new (digests are not compared), of the one cause
-    target     whose attribute it is
+    cause      kind, name, old, new (digests are not compared) of the only cause
+    target     the target of an attribute
     cutoff     the compile action is cached because export's output is unchanged
     """
 

@@ -1,5 +1,5 @@
-"""Whatever stands in MODELBUILD.toml and BUILD.toml: loading, and the analysis of every built-in rule, end in targets
-or in one error with a place in the file."""
+"""Arbitrary contents of MODELBUILD.toml and BUILD.toml: loading, and the analysis of every built-in rule, return
+targets or one error with a place in the file."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A bot of the Remote Workers API: asks BuildGrid for actions and has buildbox-run run each.
+"""A bot of the Remote Workers API: poll BuildGrid for actions, and run each with buildbox-run.
 
     bot.py HOST:PORT NAME=VALUE,... BUILDBOX_RUN [OPTION...]
 
-The second argument is what the bot says it has; it is the bot's name as well.
+The second argument lists the bot's properties, and is also its name.
 
-It takes what it speaks with from BuildGrid's own package.
+The protocol's modules come from BuildGrid's package.
 """
 
 from __future__ import annotations

@@ -145,8 +145,8 @@ def zstd_casd(casd: Casd) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def mounts() -> Callable[..., list[str]]:
-    """Options of buildbox-run: what workers see of this machine is the system, but for its compilers and linkers, this
-    Python, and the folders given."""
+    """Return options of buildbox-run: workers see the system except its compilers and linkers, this Python, and the
+    given folders."""
 
     def options(*more: Path) -> list[str]:
         wanted = ("/usr", "/bin", "/lib", "/lib64", "/etc", sys.base_prefix, sys.prefix, *map(str, more))

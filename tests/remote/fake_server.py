@@ -21,10 +21,10 @@ Fault = Callable[[str], str]
 
 
 class FakeServer:
-    """`fault(method)` names what goes wrong with a call: '' nothing, 'wrong', 'cut', 'slow', 'more' (than was asked
-    for), or a gRPC status code, which may have details after it: 'ABORTED: try again'.
+    """`fault(method)` names the fault of a call: '' none, 'wrong', 'cut', 'slow', 'more' (than requested), or a gRPC
+    status code, optionally with details: 'ABORTED: try again'.
 
-    calls   how often each method was called
+    calls   number of calls of each method
     blobs   by hash; results: by the hash of an action
     """
 

@@ -22,9 +22,9 @@ ANSWERS = {
 
 
 class ZstdFront(grpc.GenericRpcHandler):
-    """Offers zstd on a free port of 127.0.0.1, before the server on another one.
+    """Offers zstd on a free port of 127.0.0.1, in front of the server on another one.
 
-    packed   how often something compressed passed, by method
+    packed   number of compressed transfers, by method
     """
 
     def __init__(self, server: int) -> None:

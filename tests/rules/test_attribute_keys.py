@@ -1,7 +1,7 @@
-"""Every attribute of a model, a stack, a device, a program and a bundle: which actions' keys it is in.
+"""Every attribute of a model, a stack, a device, a program and a bundle: the actions whose keys contain it.
 
-One row an attribute, taken from the schemas: an attribute without a row fails. What an action reads of others stands in
-for itself, so that a row holds the actions that depend on the attribute directly.
+There is one row per attribute of the schemas: an attribute without a row fails. Outputs of other actions are replaced
+by fixed contents, so a row lists the actions that depend on the attribute directly.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class DeviceServices {
 };
 
 void provide_device_services(DeviceServices* services);
-DeviceServices* device_services();          // nullptr where none are loaded
+DeviceServices* device_services();          // nullptr if none are loaded
 DeviceServices& require_device_services();  // throws Error instead
 
 }  // namespace modelbuild

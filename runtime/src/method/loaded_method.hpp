@@ -27,7 +27,7 @@ class LoadedMethod {
   std::vector<executorch::runtime::EValue> execute();
   std::vector<Value> outputs(const std::vector<executorch::runtime::EValue>& results);
 
-  MethodQueue* queue() const { return queue_.get(); }  // nullptr where no CUDA delegate is loaded
+  MethodQueue* queue() const { return queue_.get(); }  // nullptr if no CUDA delegate is loaded
 
  private:
   struct Staged {

@@ -1,4 +1,4 @@
-"""A workspace with a rule of its own, built by the command line: with all that the kernel offers, and with less.
+"""A workspace with its own rule, built by the command line: with all features of the kernel, and with fewer.
 
 In the mode `fallback` modelbuild runs in a user namespace that allows no others, as on a machine that forbids them.
 """

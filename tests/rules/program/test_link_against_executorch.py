@@ -1,5 +1,5 @@
-"""What capture, compile and link make is what executorch makes when it compiles partitions itself, byte for byte, but
-for the digest in the manifest: executorch gets the manifest as one more entry of named data."""
+"""The result of capture, compile and link equals executorch's own lowering byte for byte, except for the digest in the
+manifest: executorch gets the manifest as one more entry of named data."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ def native(builder: Any, repository: Path) -> Path:
 
 @pytest.fixture(scope="session", params=["address,undefined", "thread"], ids=["address", "thread"])
 def sanitized(request: pytest.FixtureRequest, builder: Any, repository: Path) -> Path:
-    """As `native`, of what checks need, compiled with sanitizers: our own sources and the fakes. Its tests are in the
-    xdist group "sanitizers", so that one process compiles it."""
+    """Return a folder like `native` with the parts that checks need, compiled with sanitizers: the project's sources
+    and the fakes. Its tests are in the xdist group "sanitizers", so that one process compiles it."""
     folder: Path = builder.build(
         repository / f"build/runtime-{request.param.split(',')[0]}", request.param, tests=True, targets=["checks"]
     )
@@ -160,8 +160,8 @@ def gelu_partitioner(backend: str, specs: Mapping[str, str]) -> Any:
 def lower(
     path: Path, gelus: int, partitioner: Any, own_io: bool = False, shapes: Any = None, between: bool = True
 ) -> Path:
-    """A program for x [2, 16]: one gelu, or two, with a sine between if asked for. `own_io`: memory for inputs and
-    outputs is the caller's, on the device that the metadata name."""
+    """Return a program for x [2, 16]: one gelu, or two, optionally with a sine between. `own_io`: the caller provides
+    memory for inputs and outputs, on the device in the metadata."""
     import torch
     from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
     from executorch.exir.passes import MemoryPlanningPass
@@ -189,18 +189,18 @@ def lower(
 
 @pytest.fixture(scope="session")
 def trt_programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Programs with a TensorRT delegate that gives x * 3 + 1 where the model says gelu(x).
+    """Return programs with a TensorRT delegate that computes x * 3 + 1 in place of gelu(x).
 
     host      no device in its metadata: the delegate gets host memory
-    planned   metadata say cuda:0: activations lie there, copies are part of the program
-    device    inputs and outputs are the caller's, in memory of cuda:0
-    liar      metadata say cuda:0, the engine is of cuda:1
-    second    no metadata, the engine is of cuda:1
-    absent    no metadata, the engine is of cuda:7
-    two       two engines, of cuda:0 and cuda:1, and kernels on the CPU between them
+    planned   metadata name cuda:0: activations are there, and the program contains copies
+    device    the caller provides inputs and outputs in memory of cuda:0
+    liar      metadata name cuda:0, the engine is for cuda:1
+    second    no metadata, the engine is for cuda:1
+    absent    no metadata, the engine is for cuda:7
+    two       two engines, for cuda:0 and cuda:1, and kernels on the CPU between them
     dynamic   the first dimension from 1 to 8, the engine's profile from 2 to 8
-    waits     as `device`, and the engine waits for the GPU in each run
-    nonsense  the engine is none
+    waits     like `device`, and the engine waits for the GPU in each run
+    nonsense  the engine is invalid
     """
     import torch
     from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
@@ -258,17 +258,17 @@ def doubled_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def cuda_programs(native: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Programs with a CUDA delegate that gives x * 3 + 1 where the model says gelu(x), in executorch 1.4.1's layout.
+    """Return programs with a CUDA delegate that computes x * 3 + 1 in place of gelu(x), in executorch 1.4.1's layout.
 
     host        no device in its metadata: the delegate gets host memory
-    planned     as CudaPartitioner says it: metadata say cuda:0
-    device      inputs and outputs are the caller's, in memory of cuda:0
-    second      of cuda:1
+    planned     like CudaPartitioner's: metadata name cuda:0
+    device      the caller provides inputs and outputs in memory of cuda:0
+    second      for cuda:1
     two         two libraries in one program
-    chain       two libraries, nothing between them, inputs and outputs as in `device`
-    transposed  the library's output lies column by column
-    transposed_device  that, with inputs and outputs as in `device`
-    broken      the library is none
+    chain       two adjacent libraries, inputs and outputs like `device`
+    transposed  the library's output is column by column
+    transposed_device  the same, with inputs and outputs like `device`
+    broken      the library is invalid
     newer       the weights are in a layout of executorch 1.5.1
     keyless     the blob names no weights
     """

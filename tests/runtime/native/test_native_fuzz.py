@@ -1,6 +1,6 @@
 """Damaged files by the thousand, with the address and undefined-behaviour sanitizers: no crash, no leak, no run of more
-than 20 seconds and no allocation of more than 256 MB. FUZZ_RUNS and FUZZ_SEED say how many and which, FUZZ_PROGRAMS
-names more .pte files to damage; `make fuzz` does a million."""
+than 20 seconds and no allocation of more than 256 MB. FUZZ_RUNS and FUZZ_SEED set their number and
+the seed, FUZZ_PROGRAMS names more .pte files to damage; `make fuzz` runs a million."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Compiles a partition by cost, timed on a GPU, and by the tuning file of that: `compile_choices.py PART OUT DRIVER`.
+"""Compile a partition by cost, timed on a GPU, and with the resulting tuning file: `compile_choices.py PART OUT
+DRIVER`.
 
-OUT gets the folders `cost`, `gpu` and `file`, with what backends.cuda.compile writes. Each is made in a fork of this
-process, which has imported everything; the second alone finds DRIVER, the folder of a CUDA driver. What would be
-compiled from C++ and linked is put into one file instead: that takes longer than all else, and is the same for all.
+The outputs of backends.cuda.compile go to the folders `cost`, `gpu` and `file` in OUT. Each is made in a fork of this
+process, which has imported everything; only the second finds DRIVER, the folder of a CUDA driver. The inputs of the C++
+compiler and the linker are written to one file instead: these would take longest, and are equal for all three.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Compiles a partition in a process of its own: `compile_partition.py PARTITION CAPABILITIES RUNTIME OUT`.
+"""Compile a partition in a separate process: `compile_partition.py PARTITION CAPABILITIES RUNTIME OUT`.
 
-OUT, a folder that is there, gets library.so, weights.bin, kernels.json (what the emulator needs), and compiled/.
+Writes library.so, weights.bin, kernels.json (for the emulator) and compiled/ to OUT, an existing folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Modules of many kinds: every node is TensorRT's, an engine is built, and eager mode says that the lowering is right.
+"""Modules of many kinds: TensorRT takes every node, an engine is built, and the lowering agrees with eager mode.
 
 The partition step itself compares the partitioned program and each lowered partition with the module.
 """

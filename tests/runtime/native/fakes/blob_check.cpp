@@ -1,4 +1,5 @@
-// blob_check FILE...: what the TensorRT delegate's parser says of each blob, one line each: "ok ..." or "bad ...".
+// blob_check FILE...: prints the result of the TensorRT delegate's parser for each blob, one line each: "ok ..." or
+// "bad ...".
 #include <cstdio>
 #include <fstream>
 #include <iterator>

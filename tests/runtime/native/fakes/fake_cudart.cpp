@@ -235,7 +235,7 @@ cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t stream) {
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
   return resolve(stream)->capture != nullptr ? cudaSuccess : cudaFree(pointer);
 }
-// Pools keep nothing here: what is asked of them is told.
+// Pools keep no memory here: requests are only recorded.
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
   *pool = reinterpret_cast<cudaMemPool_t>(static_cast<std::uintptr_t>(device) + 1);
   return cudaSuccess;

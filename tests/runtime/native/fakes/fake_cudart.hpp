@@ -1,4 +1,4 @@
-// What the fakes ask of the fake CUDA runtime besides CUDA: to run a function where a kernel would run.
+// An addition to CUDA for the fakes: runs a function in place of a kernel.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-// What reads a .npy, on any bytes; for an input that takes arrays of less than a megabyte.
+// Reads arbitrary bytes as a .npy, for an input of less than a megabyte.
 #include "memory_file.hpp"
 #include "npy.hpp"
 

@@ -1,4 +1,4 @@
-// A file that lies in memory, for what takes a path.
+// A file in memory, for functions that take a path.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
-"""Runs a whole program on the emulator, by the C++ runtime: `run_program.py PIECES NAME`; prints what `parity` found.
+"""Run a whole program on the emulator, by the C++ runtime: `run_program.py PIECES NAME`. Prints the result of `parity`.
 
-PIECES is as benchmarks/cuda_programs.py makes it, with the emulator's libraries among those of the runtime; the
-program's folder has kernels.json too.
+benchmarks/cuda_programs.py makes PIECES; the emulator's libraries are among those of the runtime, and the program's
+folder also has kernels.json.
 """
 
 from __future__ import annotations
