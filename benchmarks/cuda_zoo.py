@@ -1,7 +1,7 @@
-"""The programs of benchmarks/cuda_programs.py, made in an export's sandbox, and again by the processes that run torch.
+"""The programs of benchmarks/cuda_programs.py, for export and for the processes that run torch.
 
 They are those of tests/rules/backends/cuda/programs.py and the networks of examples/models/nets.py, with weights drawn
-from a seed. All take and give float32 and integers, whatever they compute in.
+from a seed. Inputs and outputs are float32 and integers, in any internal precision.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from modelbuild.workspace.workspace import WORKSPACE_FILE, Workspace
 def in_working_tree(
     workspace: Workspace, patterns: Sequence[str], current: str, devices: Sequence[Label], change: Change
 ) -> list[tuple[str, str]] | None:
-    """Return label and rule of each affected target; None if both revisions have to be compared, which also reports
+    """Return label and rule of each affected target; None if both revisions must be compared, which also reports
     errors."""
     touched = in_child(lambda: {"touched": _in_working_tree(workspace, patterns, current, devices, change)})
     return touched["touched"] and [(label, rule) for label, rule in touched["touched"]]

@@ -39,7 +39,7 @@ class InstalledContents:
             return {name: self._state(name) for name in names}
 
     def replaced(self, names: Iterable[str]) -> str:
-        """Return a distribution that was installed anew since its state was computed, or ''."""
+        """Return a distribution that was reinstalled after its state was computed, or ''."""
         return next((name for name in names if name in self._stamps and self._stamp(name) != self._stamps[name]), "")
 
     def _state(self, name: str) -> str:

@@ -233,7 +233,7 @@ def _code(error: sqlite3.Error | OSError) -> int:
 
 
 def _broken() -> tuple[int, ...]:
-    """Codes that say that the file is not what it should be (SQLITE_ERROR: a table or column is not there;
+    """Return SQLite's codes for a broken file (SQLITE_ERROR: a table or column is not there;
     SQLITE_CONSTRAINT: rows contradict each other)."""
     import sqlite3
 

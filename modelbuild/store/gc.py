@@ -17,7 +17,7 @@ from modelbuild.store.schemas import DATABASES
 
 TRASH = "trash-"
 
-# Above the cap, the cache shrinks to this fraction of it, so that not every build has to evict.
+# Above the cap, the cache shrinks to this fraction of it, so that not every build evicts.
 _KEEP = 0.9
 
 

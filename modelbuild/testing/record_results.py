@@ -34,7 +34,7 @@ class ResultRecorder:
         laid_out: Mapping[str, OutputStamp],
     ) -> str:
         """Record everything that decided the results, if each of them is in the cache. Tests come with the paths of
-        their reports, which are `laid_out`. Returns the text to print if nothing changed; '' if the tests have to run
+        their reports, which are `laid_out`. Returns the text to print if nothing changed; '' if the tests must run
         again."""
         if not all(_is_cached(ended) for ended, _ in tests):
             self.snapshots.forget(self.request)

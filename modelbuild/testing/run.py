@@ -46,7 +46,7 @@ class TestOptions:
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """The exit code, and the text to print while nothing changes; '' if the tests have to run again."""
+    """The exit code, and the text to print while nothing changes; '' if the tests must run again."""
 
     code: ExitCode
     text: str = ""

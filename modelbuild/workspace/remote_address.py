@@ -29,7 +29,7 @@ class Address:
 
     @property
     def private(self) -> bool:
-        """Return whether nobody can read the traffic: TLS, an object store or this machine."""
+        """Return whether the traffic is private: over TLS, to an object store, or on this machine."""
         return self.scheme in ("grpcs", "https", *STORES) or self.host.rpartition(":")[0] in _LOCAL
 
     def __str__(self) -> str:
