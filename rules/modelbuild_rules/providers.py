@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modelbuild.api import Artifact, Platform, Provider, Runnable
 from modelbuild_rules.backends.backend import Backend
+
+if TYPE_CHECKING:
+    from modelbuild_rules.model.documents import ModelParams
+    from modelbuild_rules.program.documents import LoweredBackend
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class EagerModel(Provider):
     and the distributions whose versions decide its results."""
 
     inputs: Mapping[str, tuple[Artifact, ...]]
-    params: Mapping[str, Any]
+    params: ModelParams
     tools: tuple[str, ...]
 
 
@@ -81,14 +85,13 @@ class Lowering:
     """The lowering of a program, for steps that repeat it to inspect its parts.
 
     model          the model that was lowered
-    backends       for each backend of the stack: its entry for the partition step, with the import name of its compile
-                   step (`compiling`) and that step's attributes (`compiled`)
+    backends       the backends of the stack
     prerequisites  for each backend: the inputs of its compile step besides the partition
     tools          distributions whose versions decide the program's bytes
     """
 
     model: ExportedModel
-    backends: tuple[Mapping[str, Any], ...]
+    backends: tuple[LoweredBackend, ...]
     prerequisites: tuple[Mapping[str, Artifact], ...]
     tools: tuple[str, ...]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 from pydantic import AfterValidator
 
@@ -36,6 +36,18 @@ Operator = Annotated[str, AfterValidator(_operator)]
 Operators = Annotated[tuple[Operator, ...], AfterValidator(as_set)]
 
 Values = Mapping[str, Any]
+"""Attributes of a backend's table, by name: JSON values."""
+
+
+class DeviceFacts(TypedDict, total=False):
+    """The fields of the program's DeviceTarget; empty if it has none."""
+
+    arch: str
+    os: str
+    compute_capabilities: tuple[str, ...]
+    cuda_index: int
+    memory: int | None
+    min_glibc: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +103,20 @@ class Backend(Extension):
         """Return the attribute to change and the problem if attributes contradict each other; else None."""
         return None
 
-    def problem(self, attributes: Values, facts: Values) -> str:
+    def problem(self, attributes: Values, facts: DeviceFacts) -> str:
         """Return why programs for the device can't be built with these attributes; '' if they can."""
         return ""
 
-    def partition_attributes(self, attributes: Values, facts: Values) -> dict[str, Any]:
+    def partition_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
         """Return the attributes of the partition step."""
         return {name: attributes[name] for name in self.partition}
 
-    def compile_attributes(self, attributes: Values, facts: Values) -> dict[str, Any]:
+    def compile_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
         """Return the attributes of the compile step, with the device facts that `device` names."""
-        return {name: attributes[name] for name in self.compile} | {name: facts[name] for name in self.device}
+        of_device: Mapping[str, object] = facts
+        return {name: attributes[name] for name in self.compile} | {name: of_device[name] for name in self.device}
 
-    def prerequisite(self, attributes: Values, facts: Values) -> Prerequisite | None:
+    def prerequisite(self, attributes: Values, facts: DeviceFacts) -> Prerequisite | None:
         """Return the folder that the compile step reads besides the partition; None if there is none."""
         return None
 

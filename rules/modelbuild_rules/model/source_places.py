@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from modelbuild.api import DerivedArtifact, ErrorText
 from modelbuild_rules.providers import ExportedModel
+
+if TYPE_CHECKING:
+    from modelbuild_rules.model.documents import Debug
+    from modelbuild_rules.program.documents import NodeDelegation
 
 _NODE = re.compile(r"\bnode (?P<name>\w+) from (?P<origin>\w+)")
 _OPERATOR = re.compile(r"\boperator (?P<index>\d+) of the partition")
@@ -30,14 +33,15 @@ def of_partition(model: ExportedModel, report: DerivedArtifact, partition: str) 
 
 
 def _in_program(problem: str, debug: bytes) -> str:
-    places = json.loads(debug)
+    places: Debug = json.loads(debug)
     return _NODE.sub(lambda found: f"node {found['name']}{_place(places, found['origin'])}", problem)
 
 
 def _in_partition(partition: str, problem: str, debug: bytes, report: bytes) -> str:
-    places = json.loads(debug)
-    nodes: dict[int, list[str]] = {}
-    for fact in json.loads(report):
+    places: Debug = json.loads(debug)
+    facts: list[NodeDelegation] = json.loads(report)
+    nodes: dict[int | None, list[str]] = {}
+    for fact in facts:
         if fact.get("partition") == partition:
             nodes.setdefault(fact["index"], []).append(f"node {fact['name']}{_place(places, fact['origin'])}")
 
@@ -47,7 +51,7 @@ def _in_partition(partition: str, problem: str, debug: bytes, report: bytes) -> 
     return _OPERATOR.sub(located, problem)
 
 
-def _place(places: Mapping[str, Any], origin: str | None) -> str:
+def _place(places: Debug, origin: str | None) -> str:
     """Return the place of a node, as ` at net.py:12`; '' if it has none in the user's source."""
     place = places.get(origin or "", {}).get("source")
     return f" at {place}" if place else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from pydantic import Field
 
@@ -26,6 +26,9 @@ from modelbuild.api import (
 from modelbuild.errors import did_you_mean
 from modelbuild_rules.distributions import Distribution
 from modelbuild_rules.providers import EagerModel, ExportedModel
+
+if TYPE_CHECKING:
+    from modelbuild_rules.model.documents import DeclaredInput, DynamicDimension, ModelParams
 
 # The values of each integer type.
 _BOUNDS = {f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)} | {"uint8": (0, 255)}
@@ -112,13 +115,13 @@ def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
         "data": ctx.files(attrs.data),
         **{f"weights.{prefix}": (artifact,) for prefix, artifact in weights.items()},
     }
-    params = {
+    params: ModelParams = {
         "entry": entry,
         "kwargs": attrs.kwargs,
         "weights": sorted(weights),
         "allow_missing": attrs.allow_missing,
-        "inputs": [each.model_dump(mode="json", exclude={"file"}) for each in attrs.inputs],
-        "dynamic": {name: each.model_dump() for name, each in attrs.dynamic.items()},
+        "inputs": [cast("DeclaredInput", each.model_dump(mode="json", exclude={"file"})) for each in attrs.inputs],
+        "dynamic": {name: cast("DynamicDimension", each.model_dump()) for name, each in attrs.dynamic.items()},
         "outputs": attrs.outputs and list(attrs.outputs),
         "seed": attrs.seed,
     }
@@ -202,7 +205,7 @@ def _check_inputs(ctx: Context[TorchModelAttrs]) -> None:
             raise ctx.error(("dynamic", name), f"no input has the dimension '{name}'")
 
 
-def _problem(each: ModelInput, dynamic: Mapping[str, Any]) -> tuple[str, str] | None:
+def _problem(each: ModelInput, dynamic: Mapping[str, Dynamic]) -> tuple[str, str] | None:
     """Return the invalid attribute of an input and the problem; None if the input is valid."""
     for size in each.shape or ():
         if isinstance(size, str) and size not in dynamic:

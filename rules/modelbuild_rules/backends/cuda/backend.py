@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from modelbuild.api import Attrs, Source
-from modelbuild_rules.backends.backend import Backend, Operators, Prerequisite, Sidecar, Values
+from modelbuild_rules.backends.backend import Backend, DeviceFacts, Operators, Prerequisite, Sidecar, Values
 
 CAPABILITIES = ("8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "12.0")
 """Supported compute capabilities (backends/cuda/steps/kernels/device.py describes a GPU of each)."""
@@ -85,7 +85,7 @@ class CudaBackend(Backend):
             return "gpu", 'gpu applies only to builds on a GPU; expected build_on = "gpu" as well'
         return None
 
-    def problem(self, attributes: Values, facts: Values) -> str:
+    def problem(self, attributes: Values, facts: DeviceFacts) -> str:
         wanted = facts["compute_capabilities"]
         if not wanted:
             return 'CUDA needs a device with compute_capability; expected one such as ["8.9"]'
@@ -100,7 +100,7 @@ class CudaBackend(Backend):
             return 'build_on = "gpu" times kernels for one compute capability; expected one, or build_on = "cpu"'
         return ""
 
-    def partition_attributes(self, attributes: Values, facts: Values) -> dict[str, Any]:
+    def partition_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
         derived = {
             "target_device": attributes["target_device"] or f"cuda:{facts['cuda_index']}",
             "specs": {
@@ -110,7 +110,7 @@ class CudaBackend(Backend):
         }
         return {name: attributes[name] for name in self.partition} | derived
 
-    def compile_attributes(self, attributes: Values, facts: Values) -> dict[str, Any]:
+    def compile_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
         derived = {"capabilities": sorted(map(_number, facts["compute_capabilities"])), "target": _target(facts)}
         return derived | {name: attributes[name] for name in self.compile}
 
@@ -121,7 +121,7 @@ class CudaBackend(Backend):
         tuning = "modelbuild_rules.backends.cuda.steps.kernels.tuning"
         return Sidecar("tuning.json", tuning) if attributes["build_on"] == "gpu" else None
 
-    def prerequisite(self, attributes: Values, facts: Values) -> Prerequisite:
+    def prerequisite(self, attributes: Values, facts: DeviceFacts) -> Prerequisite:
         return Prerequisite(
             "modelbuild_rules.backends.cuda.steps.cpp_runtime", "runtime", {"target": _target(facts)}, ("ziglang",)
         )
@@ -143,7 +143,7 @@ CUDA = CudaBackend(
 )
 
 
-def _target(facts: Values) -> str:
+def _target(facts: DeviceFacts) -> str:
     """Return zig's name of the machine."""
     return f"{facts['arch']}-{facts['os']}-gnu.{facts['min_glibc'] or GLIBC}"
 

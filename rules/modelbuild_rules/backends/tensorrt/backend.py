@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from modelbuild.api import Attrs, Size
-from modelbuild_rules.backends.backend import Backend, Operators, Values
+from modelbuild_rules.backends.backend import Backend, DeviceFacts, Operators, Values
 
 RTX_CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")
 """Compute capabilities that tensorrt_rtx 1.6.1.120 builds engines for."""
@@ -98,7 +98,7 @@ class TensorrtBackend(Backend):
         by_default = f"fallback_data_dependent_ops = false with it, which is true with the flavour {table.flavour}"
         return "require_full_compilation", f"{message}{by_default}"
 
-    def problem(self, attributes: Values, facts: Values) -> str:
+    def problem(self, attributes: Values, facts: DeviceFacts) -> str:
         wanted = facts["compute_capabilities"]
         if not wanted:
             return 'TensorRT needs a device with compute_capability; expected one such as ["8.9"]'
@@ -120,7 +120,7 @@ class TensorrtBackend(Backend):
             )
         return ""
 
-    def partition_attributes(self, attributes: Values, facts: Values) -> dict[str, Any]:
+    def partition_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
         derived = {
             "fallback_data_dependent_ops": fallback(attributes["flavour"], attributes["fallback_data_dependent_ops"]),
             "target_device": attributes["target_device"] or f"cuda:{_gpu(attributes, facts)}",
@@ -131,7 +131,7 @@ class TensorrtBackend(Backend):
         }
         return {name: attributes[name] for name in self.partition} | derived | tried
 
-    def compile_attributes(self, attributes: Values, facts: Values) -> dict[str, Any]:
+    def compile_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
         derived = {
             "fallback_data_dependent_ops": fallback(attributes["flavour"], attributes["fallback_data_dependent_ops"]),
             "compute_capabilities": sorted(facts["compute_capabilities"], key=_number),
@@ -173,7 +173,7 @@ TENSORRT = TensorrtBackend(
 )
 
 
-def _gpu(attributes: Values, facts: Values) -> int:
+def _gpu(attributes: Values, facts: DeviceFacts) -> int:
     return int(facts["cuda_index"] if attributes["gpu"] is None else attributes["gpu"])
 
 

@@ -18,13 +18,17 @@ import hashlib
 import json
 import shutil
 import tarfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.bundle.steps.runtime.archive import LaidOut, lay_out
+
+if TYPE_CHECKING:
+    from modelbuild_rules.bundle.documents import BundledFile, BundleManifest
+    from modelbuild_rules.program.documents import CompiledPartition, DelegationDocument
 
 _RUN = """#!/bin/sh
 # Runs this bundle's program: run.sh --input NAME=FILE.npy; run.sh --help lists all options.
@@ -50,7 +54,8 @@ def _lay_out(step: Step, folder: Path) -> None:
     shutil.copyfile(step.input("signature"), program.with_name(f"{name}.signature.json"))
     if "ptd" in step.inputs:
         shutil.copyfile(step.input("ptd"), program.with_name(f"{name}.ptd"))
-    parts = json.loads(step.input("delegation").read_bytes())["partitions"]
+    delegation: DelegationDocument = json.loads(step.input("delegation").read_bytes())
+    parts = delegation["partitions"]
     _check_capabilities(parts, step.params["capabilities"])
     laid_out = lay_out(step.input("runtime"), program, folder, step.params["arch"])
     script = folder / "run.sh"
@@ -61,7 +66,7 @@ def _lay_out(step: Step, folder: Path) -> None:
     (folder / "manifest.json").write_text(manifest)
 
 
-def _check_capabilities(parts: Sequence[Mapping[str, Any]], wanted: Sequence[str] | None) -> None:
+def _check_capabilities(parts: Sequence[CompiledPartition], wanted: Sequence[str] | None) -> None:
     for part in parts:
         found = [f"{number // 10}.{number % 10}" for number in part.get("about", {}).get("capabilities", ())]
         lacking = sorted(set(wanted or ()) - set(found)) if found else []
@@ -72,7 +77,7 @@ def _check_capabilities(parts: Sequence[Mapping[str, Any]], wanted: Sequence[str
             )
 
 
-def _manifest(folder: Path, laid_out: LaidOut, compiled: Iterable[str]) -> dict[str, Any]:
+def _manifest(folder: Path, laid_out: LaidOut, compiled: Iterable[str]) -> BundleManifest:
     """Return manifest.json. `compiled` are the glibc versions that libraries inside the program need."""
     runtime, needed = laid_out.runtime, laid_out.needed
     versions = [*(runtime["files"][name].get("glibc", "2.0") for name in needed), *compiled]
@@ -91,7 +96,7 @@ def _manifest(folder: Path, laid_out: LaidOut, compiled: Iterable[str]) -> dict[
     }
 
 
-def _facts(path: Path) -> dict[str, Any]:
+def _facts(path: Path) -> BundledFile:
     with path.open("rb") as file:
         return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 

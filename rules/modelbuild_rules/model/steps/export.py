@@ -2,11 +2,11 @@
 
 Inputs   srcs, data         at their workspace paths
          weights.<prefix>   state dicts; example.<index>   example inputs from files
-Params   as rules/torch_model.py declares them
+Params   ModelParams of model/documents.py
 Outputs  program, weights   trees, as model/steps/exported/program.py writes them
-         signature          JSON: inputs and outputs by name, dtype, shape; dynamic dimensions; ranges
+         signature          JSON: Signature of model/documents.py
          examples           safetensors: the example inputs by position, "0", "1", ...
-         debug              JSON: node -> module and place in the source. No later step reads it
+         debug              JSON: Debug of model/documents.py. No later step reads it
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from __future__ import annotations
 import inspect
 import json
 import traceback
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from safetensors.torch import save_file
@@ -34,9 +33,12 @@ from modelbuild_rules.model.steps.eager.example_inputs import example_inputs
 from modelbuild_rules.model.steps.exported.program import save_program
 from modelbuild_rules.model.steps.exported.signature import signature
 
+if TYPE_CHECKING:
+    from modelbuild_rules.model.documents import Debug, ModelParams, SourcePlace
+
 
 def run(step: Step) -> None:
-    params = step.params
+    params = cast("ModelParams", step.params)
     seed_generators(params["seed"])
     module = load_model(step.root, params["entry"], params["kwargs"])
     files = {prefix: step.input(f"weights.{prefix}") for prefix in params["weights"]}
@@ -56,7 +58,7 @@ def run(step: Step) -> None:
     _write(step.outputs["debug"], _debug(program, step.root))
 
 
-def _check_call(module: torch.nn.Module, examples: tuple[torch.Tensor, ...], params: Mapping[str, Any]) -> None:
+def _check_call(module: torch.nn.Module, examples: tuple[torch.Tensor, ...], params: ModelParams) -> None:
     try:
         inspect.signature(module.forward).bind(*examples)
     except TypeError as error:
@@ -65,7 +67,7 @@ def _check_call(module: torch.nn.Module, examples: tuple[torch.Tensor, ...], par
 
 
 def _export(
-    module: torch.nn.Module, examples: tuple[torch.Tensor, ...], params: Mapping[str, Any], root: Path
+    module: torch.nn.Module, examples: tuple[torch.Tensor, ...], params: ModelParams, root: Path
 ) -> torch.export.ExportedProgram:
     """Return the exported program. Raises StepError if torch.export refuses the module; exceptions of the module's own
     code are not caught."""
@@ -108,16 +110,16 @@ def _place(error: BaseException, root: Path, entry: str) -> str:
     return f"{Path(frames[-1].filename).relative_to(root)}:{frames[-1].lineno}: '{frames[-1].line}'"
 
 
-def _debug(program: Any, root: Path) -> dict[str, dict[str, str]]:
+def _debug(program: Any, root: Path) -> Debug:
     """Return the innermost module and the innermost line of the user's source, by node."""
-    found = {}
+    found: dict[str, SourcePlace] = {}
     for node in program.graph.nodes:
         # Nodes that torch.export itself adds, such as input sizes, belong to a module that it invents.
         stack = (node.meta.get("nn_module_stack") or {}).items()
         modules = [module for name, module in stack if name != "_empty_nn_module_stack_from_metadata_hook"]
         lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
         places = [line.split('"', 2) for line in lines if line.startswith(f'File "{root}/')]
-        fact = {}
+        fact: SourcePlace = {}
         if modules:
             fact["module"] = str(modules[-1][0])
         if places:

@@ -12,14 +12,24 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from modelbuild.step import Step
 from modelbuild_rules.program.steps.linking.link import Part, link
 from modelbuild_rules.program.steps.linking.named_data import read_named
 from modelbuild_rules.program.steps.lowering import executorch_private
+
+if TYPE_CHECKING:
+    from modelbuild_rules.program.documents import (
+        BackendTotal,
+        CompiledPartition,
+        DelegationDocument,
+        NodeDelegation,
+        PartitionAbout,
+        ProcessedBlob,
+    )
 
 _DIGESTED = 1 << 20
 
@@ -31,7 +41,7 @@ def run(step: Step) -> None:
     residual = step.input("residual")
     constants = read_named(residual / "constants")
     link(residual / "program.pte", constants, parts, step.outputs["pte"], step.outputs.get("ptd"))
-    nodes = json.loads(step.input("report").read_text())
+    nodes: list[NodeDelegation] = json.loads(step.input("report").read_text())
     described = json.dumps(delegation(nodes, parts), indent=1) + "\n"
     Path(step.outputs["delegation"]).write_text(described)
     for name, merging in step.params["sidecars"].items():
@@ -39,14 +49,15 @@ def run(step: Step) -> None:
         step.outputs[name].write_text(importlib.import_module(merging).merged(written))
 
 
-def delegation(nodes: list[dict[str, Any]], parts: Mapping[str, Part]) -> dict[str, Any]:
+def delegation(nodes: Sequence[NodeDelegation], parts: Mapping[str, Part]) -> DelegationDocument:
     """Return delegation.json: totals by backend, partitions with their sizes in bytes, and all nodes.
 
     A partition that occurs several times in the program is listed once; its `nodes` counts all occurrences.
     """
-    partitions = []
+    partitions: list[CompiledPartition] = []
     for id, part in parts.items():
         inside = [node for node in nodes if node.get("partition") == id]
+        about: PartitionAbout = {"about": part.about} if part.about else {}
         partitions.append(
             {
                 "id": id,
@@ -54,10 +65,10 @@ def delegation(nodes: list[dict[str, Any]], parts: Mapping[str, Part]) -> dict[s
                 "nodes": len(inside),
                 **_processed(part.processed),
                 "named_bytes": sum(path.stat().st_size for path in {entry.path for entry in part.named}),
-                **({"about": part.about} if part.about else {}),
+                **about,
             }
         )
-    totals: dict[str, dict[str, int]] = {}
+    totals: dict[str | None, BackendTotal] = {}
     for node in nodes:
         total = totals.setdefault(node["backend"], {"nodes": 0, "partitions": 0, "bytes": 0})
         total["nodes"] += 1
@@ -68,8 +79,9 @@ def delegation(nodes: list[dict[str, Any]], parts: Mapping[str, Part]) -> dict[s
     return {"version": 1, "totals": totals, "partitions": partitions, "nodes": nodes}
 
 
-def _processed(blob: Path) -> dict[str, Any]:
-    """Return the facts that identify a delegate's blob in a .pte: its size and, unless it is large, its digest."""
-    size = blob.stat().st_size
-    digest = {"processed_sha256": hashlib.sha256(blob.read_bytes()).hexdigest()} if size <= _DIGESTED else {}
-    return {"processed_bytes": size, **digest}
+def _processed(blob: Path) -> ProcessedBlob:
+    """Return the facts that identify a delegate's blob: its size and, unless it is large, its digest."""
+    found: ProcessedBlob = {"processed_bytes": blob.stat().st_size}
+    if found["processed_bytes"] <= _DIGESTED:
+        found["processed_sha256"] = hashlib.sha256(blob.read_bytes()).hexdigest()
+    return found

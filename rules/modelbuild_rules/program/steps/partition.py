@@ -2,14 +2,13 @@
 
 Inputs   program, weights   trees, as model/steps/exported/program.py writes them
          examples           safetensors: example inputs by position, if a backend's compiler is to be checked on them
-Params   backends           [{kind, partitioning, attributes}], in the order in which they are offered nodes;
-                            `partitioning` is the module to load, '' for kernels that take all remaining nodes
+Params   backends           [OfferedBackend], in the order in which they are offered nodes
          external_weights   true if the program's own constants are outside the .pte
          device_io          true if inputs and outputs of partitions on a GPU stay in device memory; optional
 Outputs  residual           tree: program.pte, whose delegates are placeholders, and constants outside it
          partitions         tree: p0/, p1/, ... each a program of its own (program/, weights/) with partition.json
-         plan               JSON: [{id, entry, kind, nodes, bytes}] of the partitions
-         report             JSON: the delegation of each node
+         plan               JSON: [PlannedPartition]
+         report             JSON: [NodeDelegation], in the program's orderprogram/documents.py has the documents.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
 from safetensors.torch import load_file
@@ -36,11 +35,14 @@ from modelbuild_rules.program.steps.lowering.partitioning import Partitioning, p
 from modelbuild_rules.program.steps.lowering.portable import check_allowed, check_dtypes, to_executorch
 from modelbuild_rules.program.steps.partitions.folder import Partitions
 
+if TYPE_CHECKING:
+    from modelbuild_rules.program.documents import OfferedBackend
+
 
 def run(step: Step) -> None:
     executorch_private.require()
     program = load_program(step.input("program"), step.input("weights"))
-    entries = step.params["backends"]
+    entries: Sequence[OfferedBackend] = step.params["backends"]
     backends = {i: backend for i, entry in enumerate(entries) if (backend := partitioning(entry)) is not None}
     edge, delegation, partitions = lower(correct_nonzero(program), entries, backends, step.outputs["partitions"])
     plan = partitions.plan(entries)
@@ -70,7 +72,7 @@ def run(step: Step) -> None:
 
 
 def lower(
-    program: Any, entries: Sequence[Any], backends: Mapping[int, Partitioning], folder: Path
+    program: Any, entries: Sequence[OfferedBackend], backends: Mapping[int, Partitioning], folder: Path
 ) -> tuple[Any, Delegation, Partitions]:
     """Return the lowered edge program, the delegation of its nodes, and the partitions in `folder`."""
     for backend in backends.values():
@@ -88,7 +90,7 @@ def lower(
 
 def _lower_once(
     program: Any,
-    entries: Sequence[Any],
+    entries: Sequence[OfferedBackend],
     backends: Mapping[int, Partitioning],
     folder: Path,
     failed_nodes: Mapping[int, Mapping[str, str]],

@@ -7,13 +7,16 @@ import re
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from modelbuild.step import StepError
 from modelbuild_rules.bundle.steps.runtime.elf import machine
+
+if TYPE_CHECKING:
+    from modelbuild_rules.bundle.documents import RuntimeDocument
 
 RUNNER = "bin/modelbuild-run"
 
@@ -32,7 +35,7 @@ class LaidOut:
     arch      the architecture of these files; None if none is an ELF file
     """
 
-    runtime: Mapping[str, Any]
+    runtime: RuntimeDocument
     backends: frozenset[str]
     needed: tuple[str, ...]
     arch: str | None
@@ -74,19 +77,20 @@ _VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4})*\Z")
 _UNREADABLE = "the runtime has no runtime.json of version 2; expected the archive of this version's `make runtime`"
 
 
-def _read_runtime(archive: tarfile.TarFile) -> dict[str, Any]:
+def _read_runtime(archive: tarfile.TarFile) -> RuntimeDocument:
     try:
         entry = archive.getmember("runtime.json")
         file = archive.extractfile(entry) if entry.size <= _MOST_JSON else None
-        runtime = json.load(file) if file else {}
-        if _is_valid(runtime):
-            return dict(runtime)
+        if file is not None:
+            runtime: RuntimeDocument = json.load(file)
+            if _is_valid(runtime):
+                return runtime
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         pass
     raise StepError(_UNREADABLE)
 
 
-def _is_valid(runtime: Mapping[str, Any]) -> bool:
+def _is_valid(runtime: RuntimeDocument) -> bool:
     """Return whether runtime.json has all fields that are read and no path outside the folder. May raise any error of
     a missing or mistyped field."""
     named = [runtime["kernels"], runtime["quantized_kernels"], runtime["cudart"]]
@@ -120,7 +124,7 @@ def _describe(runner: Path, program: Path) -> tuple[frozenset[str], frozenset[st
         ) from None
 
 
-def _plugins(runtime: Mapping[str, Any], backends: Iterable[str], operators: Iterable[str]) -> list[str]:
+def _plugins(runtime: RuntimeDocument, backends: Iterable[str], operators: Iterable[str]) -> list[str]:
     """Return the files from which the runner loads a program's backends and kernels."""
     found: list[str] = []
     for name in backends:
@@ -133,7 +137,7 @@ def _plugins(runtime: Mapping[str, Any], backends: Iterable[str], operators: Ite
     return found + [runtime["quantized_kernels" if each else "kernels"] for each in quantized]
 
 
-def _closure(runtime: Mapping[str, Any], wanted: Iterable[str]) -> list[str]:
+def _closure(runtime: RuntimeDocument, wanted: Iterable[str]) -> list[str]:
     """Return files and all files that they need, sorted."""
     found: set[str] = set()
     pending = list(wanted)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,12 +16,15 @@ import torch
 from modelbuild.step import StepError
 from modelbuild_rules.model.steps.eager.entry import first_line, load_pickle
 
+if TYPE_CHECKING:
+    from modelbuild_rules.model.documents import DeclaredInput, DynamicDimension
+
 DEFAULT_RANGE = (0.0, 1.0)
 
 
 def example_inputs(
-    declared: Sequence[Mapping[str, Any]],
-    dynamic: Mapping[str, Mapping[str, Any]],
+    declared: Sequence[DeclaredInput],
+    dynamic: Mapping[str, DynamicDimension],
     seed: int,
     files: Mapping[str, tuple[Path, ...]],
 ) -> tuple[torch.Tensor, ...]:
@@ -39,7 +42,7 @@ def example_inputs(
 
 
 def _sizes(
-    declared: Sequence[Mapping[str, Any]], dynamic: Mapping[str, Mapping[str, Any]], read: Mapping[int, torch.Tensor]
+    declared: Sequence[DeclaredInput], dynamic: Mapping[str, DynamicDimension], read: Mapping[int, torch.Tensor]
 ) -> dict[str, int]:
     """Return the example size of each named dimension: as declared, else from the files, else 2 or the nearest."""
     sizes = {name: int(bounds["example"]) for name, bounds in dynamic.items() if bounds["example"] is not None}
@@ -57,16 +60,16 @@ def _sizes(
     return {name: min(max(2, bounds["min"]), bounds["max"]) for name, bounds in dynamic.items()} | sizes
 
 
-def _drawn(each: Mapping[str, Any], sizes: Mapping[str, int], generator: torch.Generator) -> torch.Tensor:
-    shape = [sizes[size] if isinstance(size, str) else size for size in each["shape"]]
+def _drawn(each: DeclaredInput, sizes: Mapping[str, int], generator: torch.Generator) -> torch.Tensor:
+    shape = [sizes[size] if isinstance(size, str) else size for size in each["shape"] or ()]
     try:
         return _draw(each, shape, generator)
     except (MemoryError, RuntimeError, TypeError, ValueError) as error:  # too large for memory or for torch
         raise StepError(f"input '{each['name']}': no example of shape {shape}: {first_line(error)}") from error
 
 
-def _draw(each: Mapping[str, Any], shape: list[int], generator: torch.Generator) -> torch.Tensor:
-    dtype = getattr(torch, each["dtype"])
+def _draw(each: DeclaredInput, shape: list[int], generator: torch.Generator) -> torch.Tensor:
+    dtype = getattr(torch, str(each["dtype"]))
     low, high = each["range"] or DEFAULT_RANGE
     if dtype == torch.bool:
         return torch.randint(0, 2, shape, generator=generator).bool()
@@ -75,7 +78,7 @@ def _draw(each: Mapping[str, Any], shape: list[int], generator: torch.Generator)
     return (torch.rand(shape, generator=generator, dtype=torch.float64) * (high - low) + low).to(dtype)
 
 
-def _from_file(path: Path, each: Mapping[str, Any]) -> torch.Tensor:
+def _from_file(path: Path, each: DeclaredInput) -> torch.Tensor:
     found = _read(path)
     shape = each["shape"]
     sizes = list(found.shape)

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.export.graph_signature import ConstantArgument, OutputKind
 
 from modelbuild.step import StepError
 
+if TYPE_CHECKING:
+    from modelbuild_rules.model.documents import (
+        DynamicDimension,
+        ModelParams,
+        Signature,
+        SignatureInput,
+        SignatureOutput,
+        SizeRange,
+    )
+
 VERSION = 1
 _SCALARS = {torch.SymInt: "int", torch.SymFloat: "float", torch.SymBool: "bool"}
 
 
-def signature(program: Any, params: Mapping[str, Any], examples: Sequence[torch.Tensor]) -> dict[str, Any]:
+def signature(program: Any, params: ModelParams, examples: Sequence[torch.Tensor]) -> Signature:
     """Return the signature of an exported program. Raises StepError if `outputs` has the wrong number of names."""
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
     symbols: dict[str, str] = {}
-    inputs = []
+    inputs: list[SignatureInput] = []
     for each, example, name in zip(params["inputs"], examples, program.graph_signature.user_inputs, strict=True):
         declared = each["shape"] or list(example.shape)
         for size, found in zip(declared, values[name].shape, strict=True):
@@ -55,7 +65,7 @@ def _names(program: Any, count: int) -> list[str]:
     return ["output"] if count == 1 else [f"output{index}" for index in range(count)]
 
 
-def _output(name: str, value: Any, symbols: Mapping[str, str]) -> dict[str, Any]:
+def _output(name: str, value: Any, symbols: Mapping[str, str]) -> SignatureOutput:
     if not isinstance(value, torch.Tensor):
         return {"name": name, "dtype": _SCALARS.get(type(value), type(value).__name__), "shape": []}
     shape = [size if isinstance(size, int) else _named(str(size), symbols) for size in value.shape]
@@ -67,7 +77,7 @@ def _named(size: str, symbols: Mapping[str, str]) -> str:
     return re.sub(r"\w+", lambda word: symbols.get(word[0], word[0]), size)
 
 
-def _bounds(dynamic: Mapping[str, Any]) -> dict[str, int]:
+def _bounds(dynamic: DynamicDimension) -> SizeRange:
     return {"min": dynamic["min"], "max": dynamic["max"]}
 
 

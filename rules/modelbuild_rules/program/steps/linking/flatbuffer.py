@@ -18,7 +18,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from modelbuild_rules.program.documents import TensorLayout
 
 _PARENTS = ("executorch.exir", "executorch.exir._serialize")
 _GENERATED = "executorch.exir._serialize.generated.executorch_flatbuffer"
@@ -89,7 +92,30 @@ def new(table: str, **fields: Any) -> Any:
     return made
 
 
-def write_flat_tensor(description: Mapping[str, Any]) -> bytes:
+class Extent(TypedDict):
+    """The place of a segment in a .ptd, in bytes after the end of the header and the flatbuffer."""
+
+    offset: int
+    size: int
+
+
+class NamedSegment(TypedDict):
+    """An entry of a .ptd's named data, and the index of its segment."""
+
+    key: str
+    segment_index: int
+    tensor_layout: TensorLayout | None
+
+
+class FlatTensor(TypedDict):
+    """The root table of flat_tensor.fbs."""
+
+    version: int
+    segments: list[Extent]
+    named_data: list[NamedSegment]
+
+
+def write_flat_tensor(description: FlatTensor) -> bytes:
     """Return the flatbuffer of a .ptd (extension/flat_tensor), which executorch's own flatc makes from its JSON."""
     with tempfile.TemporaryDirectory() as folder:
         described = Path(folder, "flat_tensor.json")

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from modelbuild.step import StepError
 from modelbuild_rules.program.steps.linking import flatbuffer
@@ -22,6 +22,9 @@ from modelbuild_rules.program.steps.linking.named_data import Named, read_named
 from modelbuild_rules.program.steps.linking.segments import ALIGNMENT, Blob, Contents, Segments, aligned
 from modelbuild_rules.program.steps.partitions.compiled import ABOUT, PROCESSED
 from modelbuild_rules.program.steps.partitions.placeholder import MAX_SIZE, partition_of
+
+if TYPE_CHECKING:
+    from modelbuild_rules.program.documents import PartitionFacts
 
 _INLINE, _SEGMENT = 0, 1  # DataLocation of program.fbs
 _PTE_HEADER = 32  # bytes; a multiple of the largest force_align of program.fbs
@@ -37,13 +40,13 @@ class Part:
 
     processed: Path
     named: tuple[Named, ...]
-    about: Mapping[str, Any] = field(default_factory=dict)
+    about: PartitionFacts | None = None
 
     @classmethod
     def read(cls, folder: Path) -> Part:
         """Return the partition that a compile step wrote."""
         about = folder / ABOUT
-        facts = json.loads(about.read_text()) if about.exists() else {}
+        facts = json.loads(about.read_text()) if about.exists() else None
         return cls(folder / PROCESSED, read_named(folder), facts)
 
 
@@ -174,7 +177,7 @@ def _write_pte(table: Any, segments: Segments, entries: Iterable[Entry], path: P
 
 
 def _write_ptd(entries: Iterable[Entry], segments: Segments, path: Path) -> None:
-    named_data = [
+    named_data: list[flatbuffer.NamedSegment] = [
         {
             "key": entry.key,
             "segment_index": _segment(segments, entry, blob),
@@ -182,7 +185,7 @@ def _write_ptd(entries: Iterable[Entry], segments: Segments, path: Path) -> None
         }
         for entry, blob in entries
     ]
-    extents = [{"offset": offset, "size": size} for offset, size in segments.extents()]
+    extents: list[flatbuffer.Extent] = [{"offset": offset, "size": size} for offset, size in segments.extents()]
     flat = flatbuffer.write_flat_tensor({"version": 0, "segments": extents, "named_data": named_data})
     base = aligned(_PTD_HEADER + len(flat), ALIGNMENT)
     header = _u32(40) + _u64(_PTD_HEADER) + _u64(len(flat)) + _u64(base) + _u64(segments.size())

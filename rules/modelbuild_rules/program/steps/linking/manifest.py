@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 KEY = "modelbuild.manifest"
 MAGIC = b"mbmanif1"
@@ -27,7 +27,13 @@ def key_beside(keys: Iterable[str]) -> str:
     return f"{KEY}.{hashlib.sha256(json.dumps(sorted(keys)).encode()).hexdigest()[:16]}"
 
 
-def unsealed(facts: Mapping[str, Any]) -> bytes:
+class Manifest(TypedDict):
+    """The JSON of a manifest."""
+
+    version: int
+
+
+def unsealed(facts: Manifest) -> bytes:
     """Return a manifest with zeros as its digest."""
     text = json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()
     return text + len(text).to_bytes(_LENGTH, "little") + bytes(_DIGEST) + MAGIC

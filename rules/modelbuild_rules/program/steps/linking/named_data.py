@@ -1,36 +1,47 @@
 """Named data of a program or a compiled partition: a folder of blobs and a list that describes them.
 
-`named.json` is a list of {key, file, alignment, external, layout}: `file` is relative to the folder; `external` is true
-if the data may be outside the .pte (weights may, code may not); `layout` is {scalar_type, sizes, dim_order} of a
-tensor, or null. Equal blobs share a file.
+`named.json` is a list of entries (`NamedEntry` of program/documents.py). Equal blobs share a file.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from modelbuild_rules.program.documents import NamedEntry, TensorLayout
 
 LIST = "named.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A blob and its key."""
+    """A blob in a file, its key, and the other fields of its `NamedEntry`."""
 
     key: str
     path: Path
     alignment: int = 1
     external: bool = False
-    layout: Mapping[str, Any] | None = None
+    layout: TensorLayout | None = None
 
 
-def write_named(folder: Path, entries: Iterable[tuple[str, bytes, int, bool, Mapping[str, Any] | None]]) -> None:
-    """Write (key, bytes, alignment, external, layout) entries, in their order, to an existing folder."""
-    described = []
+class NamedBytes(NamedTuple):
+    """A blob in memory, its key, and the other fields of its `NamedEntry`."""
+
+    key: str
+    data: bytes
+    alignment: int
+    external: bool
+    layout: TensorLayout | None = None
+
+
+def write_named(folder: Path, entries: Iterable[NamedBytes]) -> None:
+    """Write entries, in their order, to an existing folder."""
+    described: list[NamedEntry] = []
     files: dict[bytes, str] = {}
     for key, data, alignment, external, layout in entries:
         digest = hashlib.sha256(data).digest()
@@ -45,7 +56,8 @@ def write_named(folder: Path, entries: Iterable[tuple[str, bytes, int, bool, Map
 
 def read_named(folder: Path) -> tuple[Named, ...]:
     """Return the entries that `write_named` wrote, without reading the blobs."""
+    entries: list[NamedEntry] = json.loads((folder / LIST).read_text())
     return tuple(
         Named(entry["key"], folder / entry["file"], entry["alignment"], entry["external"], entry["layout"])
-        for entry in json.loads((folder / LIST).read_text())
+        for entry in entries
     )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
 from torch._export.utils import get_buffer
 
-from modelbuild_rules.program.steps.linking.named_data import write_named
+from modelbuild_rules.program.steps.linking.named_data import NamedBytes, write_named
+
+if TYPE_CHECKING:
+    from modelbuild_rules.program.documents import TensorLayout
 
 CONSTANTS = "constants"
 
@@ -36,17 +39,21 @@ def initialize_buffers(program: Any) -> None:
 def write_constants(lowered: Any, folder: Path) -> None:
     """Write a lowered program's external constants as named data, under their qualified names."""
     lowered.write_tensor_data_to_file(str(folder))
-    entries = []
+    entries: list[NamedBytes] = []
     path = folder / f"{_TAG}.ptd"
     if path.exists():
         payload = FlatTensorSerializer().deserialize(path.read_bytes())
         path.unlink()
         for key, entry in payload.named_data.items():
             layout = entry.tensor_layout
-            described = layout and {
-                "scalar_type": int(layout.scalar_type),
-                "sizes": list(layout.sizes),
-                "dim_order": list(layout.dim_order),
-            }
-            entries.append((key, payload.buffers[entry.buffer_index], 1, True, described))
+            described: TensorLayout | None = (
+                None
+                if layout is None
+                else {
+                    "scalar_type": int(layout.scalar_type),
+                    "sizes": list(layout.sizes),
+                    "dim_order": list(layout.dim_order),
+                }
+            )
+            entries.append(NamedBytes(key, payload.buffers[entry.buffer_index], 1, True, described))
     write_named(folder, entries)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from executorch.exir.backend.partitioner import Partitioner
 from executorch.exir.delegate import executorch_call_delegate
@@ -17,6 +17,9 @@ from executorch.exir.graph_module import get_control_flow_submodules
 
 from modelbuild_rules.program.steps.lowering.arrange import mark_places
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
+
+if TYPE_CHECKING:
+    from modelbuild_rules.program.documents import NodeDelegation, NodePlace, OfferedBackend, Refusal
 
 
 @dataclass
@@ -34,11 +37,11 @@ class Fact:
     tag: tuple[int, str] | None = None
     partition: str | None = None
     index: int | None = None
-    refused: list[dict[str, str]] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> NodeDelegation:
         """Return the node's entry in delegation.json."""
-        place = {} if self.partition is None else {"partition": self.partition, "index": self.index}
+        place: NodePlace = {} if self.partition is None else {"partition": self.partition, "index": self.index}
         return {
             "name": self.name,
             "op": self.op,
@@ -105,7 +108,7 @@ class RecordingPartitioner(Partitioner):
     def __init__(
         self,
         number: int,
-        entry: Mapping[str, Any],
+        entry: OfferedBackend,
         backend: Partitioning,
         delegation: Delegation,
         failed_nodes: Mapping[str, str],

@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from modelbuild_rules.program.documents import OfferedBackend
 
 
 class Partitioning:
@@ -51,7 +54,7 @@ class Partitioning:
         return "not taken by the partitioner"
 
 
-def partitioning(entry: Mapping[str, Any]) -> Partitioning | None:
+def partitioning(entry: OfferedBackend) -> Partitioning | None:
     """Load the partitioning of a stack's entry; None for a backend that takes all remaining nodes. The action names the
     loaded modules, so its key covers them."""
     return (

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from modelbuild.step import Step
+from modelbuild_rules.program.steps.linking.named_data import NamedBytes
 from modelbuild_rules.program.steps.lowering import executorch_private
 from modelbuild_rules.program.steps.partitions.compiled import Compiled
 from modelbuild_rules.program.steps.partitions.files import read_partition
@@ -38,5 +39,5 @@ def preprocess(backend: Any, program: Any, specs: Sequence[Any], external: bool 
     result = backend.preprocess(program, list(specs))
     store = result.data_store_output
     entries = store.pte_data.items() if store is not None else ()
-    named = tuple((key, store.buffers[e.buffer_index], e.alignment, external, None) for key, e in entries)
+    named = tuple(NamedBytes(key, store.buffers[e.buffer_index], e.alignment, external) for key, e in entries)
     return Compiled(result.processed_bytes, named)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from modelbuild_rules.program.steps.linking.named_data import write_named
+from modelbuild_rules.program.steps.linking.named_data import NamedBytes, write_named
 
 PROCESSED = "processed.bin"
 
@@ -17,10 +15,10 @@ ABOUT = "about.json"
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A delegate's blob, and its named data as (key, bytes, alignment, may be outside the program, tensor layout)."""
+    """A delegate's blob, and its named data."""
 
     processed: bytes
-    named: tuple[tuple[str, bytes, int, bool, Mapping[str, Any] | None], ...]
+    named: tuple[NamedBytes, ...]
 
     def write(self, folder: Path) -> None:
         (folder / PROCESSED).write_bytes(self.processed)

@@ -6,10 +6,13 @@ import hashlib
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modelbuild_rules.program.steps.lowering.delegation import Delegation, computing
 from modelbuild_rules.program.steps.partitions.files import write_partition
+
+if TYPE_CHECKING:
+    from modelbuild_rules.program.documents import OfferedBackend, PlannedPartition
 
 
 class Partitions:
@@ -37,7 +40,7 @@ class Partitions:
         self._delegation.record_partition(program, known)
         return known
 
-    def plan(self, entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def plan(self, entries: Sequence[OfferedBackend]) -> list[PlannedPartition]:
         """Return the partitions to compile, for plan.json."""
         return [
             {

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modelbuild_rules.testing.steps.test_report import Case
+
+if TYPE_CHECKING:
+    from modelbuild_rules.program.documents import DelegationDocument, NodeDelegation
 
 _RUNS = 10
 _WARM_UPS = 3
@@ -33,7 +36,7 @@ def median_ms(work: Callable[[], Any]) -> float:
 def budget_cases(
     budgets: Mapping[str, float],
     backends: Mapping[str, str],
-    delegation: Mapping[str, Any],
+    delegation: DelegationDocument,
     measures: dict[str, float],
 ) -> list[Case]:
     """Return a case per budget and per expected backend. Adds `delegates` and `delegated_fraction` to `measures`."""
@@ -62,7 +65,7 @@ def _ratio(measures: Mapping[str, float]) -> float:
     return measures["latency_ms"] / measures["baseline_ms"] if measures.get("baseline_ms") else 0.0
 
 
-def _backend_case(module: str, backend: str, nodes: list[Mapping[str, Any]]) -> Case:
+def _backend_case(module: str, backend: str, nodes: Sequence[NodeDelegation]) -> Case:
     """Return the case that all nodes of a submodule are in the expected backend."""
     name = f"backend of {module}"
     own = [node for node in nodes if f"{node['module'] or ''}.".startswith(f"{module}.")]

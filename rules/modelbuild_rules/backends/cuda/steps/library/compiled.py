@@ -14,7 +14,7 @@ from modelbuild_rules.backends.cuda.steps.generate.generate import Generated, ge
 from modelbuild_rules.backends.cuda.steps.kernels.driver import CardProcess
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import FILE, Tuning, describe, read, tuning_text
 from modelbuild_rules.backends.cuda.steps.library.link import check, dotted, link
-from modelbuild_rules.program.steps.linking.named_data import write_named
+from modelbuild_rules.program.steps.linking.named_data import NamedBytes, write_named
 from modelbuild_rules.program.steps.partitions.compiled import ABOUT, PROCESSED
 
 
@@ -44,7 +44,7 @@ def compile(
     # Keys and layout are those of AotiBackend.preprocess (executorch/backends/aoti/aoti_backend.py).
     keys = [f"{hashlib.sha256(code).hexdigest()}_so_blob", f"{hashlib.sha256(weights).hexdigest()}_weights_blob"]
     (folder / PROCESSED).write_text("\n".join(keys))
-    write_named(folder, [(keys[0], code, 1, False, None), (keys[1], weights, 1, True, None)])
+    write_named(folder, [NamedBytes(keys[0], code, 1, False), NamedBytes(keys[1], weights, 1, True)])
     about = {
         "capabilities": attributes["capabilities"],
         "glibc": dotted(needed.glibc),

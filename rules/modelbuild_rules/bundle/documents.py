@@ -1,0 +1,97 @@
+"""The JSON documents of a bundle and of the C++ runtime's archive, as types.
+
+For type checkers only: import it under `if TYPE_CHECKING`, which leaves it out of every step's key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NotRequired, TypedDict
+
+
+class RuntimeBackend(TypedDict):
+    """A backend of the runtime."""
+
+    files: Sequence[str]
+    """The libraries from which the runner loads it."""
+
+    flavours: NotRequired[Sequence[str]]
+    """Of a backend that needs one of several libraries: those that the archive has."""
+
+    no_flavour: NotRequired[str]
+    """The message if `flavours` is empty."""
+
+
+class RuntimeFile(TypedDict):
+    """A file of the runtime."""
+
+    needs: Sequence[str]
+    """Paths of the files that it loads."""
+
+    glibc: NotRequired[str]
+    """The oldest glibc that it loads on, as "2.34"; 2.0 if absent."""
+
+
+class RuntimeDocument(TypedDict):
+    """runtime.json of the archive that runtime/archive.py writes. Paths are relative to the archive's root."""
+
+    version: int
+
+    versions: NotRequired[Mapping[str, str]]
+    """Versions of its parts, by name."""
+
+    driver: NotRequired[str]
+    """The oldest driver of NVIDIA GPUs that its CUDA runtime works with, as "580"."""
+
+    cudart: str
+    """Path of the CUDA runtime."""
+
+    backends: Mapping[str, RuntimeBackend]
+    """By the names in programs."""
+
+    kernels: str
+    """Path of the library of portable kernels."""
+
+    quantized_kernels: str
+    """Path of the library of kernels of quantized operators."""
+
+    files: Mapping[str, RuntimeFile]
+    """By path."""
+
+
+class BundledFile(TypedDict):
+    """A file of a bundle."""
+
+    bytes: int
+    """Its size."""
+
+    sha256: str
+    """In hexadecimal."""
+
+
+class MachineNeeds(TypedDict):
+    """The requirements of a bundle on its machine."""
+
+    machine: str | None
+    """The architecture, as "x86_64"; None for any."""
+
+    glibc: str
+    """The oldest glibc, as "2.34"."""
+
+    nvidia_driver: str | None
+    """The oldest driver of NVIDIA GPUs, as "580"; None for a program that needs none."""
+
+
+class BundleManifest(TypedDict):
+    """manifest.json of a bundle."""
+
+    version: int
+    backends: Sequence[str]
+    """Names of the backends that the program calls, sorted."""
+
+    needs: MachineNeeds
+    versions: Mapping[str, str]
+    """Versions of the runtime's parts, by name."""
+
+    files: Mapping[str, BundledFile]
+    """By path, relative to the bundle."""

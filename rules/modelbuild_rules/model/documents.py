@@ -1,0 +1,113 @@
+"""The JSON documents of a model, as types.
+
+For type checkers only: import it under `if TYPE_CHECKING`, which leaves it out of every step's key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+
+class DynamicDimension(TypedDict):
+    """A dimension of variable size: its least and greatest size, and its size in the example inputs (None: by
+    default)."""
+
+    min: int
+    max: int
+    example: int | None
+
+
+class DeclaredInput(TypedDict):
+    """An input as BUILD.toml declares it. One with an example file has neither `dtype` nor `range`, and may have no
+    `shape`."""
+
+    name: str
+
+    shape: list[int | str] | None
+    """Sizes, and names of dynamic dimensions."""
+
+    dtype: str | None
+    """As torch names it: "float32"."""
+
+    range: tuple[float, float] | None
+    """Lowest and highest value; None for 0 and 1."""
+
+
+class ModelParams(TypedDict):
+    """The parameters of a step that makes a model."""
+
+    entry: str
+    """`path/in/workspace.py:name` of the class or function that returns the module."""
+
+    kwargs: Mapping[str, Any]
+    """The entry's arguments."""
+
+    weights: Sequence[str]
+    """Prefixes of state dicts, which are the inputs `weights.<prefix>`; '' is the whole module."""
+
+    allow_missing: bool
+    """True if parameters may keep their initial values."""
+
+    inputs: Sequence[DeclaredInput]
+    """In the order of `forward`."""
+
+    dynamic: Mapping[str, DynamicDimension]
+    """By name."""
+
+    outputs: Sequence[str] | None
+    """Names of the outputs, in order; None if not declared."""
+
+    seed: int
+    """Seed of torch, random and numpy.random, and of the example inputs."""
+
+
+class SizeRange(TypedDict):
+    """The least and the greatest size of a dynamic dimension."""
+
+    min: int
+    max: int
+
+
+class SignatureOutput(TypedDict):
+    """An output in signature.json."""
+
+    name: str
+
+    dtype: str
+    """As torch names it: "float32". Of an output that is not a tensor: "int", "float", "bool" or another type."""
+
+    shape: Sequence[int | str]
+    """Sizes, and expressions of dynamic dimensions: "2*batch"."""
+
+
+class SignatureInput(SignatureOutput):
+    """An input in signature.json."""
+
+    dynamic: Mapping[str, SizeRange]
+    """The dimensions that `shape` names."""
+
+    range: tuple[float, float] | None
+    """Lowest and highest value, as declared."""
+
+
+class Signature(TypedDict):
+    """signature.json: a program's inputs and outputs, in order."""
+
+    version: int
+    inputs: Sequence[SignatureInput]
+    outputs: Sequence[SignatureOutput]
+
+
+class SourcePlace(TypedDict, total=False):
+    """An entry of debug.json: the place of one of the exported program's nodes, as far as known."""
+
+    module: str
+    """Qualified name of the innermost module."""
+
+    source: str
+    """The innermost line of the model's own source, as `net.py:12`."""
+
+
+Debug = Mapping[str, SourcePlace]
+"""debug.json: places by the nodes' names."""

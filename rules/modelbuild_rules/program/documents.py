@@ -1,0 +1,181 @@
+"""The JSON documents that travel between the steps, the rules and the readers of a program, as types.
+
+For type checkers only: import it under `if TYPE_CHECKING`, which leaves it out of every step's key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired, TypedDict
+
+
+class OfferedBackend(TypedDict):
+    """An entry of the partition step's parameter `backends`: one backend of the stack."""
+
+    kind: str
+    """The backend's name, as the `type` of its table."""
+
+    partitioning: str
+    """Import name of the module that selects its nodes; '' for a backend that takes all remaining nodes."""
+
+    attributes: Mapping[str, Any]
+    """What the backend's `partition_attributes` returns."""
+
+
+class LoweredBackend(OfferedBackend):
+    """An entry of the parameter `backends` of a step that repeats a lowering and a compilation."""
+
+    compiling: str
+    """Import name of the step that compiles a partition; '' for a backend that compiles nothing."""
+
+    compiled: Mapping[str, Any]
+    """What the backend's `compile_attributes` returns."""
+
+
+class PlannedPartition(TypedDict):
+    """An entry of plan.json: a partition to compile."""
+
+    id: str
+    """`p0`, `p1`, ...: the name of its folder."""
+
+    entry: int
+    """Index of its backend in the stack."""
+
+    kind: str
+    """Name of its backend."""
+
+    nodes: int
+    """Number of nodes that compute."""
+
+    bytes: int
+    """Size of all files of its folder."""
+
+
+class Refusal(TypedDict):
+    """The reason why a backend did not take a node."""
+
+    backend: str
+    why: str
+
+
+class NodePlace(TypedDict, total=False):
+    """A node's place in a partition; empty outside partitions."""
+
+    partition: str
+    """Id of the partition."""
+
+    index: int | None
+    """Position of the node among those of the partition; None if unknown."""
+
+
+class NodeDelegation(NodePlace):
+    """An entry of report.json, and of `nodes` in delegation.json: a node of the lowered graph."""
+
+    name: str
+    """The node's name; `branch.node` inside a branch of control flow."""
+
+    op: str
+    """Its operator, as `aten.add.Tensor`."""
+
+    module: str | None
+    """Qualified name of its module in the model; None if unknown."""
+
+    origin: str | None
+    """The node of the exported program that it was made from; None if unknown."""
+
+    backend: str | None
+    """Name of the backend that runs it."""
+
+    refused: list[Refusal]
+    """The backends before `backend` in the stack, in order."""
+
+
+class PartitionFacts(TypedDict, total=False):
+    """about.json, which a backend's compile step may write: facts about a compiled partition. A backend may add others,
+    in a subclass."""
+
+    capabilities: list[int]
+    """Compute capabilities that it runs on, as 86 for 8.6."""
+
+    glibc: str
+    """The oldest glibc that its library loads on, as "2.28"."""
+
+
+class ProcessedBlob(TypedDict):
+    """The facts that identify a delegate's blob in a .pte."""
+
+    processed_bytes: int
+    """Its size."""
+
+    processed_sha256: NotRequired[str]
+    """Its SHA-256 in hexadecimal; absent if it is large."""
+
+
+class PartitionAbout(TypedDict, total=False):
+    """The facts about a compiled partition; empty if its compile step wrote none."""
+
+    about: PartitionFacts
+
+
+class CompiledPartition(ProcessedBlob, PartitionAbout):
+    """An entry of `partitions` in delegation.json."""
+
+    id: str
+    """As in the plan."""
+
+    backend: str | None
+    """Name of its backend."""
+
+    nodes: int
+    """Number of nodes, of all its occurrences in the program."""
+
+    named_bytes: int
+    """Size of its named data, each blob counted once."""
+
+
+class BackendTotal(TypedDict):
+    """The sums of one backend."""
+
+    nodes: int
+    partitions: int
+    bytes: int
+    """Size of the blobs and the named data of its partitions."""
+
+
+class DelegationDocument(TypedDict):
+    """delegation.json, beside a program."""
+
+    version: int
+    totals: Mapping[str | None, BackendTotal]
+    """By the backends' names."""
+
+    partitions: Sequence[CompiledPartition]
+    nodes: Sequence[NodeDelegation]
+
+
+class TensorLayout(TypedDict):
+    """The type and shape of a tensor in a .ptd."""
+
+    scalar_type: int
+    """Its dtype: a number of scalar_type.fbs, such as 6 for float32."""
+
+    sizes: list[int]
+    dim_order: list[int]
+    """Dimensions, the outermost in memory first."""
+
+
+class NamedEntry(TypedDict):
+    """An entry of named.json."""
+
+    key: str
+    file: str
+    """Path of the blob, relative to the folder."""
+
+    alignment: int
+    """Alignment in the program, in bytes."""
+
+    external: bool
+    """True if the blob may be outside the .pte, as weights may and code may not."""
+
+    layout: TensorLayout | None
+    """None for data that is not a tensor."""
