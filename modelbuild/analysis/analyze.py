@@ -13,7 +13,7 @@ from modelbuild.analysis.rules import Rules
 from modelbuild.analysis.steps import Steps
 from modelbuild.analysis.validate import validate
 from modelbuild.api.attrs import Attrs, Dep, Glob, Path, Source, references
-from modelbuild.api.context import Context, Resolved
+from modelbuild.api.context import Context, Declaration, Resolved
 from modelbuild.api.providers import Files, Platform, Provider
 from modelbuild.api.rule import Rule
 from modelbuild.declarations import check_source
@@ -186,24 +186,17 @@ class Analyzer:
                 files[reference] = self._glob(node.label.package, reference, partial(locate, path))
             elif isinstance(reference, Source):
                 files[reference] = self._source(pending, reference, partial(locate, path))
+        device = pending.device if configured else None
+        declaration = Declaration(node.id, node.label, pending.rule.room, pending.attrs, device, locate)
         resolved = Resolved(
             files,
             {text: self.targets[n].providers for text, n in pending.found.items()},
             {text: self.targets[n].rule for text, n in pending.found.items()},
             pending.references,
-        )
-        context = Context(
-            self.graph,
-            node.id,
-            pending.rule.room,
-            node.label,
-            pending.attrs,
-            resolved,
-            pending.device if configured else None,
             partial(self._platform, at=partial(locate, (DEVICE,))),
-            locate,
             self.rules.extensions,
         )
+        context = Context(self.graph, declaration, resolved)
         folder = self.rules.packages[pending.rule.package]
         root = self.loader.workspace.root
         providers = call_rule(pending.rule, context, self.graph.check, folder, root, partial(locate, ()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -155,45 +155,58 @@ class Expander:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
-    """A target's resolved references, and the place of each. Places are also by type, because a Source and a Dep may be
-    the same text."""
+class Declaration(Generic[A]):
+    """A target's declaration, in one configuration.
 
-    files: Mapping[Source | Glob, tuple[Artifact, ...]] = field(default_factory=dict)
-    providers: Mapping[str, tuple[Provider, ...]] = field(default_factory=dict)
-    targets: Mapping[str, str] = field(default_factory=dict)
-    paths: Mapping[tuple[type, Source | Dep | Glob], Path] = field(default_factory=dict)
+    id      the id of the target
+    room    the Python package of its rule
+    device  the device that it is configured for; None if the device makes no difference to it
+    locate  returns the place of an attribute
+    """
+
+    id: TargetId
+    label: Label
+    room: str
+    attrs: A
+    device: Label | None
+    locate: Callable[[Path], Location]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The objects that a target's attributes refer to.
+
+    files       files of each reference
+    providers   providers of each dependency
+    rules       name of each dependency's rule
+    paths       attribute of each reference; also by type, because a Source and a Dep may be the same text
+    platform    returns the platform of a device
+    extensions  extensions by point and name
+    """
+
+    files: Mapping[Source | Glob, tuple[Artifact, ...]]
+    providers: Mapping[str, tuple[Provider, ...]]
+    rules: Mapping[str, str]
+    paths: Mapping[tuple[type, Source | Dep | Glob], Path]
+    platform: Callable[[Label], Platform]
+    extensions: Mapping[str, Mapping[str, Extension]]
 
 
 class Context(Expander, Generic[A]):
     """One target, in one configuration, as its rule sees it."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        owner: TargetId,
-        room: str,
-        label: Label,
-        attrs: A,
-        resolved: Resolved,
-        device_label: Label | None,
-        platform: Callable[[Label], Platform],
-        locate: Callable[[Path], Location],
-        extensions: Mapping[str, Mapping[str, Extension]],
-    ) -> None:
-        super().__init__(graph, owner, room)
-        self.label = label
-        self.attrs = attrs
-        self.device_label = device_label
+    def __init__(self, graph: Graph, declaration: Declaration[A], resolved: Resolved) -> None:
+        super().__init__(graph, declaration.id, declaration.room)
+        self.label = declaration.label
+        self.attrs = declaration.attrs
+        self.device_label = declaration.device
         """The device this target is configured for; None if the device makes no difference to it."""
+        self._locate = declaration.locate
         self._resolved = resolved
-        self._platform = platform
-        self._locate = locate
-        self._extensions = extensions
 
     def extension(self, point: str, name: str) -> Extension:
         """Return the extension of a point by its name, the `type` of a table. Raises KeyError for an unknown name."""
-        return self._extensions[point][name]
+        return self._resolved.extensions[point][name]
 
     def error(self, path: str | Path, message: str) -> LoadingError:
         """Return an error at an attribute (`"inputs"`, or `("inputs", 0, "shape")` inside one), for the rule to
@@ -218,7 +231,7 @@ class Context(Expander, Generic[A]):
         for provider in self._resolved.providers[dep]:
             if isinstance(provider, kind):
                 return provider
-        message = f"'{dep}' is a {self._resolved.targets[dep]}, which provides no {kind.__name__}"
+        message = f"'{dep}' is a {self._resolved.rules[dep]}, which provides no {kind.__name__}"
         raise LoadingError(message, self._locate(self._resolved.paths[Dep, dep]))
 
     def providers(self, dep: Dep) -> tuple[Provider, ...]:
@@ -233,7 +246,7 @@ class Context(Expander, Generic[A]):
                 "MODELBUILD.toml"
             )
             raise LoadingError(message, self._locate(()))
-        platform = self._platform(self.device_label)
+        platform = self._resolved.platform(self.device_label)
         if not isinstance(platform, kind):
             raise LoadingError(f"device {self.device_label} has no {kind.__name__}", self._locate(("device",)))
         return platform

@@ -50,49 +50,73 @@ class Stamps:
         self.modes = modes
 
 
-class Record:
-    """One build. `moved`: folders' times differ from the stored ones.
+class Surroundings:
+    """Everything that decides a build besides the contents of files. `moved`: folders' times differ from the stored
+    ones.
 
-    files    files that were read: size, ctime (which changes with the executable bit too), inode
-    outputs  files that were laid out: size, mtime (a new hard link elsewhere changes the ctime), inode, mode
     imports  folders that Python imports from: ctime (0: compare the names), inode, a digest of the importable names
     folders  folders that were listed: ctime (0: compare the names), inode, a digest of the names
     present  paths where a regular file was required but not read
     absent   paths where no regular file was required
+    """
+
+    __slots__ = ("absent", "folders", "imports", "moved", "present")
+
+    def __init__(
+        self, imports: list[Listed], folders: list[Listed], present: Sequence[str], absent: Sequence[str]
+    ) -> None:
+        self.imports = imports
+        self.folders = folders
+        self.present = present
+        self.absent = absent
+        self.moved = False
+
+    def are_current(self, root: str, folder: int) -> bool:
+        """Return whether nothing changed. `folder` is the open root. Raises OSError."""
+        for listed, names_in in ((self.imports, _importable), (self.folders, _names)):
+            for index, (path, then, inode, names) in enumerate(listed):
+                now = os.stat(path or ".", dir_fd=folder)
+                if now.st_ctime_ns != then or now.st_ino != inode:
+                    if names_in(root, path) != names:
+                        return False
+                    listed[index] = (path, _settled(now.st_ctime_ns), now.st_ino, names)
+                    self.moved = True
+        isfile = os.path.isfile
+        return all(isfile(f"{root}/{p}") for p in self.present) and not any(isfile(f"{root}/{p}") for p in self.absent)
+
+
+class Record:
+    """One build.
+
+    files    files that were read: size, ctime (which changes with the executable bit too), inode
+    outputs  files that were laid out: size, mtime (a new hard link elsewhere changes the ctime), inode, mode
     token    equal to the token in other files about this build
     """
 
-    __slots__ = ("absent", "actions", "files", "folders", "imports", "moved", "outputs", "present", "targets", "token")
+    __slots__ = ("actions", "files", "outputs", "surroundings", "targets", "token")
 
     def __init__(
         self,
         files: Stamps,
         outputs: Stamps,
-        imports: list[Listed],
-        folders: list[Listed],
-        present: Sequence[str],
-        absent: Sequence[str],
+        surroundings: Surroundings,
         targets: Sequence[BuiltOutputs],
         actions: int,
         token: int = 0,
     ) -> None:
         self.files = files
         self.outputs = outputs
-        self.imports = imports
-        self.folders = folders
-        self.present = present
-        self.absent = absent
+        self.surroundings = surroundings
         self.targets = targets
         self.actions = actions
         self.token = token
-        self.moved = False
 
     def is_current(self, root: str) -> bool:
         """Return whether nothing changed."""
         folder = -1
         try:
             folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-            return self._files_are_current(folder) and self.surroundings_are_current(root, folder)
+            return self._files_are_current(folder) and self.surroundings.are_current(root, folder)
         except OSError:  # something is missing
             return False
         finally:
@@ -114,20 +138,6 @@ class Record:
             if now.st_mtime_ns != then or now.st_size != size or now.st_ino != inode or now.st_mode != mode:
                 return False
         return True
-
-    def surroundings_are_current(self, root: str, folder: int) -> bool:
-        """Return whether everything except files and outputs is unchanged. `folder` is the open root. Raises
-        OSError."""
-        for listed, names_in in ((self.imports, _importable), (self.folders, _names)):
-            for index, (path, then, inode, names) in enumerate(listed):
-                now = os.stat(path or ".", dir_fd=folder)
-                if now.st_ctime_ns != then or now.st_ino != inode:
-                    if names_in(root, path) != names:
-                        return False
-                    listed[index] = (path, _settled(now.st_ctime_ns), now.st_ino, names)
-                    self.moved = True
-        isfile = os.path.isfile
-        return all(isfile(f"{root}/{p}") for p in self.present) and not any(isfile(f"{root}/{p}") for p in self.absent)
 
 
 def _names(root: str, folder: str) -> str | None:
@@ -163,7 +173,7 @@ def up_to_date(path: str, root: str) -> Record | None:
 
 def keep_times(path: str, record: Record) -> None:
     """Save changed times of folders, so that the next build need not list them."""
-    if record.moved:
+    if record.surroundings.moved:
         from contextlib import suppress
 
         with suppress(OSError):
@@ -217,8 +227,8 @@ def write_whole(path: str, data: bytes) -> None:
 def _encode(record: Record) -> bytes:
     from array import array
 
-    files, outputs = record.files, record.outputs
-    lists = (record.imports, record.folders)
+    files, outputs, around = record.files, record.outputs, record.surroundings
+    lists = (around.imports, around.folders)
     numbers = array("q")
     for column in (files.sizes, files.times, files.inodes, outputs.sizes, outputs.times, outputs.inodes, outputs.modes):
         numbers.extend(column)
@@ -230,12 +240,12 @@ def _encode(record: Record) -> bytes:
     for listed in lists:
         texts.extend(path for path, _, _, _ in listed)
         texts.extend(names for _, _, _, names in listed)
-    texts.extend(record.present)
-    texts.extend(record.absent)
+    texts.extend(around.present)
+    texts.extend(around.absent)
     texts.extend(label for label, _, _ in record.targets)
     texts.extend(config for _, config, _ in record.targets)
     texts.extend(path for _, _, given in record.targets for path in given)
-    counts = array("q", map(len, (files.paths, outputs.paths, *lists, record.present, record.absent, record.targets)))
+    counts = array("q", map(len, (files.paths, outputs.paths, *lists, around.present, around.absent, record.targets)))
     counts.extend((record.actions, record.token, len(numbers)))
     return counts.tobytes() + numbers.tobytes() + os.fsencode("".join(f"{text}\0" for text in texts))
 
@@ -257,7 +267,7 @@ def _decode(data: bytes) -> Record:
         (label, config, tuple(_take(texts, count)))
         for label, config, count in zip(labels, configs, _take(numbers, targets), strict=True)
     ]
-    return Record(read, laid_out, imported, listed, there, missing, built, actions, token)
+    return Record(read, laid_out, Surroundings(imported, listed, there, missing), built, actions, token)
 
 
 def _integers(data: bytes, start: int, count: int) -> list[int]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from modelbuild import __version__
-from modelbuild.build.build_record import Listed, Record, Stamps, write_record
+from modelbuild.build.build_record import Listed, Record, Stamps, Surroundings, write_record
 from modelbuild.build.import_folders import Importable
 from modelbuild.build.request import BuiltTarget, Request
 from modelbuild.build.stale_targets import StaleTargets, above
@@ -63,7 +63,7 @@ class Seen:
 
     def merge_fresh(self, stale: StaleTargets) -> Seen:
         """Return this build's inputs and outputs, merged with the previous record's for targets that are not stale."""
-        before = stale.record
+        before, around = stale.record, stale.record.surroundings
         left_alone = {path for target in stale.fresh for path in target.outputs}
         known, laid_out = before.files, before.outputs
         stamps = zip(known.paths, zip(known.sizes, known.times, known.inodes, strict=True), strict=True)
@@ -72,10 +72,10 @@ class Seen:
         outputs = zip(laid_out.paths, zip(*columns, strict=True), strict=True)
         return Seen(
             files | self.files,
-            {path: (ctime, inode, names) for path, ctime, inode, names in before.folders} | self.folders,
-            self.present.union(before.present),
-            self.absent.union(before.absent),
-            {path: (ctime, inode, names) for path, ctime, inode, names in before.imports} | self.python,
+            {path: (ctime, inode, names) for path, ctime, inode, names in around.folders} | self.folders,
+            self.present.union(around.present),
+            self.absent.union(around.absent),
+            {path: (ctime, inode, names) for path, ctime, inode, names in around.imports} | self.python,
             {path: stamp for path, stamp in outputs if not left_alone.isdisjoint(above(path))} | self.outputs,
             self.began,
         )
@@ -115,10 +115,12 @@ class Snapshots:
         record = Record(
             files=_stamps({path: stamp for path, stamp in seen.files.items() if stamp is not None}, 3),
             outputs=_stamps(seen.outputs, 4),
-            imports=_listed(seen.python, seen.began),
-            folders=_listed(seen.folders, seen.began),
-            present=sorted(seen.present - seen.files.keys()),
-            absent=sorted(seen.absent),
+            surroundings=Surroundings(
+                imports=_listed(seen.python, seen.began),
+                folders=_listed(seen.folders, seen.began),
+                present=sorted(seen.present - seen.files.keys()),
+                absent=sorted(seen.absent),
+            ),
             targets=[(t.label, t.config, t.outputs) for t in targets],
             actions=actions,
             token=_token(),

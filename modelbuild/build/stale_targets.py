@@ -81,7 +81,7 @@ def _changes(record: Record, root: str) -> tuple[set[str], set[str]] | None:
     more."""
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        if not record.surroundings_are_current(root, folder):
+        if not record.surroundings.are_current(root, folder):
             return None
         files, outputs = set(), set()
         known = record.files

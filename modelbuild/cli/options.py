@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from functools import wraps
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
 from modelbuild.build.request import Flags
 from modelbuild.workspace.remote_settings import DOWNLOADS, UPLOADS
 from modelbuild.workspace.workspace import MOST_JOBS
+
+Command: TypeAlias = Callable[..., Any]
+Decorator: TypeAlias = Callable[[Command], Command]
 
 _OPTIONS = [
     click.option(
@@ -43,22 +47,28 @@ _OPTIONS = [
     click.option("--json", is_flag=True, default=None, help="Print one JSON object; messages go to stderr."),
 ]
 
-_REMOTE = ("remote_cache", "remote_upload", "remote_download", "remote_executor", "strategies")
 
-
-def building(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every command that builds; the function gets them as one argument, `flags`."""
-    names = ("devices", "jobs", "keep_going", "profile", "sandbox_debug", "quiet", "json", *_REMOTE)
+def gather(
+    function: Command, options: Sequence[Decorator], argument: str, names: Iterable[str], make: Callable[..., object]
+) -> Command:
+    """Add options to a command's function, which gets them as one argument: the object that `make` returns for them,
+    by the names of their parameters."""
+    own = tuple(names)
 
     @wraps(function)
-    def gathered(*args: Any, **options: Any) -> Any:
-        flags = Flags(**{name: options.pop(name) for name in names})
-        return function(*args, flags=flags, **options)
+    def gathered(*args: Any, **given: Any) -> Any:
+        made = make(**{name: given.pop(name) for name in own})
+        return function(*args, **{argument: made}, **given)
 
-    command: Callable[..., Any] = gathered
-    for option in reversed(_OPTIONS):
+    command: Command = gathered
+    for option in reversed(options):
         command = option(command)
     return command
+
+
+def building(function: Command) -> Command:
+    """Add the options of every command that builds; the function gets them as one argument, `flags`."""
+    return gather(function, _OPTIONS, "flags", [field.name for field in fields(Flags)], Flags)
 
 
 def no_options(patterns: tuple[str, ...]) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+
+from modelbuild.cli.options import Command, gather
 
 if TYPE_CHECKING:
     from modelbuild.events import Reporter
@@ -91,19 +93,9 @@ class Recording:
         return SeveralReporters(reporters)
 
 
-def recording(function: Callable[..., Any]) -> Callable[..., Any]:
+def recording(function: Command) -> Command:
     """Add the options of every command that builds; the function gets them as one argument, `recorded`."""
-    names = [field.name for field in fields(Recording)]
-
-    @wraps(function)
-    def gathered(*args: Any, **options: Any) -> Any:
-        recorded = Recording(**{name: options.pop(name) for name in names})
-        return function(*args, recorded=recorded, **options)
-
-    command: Callable[..., Any] = gathered
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return gather(function, _OPTIONS, "recorded", [field.name for field in fields(Recording)], Recording)
 
 
 def _prefix(root: Path) -> str:

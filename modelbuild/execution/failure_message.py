@@ -6,15 +6,19 @@ import importlib.util
 import json
 import signal
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modelbuild.actions import Action
 from modelbuild.code.distributions import canonical
 from modelbuild.code.step_sources import changed
 from modelbuild.execution.executor import Request
 from modelbuild.execution.fork_server_client import Ended
+
+if TYPE_CHECKING:
+    from modelbuild.execution.orders import End, Read
 
 
 def failure_message(request: Request, ended: Ended, report: str, workspace: Path | None = None) -> str:
@@ -26,11 +30,10 @@ def failure_message(request: Request, ended: Ended, report: str, workspace: Path
     action = request.action
     if ended.problem:
         return ended.problem
-    facts = _read(report)
-    end = facts[-1] if facts and "end" in facts[-1] else None
+    found, end = _read(report)
     if end is not None and end.get("changed"):
         return changed(end["changed"][0])
-    reads = [fact for fact in (*facts, *(end or {}).get("perhaps", ())) if "read" in fact]
+    reads = [*found, *(end.get("perhaps", ()) if end is not None else ())]
     undeclared = list(dict.fromkeys(_undeclared(action, fact) for fact in reads if _exists(fact, workspace)))
     if undeclared:
         return "\n".join(undeclared)
@@ -57,18 +60,17 @@ def _unseen(action: Action, missing: str) -> str:
     return f"\nno import statement names {missing}; add it to 'requires' of {action.owner}" if there else ""
 
 
-def _read(report: str) -> list[dict[str, Any]]:
-    facts = []
-    try:
+def _read(report: str) -> tuple[list[Read], End | None]:
+    """Return a report's undeclared reads, and the step's end; None for a worker that was killed before it."""
+    facts: list[Any] = []
+    # A killed worker may leave half a line.
+    with suppress(ValueError):
         for line in report.splitlines():
             facts.append(json.loads(line))
-    except ValueError:
-        # The worker was killed before or during the write.
-        pass
-    return facts
+    return [fact for fact in facts if "read" in fact], facts[-1] if facts and "end" in facts[-1] else None
 
 
-def _exists(fact: Mapping[str, Any], workspace: Path | None) -> bool:
+def _exists(fact: Read, workspace: Path | None) -> bool:
     """Return whether the file of a fact exists."""
     if not fact["unseen"]:
         return True
@@ -78,7 +80,7 @@ def _exists(fact: Mapping[str, Any], workspace: Path | None) -> bool:
     return path.exists() if fact["verb"] == "lists" else path.is_file()
 
 
-def _undeclared(action: Action, fact: Mapping[str, Any]) -> str:
+def _undeclared(action: Action, fact: Read) -> str:
     if fact["module"]:
         return _uncovered(action, fact["module"])
     what = f"{fact['reader'] or f'step {action.step}'} {fact['verb']} {fact['read']}"
@@ -113,7 +115,7 @@ def _uncovered(action: Action, module: str) -> str:
     )
 
 
-def _loaded(request: Request, end: Mapping[str, Any]) -> str:
+def _loaded(request: Request, end: End) -> str:
     action = request.action
     if end["strays"]:
         return _uncovered(action, end["strays"][0])

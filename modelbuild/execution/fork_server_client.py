@@ -15,10 +15,13 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from modelbuild.execution.isolation import environment
 from modelbuild.execution.worker import fork_server
+
+if TYPE_CHECKING:
+    from modelbuild.execution.orders import LocalOrder, NumberedOrder, ServerSettings
 
 # Seconds for a fork server to kill its children and end.
 _PATIENCE = 10
@@ -59,14 +62,14 @@ class ForkServer:
     def alive(self) -> bool:
         return not self._over
 
-    def begin(self, settings: Mapping[str, Any]) -> None:
-        """Send the settings (see LocalExecutor). Call once, before run()."""
+    def begin(self, settings: ServerSettings) -> None:
+        """Send the settings (see orders.py). Call once, before run()."""
         data = json.dumps(settings).encode()
         # If the process has ended, run() reports it.
         with self._lock, suppress(OSError):
             self._socket.sendall(fork_server.LENGTH.pack(len(data)) + data)
 
-    def run(self, order: Mapping[str, Any]) -> Ended:
+    def run(self, order: LocalOrder) -> Ended:
         """Run an order in a worker; return when it has ended."""
         ended: Future[Ended] = Future()
         with self._lock:
@@ -74,9 +77,10 @@ class ForkServer:
                 return Ended(problem=self._over)
             number = next(self._numbers)
             self._pending[number] = ended
+            numbered: NumberedOrder = {**order, "id": number}
             # If the process has ended, the reading thread reports it.
             with suppress(OSError):
-                self._socket.sendall(json.dumps({**order, "id": number}, default=_plain).encode() + b"\n")
+                self._socket.sendall(json.dumps(numbered, default=_plain).encode() + b"\n")
         return ended.result()
 
     def close(self) -> None:

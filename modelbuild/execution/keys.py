@@ -7,7 +7,6 @@ import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from modelbuild.actions import Action, Digest, FileEntry, Material, StagedInput
 from modelbuild.code.installed_contents import InstalledContents
@@ -149,7 +148,7 @@ def _local(staged: Sequence[StagedInput]) -> dict[str, dict[str, str]]:
     return found
 
 
-def key_of(material: Mapping[str, Any]) -> str:
+def key_of(material: Mapping[str, object]) -> str:
     """Return the key: the SHA-256 (hex) of the material as canonical JSON (sorted names, no spaces, UTF-8)."""
     text = json.dumps(material, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import modelbuild
 from modelbuild.actions import Action, ActionResult
@@ -24,6 +24,9 @@ from modelbuild.execution.scratch import Scratch
 from modelbuild.paths import OUTPUTS
 from modelbuild.store.interface import Store
 from modelbuild.store.problems import NO_SPACE, no_space
+
+if TYPE_CHECKING:
+    from modelbuild.execution.orders import LocalOrder, ServerSettings
 
 
 class LocalExecutor:
@@ -160,7 +163,7 @@ class LocalExecutor:
             if server is None or not server.alive:
                 scratch = self._start()
                 imports = import_path(self._workspace)
-                settings = {
+                settings: ServerSettings = {
                     "preload": preload,
                     "import_path": imports,
                     "packages": {name: str(path) for name, path in self._packages.items()},
@@ -176,8 +179,8 @@ class LocalExecutor:
             return server
 
 
-def _order(sandbox: Sandbox, request: Request, workspace: Path) -> dict[str, Any]:
-    """Return the order for a worker (see worker/child.py)."""
+def _order(sandbox: Sandbox, request: Request, workspace: Path) -> LocalOrder:
+    """Return the order for a worker."""
     action = request.action
     inputs: dict[str, list[str]] = {}
     for item in request.inputs:
@@ -203,5 +206,4 @@ def _order(sandbox: Sandbox, request: Request, workspace: Path) -> dict[str, Any
 
 
 def _fetches(action: Action, workspace: Path) -> list[str]:
-
     return network_files.readable(workspace, action.params, action.unkeyed)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from modelbuild.actions import ActionResult, Digest
+from modelbuild.actions import ActionResult, Digest, Material
 from modelbuild.errors import EnvironmentProblem, ResultDiffers
 from modelbuild.execution.executor import Outcome, Request
 from modelbuild.store.codec import blobs_of
@@ -22,7 +22,7 @@ class Found:
 
     request: Request
     key: str
-    material: Mapping[str, Any]
+    material: Material
     result: ActionResult
 
 

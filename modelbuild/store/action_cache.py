@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from modelbuild.actions import ActionResult
+from modelbuild.actions import ActionResult, Material
 from modelbuild.store.codec import decode_result, encode_result
 from modelbuild.store.database import Database
 from modelbuild.store.digests import digest_bytes
@@ -48,7 +48,7 @@ class ActionCache:
             self._used.add(key)
         return result
 
-    def put(self, key: str, result: ActionResult, material: Mapping[str, Any], added: int) -> None:
+    def put(self, key: str, result: ActionResult, material: Material, added: int) -> None:
         """Store a result. `added`: bytes of new blobs since the last put."""
         import zlib
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from modelbuild.actions import ActionResult, Digest, Value
+from modelbuild.actions import ActionResult, Digest, Material, Value
 
 
 class MissingBlob(Exception):
@@ -48,9 +48,9 @@ class Store(Protocol):
         """Lay out a value as a file or folder at a path that does not exist, in a folder that does: hard links where
         the file system allows (read-only), else copies. Raises MissingBlob, before anything is created."""
 
-    def get_action(self, key: str, material: Mapping[str, Any] | None = None) -> ActionResult | None:
+    def get_action(self, key: str, material: Material | None = None) -> ActionResult | None:
         """Return the result for a key, if all its blobs are here or can be fetched, and mark it used. With `material`,
         as for put_action, a store can look in other caches and store a found result."""
 
-    def put_action(self, key: str, result: ActionResult, material: Mapping[str, Any]) -> None:
+    def put_action(self, key: str, result: ActionResult, material: Material) -> None:
         """Store a result, with the contents of its key (for explanations)."""

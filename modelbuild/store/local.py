@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from modelbuild.actions import ActionResult, Digest, FileEntry, Tree, Value
+from modelbuild.actions import ActionResult, Digest, FileEntry, Material, Tree, Value
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.paths import MAX_PATH
 from modelbuild.store.action_cache import ActionCache
@@ -130,13 +130,13 @@ class LocalStore:
                     made.add(folder)
                 self._cas.link(entry, f"{target}/{path}")
 
-    def get_action(self, key: str, material: Mapping[str, Any] | None = None) -> ActionResult | None:
+    def get_action(self, key: str, material: Material | None = None) -> ActionResult | None:
         result = self._actions.get(key)
         if result is None or not all(self._cas.has(digest) for digest in blobs_of(result)):
             return None
         return result
 
-    def put_action(self, key: str, result: ActionResult, material: Mapping[str, Any]) -> None:
+    def put_action(self, key: str, result: ActionResult, material: Material) -> None:
         self._actions.put(key, result, material, self._cas.take_added())
 
     def material(self, key: str) -> dict[str, Any] | None:

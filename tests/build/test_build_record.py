@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from modelbuild.build.build_record import Record, Stamps, read_record, up_to_date, write_record
+from modelbuild.build.build_record import Record, Stamps, Surroundings, read_record, up_to_date, write_record
 from modelbuild.build.import_folders import importable
 from modelbuild.loading.tree import list_folder
 
@@ -56,10 +56,12 @@ def record_of(root: Path) -> Record:
     return Record(
         stamps("st_ctime_ns", "a.py", str(root / "b é.bin")),
         stamps("st_mtime_ns", "out/made", "out/tree/x", modes=True),
-        [(str(root / "lib"), *importable([str(root / "lib")])[str(root / "lib")])],
-        [("listed", *listing)],
-        ["relied on"],
-        ["none.toml"],
+        Surroundings(
+            [(str(root / "lib"), *importable([str(root / "lib")])[str(root / "lib")])],
+            [("listed", *listing)],
+            ["relied on"],
+            ["none.toml"],
+        ),
         [("//:a", "default", ("out/made", "out/tree")), ("//:nothing", "default", ())],
         7,
     )
@@ -78,9 +80,9 @@ def test_what_was_written_is_read_again(root: Path, file: str) -> None:
     for name in ("files", "outputs"):
         for column in Stamps.__slots__:
             assert list(getattr(getattr(found, name), column)) == list(getattr(getattr(wrote, name), column))
-    for name in ("imports", "folders", "present", "absent", "targets"):
-        assert getattr(found, name) == getattr(wrote, name)
-    assert (found.actions, found.moved) == (7, False)
+    for name in Surroundings.__slots__:
+        assert getattr(found.surroundings, name) == getattr(wrote.surroundings, name)
+    assert (found.targets, found.actions, found.surroundings.moved) == (wrote.targets, 7, False)
 
 
 def keep_time(path: Path, change: Callable[[Path], object]) -> None:
@@ -151,10 +153,10 @@ def test_a_folder_that_lists_the_same_is_listed_once(root: Path, file: str) -> N
     settle()
     found = up_to_date(file, str(root))
     assert found is not None
-    assert found.moved
+    assert found.surroundings.moved
     again = up_to_date(file, str(root))
     assert again is not None
-    assert not again.moved
+    assert not again.surroundings.moved
     (root / "listed/y").write_text("")
     assert up_to_date(file, str(root)) is None
 
@@ -164,7 +166,7 @@ def test_a_folder_that_has_just_changed_is_listed_each_time(root: Path, file: st
     (root / "listed/y").unlink()
     found = up_to_date(file, str(root))
     assert found is not None
-    assert [ctime for _, ctime, _, _ in found.folders] == [0]
+    assert [ctime for _, ctime, _, _ in found.surroundings.folders] == [0]
 
 
 def test_byte_code_that_python_keeps_is_no_change(root: Path, file: str) -> None:
@@ -173,7 +175,7 @@ def test_byte_code_that_python_keeps_is_no_change(root: Path, file: str) -> None
     cached.write_bytes(b"")
     found = up_to_date(file, str(root))
     assert found is not None
-    assert found.moved
+    assert found.surroundings.moved
     (root / "lib/n.py").write_text("")
     assert up_to_date(file, str(root)) is None
 
@@ -185,7 +187,7 @@ def test_what_nobody_can_import_is_no_change(root: Path, file: str, name: str) -
     (root / "lib" / name).write_text("")
     found = up_to_date(file, str(root))
     assert found is not None
-    assert found.moved
+    assert found.surroundings.moved
 
 
 @pytest.mark.parametrize(

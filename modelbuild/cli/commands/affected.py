@@ -3,11 +3,36 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import click
 
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.options import Command, gather
+
+_OPTIONS = [
+    click.option("--format", "form", type=click.Choice(("label", "json", "github-matrix")), default="label"),
+    click.option("--json", "as_json", is_flag=True, help="Same as --format json."),
+    click.option("--shards", type=click.IntRange(min=1), default=8, show_default=True, help="Maximum number of jobs."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The form of a list of targets: label, json or github-matrix, of at most `shards` jobs."""
+
+    form: str
+    shards: int
+
+
+def listing(function: Command) -> Command:
+    """Add the options of a list of targets; the function gets them as one argument, `listed`."""
+    return gather(function, _OPTIONS, "listed", ("form", "as_json", "shards"), _listing)
+
+
+def _listing(form: str, as_json: bool, shards: int) -> Listing:
+    return Listing("json" if as_json and form == "label" else form, shards)
 
 
 @click.command("affected", short_help=COMMANDS["affected"])
@@ -17,9 +42,7 @@ from modelbuild.cli.names import COMMANDS
 @click.option("--device", "devices", multiple=True, metavar="LABEL", help="Compare targets built for this device.")
 @click.option("--kind", metavar="REGEX", help="Only targets whose rule matches.")
 @click.option("--tests", is_flag=True, help="Only tests.")
-@click.option("--format", "form", type=click.Choice(("label", "json", "github-matrix")), default="label")
-@click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
-@click.option("--shards", type=click.IntRange(min=1), default=8, show_default=True, help="Maximum number of jobs.")
+@listing
 @click.pass_obj
 def command(
     settings: Settings,
@@ -29,9 +52,7 @@ def command(
     devices: tuple[str, ...],
     kind: str | None,
     tests: bool,
-    form: str,
-    as_json: bool,
-    shards: int,
+    listed: Listing,
 ) -> None:
     """List targets affected by changes since REF (all targets, or only TARGET...). Nothing is built."""
     import dataclasses
@@ -48,7 +69,7 @@ def command(
     found = affected(workspace, patterns or ("//...",), current, since, labels, exact)
     regex = compiled(kind) if kind else re.compile("")
     targets = [t for t in found.targets if regex.search(t.rule) and (not tests or t.rule.endswith("_test"))]
-    if form == "label" and not as_json:
+    if listed.form == "label":
         for target in targets:
             click.echo(target.label)
         return
@@ -58,8 +79,8 @@ def command(
     from modelbuild.history.estimates import target_estimates
 
     estimates = target_estimates(workspace.config.cache_dir, [target.label for target in targets])
-    if form == "github-matrix":
-        click.echo(json.dumps(github_matrix(share_out([target.label for target in targets], estimates, shards))))
+    if listed.form == "github-matrix":
+        click.echo(json.dumps(github_matrix(share_out([target.label for target in targets], estimates, listed.shards))))
     else:
         rows = [{**dataclasses.asdict(t), "seconds": estimates.get(t.label)} for t in targets]
         answer = {"version": 1, "since": since, "base": found.base, "everything": found.everything or None}

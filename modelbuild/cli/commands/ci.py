@@ -6,12 +6,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from modelbuild.build.request import Flags
-from modelbuild.cli.commands.test import split_tags, testing
+from modelbuild.cli.commands.test import testing
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options
@@ -19,6 +19,7 @@ from modelbuild.cli.recording import FILE, Base, Recording, recording
 
 if TYPE_CHECKING:
     from modelbuild.report.measurements import Measures
+    from modelbuild.testing.run import TestOptions
     from modelbuild.workspace.workspace import Workspace
 
 
@@ -40,8 +41,7 @@ def command(
     base_report: Path | None,
     flags: Flags,
     recorded: Recording,
-    tags: str,
-    **options: Any,
+    tests: TestOptions,
 ) -> int:
     """Build and test targets affected by a change (all targets, or only TARGET...).
 
@@ -53,7 +53,6 @@ def command(
     from modelbuild.report.reporter_scope import reporting
     from modelbuild.report.several_reporters import SeveralReporters
     from modelbuild.testing.ci import run_ci
-    from modelbuild.testing.run import TestOptions
     from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
@@ -62,9 +61,8 @@ def command(
     keep = _keeper(workspace, report and settings.directory / report)
     reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=workspace.config.cache_dir)
     reporter = SeveralReporters([recorded.around(reporter, workspace, settings.directory, base), keep])
-    chosen = TestOptions(tags=split_tags(tags), **options)
     with reporting(reporter):
-        return run_ci(workspace, replace(request, keep_going=flags.keep_going is not False), since, chosen, reporter)
+        return run_ci(workspace, replace(request, keep_going=flags.keep_going is not False), since, tests, reporter)
 
 
 def _base(workspace: Workspace, since: str | None, report: Path | None) -> Base | None:

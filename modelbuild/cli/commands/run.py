@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,7 @@ from modelbuild.build.request import Flags
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.one_program import build_here, label_of, only_file
-from modelbuild.cli.options import building
+from modelbuild.cli.options import Command, building, gather
 from modelbuild.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -23,39 +25,76 @@ _MOST_RUNS = 1_000_000
 _NOISE = b"[cpuinfo_utils.cpp:"
 
 
+_OPTIONS = [
+    click.option(
+        "--input",
+        "inputs",
+        multiple=True,
+        metavar="NAME=FILE",
+        help="Input file (.npy, .json, .png, .jpg), or a label that builds one.",
+    ),
+    click.option("--method", default="forward", show_default=True, help="The method of the program."),
+    click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder for the outputs."),
+    click.option("--output-format", type=click.Choice(["npy", "json"]), default="npy", show_default=True),
+    click.option("--repeat", type=click.IntRange(1, _MOST_RUNS), default=10, show_default=True, help="Measured runs."),
+    click.option(
+        "--warmup",
+        type=click.IntRange(0, _MOST_RUNS),
+        default=3,
+        show_default=True,
+        help="Runs before measuring.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of a program, as the command line describes it.
+
+    inputs         NAME=FILE of each input
+    output_dir     the folder for the outputs; None to write none
+    output_format  npy or json
+    repeat         number of measured runs, after `warmup` others
+    """
+
+    inputs: tuple[str, ...]
+    method: str
+    output_dir: Path | None
+    output_format: str
+    repeat: int
+    warmup: int
+
+    def files(self) -> dict[str, str]:
+        """Return the file, or the label, of each input. Raises click.UsageError for other text."""
+        files: dict[str, str] = {}
+        for text in self.inputs:
+            name, equals, file = text.partition("=")
+            if not (equals and name and file):
+                raise click.UsageError(f"--input {text}: expected name=file")
+            if name in files:
+                raise click.UsageError(f"--input {text}: '{name}' is given twice")
+            files[name] = file
+        return files
+
+    def arguments(self, program: Path, files: Mapping[str, str]) -> list[str]:
+        """Return the arguments of modelbuild_runtime for a program and the files of its inputs."""
+        arguments = [str(program), "--method", self.method]
+        arguments += [f"--input={name}={file}" for name, file in files.items()]
+        arguments += ["--repeat", str(self.repeat), "--warmup", str(self.warmup), "--output-format", self.output_format]
+        return [*arguments, "--output-dir", str(self.output_dir)] if self.output_dir is not None else arguments
+
+
+def running(function: Command) -> Command:
+    """Add the options of a run; the function gets them as one argument, `run`."""
+    return gather(function, _OPTIONS, "run", [field.name for field in fields(Run)], Run)
+
+
 @click.command("run", short_help=COMMANDS["run"])
 @click.argument("target", metavar="TARGET")
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    metavar="NAME=FILE",
-    help="Input file (.npy, .json, .png, .jpg), or a label that builds one.",
-)
-@click.option("--method", default="forward", show_default=True, help="The method of the program.")
-@click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder for the outputs.")
-@click.option("--output-format", type=click.Choice(["npy", "json"]), default="npy", show_default=True)
-@click.option("--repeat", type=click.IntRange(1, _MOST_RUNS), default=10, show_default=True, help="Measured runs.")
-@click.option(
-    "--warmup",
-    type=click.IntRange(0, _MOST_RUNS),
-    default=3,
-    show_default=True,
-    help="Runs before measuring.",
-)
+@running
 @building
 @click.pass_obj
-def command(
-    settings: Settings,
-    target: str,
-    inputs: tuple[str, ...],
-    method: str,
-    output_dir: Path | None,
-    output_format: str,
-    repeat: int,
-    warmup: int,
-    flags: Flags,
-) -> int:
+def command(settings: Settings, target: str, run: Run, flags: Flags) -> int:
     """Build a program, run it on inputs, and print its inputs, outputs and latency.
 
     TARGET is the label of one target that builds a .pte. The outputs are those of the first run. Paths are relative to
@@ -66,7 +105,7 @@ def command(
     workspace = load_workspace(find_root(settings.directory))
     package = workspace.package_of(settings.directory)
     label = label_of(target, package)
-    files = _files(inputs)
+    files = run.files()
     labels = {name: label_of(file, package) for name, file in files.items() if file.startswith(("//", ":"))}
     wanted = [(label, ".pte"), *((one, "") for one in labels.values())]
     request, built = build_here(workspace, settings.directory, wanted, flags, files)
@@ -75,24 +114,9 @@ def command(
 
     root = workspace.root
     files.update({name: str(root / only_file(built, one)) for name, one in labels.items()})
-    arguments = [str(root / only_file(built, label, ".pte")), "--method", method]
-    arguments += [f"--input={name}={file}" for name, file in files.items()]
-    arguments += ["--repeat", str(repeat), "--warmup", str(warmup), "--output-format", output_format]
-    arguments += ["--output-dir", str(output_dir)] if output_dir is not None else []
+    arguments = run.arguments(root / only_file(built, label, ".pte"), files)
     arguments += ["--json"] if request.json else []
     return _run(label, arguments, settings.directory)
-
-
-def _files(inputs: tuple[str, ...]) -> dict[str, str]:
-    files: dict[str, str] = {}
-    for text in inputs:
-        name, equals, file = text.partition("=")
-        if not (equals and name and file):
-            raise click.UsageError(f"--input {text}: expected name=file")
-        if name in files:
-            raise click.UsageError(f"--input {text}: '{name}' is given twice")
-        files[name] = file
-    return files
 
 
 def _run(label: Label, arguments: list[str], folder: Path) -> ExitCode:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from modelbuild.build.request import Flags
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
-from modelbuild.cli.options import building, no_options
+from modelbuild.cli.options import Command, building, gather, no_options
 from modelbuild.cli.recording import Recording, recording
+
+if TYPE_CHECKING:
+    from modelbuild.testing.run import TestOptions
 
 _OPTIONS = [
     click.option("--cache-test-results/--no-cache-test-results", "cache_results", default=True,
@@ -23,16 +26,16 @@ _OPTIONS = [
 ]  # fmt: skip
 
 
-def testing(function: Any) -> Any:
-    """Add the options of every command that runs tests."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+def testing(function: Command) -> Command:
+    """Add the options of every command that runs tests; the function gets them as one argument, `tests`."""
+    names = ("cache_results", "runs_per_test", "flaky_attempts", "require_all", "bisect", "tags")
+    return gather(function, _OPTIONS, "tests", names, _tests)
 
 
-def split_tags(text: str) -> tuple[str, ...]:
-    """Return `a,-b` as a tuple."""
-    return tuple(tag for tag in text.split(",") if tag)
+def _tests(tags: str, **options: Any) -> TestOptions:
+    from modelbuild.testing.run import TestOptions
+
+    return TestOptions(tags=tuple(tag for tag in tags.split(",") if tag), **options)
 
 
 @click.command("test", short_help=COMMANDS["test"], context_settings={"ignore_unknown_options": True})
@@ -42,7 +45,7 @@ def split_tags(text: str) -> tuple[str, ...]:
 @building
 @click.pass_obj
 def command(
-    settings: Settings, /, patterns: tuple[str, ...], flags: Flags, recorded: Recording, tags: str, **options: Any
+    settings: Settings, /, patterns: tuple[str, ...], flags: Flags, recorded: Recording, tests: TestOptions
 ) -> int:
     """Build and run the tests among TARGET and in its test suites.
 
@@ -58,20 +61,19 @@ def command(
     from modelbuild.report import make_reporter
     from modelbuild.report.reporter_scope import reporting
     from modelbuild.testing.record_results import ResultRecorder
-    from modelbuild.testing.run import TestOptions, run_tests
+    from modelbuild.testing.run import run_tests
     from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
     request = make_request(workspace, settings.directory, patterns, flags)
     reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=workspace.config.cache_dir)
     reporter = recorded.around(reporter, workspace, settings.directory)
-    chosen = TestOptions(tags=split_tags(tags), **options)
-    snapshots, purpose = Snapshots.of(workspace), replace(request, purpose=f"test {tags}")
+    snapshots, purpose = Snapshots.of(workspace), replace(request, purpose=f"test {','.join(tests.tags)}")
     seen = Seen()
     seen.python.update(importable(import_path()))
     recorder = ResultRecorder(snapshots, purpose, seen)
     with reporting(reporter):
-        tested = run_tests(workspace, request, chosen, reporter, recorder=recorder)
+        tested = run_tests(workspace, request, tests, reporter, recorder=recorder)
     if tested.text and not request.json and not recorded.wanted:
         save_command(settings.arguments, snapshots.path(purpose), request.quiet, tested.text)
     return tested.code

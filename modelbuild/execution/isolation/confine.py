@@ -7,11 +7,14 @@ import socket
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from modelbuild.execution.isolation import landlock, seccomp
 from modelbuild.execution.isolation.environment import SHARED_MEMORY, devices, without
 from modelbuild.execution.isolation.system_calls import CLONE_NEWNET, unshare
+
+if TYPE_CHECKING:
+    from modelbuild.execution.orders import CompletedSettings, Order, Settings, StepOrder
 
 # Families of sockets for communication among an action's processes.
 _OWN = frozenset((socket.AF_UNIX,))
@@ -66,7 +69,7 @@ class Limits:
         seccomp.refuse(self.sockets)
 
 
-def of_action(order: Mapping[str, Any], settings: Mapping[str, Any], code: Code, view: bool) -> Limits:
+def of_action(order: Order, settings: CompletedSettings, code: Code, view: bool) -> Limits:
     """Return the limits of a worker; `view`: whether it is in a view."""
     network, gpu = order["network"], order["gpu"]
     write = (*order["writable"], *devices(gpu), *([SHARED_MEMORY] if view else []))
@@ -76,12 +79,12 @@ def of_action(order: Mapping[str, Any], settings: Mapping[str, Any], code: Code,
     )
 
 
-def is_hidden(order: Mapping[str, Any]) -> bool:
+def is_hidden(order: StepOrder) -> bool:
     """Return whether an action's view is hidden. Programs that fetch, and drivers of GPUs, may need more."""
     return not order["network"] and not order["gpu"]
 
 
-def completed(settings: Mapping[str, Any]) -> dict[str, Any]:
+def completed(settings: Settings) -> CompletedSettings:
     """Return settings with `around`: the readable folders without the rule packages in them."""
     packages = [os.path.realpath(path) for path in settings["packages"].values()]
     around = [part for path in settings["readable"] for part in without(path, packages)]

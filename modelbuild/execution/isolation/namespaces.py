@@ -10,11 +10,11 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from modelbuild.code.search_path import under
 from modelbuild.execution.isolation.environment import DESCRIPTORS, DEVICES, LIBRARIES, SHARED_MEMORY, SYSTEM, without
@@ -33,6 +33,9 @@ from modelbuild.execution.isolation.system_calls import (
     setns,
     unshare,
 )
+
+if TYPE_CHECKING:
+    from modelbuild.execution.orders import Settings
 
 _PLAIN = MS_NOSUID | MS_NODEV
 _OWN = "/proc/self/ns/mnt"
@@ -162,8 +165,8 @@ def _state(memory: int) -> tuple[int, ...]:
     return found.st_ctime_ns, found.st_mtime_ns, found.st_mode, found.st_nlink, found.st_size
 
 
-def views(settings: Mapping[str, Any], *more: str) -> Views | None:
-    """Return an object that makes views for actions with common settings (see LocalExecutor); hidden views also contain
+def views(settings: Settings, *more: str) -> Views | None:
+    """Return an object that makes views for actions with common settings (see orders.py); hidden views also contain
     the paths in `more`. None if the kernel refuses that."""
     libraries = [path for name in LIBRARIES for path in os.environ.get(name, "").split(":") if path]
     packages = settings["packages"].values()

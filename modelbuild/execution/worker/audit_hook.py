@@ -13,11 +13,14 @@ import socket
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from types import FrameType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modelbuild.execution.isolation.confine import Code
 from modelbuild.execution.isolation.environment import DESCRIPTORS
 from modelbuild.paths import LOCAL
+
+if TYPE_CHECKING:
+    from modelbuild.execution.orders import Read
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -40,9 +43,9 @@ _NO_PORT = (None, 0, "", "0", b"", b"0")
 
 
 class UndeclaredRead(PermissionError):
-    """`fact` names the file and its reader (see AuditHook.fact)."""
+    """Raised for an undeclared read, with facts about it."""
 
-    fact: dict[str, Any]
+    fact: Read
 
 
 class NoNetwork(PermissionError):
@@ -68,7 +71,7 @@ class AuditHook:
         writable: Iterable[str],
         code: Code,
         sockets: Collection[int] | None,
-        note: Callable[[dict[str, Any]], None],
+        note: Callable[[Read], None],
     ) -> None:
         self.root = root + "/"
         self.workspace = workspace.rstrip("/") + "/"
@@ -101,15 +104,20 @@ class AuditHook:
 
         sys.addaudithook(hook)
 
-    def fact(self, path: str, verb: str, reader: str) -> dict[str, Any]:
-        """Return the facts for an error message: the path, relative to the workspace if `inside` it; whether it is
-        `declared` there (and only read by a wrong path); the reader, a file of the user or ''; the path's module of a
-        rule package. `unseen`: only the engine can see whether the file exists."""
+    def fact(self, path: str, verb: str, reader: str) -> Read:
+        """Return the facts about a read, for an error message."""
         inside = path.startswith(self.workspace)
         shown = path.removeprefix(self.workspace) if inside else path
         declared = inside and os.path.lexists(self.root + shown)
-        fact = {"read": shown, "inside": inside, "declared": declared, "verb": verb, "reader": reader}
-        return fact | {"module": self._module(path), "unseen": not os.path.exists(path)}
+        return {
+            "read": shown,
+            "inside": inside,
+            "declared": declared,
+            "verb": verb,
+            "reader": reader,
+            "module": self._module(path),
+            "unseen": not os.path.exists(path),
+        }
 
     def undeclared(self, name: str) -> str | None:
         """Return the path of an unreadable file that a program reports under this name; None for other names. The file

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from modelbuild.execution.isolation import confine, landlock
 from modelbuild.execution.isolation.environment import set_variables
@@ -26,6 +26,9 @@ from modelbuild.execution.worker.audit_hook import AuditHook
 from modelbuild.execution.worker.streams import Streams
 from modelbuild.paths import LOCAL
 from modelbuild.step import Step
+
+if TYPE_CHECKING:
+    from modelbuild.execution.orders import CompletedSettings, End, Order, Read
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +80,8 @@ def ready_to_fork() -> None:
 
 
 def work(
-    order: Mapping[str, Any],
-    settings: Mapping[str, Any],
+    order: Order,
+    settings: CompletedSettings,
     loaded: Loaded,
     code: confine.Code,
     streams: Streams,
@@ -86,8 +89,6 @@ def work(
 ) -> NoReturn:
     """Run the step and exit the process. The report has one JSON object per line; the last one has the key "end".
 
-    order      from LocalExecutor: step, params, inputs, outputs, paths, env, cpus, network, gpu, fetches
-    settings   common settings of all actions (see LocalExecutor and confine.completed)
     view       the action's view of the machine
     """
     os.setpgid(0, 0)
@@ -95,7 +96,7 @@ def work(
     worker = os.getpid()
     status = 1
 
-    def note(fact: Mapping[str, Any]) -> None:
+    def note(fact: Read | End) -> None:
         os.write(streams.report, json.dumps(fact).encode() + b"\n")
 
     try:
@@ -112,7 +113,7 @@ def work(
         if os.getpid() == worker:
             modules = order["modules"]
             strays, third_party = loaded.strays(modules), hook.third_party()
-            note(end | {"changed": _changed(modules), "strays": strays, "third_party": third_party})
+            note({**end, "changed": _changed(modules), "strays": strays, "third_party": third_party})
             status = 0
     except Exception as error:
         note({"end": "internal", "text": f"{type(error).__name__}: {error}"})
@@ -122,7 +123,7 @@ def work(
         os._exit(status)
 
 
-def _set_up(order: Mapping[str, Any], streams: Streams) -> None:
+def _set_up(order: Order, streams: Streams) -> None:
     for number, descriptor in ((1, streams.stdout), (2, streams.stderr)):
         os.dup2(descriptor, number)
         os.close(descriptor)
@@ -141,7 +142,7 @@ def _set_up(order: Mapping[str, Any], streams: Streams) -> None:
         loaded["torch"].set_num_threads(order["cpus"])
 
 
-def _run(order: Mapping[str, Any], hook: AuditHook) -> dict[str, Any]:
+def _run(order: Order, hook: AuditHook) -> End:
     root = Path(order["root"])
     step = Step(
         params=order["params"],

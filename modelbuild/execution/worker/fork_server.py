@@ -16,7 +16,10 @@ import struct
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from modelbuild.execution.orders import ServerSettings
 
 # Precedes the settings: their number of bytes.
 LENGTH = struct.Struct("!I")
@@ -45,9 +48,9 @@ def main(descriptor: int) -> None:
     ours = frozenset((*sys.modules, "modelbuild.execution.worker.fork_server"))
     views = namespaces.views(settings) if settings["namespaces"] else None
     os.chdir(settings["scratch"])
-    settings = confine.completed(settings)
-    landlock.hold((*settings["around"][:_HELD], *environment.DEVICES))
-    forks = OrderLoop(engine, settings, ours, views)
+    completed = confine.completed(settings)
+    landlock.hold((*completed["around"][:_HELD], *environment.DEVICES))
+    forks = OrderLoop(engine, completed, ours, views)
     for module in settings["preload"]:
         importlib.import_module(module)
     ready_to_fork()
@@ -69,13 +72,13 @@ def _package_finder(modelbuild: Path) -> Any:
     return module.PackageFinder({"modelbuild": str(modelbuild)})
 
 
-def _settings(engine: socket.socket) -> dict[str, Any] | None:
+def _settings(engine: socket.socket) -> ServerSettings | None:
     """Read the settings; return None if the engine ended without using this process."""
     length = engine.recv(LENGTH.size, socket.MSG_WAITALL)
     if len(length) < LENGTH.size:
         return None
     (size,) = LENGTH.unpack(length)
-    return cast("dict[str, Any]", json.loads(engine.recv(size, socket.MSG_WAITALL)))
+    return cast("ServerSettings", json.loads(engine.recv(size, socket.MSG_WAITALL)))
 
 
 if __name__ == "__main__":

@@ -9,11 +9,10 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from modelbuild.execution.isolation.confine import Code, is_hidden
 from modelbuild.execution.isolation.leftover_processes import adopt, end_orphans
@@ -21,6 +20,9 @@ from modelbuild.execution.isolation.namespaces import View, Views
 from modelbuild.execution.isolation.system_calls import PR_SET_PDEATHSIG, prctl
 from modelbuild.execution.worker.child import Loaded, work
 from modelbuild.execution.worker.streams import Streams
+
+if TYPE_CHECKING:
+    from modelbuild.execution.orders import Answer, CompletedSettings, Failure, NumberedOrder, Ready
 
 # Bytes per read from the socket: enough for a few orders, and less than an allocator requests from the kernel.
 _CHUNK = 1 << 16
@@ -33,7 +35,7 @@ def die_with_parent(kind: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Child:
-    order: Mapping[str, Any]
+    order: NumberedOrder
     pid: int
     started: float
     streams: Streams
@@ -42,13 +44,12 @@ class _Child:
 class OrderLoop:
     """Serves the engine over a socket: each line is a JSON object, an order or its answer.
 
-    settings  common settings of all actions (see LocalExecutor and confine.completed)
     ours      modules that were loaded before the preloads
     views     makes views of the machine, if the kernel allows it
     """
 
     def __init__(
-        self, line: socket.socket, settings: Mapping[str, Any], ours: frozenset[str], views: Views | None = None
+        self, line: socket.socket, settings: CompletedSettings, ours: frozenset[str], views: Views | None = None
     ) -> None:
         self._line = line
         self._settings = settings
@@ -83,16 +84,16 @@ class OrderLoop:
         self._served = bool(data)
         *orders, self._received = (self._received + data).split(b"\n")
         for text in orders:
-            order = json.loads(text)
+            order: NumberedOrder = json.loads(text)
             try:
                 self._fork(order)
             except OSError as error:
                 self._answer({"id": order["id"], "problem": f"cannot start a process: {error}"})
 
-    def _answer(self, answer: dict[str, Any]) -> None:
+    def _answer(self, answer: Answer | Failure | Ready) -> None:
         self._line.sendall(json.dumps(answer).encode() + b"\n")
 
-    def _fork(self, order: Mapping[str, Any]) -> None:
+    def _fork(self, order: NumberedOrder) -> None:
         """Start a child for an order. Raises OSError."""
         started = time.monotonic()
         code = self._code_of(order)
@@ -114,12 +115,12 @@ class OrderLoop:
         self._children[descriptor] = _Child(order, pid, started, streams)
         self._selector.register(descriptor, selectors.EVENT_READ, partial(self._reap, descriptor))
 
-    def _view(self, order: Mapping[str, Any]) -> View:
+    def _view(self, order: NumberedOrder) -> View:
         if self._views is None:
             return View()
         return self._views.hidden(order["root"]) if is_hidden(order) else self._views.whole()
 
-    def _code_of(self, order: Mapping[str, Any]) -> Code:
+    def _code_of(self, order: NumberedOrder) -> Code:
         # Actions of one step differ in their plugins.
         modules = tuple(order["modules"])
         if modules not in self._code:
@@ -142,7 +143,7 @@ class OrderLoop:
         os.close(descriptor)
         _, status, usage = os.wait4(child.pid, 0)
         end_orphans([other.pid for other in self._children.values()])
-        answer = {
+        answer: Answer = {
             "id": child.order["id"],
             "status": os.waitstatus_to_exitcode(status),
             "report": child.streams.reported(),

@@ -7,10 +7,13 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from modelbuild.execution.worker.audit_hook import AuditHook, NoNetwork, UndeclaredRead
 from modelbuild.step import StepError
+
+if TYPE_CHECKING:
+    from modelbuild.execution.orders import End, Read
 
 _UNREADABLE = re.compile(
     r"no such file|permission denied|not found|cannot (open|read)|can't (open|read)|failed to", re.I
@@ -20,20 +23,20 @@ _NOT_APART = " (this machine gives actions neither Unix sockets nor shared memor
 _NOT_IN_PACKAGE = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 
 
-def end(error: BaseException, hook: AuditHook) -> dict[str, Any]:
-    """Return the last object of the worker's report: "end" is undeclared, network, failed (a StepError), user or
-    internal; for user, "missing" is a module that was not found, or ''. "perhaps" are facts (see AuditHook.fact) about
-    files whose absence may be the reason, if they exist."""
+def end(error: BaseException, hook: AuditHook) -> End:
+    """Return the last object of the worker's report."""
     chain = list(_chain(error))
     reader = next(filter(None, (_reader(link, hook) for link in chain)), "")
-    facts = [fact | {"reader": fact["reader"] or reader} for link in chain for fact in _undeclared(link, hook)]
+    facts: list[Read] = [
+        {**fact, "reader": fact["reader"] or reader} for link in chain for fact in _undeclared(link, hook)
+    ]
     for fact in facts:
         if not fact["unseen"]:
-            return {"end": "undeclared"} | fact
-    return {"perhaps": facts} | _other_end(error, chain, reader, hook)
+            return {"end": "undeclared", "perhaps": [fact]}
+    return {**_other_end(error, chain, reader, hook), "perhaps": facts}
 
 
-def _other_end(error: BaseException, chain: list[BaseException], reader: str, hook: AuditHook) -> dict[str, Any]:
+def _other_end(error: BaseException, chain: list[BaseException], reader: str, hook: AuditHook) -> End:
     for link in chain:
         if isinstance(link, NoNetwork):
             return {"end": "network", "text": str(link.strerror), "reader": reader}
@@ -62,7 +65,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _undeclared(error: BaseException, hook: AuditHook) -> list[dict[str, Any]]:
+def _undeclared(error: BaseException, hook: AuditHook) -> list[Read]:
     """Return facts about files that may have caused the error."""
     if isinstance(error, UndeclaredRead):
         return [error.fact]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
-from modelbuild.actions import ActionResult, Digest, FileEntry, Value
+from modelbuild.actions import ActionResult, Digest, FileEntry, Material, Value
 from modelbuild.remote.cache.client import Client
 from modelbuild.remote.cache.uploads import Uploads
 from modelbuild.store.codec import blobs_of
@@ -58,7 +57,7 @@ class RemoteStore:
         self._fetch_missing({entry.digest for entry in files})
         self._local.place(value, destination)
 
-    def get_action(self, key: str, material: Mapping[str, Any] | None = None) -> ActionResult | None:
+    def get_action(self, key: str, material: Material | None = None) -> ActionResult | None:
         known = self._local.get_action(key, material)
         if known is not None or material is None or not self._settings.lookups:
             return known
@@ -73,7 +72,7 @@ class RemoteStore:
         self._local.put_action(key, found, material)
         return found
 
-    def put_action(self, key: str, result: ActionResult, material: Mapping[str, Any]) -> None:
+    def put_action(self, key: str, result: ActionResult, material: Material) -> None:
         self._local.put_action(key, result, material)
         if self._uploads is not None:
             self._uploads.add(key, result)

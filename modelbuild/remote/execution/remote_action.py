@@ -7,7 +7,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modelbuild.actions import Digest, FileEntry, Tree, Value
 from modelbuild.code.step_sources import StepCode, changed
@@ -18,6 +18,9 @@ from modelbuild.remote.messages import message
 from modelbuild.remote.results import MAX_TREE, Blobs, directory, from_message, keep, to_message, tree_value
 from modelbuild.store.digests import digest_bytes
 from modelbuild.workspace.platform_properties import properties
+
+if TYPE_CHECKING:
+    from modelbuild.execution.orders import RemoteOrder, Toolchain
 
 ENTRY = "modelbuild.remote.execution.worker_entry"
 
@@ -123,13 +126,20 @@ def outputs_of(request: Request, result: Any, read: Any) -> tuple[tuple[tuple[st
     return tuple(values), reports
 
 
-def _order(request: Request) -> dict[str, Any]:
+def _order(request: Request) -> RemoteOrder:
     action = request.action
     inputs: dict[str, list[str]] = {}
     for item in request.inputs:
         inputs.setdefault(item.name, []).append(item.path)
     paths = {output.name: f"{OUTPUTS}/{output.path}" for output in action.outputs}
     folders = {paths[o.name] if o.kind == "tree" else paths[o.name].rpartition("/")[0] for o in action.outputs}
+    toolchain: Toolchain = {
+        "python": platform.python_version(),
+        "machine": machine(),
+        "tools": dict(request.tools),
+    }
+    if action.resources.gpu:
+        toolchain["gpus"] = list(request.gpus)
     return {
         "step": action.step,
         "params": {**action.params, **action.unkeyed},
@@ -146,12 +156,7 @@ def _order(request: Request) -> dict[str, Any]:
         "env": dict(action.env),
         "preload": list(request.preload),
         "packages": sorted({"modelbuild", *(name.partition(".")[0] for name in request.modules)}),
-        "toolchain": {
-            "python": platform.python_version(),
-            "machine": machine(),
-            "tools": dict(request.tools),
-            **({"gpus": list(request.gpus)} if action.resources.gpu else {}),
-        },
+        "toolchain": toolchain,
     }
 
 

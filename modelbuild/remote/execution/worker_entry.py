@@ -15,7 +15,10 @@ import platform
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from modelbuild.execution.orders import Exit, Order, RemoteOrder, Toolchain
 
 TOOLCHAIN = 86
 
@@ -24,7 +27,7 @@ def main() -> int:
     folder = Path.cwd().resolve()
     code = folder / "code"
     sys.path.insert(0, str(code))
-    order = json.loads((folder / "order.json").read_text())
+    order: RemoteOrder = json.loads((folder / "order.json").read_text())
     wrong = differences(order["toolchain"])
     if wrong:
         print("; ".join(wrong), file=sys.stderr)
@@ -34,7 +37,7 @@ def main() -> int:
     return 0 if ended["status"] == 0 else 1
 
 
-def differences(wanted: dict[str, Any]) -> list[str]:
+def differences(wanted: Toolchain) -> list[str]:
     """Return the differences between a toolchain and this machine, as text."""
     from modelbuild.code.distributions import Distributions
     from modelbuild.code.installed_contents import InstalledContents
@@ -58,7 +61,7 @@ def _entry(path: str) -> Any:
     return FileEntry(digest_file(Path(path)))
 
 
-def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
+def _fork(folder: Path, code: Path, remote: RemoteOrder) -> Exit:
     """Run the step in a child, as the fork server does, and kill all its leftover processes."""
     from modelbuild.execution import network_files
     from modelbuild.execution.isolation import confine, environment, namespaces
@@ -67,7 +70,7 @@ def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
     from modelbuild.execution.worker.streams import Streams
 
     ours = frozenset(sys.modules)
-    packages = {name: str(code / name) for name in order["packages"]}
+    packages = {name: str(code / name) for name in remote["packages"]}
     # The workspace is not on this machine; only declared files were sent.
     nowhere = folder / "nowhere"
     imports = [path for path in sys.path if path]
@@ -84,18 +87,28 @@ def _fork(folder: Path, code: Path, order: dict[str, Any]) -> dict[str, Any]:
     for made in (root, folder / "scratch"):
         made.mkdir(exist_ok=True)
     views = namespaces.views(settings, str(root))
-    if not order["gpu"]:  # a child cannot use a GPU that its parent has initialized
+    if not remote["gpu"]:  # a child cannot use a GPU that its parent has initialized
         os.environ[environment.GPUS] = ""
-        for module in order["preload"]:
+        for module in remote["preload"]:
             importlib.import_module(module)
-    outputs, home = root / order["outputs_folder"], root / order["home"]
-    for made in (outputs, home, *(root / path for path in order["folders"])):
+    outputs, home = root / remote["outputs_folder"], root / remote["home"]
+    for made in (outputs, home, *(root / path for path in remote["folders"])):
         made.mkdir(parents=True, exist_ok=True)
-    order |= {
+    network, gpu = remote["network"], remote["gpu"]
+    order: Order = {
+        "step": remote["step"],
+        "params": remote["params"],
+        "inputs": remote["inputs"],
+        "outputs": remote["outputs"],
+        "cpus": remote["cpus"],
+        "network": network,
+        "gpu": gpu,
+        "modules": remote["modules"],
+        "local": remote["local"],
+        "env": {**environment.variables(home, remote["cpus"], network, gpu), **remote["env"]},
+        "fetches": network_files.readable(nowhere, remote["params"]) if network else [],
         "root": str(root),
         "writable": [str(outputs), str(home)],
-        "fetches": network_files.readable(nowhere, order["params"]) if order["network"] else [],
-        "env": environment.variables(home, order["cpus"], order["network"], order["gpu"]) | order["env"],
     }
     report, stdout, stderr = (
         os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) for name in ("report", "stdout", "stderr")
