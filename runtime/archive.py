@@ -83,14 +83,14 @@ def describe(files: Mapping[str, Path]) -> dict[str, object]:
         "versions": {**dict(locked), **{name: metadata.version(name) for name in packages}},
         "driver": DRIVER,
         "cudart": CUDART,
-        "backends": dict(_backend(path, files) for name, path in files.items() if name.endswith(DELEGATE)),
+        "backends": dict(backend_entry(path, files) for name, path in files.items() if name.endswith(DELEGATE)),
         "kernels": KERNELS,
         "quantized_kernels": QUANTIZED_KERNELS,
         "files": told,
     }
 
 
-def _backend(path: Path, files: Mapping[str, Path]) -> tuple[str, dict[str, object]]:
+def backend_entry(path: Path, files: Mapping[str, Path]) -> tuple[str, dict[str, object]]:
     """Return a backend's name and its entry. Raises BuildError if the archive has none of its libraries."""
     name, described = path.name.removesuffix(DELEGATE), json.loads(path.read_text())
     libraries = [f"lib/{each}" for each in described["libraries"] if f"lib/{each}" in files]

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import settings
 
 from tests.powerless import give_up_power
+from tests.workspace_builder import Workspace
 
 Child: TypeAlias = Callable[[Callable[[], None]], int]
 
@@ -38,6 +39,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def repository() -> Path:
     """Return the root of the checkout that contains the tests."""
     return Path(__file__).parents[1]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """An empty workspace, and a cache of its own, in the test's temporary folder."""
+    return Workspace(tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,8 @@ import os
 import re
 from pathlib import Path
 
+from tests.workspace_builder import write
+
 FILES = {
     "MODELBUILD.toml": 'rules = ["//tools/rules"]\n',
     "tools/rules/__init__.py": "",
@@ -41,14 +43,14 @@ def run(step):
     "a/BUILD.toml": '[[script]]\nname = "s"\nsrcs = ["s.py"]\n',
 }
 SCRIPT = "//a:s"
+# What a script says that is to begin its output and wait until it is let go: see Workspace.let_go.
+WAITS = """
+import os, tempfile, time
+open(".outputs/out.txt", "w").close()
+while not os.path.exists(tempfile.gettempdir() + "/go"):
+    time.sleep(0.01)
+"""
 OUTPUT = "modelbuild-out/default/a/s/out.txt"
-
-
-def write(folder: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
 
 
 def install(site: Path, name: str, version: str, files: dict[str, str], requires: tuple[str, ...] = ()) -> None:

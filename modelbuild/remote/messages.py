@@ -20,7 +20,8 @@ BYTESTREAM = "google.bytestream."
 _LOCK = threading.Lock()
 
 
-def _pool() -> Any:
+def pool() -> Any:
+    """Return the one pool of all messages."""
     # Messages of two pools are incompatible, so concurrent first calls must not each make one.
     with _LOCK:
         return _only_pool()
@@ -56,7 +57,7 @@ def message(name: str) -> Any:
     from google.protobuf import message_factory
 
     full = name if name.startswith("google.") else REAPI + name
-    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(full))
+    return message_factory.GetMessageClass(pool().FindMessageTypeByName(full))
 
 
 class Stub:
@@ -65,7 +66,7 @@ class Stub:
     def __init__(self, channel: Any, service: str) -> None:
         from google.protobuf import message_factory
 
-        for method in _pool().FindServiceByName(service).methods:
+        for method in pool().FindServiceByName(service).methods:
             request = message_factory.GetMessageClass(method.input_type)
             response = message_factory.GetMessageClass(method.output_type)
             kind = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import subprocess
 import sys
 import uuid
 from pathlib import Path
@@ -15,9 +14,9 @@ from modelbuild.actions import ActionResult
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.open import open_analyzer
 from modelbuild.analysis.rules import forget
-from modelbuild.build.dry_run import _Silent
 from modelbuild.build.source_files import Sources
 from modelbuild.code.step_sources import source
+from modelbuild.events import Event
 from modelbuild.execution.action_runner import Running
 from modelbuild.execution.artifact_values import Values
 from modelbuild.execution.executor import Outcome, Request
@@ -29,6 +28,7 @@ from modelbuild.step import Step
 from modelbuild.store.digests import value_digest
 from modelbuild.store.local import LocalStore, open_store
 from modelbuild.workspace.workspace import Workspace, load_workspace
+from tests import workspace_builder
 
 RULES = {
     "tools/rules/__init__.py": "",
@@ -98,6 +98,16 @@ def run(step):
 }
 
 
+class Silent:
+    """Reports nothing."""
+
+    def emit(self, event: Event) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 class InProcess:
     """An executor that calls the step here."""
 
@@ -128,33 +138,17 @@ class InProcess:
         pass
 
 
-class Repository:
-    """`root` is the workspace, in a folder of a git repository."""
+class Repository(workspace_builder.Workspace):
+    """`root` is the workspace, in a git repository in the folder `top`."""
 
     def __init__(self, folder: Path, cache: Path) -> None:
         self.top = folder
-        self.root = folder / "ws"
-        self.root.mkdir(parents=True)
-        self.cache = cache
+        files = {"MODELBUILD.toml": 'rules = ["//tools/rules"]\n', **RULES, ".gitignore": "ignored*\n"}
+        super().__init__(folder, files, cache=cache)
         self.git("init", "--quiet", "--initial-branch=main")
-        self.git("config", "user.email", "a@example.com")
-        self.git("config", "user.name", "a")
-        self.git("config", "commit.gpgsign", "false")
-        self.write({"MODELBUILD.toml": 'rules = ["//tools/rules"]\n', **RULES, ".gitignore": "ignored*\n"})
 
     def git(self, *arguments: str) -> str:
-        return subprocess.run(["git", *arguments], cwd=self.top, check=True, capture_output=True, text=True).stdout
-
-    def write(self, files: dict[str, str]) -> None:
-        for name, text in files.items():
-            path = self.root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-
-    def commit(self) -> str:
-        self.git("add", "--all")
-        self.git("commit", "--quiet", "--allow-empty", "-m", "edit")
-        return self.git("rev-parse", "HEAD").strip()
+        return super().git("-C", str(self.top), *arguments)
 
     def workspace(self) -> Workspace:
         forget("tools_rules")
@@ -162,7 +156,7 @@ class Repository:
         source.cache_clear()
         return load_workspace(self.root, {**os.environ, "MODELBUILD_CACHE_DIR": str(self.cache)})
 
-    def build(self) -> dict[str, object]:
+    def build_here(self) -> dict[str, object]:
         """Build everything; return, by label, the keys of all actions behind its files, and the files' digests."""
         workspace = self.workspace()
         analyzer = open_analyzer(workspace)
@@ -185,7 +179,7 @@ class Repository:
         return Scheduler(
             analyzer.graph,
             store,
-            Running(InProcess(store), ResourcePool(machine(1)), _Silent(), 1),
+            Running(InProcess(store), ResourcePool(machine(1)), Silent(), 1),
             Keys.of(workspace.root, roots, store.read_bytes, sources),
             Values(sources.entry),
         )

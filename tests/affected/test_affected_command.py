@@ -85,7 +85,7 @@ def test_uncommitted_staged_and_untracked_files_count(repo: Any) -> None:
 
 
 def test_deleted_and_renamed(repo: Any) -> None:
-    repo.git("mv", "ws/m/three.txt", "ws/m/drei.txt")
+    repo.git("mv", "workspace/m/three.txt", "workspace/m/drei.txt")
     repo.write({"m/BUILD.toml": BUILD.replace('["three.txt"]', '["drei.txt"]').replace('"two"', '"zwei"')})
     (line,) = ask(repo, "--since", "HEAD", "--json")
     found = json.loads(line)
@@ -95,7 +95,7 @@ def test_deleted_and_renamed(repo: Any) -> None:
     ]
     assert found["deleted"] == ["//m:two"]
     assert found["everything"] is None
-    repo.git("rm", "-r", "--quiet", "--force", "ws/m")
+    repo.git("rm", "-r", "--quiet", "--force", "workspace/m")
     repo.write({"n/BUILD.toml": ""})
     (line,) = ask(repo, "--since", "HEAD", "--json")
     assert json.loads(line)["deleted"] == ["//m:one", "//m:rarely", "//m:three", "//m:two"]
@@ -134,7 +134,7 @@ def test_a_base_that_is_broken_or_no_workspace_touches_all(repo: Any) -> None:
     with pytest.raises(LoadingError, match=r"no file 'none\.txt'"):
         ask(repo, "--since", "HEAD")
     repo.write({"m/BUILD.toml": BUILD})
-    repo.git("rm", "--quiet", "--cached", "ws/MODELBUILD.toml")
+    repo.git("rm", "--quiet", "--cached", "workspace/MODELBUILD.toml")
     repo.git("commit", "--quiet", "-m", "no workspace")
     assert ask(repo, "--since", "HEAD") == ALL
 

@@ -182,12 +182,12 @@ def check_history(repository: Any, seed: int, count: int) -> tuple[int, int]:
     start(repository)
     edits = Edits(repository, seed)
     commits = [repository.commit()]
-    built = [repository.build()]
+    built = [repository.build_here()]
     differed = named = made = 0
     while made < count:
         what = edits.any()
         try:
-            now = repository.build()
+            now = repository.build_here()
         except (ModelbuildError, FileNotFoundError):  # for example a removed package
             repository.git("checkout", "--quiet", "--", ".")
             repository.git("clean", "--quiet", "-d", "--force")

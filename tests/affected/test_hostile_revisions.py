@@ -52,10 +52,10 @@ def test_odd_names_of_files_are_laid_out_and_compared(repo: Any) -> None:
 def test_a_repository_whose_path_has_a_line_break(repo: Any, tmp_path: Path) -> None:
     repo.top.rename(tmp_path / "a\nb")
     repo.top = tmp_path / "a\nb"
-    repo.root = repo.top / "ws"
+    repo.root = repo.top / "workspace"
     repo.write({"m/two.py": "4"})
     assert ask(repo) == ["//m:two"]
-    repo.git("checkout", "-q", "ws/m/two.py")
+    repo.git("checkout", "-q", "workspace/m/two.py")
     assert ask(repo) == []
 
 

@@ -11,9 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
-from tests.build.world import RULE, STEP, Ended, World
+from tests.build.checked_workspace import RULE, STEP, CheckedWorkspace
+from tests.command_runner import Ended
 
-Change: TypeAlias = Callable[[World, random.Random], str]
+Change: TypeAlias = Callable[[CheckedWorkspace, random.Random], str]
 
 PACKAGES = ("p0", "p1", "p2")
 LONG_AGO = 1_600_000_000_123_456_789
@@ -27,9 +28,9 @@ arch = "x86_64"
 """
 
 
-def begin(world: World, dice: random.Random) -> None:
+def begin(workspace: CheckedWorkspace, dice: random.Random) -> None:
     """Make a workspace of three packages."""
-    world.write(
+    workspace.write(
         {
             "MODELBUILD.toml": 'rules = ["//rules"]\n',
             "BUILD.toml": ROOT_BUILD,
@@ -37,36 +38,36 @@ def begin(world: World, dice: random.Random) -> None:
             "rules/steps/__init__.py": "",
         }
     )
-    edit_rule(world, dice)
-    edit_step(world, dice)
+    edit_rule(workspace, dice)
+    edit_step(workspace, dice)
     for package in PACKAGES:
         for name in ("a.txt", "b.txt", "f0/c.txt", "f0/f1/d.txt", "f2/e.dat"):
-            world.write({f"{package}/{name}": _text(dice)})
-    rewrite_build_files(world, dice)
+            workspace.write({f"{package}/{name}": _text(dice)})
+    rewrite_build_files(workspace, dice)
 
 
 # -- contents ---------------------------------------------------------------------------------------------------------
 
 
-def _paths(world: World) -> list[Path]:
+def _paths(workspace: CheckedWorkspace) -> list[Path]:
     """Everything below the packages but BUILD files, links to folders not followed."""
     found = []
     for package in PACKAGES:
-        for top, folders, files in os.walk(world.root / package):
+        for top, folders, files in os.walk(workspace.root / package):
             found += [Path(top, name) for name in (*folders, *files) if name != "BUILD.toml"]
     return sorted(found)
 
 
-def _files(world: World) -> list[Path]:
-    return [path for path in _paths(world) if path.is_file() and not path.is_symlink()]
+def _files(workspace: CheckedWorkspace) -> list[Path]:
+    return [path for path in _paths(workspace) if path.is_file() and not path.is_symlink()]
 
 
-def _folders(world: World) -> list[Path]:
-    return [path for path in _paths(world) if path.is_dir() and not path.is_symlink()]
+def _folders(workspace: CheckedWorkspace) -> list[Path]:
+    return [path for path in _paths(workspace) if path.is_dir() and not path.is_symlink()]
 
 
-def _outputs(world: World) -> list[Path]:
-    out = world.root / "modelbuild-out"
+def _outputs(workspace: CheckedWorkspace) -> list[Path]:
+    out = workspace.root / "modelbuild-out"
     return sorted(path for path in out.rglob("*") if path.is_file() and ".modelbuild" not in path.parts)
 
 
@@ -75,8 +76,8 @@ def _text(dice: random.Random) -> str:
     return f"{dice.randrange(100):02}\n"
 
 
-def _shown(world: World, path: Path) -> str:
-    return os.path.relpath(path, world.root)
+def _shown(workspace: CheckedWorkspace, path: Path) -> str:
+    return os.path.relpath(path, workspace.root)
 
 
 @contextmanager
@@ -92,89 +93,89 @@ def _times_kept(*paths: Path) -> Iterator[None]:
 # -- sources ----------------------------------------------------------------------------------------------------------
 
 
-def edit_a_source(world: World, dice: random.Random) -> str:
-    path = dice.choice(_files(world))
+def edit_a_source(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    path = dice.choice(_files(workspace))
     with _times_kept(*([path] if dice.random() < 0.5 else [])):
         path.write_text(_text(dice))
-    return _shown(world, path)
+    return _shown(workspace, path)
 
 
-def replace_a_source(world: World, dice: random.Random) -> str:
+def replace_a_source(workspace: CheckedWorkspace, dice: random.Random) -> str:
     """Save a file as editors do that write a new file and rename it."""
-    path = dice.choice(_files(world))
+    path = dice.choice(_files(workspace))
     with _times_kept(path, path.parent):
         path.with_name("new").write_text(_text(dice))
         os.replace(path.with_name("new"), path)
-    return _shown(world, path)
+    return _shown(workspace, path)
 
 
-def make_a_source_fail(world: World, dice: random.Random) -> str:
-    path = dice.choice(_files(world))
+def make_a_source_fail(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    path = dice.choice(_files(workspace))
     path.write_text("fail\n")
-    return _shown(world, path)
+    return _shown(workspace, path)
 
 
-def touch_a_source(world: World, dice: random.Random) -> str:
-    path = dice.choice(_files(world))
+def touch_a_source(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    path = dice.choice(_files(workspace))
     time = LONG_AGO if dice.random() < 0.5 else path.stat().st_mtime_ns + 1
     os.utime(path, ns=(time, time))
-    return _shown(world, path)
+    return _shown(workspace, path)
 
 
-def make_a_source_executable(world: World, dice: random.Random) -> str:
-    path = dice.choice(_files(world))
+def make_a_source_executable(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    path = dice.choice(_files(workspace))
     with _times_kept(path):
         path.chmod(dice.choice([0o644, 0o755]))
-    return _shown(world, path)
+    return _shown(workspace, path)
 
 
-def add_a_source(world: World, dice: random.Random) -> str:
-    folder = dice.choice([*_folders(world), *(world.root / package for package in PACKAGES)])
+def add_a_source(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    folder = dice.choice([*_folders(workspace), *(workspace.root / package for package in PACKAGES)])
     path = folder / f"{dice.choice('ghij')}.{dice.choice(['txt', 'dat'])}"
     if not os.path.lexists(path):
         with _times_kept(folder):
             path.write_text(_text(dice))
-    return _shown(world, path)
+    return _shown(workspace, path)
 
 
-def remove_something(world: World, dice: random.Random) -> str:
-    path = dice.choice(_paths(world))
+def remove_something(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    path = dice.choice(_paths(workspace))
     with _times_kept(path.parent):
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    return _shown(world, path)
+    return _shown(workspace, path)
 
 
-def rename_something(world: World, dice: random.Random) -> str:
-    path = dice.choice(_paths(world))
-    target = dice.choice([world.root / dice.choice(PACKAGES), *_folders(world)]) / f"{dice.choice('klm')}.txt"
+def rename_something(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    path = dice.choice(_paths(workspace))
+    target = dice.choice([workspace.root / dice.choice(PACKAGES), *_folders(workspace)]) / f"{dice.choice('klm')}.txt"
     if os.path.lexists(target) or path in target.parents:
         return "nothing"
     with _times_kept(path.parent, target.parent):
         path.rename(target)
-    return f"{_shown(world, path)} to {_shown(world, target)}"
+    return f"{_shown(workspace, path)} to {_shown(workspace, target)}"
 
 
-def swap_two_things(world: World, dice: random.Random) -> str:
+def swap_two_things(workspace: CheckedWorkspace, dice: random.Random) -> str:
     """Swap files or folders by renaming: nothing in them changes."""
-    one, two = dice.choice(_paths(world)), dice.choice(_paths(world))
+    one, two = dice.choice(_paths(workspace)), dice.choice(_paths(workspace))
     if one == two or one in two.parents or two in one.parents:
         return "nothing"
-    aside = world.root / "aside"
+    aside = workspace.root / "aside"
     with _times_kept(one.parent, two.parent):
         one.rename(aside)
         two.rename(one)
         aside.rename(two)
-    return f"{_shown(world, one)} and {_shown(world, two)}"
+    return f"{_shown(workspace, one)} and {_shown(workspace, two)}"
 
 
-def unpack_a_copy(world: World, dice: random.Random) -> str:
+def unpack_a_copy(workspace: CheckedWorkspace, dice: random.Random) -> str:
     """Replace a folder by a copy with all its times and one more file."""
-    folders = _folders(world)
+    folders = _folders(workspace)
     if not folders:
         return "nothing"
     folder = dice.choice(folders)
     with _times_kept(folder.parent):
-        copy, old = world.root / "copy", world.root / "old"
+        copy, old = workspace.root / "copy", workspace.root / "old"
         shutil.copytree(folder, copy, symlinks=True)
         new = copy / f"{dice.choice('nop')}.txt"
         if not os.path.lexists(new):
@@ -183,45 +184,47 @@ def unpack_a_copy(world: World, dice: random.Random) -> str:
         folder.rename(old)
         copy.rename(folder)
         shutil.rmtree(old)
-    return _shown(world, folder)
+    return _shown(workspace, folder)
 
 
-def put_a_folder_in_place_of_a_file(world: World, dice: random.Random) -> str:
-    path = dice.choice(_files(world))
+def put_a_folder_in_place_of_a_file(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    path = dice.choice(_files(workspace))
     with _times_kept(path.parent):
         path.unlink()
         path.mkdir()
         (path / "q.txt").write_text(_text(dice))
-    return _shown(world, path)
+    return _shown(workspace, path)
 
 
-def put_a_file_in_place_of_a_folder(world: World, dice: random.Random) -> str:
-    folders = _folders(world)
+def put_a_file_in_place_of_a_folder(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    folders = _folders(workspace)
     if not folders:
         return "nothing"
     path = dice.choice(folders)
     with _times_kept(path.parent):
         shutil.rmtree(path)
         path.write_text(_text(dice))
-    return _shown(world, path)
+    return _shown(workspace, path)
 
 
-def put_a_link_in_place(world: World, dice: random.Random) -> str:
+def put_a_link_in_place(workspace: CheckedWorkspace, dice: random.Random) -> str:
     """Make a link to a file, a folder or a missing path, in place of something or beside it."""
-    path = dice.choice(_paths(world))
+    path = dice.choice(_paths(workspace))
     if dice.random() < 0.5:
         path = path.with_name(f"{dice.choice('rst')}.txt")
-    target = world.root / dice.choice(["missing", "missing folder/x", *(_shown(world, p) for p in _paths(world))])
+    target = workspace.root / dice.choice(
+        ["missing", "missing folder/x", *(_shown(workspace, p) for p in _paths(workspace))]
+    )
     with _times_kept(path.parent):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         path.unlink(missing_ok=True)
         path.symlink_to(os.path.relpath(target, path.parent))
-    return f"{_shown(world, path)} to {_shown(world, target)}"
+    return f"{_shown(workspace, path)} to {_shown(workspace, target)}"
 
 
-def make_or_take_what_links_lead_to(world: World, dice: random.Random) -> str:
-    for path in (world.root / "missing", world.root / "missing folder/x"):
+def make_or_take_what_links_lead_to(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    for path in (workspace.root / "missing", workspace.root / "missing folder/x"):
         if path.exists():
             path.unlink()
         elif dice.random() < 0.7:
@@ -233,29 +236,29 @@ def make_or_take_what_links_lead_to(world: World, dice: random.Random) -> str:
 # -- packages and rules -----------------------------------------------------------------------------------------------
 
 
-def _sources(world: World, package: str, dice: random.Random) -> str:
+def _sources(workspace: CheckedWorkspace, package: str, dice: random.Random) -> str:
     """Return a value for `srcs`: a glob, or names of files and of targets of later packages."""
     if dice.random() < 0.5:
         pattern = dice.choice(["**/*.txt", "*.txt", "f0/**", "**"])
         return f'{{ glob = ["{pattern}"], exclude = ["**/b.txt"], allow_empty = true }}'
-    folder = world.root / package
-    inside = [path.relative_to(folder).as_posix() for path in _files(world) if folder in path.parents]
+    folder = workspace.root / package
+    inside = [path.relative_to(folder).as_posix() for path in _files(workspace) if folder in path.parents]
     later = [f"//{other}:t0" for other in PACKAGES if other > package]
     return str(dice.sample(inside, min(2, len(inside))) + dice.sample(later, dice.randint(0, len(later))))
 
 
-def _target(world: World, package: str, name: str, dice: random.Random) -> str:
+def _target(workspace: CheckedWorkspace, package: str, name: str, dice: random.Random) -> str:
     prefix = dice.choice(['"1 "', '"2 "', '{ select = { "//:default" = "default ", default = "none " } }'])
     return (
-        f'[[join]]\nname = "{name}"\nsrcs = {_sources(world, package, dice)}\n'
-        f"data = {_sources(world, package, dice)}\nprefix = {prefix}\n"
+        f'[[join]]\nname = "{name}"\nsrcs = {_sources(workspace, package, dice)}\n'
+        f"data = {_sources(workspace, package, dice)}\nprefix = {prefix}\n"
     )
 
 
-def _write_package(world: World, package: str, dice: random.Random) -> None:
+def _write_package(workspace: CheckedWorkspace, package: str, dice: random.Random) -> None:
     names = [f"t{number}" for number in range(dice.randint(1, MOST_TARGETS))]
-    text = PACKAGE + "".join(_target(world, package, name, dice) for name in names)
-    path = world.root / package / "BUILD.toml"
+    text = PACKAGE + "".join(_target(workspace, package, name, dice) for name in names)
+    path = workspace.root / package / "BUILD.toml"
     if path.parent.is_symlink() or not path.parent.is_dir():
         remove = path.parent.unlink if os.path.lexists(path.parent) else str
         remove()
@@ -264,69 +267,71 @@ def _write_package(world: World, package: str, dice: random.Random) -> None:
     path.write_text(text)
 
 
-def rewrite_build_files(world: World, dice: random.Random) -> str:
+def rewrite_build_files(workspace: CheckedWorkspace, dice: random.Random) -> str:
     """Write all files as they should be, regardless of changes to the files that they name."""
     for package in PACKAGES:
-        for path in (world.root / package).rglob("BUILD.toml"):
+        for path in (workspace.root / package).rglob("BUILD.toml"):
             path.unlink()
-        _write_package(world, package, dice)
-    for path in _files(world):
+        _write_package(workspace, package, dice)
+    for path in _files(workspace):
         if "fail" in path.read_text():
             path.write_text(_text(dice))
     return ""
 
 
-def edit_a_build_file(world: World, dice: random.Random) -> str:
+def edit_a_build_file(workspace: CheckedWorkspace, dice: random.Random) -> str:
     package = dice.choice(PACKAGES)
-    path = world.root / package / "BUILD.toml"
+    path = workspace.root / package / "BUILD.toml"
     with _times_kept(path, path.parent):
-        _write_package(world, package, dice)
+        _write_package(workspace, package, dice)
     return package
 
 
-def comment_in_a_build_file(world: World, dice: random.Random) -> str:
-    path = world.root / dice.choice(PACKAGES) / "BUILD.toml"
+def comment_in_a_build_file(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    path = workspace.root / dice.choice(PACKAGES) / "BUILD.toml"
     if path.is_file():
         path.write_text(f"# {dice.randrange(10)}\n{path.read_text()}")
-    return _shown(world, path)
+    return _shown(workspace, path)
 
 
-def break_a_build_file(world: World, dice: random.Random) -> str:
-    path = world.root / dice.choice(PACKAGES) / "BUILD.toml"
+def break_a_build_file(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    path = workspace.root / dice.choice(PACKAGES) / "BUILD.toml"
     broken = dice.choice(["[[join", "[[joyn]]\nname = 't0'\n", "[[join]]\nname = 't0'\nsrcs = ['nowhere.txt']\n"])
     path.write_text(broken)
-    return f"{_shown(world, path)}: {broken!r}"
+    return f"{_shown(workspace, path)}: {broken!r}"
 
 
-def make_a_folder_a_package(world: World, dice: random.Random) -> str:
-    folders = _folders(world)
+def make_a_folder_a_package(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    folders = _folders(workspace)
     if not folders:
         return "nothing"
     folder = dice.choice(folders)
     with _times_kept(folder):
         (folder / "BUILD.toml").write_text("")
-    return _shown(world, folder)
+    return _shown(workspace, folder)
 
 
-def take_a_package_away(world: World, dice: random.Random) -> str:
-    path = dice.choice([path for package in PACKAGES for path in (world.root / package).rglob("BUILD.toml")] or [None])
+def take_a_package_away(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    path = dice.choice(
+        [path for package in PACKAGES for path in (workspace.root / package).rglob("BUILD.toml")] or [None]
+    )
     if path is None:
         return "nothing"
     with _times_kept(path.parent):
         path.unlink()
-    return _shown(world, path)
+    return _shown(workspace, path)
 
 
-def edit_step(world: World, dice: random.Random) -> str:
+def edit_step(workspace: CheckedWorkspace, dice: random.Random) -> str:
     """Change one output byte; the source has the same size, and perhaps the same time."""
-    path = world.root / "rules/steps/join.py"
+    path = workspace.root / "rules/steps/join.py"
     with _times_kept(path):
         path.write_text(STEP.replace('step.params["prefix"]', f'"s{dice.randrange(10)} " + step.params["prefix"]'))
     return ""
 
 
-def edit_rule(world: World, dice: random.Random) -> str:
-    path = world.root / "rules/join.py"
+def edit_rule(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    path = workspace.root / "rules/join.py"
     with _times_kept(path):
         path.write_text(RULE.replace("ctx.attrs.prefix}", f'f"r{dice.randrange(10)} {{ctx.attrs.prefix}}"}}'))
     return ""
@@ -335,8 +340,8 @@ def edit_rule(world: World, dice: random.Random) -> str:
 # -- outputs and the cache --------------------------------------------------------------------------------------------
 
 
-def damage_an_output(world: World, dice: random.Random) -> str:
-    outputs = _outputs(world)
+def damage_an_output(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    outputs = _outputs(workspace)
     if not outputs:
         return "nothing"
     path = dice.choice(outputs)
@@ -351,16 +356,16 @@ def damage_an_output(world: World, dice: random.Random) -> str:
     else:
         path.with_name("new").write_text(_text(dice))
         os.replace(path.with_name("new"), path)
-    return f"{_shown(world, path)}: {how}"
+    return f"{_shown(workspace, path)}: {how}"
 
 
-def remove_the_outputs(world: World, dice: random.Random) -> str:
-    shutil.rmtree(world.root / "modelbuild-out", ignore_errors=True)
+def remove_the_outputs(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    shutil.rmtree(workspace.root / "modelbuild-out", ignore_errors=True)
     return ""
 
 
-def remove_the_cache(world: World, dice: random.Random) -> str:
-    shutil.rmtree(world.cache, ignore_errors=True)
+def remove_the_cache(workspace: CheckedWorkspace, dice: random.Random) -> str:
+    shutil.rmtree(workspace.cache, ignore_errors=True)
     return ""
 
 
@@ -369,23 +374,23 @@ def _assert_cleaned(ended: Ended) -> None:
     assert ended.code in (0, 3) or (ended.code == 36 and "is in use by another build" in ended.err), ended.err
 
 
-def clean(world: World, dice: random.Random) -> str:
+def clean(workspace: CheckedWorkspace, dice: random.Random) -> str:
     options = dice.choice([(), ("--expunge",)])
-    ended = world.run("clean", *options)
+    ended = workspace.run("clean", *options)
     _assert_cleaned(ended)
     return " ".join(options)
 
 
-def collect(world: World, dice: random.Random) -> str:
+def collect(workspace: CheckedWorkspace, dice: random.Random) -> str:
     size = str(dice.choice([1, 200, 2000]))
-    ended = world.run("cache", "gc", "--max-size", size)
+    ended = workspace.run("cache", "gc", "--max-size", size)
     _assert_cleaned(ended)
     return size
 
 
-def cap_the_cache(world: World, dice: random.Random) -> str:
+def cap_the_cache(workspace: CheckedWorkspace, dice: random.Random) -> str:
     size = dice.choice([1, 500, 10**9])
-    (world.root / "MODELBUILD.toml").write_text(f'rules = ["//rules"]\n[cache]\nmax_size = {size}\n')
+    (workspace.root / "MODELBUILD.toml").write_text(f'rules = ["//rules"]\n[cache]\nmax_size = {size}\n')
     return str(size)
 
 

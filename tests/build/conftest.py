@@ -1,4 +1,4 @@
-"""Workspaces to build: see world.py."""
+"""Workspaces to build: see workspace.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build.world import RULES, World
+from tests.build.checked_workspace import RULES, CheckedWorkspace
 
 
 @pytest.fixture
@@ -17,12 +17,6 @@ def rules() -> Mapping[str, str]:
 
 
 @pytest.fixture
-def make_world(tmp_path: Path) -> Callable[[Mapping[str, str]], World]:
+def make_workspace(tmp_path: Path) -> Callable[[Mapping[str, str]], CheckedWorkspace]:
     """Return a function that makes a workspace of some files."""
-
-    def make(files: Mapping[str, str]) -> World:
-        world = World(tmp_path)
-        world.write({"MODELBUILD.toml": "", **files})
-        return world
-
-    return make
+    return lambda files: CheckedWorkspace(tmp_path, {"MODELBUILD.toml": "", **files})

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.build.changes import begin, edit_a_source
+from tests.build.checked_workspace import Built, CheckedWorkspace, assert_same
 from tests.build.damages import assert_untouched, damage_something, make_decoys
-from tests.build.world import Ended, World, assert_same
+from tests.command_runner import Ended
 
 REQUEST = ("//...", "--keep-going", "--jobs=2")
 
@@ -25,17 +26,17 @@ class Damaged:
     def __init__(self, folder: Path, seed: int) -> None:
         self.seed = seed
         self.dice = random.Random(seed)
-        self.world = World(folder)
+        self.workspace = CheckedWorkspace(folder)
         self.done: list[str] = []
-        begin(self.world, self.dice)
+        begin(self.workspace, self.dice)
         make_decoys(folder)
-        self.places = [self.world.cache, self.world.root / "modelbuild-out/.modelbuild"]
+        self.places = [self.workspace.cache, self.workspace.root / "modelbuild-out/.modelbuild"]
 
     def step(self) -> None:
         if self.dice.random() < 0.5:
-            self._note(f"edit {edit_a_source(self.world, self.dice)}")
+            self._note(f"edit {edit_a_source(self.workspace, self.dice)}")
         if self.dice.random() < 0.7:
-            self.world.settle()
+            self.workspace.settle()
         if self.dice.random() < 0.3:
             self._meanwhile()
         else:
@@ -44,26 +45,26 @@ class Damaged:
         first = self._build()
         if first.code == 36:  # the error reports it, and the next build is correct
             first = self._build()
-        assert_same(first, self.world.afresh(*REQUEST))
-        assert_untouched(self.world.folder)
+        assert_same(first, self.workspace.afresh(*REQUEST))
+        assert_untouched(self.workspace.folder)
 
     def _meanwhile(self) -> None:
-        build = self.world.start("build", *REQUEST)
+        build = self.workspace.start("build", *REQUEST)
         for _ in range(4):
             time.sleep(self.dice.random() * 0.15)
             # Files in use are not written to in place, because no build could detect that.
             self._damage(in_place=False)
-        self._sound(build.wait(look=False))
+        self._sound(build.wait())
 
     def _damage(self, in_place: bool = True) -> None:
         folder = self.dice.choice(self.places)
         self._note(f"{folder.name}: {damage_something(folder, self.dice, in_place)}")
 
-    def _build(self) -> Ended:
-        ended = self.world.run("build", *REQUEST, look=False)
+    def _build(self) -> Built:
+        ended = self.workspace.run("build", *REQUEST)
         self._note(f"build: {ended.code} {'; '.join(ended.errors)}")
         self._sound(ended)
-        return self.world.look(ended) if ended.code == 0 else ended
+        return self.workspace.look(ended) if ended.code == 0 else Built(ended.code, ended.out, ended.err, {})
 
     def _sound(self, ended: Ended) -> None:
         assert ended.code in (0, 36), ended.err

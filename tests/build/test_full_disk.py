@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+
+from tests.command_runner import MODELBUILD
 
 BUILD = """
 [[join]]
@@ -27,25 +26,19 @@ SIZES = [4 << 10, 48 << 10, 128 << 10, 192 << 10, 1 << 20]
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("disk", ["cache", "workspace/modelbuild-out"])
 def test_a_disk_that_becomes_full(
-    make_world: Callable[..., Any], rules: Mapping[str, str], disk: str, size: int
+    make_workspace: Callable[..., Any], rules: Mapping[str, str], disk: str, size: int
 ) -> None:
     if shutil.which("bwrap") is None:
         pytest.skip("not run: needs bubblewrap, which makes a small disk")
-    world = make_world({**rules, "a/BUILD.toml": BUILD, "a/words": "words " * 3000})
-    small = world.folder / disk
+    workspace = make_workspace({**rules, "a/BUILD.toml": BUILD, "a/words": "words " * 3000})
+    small = workspace.folder / disk
     small.mkdir()
     place = ["bwrap", "--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--size", str(size), "--tmpfs", str(small)]
-    ended = subprocess.run(
-        [*place, sys.executable, "-m", "modelbuild", "build", "//a/..."],
-        cwd=world.root,
-        env={**os.environ, "MODELBUILD_CACHE_DIR": str(world.cache)},
-        capture_output=True,
-        text=True,
-    )
-    errors = [line for line in ended.stderr.splitlines() if line.startswith(("error:", "internal error"))]
-    assert ended.returncode in (0, 36), ended.stderr
-    assert len(errors) == (ended.returncode != 0)
+    ended = workspace.run("build", "//a/...", program=(*place, *MODELBUILD))
+    errors = [line for line in ended.err.splitlines() if line.startswith(("error:", "internal error"))]
+    assert ended.code in (0, 36), ended.err
+    assert len(errors) == (ended.code != 0)
     assert all("No space left" in line or "no space left" in line for line in errors)
-    assert (ended.returncode == 0) or size < SIZES[-1]
+    assert (ended.code == 0) or size < SIZES[-1]
     if disk != "cache":  # parts of which stay, beside removed outputs
-        world.check("//a/...")
+        workspace.check("//a/...")

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.build.changes import CHANGES, begin, rewrite_build_files
-from tests.build.world import Ended, World, assert_same
+from tests.build.checked_workspace import CheckedWorkspace, assert_same
+from tests.command_runner import Ended
 
 REQUESTS = [("//...",)] * 6 + [
     ("//p0:t0",),
@@ -34,10 +35,10 @@ class History:
     def __init__(self, folder: Path, seed: int) -> None:
         self.seed = seed
         self.dice = random.Random(seed)
-        self.world = World(folder)
+        self.workspace = CheckedWorkspace(folder)
         self.done: list[str] = []
         self._wrong = 0
-        begin(self.world, self.dice)
+        begin(self.workspace, self.dice)
 
     def step(self) -> None:
         """Change something, perhaps during builds, and check that a build equals one from scratch."""
@@ -46,41 +47,41 @@ class History:
         if self.dice.random() < 0.1:
             self.dice.choice([self._kill, self._two_at_once])()
         if self._wrong > 2:  # too often in a row to learn much
-            self._note(rewrite_build_files.__name__, rewrite_build_files(self.world, self.dice))
+            self._note(rewrite_build_files.__name__, rewrite_build_files(self.workspace, self.dice))
         if self.dice.random() < 0.5:
-            self.world.settle()
+            self.workspace.settle()
         self._check()
 
     def _change(self) -> None:
         (change,) = self.dice.choices(list(CHANGES), list(CHANGES.values()))
         self.done.append(change.__name__)
-        self.done[-1] += f" {change(self.world, self.dice)}"
+        self.done[-1] += f" {change(self.workspace, self.dice)}"
 
     def _check(self) -> None:
         request = self._request()
         self._note("build", " ".join(request))
-        ended = self.world.build(*request)
+        ended = self.workspace.built(*request)
         self.done[-1] += f": {ended.code} {'; '.join(ended.errors)}"
         _assert_sound(ended)
-        assert_same(ended, self.world.afresh(*request))
+        assert_same(ended, self.workspace.afresh(*request))
         self._wrong = self._wrong + 1 if ended.code else 0
 
     def _kill(self) -> None:
         request, seconds = self._request(), self.dice.random() * 0.6
         self._note("kill", f"{' '.join(request)} after {seconds:.2f} s")
-        build = self.world.start("build", *request)
+        build = self.workspace.start("build", *request)
         time.sleep(seconds)
         build.kill()
 
     def _two_at_once(self) -> None:
         first, second, seconds = self._request(), self._request(), self.dice.random() * 0.3
         self._note("two at once", f"{' '.join(first)}, then {' '.join(second)} after {seconds:.2f} s")
-        builds = [self.world.start("build", *first)]
+        builds = [self.workspace.start("build", *first)]
         time.sleep(seconds)
         self._change()
-        builds.append(self.world.start("build", *second))
+        builds.append(self.workspace.start("build", *second))
         for build in builds:
-            _assert_sound(build.wait(look=False))
+            _assert_sound(build.wait())
 
     def _request(self) -> tuple[str, ...]:
         return (*self.dice.choice(REQUESTS), "--keep-going", f"--jobs={self.dice.choice([1, 2])}")
@@ -102,7 +103,9 @@ def go_through(folder: Path, seed: int, steps: int) -> None:
             history.step()
         except BaseException as error:
             done = "\n  ".join(history.done[-25:])
-            print(f"seed {seed}, step {number}, in {history.world.root}:\n  {done}\n{type(error).__name__}: {error}")
+            print(
+                f"seed {seed}, step {number}, in {history.workspace.root}:\n  {done}\n{type(error).__name__}: {error}"
+            )
             raise
 
 

@@ -155,9 +155,9 @@ CHANGES = [
 @pytest.mark.parametrize("with_a_source", [False, True], ids=["alone", "and a source changed"])
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_other_files_in_a_listed_folder_are_found(
-    make_world: Callable[..., Any], change: Callable[[Path], None], with_a_source: bool
+    make_workspace: Callable[..., Any], change: Callable[[Path], None], with_a_source: bool
 ) -> None:
-    world = make_world(FILES)
+    workspace = make_workspace(FILES)
     for link, target in {
         "a/linked": "../v1",
         "a/dangling.txt": "../missing",
@@ -165,23 +165,23 @@ def test_other_files_in_a_listed_folder_are_found(
         "a/folder.txt": "../elsewhere",
         "through": "real",
     }.items():
-        (world.root / link).symlink_to(target)
-    world.nothing_to_do(*TARGETS)
-    change(world.root)
+        (workspace.root / link).symlink_to(target)
+    workspace.nothing_to_do(*TARGETS)
+    change(workspace.root)
     if with_a_source:
-        (world.root / "real/below/3.txt").write_text("three")
-    assert not world.check(*TARGETS).nothing_to_do
+        (workspace.root / "real/below/3.txt").write_text("three")
+    assert not workspace.check(*TARGETS).nothing_to_do
 
 
-def test_times_that_are_set_back_are_looked_into_once(make_world: Callable[..., Any]) -> None:
+def test_times_that_are_set_back_are_looked_into_once(make_workspace: Callable[..., Any]) -> None:
     """A folder with a new ctime and the same entries costs one more listing, but not in every build."""
-    world = make_world(FILES)
-    world.nothing_to_do("//a:found")
-    world.settle()
-    (world.root / "a/unmatched").write_text("")
-    (world.root / "a/unmatched").unlink()
-    world.settle()
-    assert world.build("//a:found").nothing_to_do
-    record = {path: path.read_bytes() for path in (world.root / "modelbuild-out/.modelbuild/snapshots").iterdir()}
-    assert world.build("//a:found").nothing_to_do
+    workspace = make_workspace(FILES)
+    workspace.nothing_to_do("//a:found")
+    workspace.settle()
+    (workspace.root / "a/unmatched").write_text("")
+    (workspace.root / "a/unmatched").unlink()
+    workspace.settle()
+    assert workspace.built("//a:found").nothing_to_do
+    record = {path: path.read_bytes() for path in (workspace.root / "modelbuild-out/.modelbuild/snapshots").iterdir()}
+    assert workspace.built("//a:found").nothing_to_do
     assert all(path.read_bytes() == data for path, data in record.items())

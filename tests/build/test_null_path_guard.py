@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.workspace_builder import Workspace
 
 # The installed program, with what it imports beyond Python's own start, what it opens and stats, and how many lines of
 # ours it executes.
@@ -50,36 +51,24 @@ SAYING_SO = {"modelbuild.report", "modelbuild.report.text", "modelbuild.wording"
 PYTHONS = {"__future__", "binascii", "itertools"}
 
 
-class World:
-    def __init__(self, root: Path, files: int) -> None:
-        self.root = root / "workspace"
-        self.root.mkdir(parents=True)
-        (self.root / "MODELBUILD.toml").write_text("")
+class TracedWorkspace(Workspace):
+    def __init__(self, folder: Path, files: int) -> None:
         names = [f"f{number}" for number in range(files)]
-        for name in names:
-            (self.root / name).write_text(name)
-        (self.root / "BUILD.toml").write_text(f"[[filegroup]]\nname = 'some'\nsrcs = {json.dumps(names)}\n")
+        target = f"[[filegroup]]\nname = 'some'\nsrcs = {json.dumps(names)}\n"
+        super().__init__(folder, {"MODELBUILD.toml": "", "BUILD.toml": target, **{name: name for name in names}})
         for path in self.root.iterdir():
             _settle(path)
-        self.environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(root / "cache")}
 
-    def run(self, *arguments: str) -> dict[str, Any]:
-        ended = subprocess.run(
-            [sys.executable, "-c", PROGRAM, *arguments],
-            cwd=self.root,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        told: dict[str, Any] = json.loads(ended.stderr.splitlines()[-1])
-        assert told["code"] == 0, ended.stderr[:1000]
-        return {**told, "out": ended.stdout}
+    def traced(self, *arguments: str) -> dict[str, Any]:
+        ended = self.run(*arguments, program=(sys.executable, "-c", PROGRAM))
+        told: dict[str, Any] = json.loads(ended.err.splitlines()[-1])
+        assert told["code"] == 0, ended.err[:1000]
+        return {**told, "out": ended.out}
 
     def null(self, *arguments: str) -> dict[str, Any]:
-        self.run(*arguments)
-        self.run(*arguments)  # lists the root for the last time: its time changed when the output tree was made
-        return self.run(*arguments)
+        self.traced(*arguments)
+        self.traced(*arguments)  # lists the root for the last time: its time changed when the output tree was made
+        return self.traced(*arguments)
 
 
 def _settle(path: Path) -> None:
@@ -91,21 +80,21 @@ def _settle(path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return World(tmp_path_factory.mktemp("small"), files=3)
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> TracedWorkspace:
+    return TracedWorkspace(tmp_path_factory.mktemp("small"), files=3)
 
 
-def test_it_imports_next_to_nothing(world: World) -> None:
-    told = world.null("build", "//:some")
+def test_it_imports_next_to_nothing(workspace: TracedWorkspace) -> None:
+    told = workspace.null("build", "//:some")
     assert told["out"].splitlines()[-1].startswith("Nothing to do: 1 target up to date")
     assert set(told["modules"]) <= OURS | SAYING_SO | PYTHONS
-    assert set(world.null("build", "//:some", "--quiet")["modules"]) <= OURS | PYTHONS
+    assert set(workspace.null("build", "//:some", "--quiet")["modules"]) <= OURS | PYTHONS
 
 
-def test_it_opens_two_records_and_its_own_modules(world: World) -> None:
-    told = world.null("build", "//:some", "--quiet")
-    below = [path for path in told["opened"] if path.startswith(str(world.root))]
-    assert [os.path.relpath(path, world.root).rpartition("/")[0] for path in below] == [
+def test_it_opens_two_records_and_its_own_modules(workspace: TracedWorkspace) -> None:
+    told = workspace.null("build", "//:some", "--quiet")
+    below = [path for path in told["opened"] if path.startswith(str(workspace.root))]
+    assert [os.path.relpath(path, workspace.root).rpartition("/")[0] for path in below] == [
         "modelbuild-out/.modelbuild/commands",
         "modelbuild-out/.modelbuild/snapshots",
         "",  # the root itself, for stats relative to it
@@ -114,16 +103,16 @@ def test_it_opens_two_records_and_its_own_modules(world: World) -> None:
     assert others == []
 
 
-def test_each_file_costs_one_stat_and_three_lines(world: World, tmp_path: Path) -> None:
-    small = world.null("build", "//:some", "--quiet")
-    large = World(tmp_path, files=103).null("build", "//:some", "--quiet")
+def test_each_file_costs_one_stat_and_three_lines(workspace: TracedWorkspace, tmp_path: Path) -> None:
+    small = workspace.null("build", "//:some", "--quiet")
+    large = TracedWorkspace(tmp_path, files=103).null("build", "//:some", "--quiet")
     # A source that is also an output, as here, is checked in both places.
     assert large["stats"] - small["stats"] == 200
     assert large["lines"] - small["lines"] == 600
     assert small["lines"] < 3 * small["stats"] + 400
 
 
-def test_version_imports_no_command(world: World) -> None:
-    told = world.run("--version")
+def test_version_imports_no_command(workspace: TracedWorkspace) -> None:
+    told = workspace.traced("--version")
     assert told["out"].startswith("modelbuild ")
     assert set(told["modules"]) <= OURS | PYTHONS

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from modelbuild.build.snapshot import Snapshots
 from modelbuild.store.output_tree import OWN_NAMES
+from tests.build.checked_workspace import CheckedWorkspace
+from tests.powerless import AS_USER
 
 JOINED = """
 [[join]]
@@ -27,11 +29,28 @@ name = "nothing"
 """
 FILES = {"a/BUILD.toml": JOINED, "a/read": "read\n", "a/tool": "tool\n", "a/unread": "unread\n", "a/grouped": ""}
 OUT = "modelbuild-out/default/a/joined"
+# Runs a command that replaces an output before it saves its record, as another build does that ends meanwhile.
+LATE = f"""
+import os, sys
+from modelbuild.build.snapshot import Snapshots
+from modelbuild.cli import invoke
+
+save = Snapshots.save
+
+def late(*given):
+    with open("{OUT}/other", "w") as other:
+        other.write("another build's\\n")
+    os.replace("{OUT}/other", "{OUT}/joined.txt")
+    save(*given)
+
+Snapshots.save = late
+sys.exit(invoke(sys.argv[1:]))
+"""
 
 
 @pytest.fixture
-def world(make_world: Callable[..., Any], rules: Mapping[str, str]) -> Any:
-    made = make_world({**rules, **FILES})
+def workspace(make_workspace: Callable[..., Any], rules: Mapping[str, str]) -> Any:
+    made = make_workspace({**rules, **FILES})
     (made.root / "a/tool").chmod(0o755)
     made.nothing_to_do("//a/...")
     made.nothing_to_do("//a:joined")  # this lists no folder
@@ -55,12 +74,12 @@ def replaced(root: Path) -> None:
     ids=["data", "a file of a group", "a source", "a folder in its place"],
 )
 def test_a_file_that_is_gone_is_missed_though_no_action_reads_it(
-    world: Any, change: Callable[[Path], None], with_a_source: bool
+    workspace: Any, change: Callable[[Path], None], with_a_source: bool
 ) -> None:
-    change(world.root)
+    change(workspace.root)
     if with_a_source:
-        (world.root / "a/tool").write_text("another tool\n")
-    ended = world.check("//a:joined")
+        (workspace.root / "a/tool").write_text("another tool\n")
+    ended = workspace.check("//a:joined")
     assert (ended.code, len(ended.errors)) == (3, 1)
 
 
@@ -76,38 +95,29 @@ def test_a_file_that_is_gone_is_missed_though_no_action_reads_it(
     ],
     ids=["gone", "gone from a folder", "another in a folder", "not executable", "executable", "empty"],
 )
-def test_each_file_of_an_output_is_vouched_for(world: Any, damage: Callable[[Path], None]) -> None:
-    before = world.build("//a/...").outputs
-    damage(world.root / OUT)
-    ended = world.build("//a/...")
+def test_each_file_of_an_output_is_vouched_for(workspace: Any, damage: Callable[[Path], None]) -> None:
+    before = workspace.built("//a/...").outputs
+    damage(workspace.root / OUT)
+    ended = workspace.built("//a/...")
     assert not ended.nothing_to_do
-    assert ended.outputs == before == world.afresh("//a/...").outputs
-    world.nothing_to_do("//a/...")
+    assert ended.outputs == before == workspace.afresh("//a/...").outputs
+    workspace.nothing_to_do("//a/...")
 
 
-def test_what_another_build_lays_out_meanwhile_is_not_vouched_for(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_build_lays_out_meanwhile_is_not_vouched_for(workspace: CheckedWorkspace) -> None:
     """It comes between this build's outputs and its record."""
-    made = world.root / OUT / "joined.txt"
-    save = Snapshots.save
-
-    def late(*given: Any) -> None:
-        made.with_name("other").write_text("another build's\n")
-        os.replace(made.with_name("other"), made)
-        save(*given)
-
-    world.write({"a/read": "READ\n"})
-    world.settle()
-    with monkeypatch.context() as patched:
-        patched.setattr(Snapshots, "save", late)
-        world.build("//a/...")
+    made = workspace.root / OUT / "joined.txt"
+    workspace.write({"a/read": "READ\n"})
+    workspace.settle()
+    assert workspace.run("build", "//a/...", program=(*AS_USER, sys.executable, "-c", LATE)).code == 0
     assert made.read_text() == "another build's\n"
-    world.check("//a/...")
+    workspace.check("//a/...")
     assert made.read_text() == "READ\ntool\n"
 
 
 @pytest.mark.parametrize("name", ["default", ".modelbuild", ".gitignore"])
-def test_no_device_shares_the_outputs_of_another_configuration(make_world: Callable[..., Any], name: str) -> None:
-    world = make_world(
+def test_no_device_shares_the_outputs_of_another_configuration(make_workspace: Callable[..., Any], name: str) -> None:
+    workspace = make_workspace(
         {
             "BUILD.toml": f"""
 [[device_target]]
@@ -123,10 +133,10 @@ srcs = {{ select = {{ "//:{name}" = ["device/file"], default = ["none/file"] }} 
         }
     )
     for _ in range(2):
-        plain, device = world.check("//:chosen"), world.check("//:chosen", f"--device=//:{name}")
+        plain, device = workspace.check("//:chosen"), workspace.check("//:chosen", f"--device=//:{name}")
         assert len({path.split("/")[1] for path in (*plain.outputs, *device.outputs)} - {*OWN_NAMES}) == 2
         assert {*plain.outputs.values(), *device.outputs.values()} == {
             (b"for none\n", False),
             (b"for the device\n", False),
         }
-        assert plain.outputs == world.build("//:chosen").outputs
+        assert plain.outputs == workspace.built("//:chosen").outputs

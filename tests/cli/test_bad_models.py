@@ -168,8 +168,8 @@ TABLE = {**MODELS, **BACKENDS_AND_DEVICES, **PROGRAMS}
 
 
 @pytest.mark.parametrize("case", TABLE)
-def test_one_line_for(world: Any, case: str) -> None:
+def test_one_line_for(workspace: Any, case: str) -> None:
     build, line = TABLE[case]
-    world.write({"MODELBUILD.toml": "", "m.py": "", "w.npz": "", "w.safetensors": "", "BUILD.toml": build})
-    ended = world.run("build", "//...")
+    workspace.write({"MODELBUILD.toml": "", "m.py": "", "w.npz": "", "w.safetensors": "", "BUILD.toml": build})
+    ended = workspace.run("build", "//...")
     assert (ended.err, ended.out, ended.code) == (f"error: BUILD.toml:{line}\n", "", 3)

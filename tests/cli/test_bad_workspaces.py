@@ -356,23 +356,23 @@ runtime = "runtime.tar"
 
 
 @pytest.mark.parametrize("case", TABLE)
-def test_one_line_for(world: Any, case: str) -> None:
+def test_one_line_for(workspace: Any, case: str) -> None:
     bad = TABLE[case]
-    world.write({"MODELBUILD.toml": "", **bad.files})
-    ended = world.run(*bad.arguments)
+    workspace.write({"MODELBUILD.toml": "", **bad.files})
+    ended = workspace.run(*bad.arguments)
     assert (ended.err, ended.code) == (f"error: {bad.line}\n", bad.code)
     assert ended.out == ""
 
 
-def test_outside_of_any_workspace(world: Any) -> None:
-    ended = world.run("build", "//...")
+def test_outside_of_any_workspace(workspace: Any) -> None:
+    ended = workspace.run("build", "//...")
     assert ended.code == 2
     assert ended.err.startswith("error: no MODELBUILD.toml in ")
     assert len(ended.err.splitlines()) == 1
 
 
-def test_a_traceback_is_shown_when_asked_for(world: Any) -> None:
-    world.write({"MODELBUILD.toml": "[build]\njob = 2\n"})
-    ended = world.run("--verbose-failures", "build", "//...")
+def test_a_traceback_is_shown_when_asked_for(workspace: Any) -> None:
+    workspace.write({"MODELBUILD.toml": "[build]\njob = 2\n"})
+    ended = workspace.run("--verbose-failures", "build", "//...")
     assert ended.code == 3
     assert "Traceback" in ended.err

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.command_runner import Running
+from tests.workspace_builder import Workspace
 
 RULE = '''
 from modelbuild.api import Attrs, Context, Files, Output, Sources, rule
@@ -72,13 +72,13 @@ def running(pid: int) -> bool:
         return False
 
 
-class Bench:
+class Stages:
     """A workspace whose package //a has stages."""
 
-    def __init__(self, world: Any, folder: Path) -> None:
-        self.world = world
+    def __init__(self, workspace: Workspace, folder: Path) -> None:
+        self.workspace = workspace
         self.hold = folder / "hold"
-        world.write(
+        workspace.write(
             {
                 "MODELBUILD.toml": 'rules = ["//rules"]\n',
                 "rules/__init__.py": "",
@@ -88,31 +88,23 @@ class Bench:
             }
         )
 
-    def stages(self, **stages: dict[str, Any]) -> None:
+    def declare(self, **stages: dict[str, Any]) -> None:
         text = ""
         for name, attributes in stages.items():
             given = {"srcs": [], **attributes}
             lines = "".join(f"{key} = {value!r}\n" for key, value in given.items())
             text += f'[[stage]]\nname = "{name}"\n{lines}\n'
-        self.world.write({"a/BUILD.toml": text})
+        self.workspace.write({"a/BUILD.toml": text})
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "modelbuild", "build", *arguments],
-            cwd=self.world.root,
-            # Actions may read the folders of libraries.
-            env=self.world.environment() | {"LD_LIBRARY_PATH": str(self.hold.parent)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, *arguments: str) -> Running:
+        # Actions may read the folders of libraries.
+        return self.workspace.start("build", *arguments, LD_LIBRARY_PATH=str(self.hold.parent))
 
     def waiting(self, name: str, count: int = 1) -> list[int]:
         """Return the processes of a stage, once there are as many."""
 
         def found_all() -> list[int]:
-            begun = (self.world.cache / "tmp").glob(f"build-*/*/.home/{name}.[0-9]*")
+            begun = (self.workspace.cache / "tmp").glob(f"build-*/*/.home/{name}.[0-9]*")
             found = [int(path.suffix[1:]) for path in begun]
             return found if len(found) == count else []
 
@@ -120,7 +112,7 @@ class Bench:
         return pids
 
     def output(self, name: str) -> str:
-        return (self.world.root / f"modelbuild-out/default/a/{name}/{name}.txt").read_text()
+        return (self.workspace.root / f"modelbuild-out/default/a/{name}/{name}.txt").read_text()
 
     def processes(self) -> list[int]:
         """Return all processes of this workspace's builds: their command lines or folders name it."""
@@ -130,134 +122,138 @@ class Bench:
                 told = (folder / "cmdline").read_bytes().decode(errors="replace") + os.readlink(folder / "cwd")
             except OSError:
                 continue
-            if str(self.world.root.parent) in told and int(folder.name) != os.getpid() and running(int(folder.name)):
+            if (
+                str(self.workspace.root.parent) in told
+                and int(folder.name) != os.getpid()
+                and running(int(folder.name))
+            ):
                 found.append(int(folder.name))
         return found
 
     def verify_cache(self) -> None:
-        ended = self.world.run("cache", "verify", "--json")
+        ended = self.workspace.run("cache", "verify", "--json")
         assert (ended.code, ended.json["bad"]) == (0, [])
 
 
 @pytest.fixture
-def bench(world: Any, tmp_path: Path) -> Bench:
+def stages(workspace: Workspace, tmp_path: Path) -> Stages:
     folder = tmp_path / "signals"
     folder.mkdir()
-    return Bench(world, folder)
+    return Stages(workspace, folder)
 
 
-def chain(bench: Bench) -> None:
+def chain(stages: Stages) -> None:
     """first -> middle, which waits -> last"""
-    bench.stages(first={}, middle={"srcs": [":first"], "waits": str(bench.hold)}, last={"srcs": [":middle"]}, other={})
+    stages.declare(
+        first={}, middle={"srcs": [":first"], "waits": str(stages.hold)}, last={"srcs": [":middle"]}, other={}
+    )
 
 
-def test_two_builds_at_once_are_both_right_and_neither_waits_for_the_other(bench: Bench) -> None:
+def test_two_builds_at_once_are_both_right_and_neither_waits_for_the_other(stages: Stages) -> None:
     many = {f"after{number}": {"srcs": [":middle"]} for number in range(6)}
-    bench.stages(first={}, middle={"srcs": [":first"], "waits": str(bench.hold)}, **many)
-    bench.hold.touch()
-    builds = [bench.start("//a/...", "--json", f"--jobs={jobs}") for jobs in (1, 2)]
-    bench.waiting("middle", 2)  # both are in the midst of the same action
-    bench.hold.unlink()
+    stages.declare(first={}, middle={"srcs": [":first"], "waits": str(stages.hold)}, **many)
+    stages.hold.touch()
+    builds = [stages.start("//a/...", "--json", f"--jobs={jobs}") for jobs in (1, 2)]
+    stages.waiting("middle", 2)  # both are in the midst of the same action
+    stages.hold.unlink()
     for build in builds:
-        out, err = build.communicate(timeout=300)
-        assert (build.returncode, err) == (0, ""), err
-        assert json.loads(out)["ok"]
+        ended = build.wait()
+        assert (ended.code, ended.err) == (0, "")
+        assert ended.json["ok"]
     for name in many:
-        assert bench.output(name) == f"first\nmiddle\n{name}\n"
-    bench.verify_cache()
-    assert bench.world.ran("//a/...") == set()
+        assert stages.output(name) == f"first\nmiddle\n{name}\n"
+    stages.verify_cache()
+    assert stages.workspace.ran("//a/...") == set()
 
 
-def test_a_build_is_done_while_another_one_is_stuck(bench: Bench) -> None:
-    chain(bench)
-    bench.hold.touch()
-    stuck = bench.start("//a:last")
-    (worker,) = bench.waiting("middle")
-    assert bench.world.ran("//a:other") == {"//a:other#stage"}
-    bench.world.run("clean")
-    assert stuck.poll() is None
+def test_a_build_is_done_while_another_one_is_stuck(stages: Stages) -> None:
+    chain(stages)
+    stages.hold.touch()
+    stuck = stages.start("//a:last")
+    (worker,) = stages.waiting("middle")
+    assert stages.workspace.ran("//a:other") == {"//a:other#stage"}
+    stages.workspace.run("clean")
+    assert not stuck.over
     assert running(worker)
-    bench.hold.unlink()
-    stuck.communicate(timeout=300)
-    assert stuck.returncode == 0
-    assert bench.output("last") == "first\nmiddle\nlast\n"
+    stages.hold.unlink()
+    assert stuck.wait().code == 0
+    assert stages.output("last") == "first\nmiddle\nlast\n"
 
 
-def test_a_killed_build_leaves_nothing_running_and_the_next_one_goes_on(bench: Bench) -> None:
-    chain(bench)
-    bench.hold.touch()
-    build = bench.start("//a:last")
-    bench.waiting("middle")
+def test_a_killed_build_leaves_nothing_running_and_the_next_one_goes_on(stages: Stages) -> None:
+    chain(stages)
+    stages.hold.touch()
+    build = stages.start("//a:last")
+    stages.waiting("middle")
     build.kill()
-    build.communicate(timeout=300)
-    wait_for(lambda: not bench.processes())
-    bench.hold.unlink()
-    statuses = bench.world.build("//a:last")
+    wait_for(lambda: not stages.processes())
+    stages.hold.unlink()
+    statuses = stages.workspace.build("//a:last").statuses
     assert statuses == {"//a:first#stage": "cached", "//a:middle#stage": "ran", "//a:last#stage": "ran"}
-    assert bench.output("last") == "first\nmiddle\nlast\n"
-    bench.verify_cache()
-    assert [path for path in (bench.world.cache / "tmp").rglob("*") if path.is_file()] == []
+    assert stages.output("last") == "first\nmiddle\nlast\n"
+    stages.verify_cache()
+    assert [path for path in (stages.workspace.cache / "tmp").rglob("*") if path.is_file()] == []
 
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_sigterm(bench: Bench, kind: signal.Signals) -> None:
-    chain(bench)
-    bench.hold.touch()
-    build = bench.start("//a:last")
-    bench.waiting("middle")
-    build.send_signal(kind)
-    out, err = build.communicate(timeout=300)
-    assert (build.returncode, out) == (8, "")
-    assert [line for line in err.splitlines() if line][1:] == [
+def test_ctrl_c_and_sigterm(stages: Stages, kind: signal.Signals) -> None:
+    chain(stages)
+    stages.hold.touch()
+    build = stages.start("//a:last")
+    stages.waiting("middle")
+    build.send(kind)
+    ended = build.wait()
+    assert (ended.code, ended.out) == (8, "")
+    assert [line for line in ended.err.splitlines() if line][1:] == [
         "Interrupted: 3 actions, 1 ran, 0 cached, 2 not run",
         "interrupted",
     ]
-    assert bench.processes() == []
-    bench.hold.unlink()
-    assert bench.world.ran("//a:last") == {"//a:middle#stage", "//a:last#stage"}
+    assert stages.processes() == []
+    stages.hold.unlink()
+    assert stages.workspace.ran("//a:last") == {"//a:middle#stage", "//a:last#stage"}
 
 
-def test_ctrl_c_as_json(bench: Bench) -> None:
-    chain(bench)
-    bench.hold.touch()
-    build = bench.start("//a:last", "--json")
-    bench.waiting("middle")
-    build.send_signal(signal.SIGINT)
-    out, err = build.communicate(timeout=300)
-    assert (build.returncode, err.strip()) == (8, "interrupted")
-    assert json.loads(out)["interrupted"]
+def test_ctrl_c_as_json(stages: Stages) -> None:
+    chain(stages)
+    stages.hold.touch()
+    build = stages.start("//a:last", "--json")
+    stages.waiting("middle")
+    build.send(signal.SIGINT)
+    ended = build.wait()
+    assert (ended.code, ended.err.strip()) == (8, "interrupted")
+    assert ended.json["interrupted"]
 
 
 FAILS = "raise ValueError('no good')"
 
 
-def test_keep_going_builds_what_no_failure_touches(bench: Bench) -> None:
-    bench.stages(bad={"does": FAILS}, worse={"srcs": [":bad"]}, one={}, two={"srcs": [":one"]})
-    ended = bench.world.run("build", "//a/...", "--keep-going", "--jobs=1", "--json")
+def test_keep_going_builds_what_no_failure_touches(stages: Stages) -> None:
+    stages.declare(bad={"does": FAILS}, worse={"srcs": [":bad"]}, one={}, two={"srcs": [":one"]})
+    ended = stages.workspace.run("build", "//a/...", "--keep-going", "--jobs=1", "--json")
     assert ended.code == 1
     targets = {target["label"]: target.get("because") for target in ended.json["targets"]}
     assert targets == {"//a:bad": "//a:bad#stage", "//a:worse": "//a:bad#stage", "//a:one": None, "//a:two": None}
     assert [failure["id"] for failure in ended.json["failures"]] == ["//a:bad#stage"]
     assert ended.json["counts"] == {"actions": 4, "ran": 2, "cached": 0, "failed": 1}
-    assert bench.output("two") == "one\ntwo\n"
-    assert not (bench.world.root / "modelbuild-out/default/a/bad").exists()
+    assert stages.output("two") == "one\ntwo\n"
+    assert not (stages.workspace.root / "modelbuild-out/default/a/bad").exists()
 
 
-def test_otherwise_nothing_starts_after_a_failure(bench: Bench) -> None:
+def test_otherwise_nothing_starts_after_a_failure(stages: Stages) -> None:
     """Two actions run at once and fail; actions that depend on them do not start."""
-    bench.stages(**{f"s{number}": {"waits": str(bench.hold), "does": FAILS} for number in range(6)})
-    bench.hold.touch()
-    build = bench.start("//a/...", "--jobs=2", "--json")
-    bench.waiting("*", 2)
-    bench.hold.unlink()
-    out, _ = build.communicate(timeout=300)
-    assert build.returncode == 1
-    assert json.loads(out)["counts"] == {"actions": 6, "ran": 0, "cached": 0, "failed": 2}
+    stages.declare(**{f"s{number}": {"waits": str(stages.hold), "does": FAILS} for number in range(6)})
+    stages.hold.touch()
+    build = stages.start("//a/...", "--jobs=2", "--json")
+    stages.waiting("*", 2)
+    stages.hold.unlink()
+    ended = build.wait()
+    assert ended.code == 1
+    assert ended.json["counts"] == {"actions": 6, "ran": 0, "cached": 0, "failed": 2}
 
 
-def test_a_failure_shows_what_was_printed_and_why(bench: Bench) -> None:
-    bench.stages(bad={"does": "open('nothing.txt')"}, after={"srcs": [":bad"]})
-    ended = bench.world.run("build", "//a:after")
+def test_a_failure_shows_what_was_printed_and_why(stages: Stages) -> None:
+    stages.declare(bad={"does": "open('nothing.txt')"}, after={"srcs": [":bad"]})
+    ended = stages.workspace.run("build", "//a:after")
     assert (ended.code, ended.out) == (1, "")
     lines = ended.err.splitlines()
     assert lines[:5] == [
@@ -281,11 +277,11 @@ def test_a_failure_shows_what_was_printed_and_why(bench: Bench) -> None:
         ("os._exit(3)", "the process ended with exit status 3 before step rules.steps.stage returned"),
     ],
 )
-def test_a_worker_that_dies(bench: Bench, does: str, why: str) -> None:
-    bench.stages(bad={"does": does}, good={})
-    ended = bench.world.run("build", "//a/...", "--keep-going", "--jobs=1")
+def test_a_worker_that_dies(stages: Stages, does: str, why: str) -> None:
+    stages.declare(bad={"does": does}, good={})
+    ended = stages.workspace.run("build", "//a/...", "--keep-going", "--jobs=1")
     assert ended.code == 1
     assert f"error: stage //a:bad: {why}" in ended.err
     assert "--- stdout of stage //a:bad\nprinted by bad\n" in ended.err
     assert "internal error" not in ended.err
-    assert bench.output("good") == "good\n"
+    assert stages.output("good") == "good\n"

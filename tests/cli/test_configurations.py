@@ -46,18 +46,18 @@ BOTH = ("--device=//devices:pc", "--device=//devices:board")
 
 
 @pytest.fixture
-def many(world: Any, example_rules: dict[str, str]) -> Any:
+def many(workspace: Any, example_rules: dict[str, str]) -> Any:
     texts = {f"a/{name}": text for name, text in TEXTS.items()}
-    world.write({**example_rules, "devices/BUILD.toml": DEVICES, "a/BUILD.toml": BUILD, **texts})
-    return world
+    workspace.write({**example_rules, "devices/BUILD.toml": DEVICES, "a/BUILD.toml": BUILD, **texts})
+    return workspace
 
 
 def sums(*names: str) -> str:
     return "".join(f"{hashlib.sha256(TEXTS[name].encode()).hexdigest()}  {name}\n" for name in names)
 
 
-def output(world: Any, config: str, name: str) -> str:
-    path: Path = world.root / f"modelbuild-out/{config}/a/{name}/{name}.sha256"
+def output(workspace: Any, config: str, name: str) -> str:
+    path: Path = workspace.root / f"modelbuild-out/{config}/a/{name}/{name}.sha256"
     return path.read_text()
 
 
@@ -86,13 +86,13 @@ def test_lines_say_which_configuration_an_output_is_of(many: Any) -> None:
 
 
 def test_what_no_device_decides_runs_once_for_all(many: Any) -> None:
-    assert many.build("//a:plain", *BOTH) == {"//a:plain#checksums": "ran"}
+    assert many.build("//a:plain", *BOTH).statuses == {"//a:plain#checksums": "ran"}
     assert output(many, "devices~pc", "plain") == output(many, "devices~board", "plain") == sums("one.txt", "two.txt")
-    assert many.build("//a:plain") == {"//a:plain#checksums": "cached"}
+    assert many.build("//a:plain").statuses == {"//a:plain#checksums": "cached"}
 
 
 def test_what_reads_a_select_is_configured_too(many: Any) -> None:
-    assert set(many.build("//a:above", *BOTH)) == {
+    assert set(many.build("//a:above", *BOTH).statuses) == {
         f"//a:{target} (//devices:{device})#checksums" for target in ("above", "picked") for device in ("pc", "board")
     }
     assert output(many, "devices~pc", "above") != output(many, "devices~board", "above")
@@ -120,7 +120,7 @@ def test_the_workspaces_default_device_and_a_profiles(many: Any) -> None:
 
 
 def test_a_matrix_gives_a_target_for_each_combination(many: Any) -> None:
-    ids = many.build("//a:one_true", "//a:one_false", "//a:two_false")
+    ids = many.build("//a:one_true", "//a:one_false", "//a:two_false").statuses
     assert set(ids) == {f"//a:{name}#checksums" for name in ("one_true", "one_false", "two_false")}
     assert output(many, "default", "one_false") == sums("one.txt")
     assert output(many, "default", "two_false") == sums("two.txt")

@@ -9,17 +9,16 @@ from typing import Any
 import pytest
 
 from modelbuild_rules.program.steps.linking.manifest import seal
-
-from .conftest import World
+from tests.workspace_builder import Workspace
 
 PROGRAM = "//models:detector_rtx"
 
 
-def forget(world: World, *magics: bytes) -> int:
+def forget(workspace: Workspace, *magics: bytes) -> int:
     """Delete the output tree, and blobs over a megabyte with one of these texts in their first eight bytes; return the
     number of blobs."""
-    shutil.rmtree(world.root / "modelbuild-out")
-    blobs = [path for path in (world.cache / "cas").rglob("*") if path.is_file() and path.stat().st_size > 1 << 20]
+    shutil.rmtree(workspace.root / "modelbuild-out")
+    blobs = [path for path in (workspace.cache / "cas").rglob("*") if path.is_file() and path.stat().st_size > 1 << 20]
     found = [path for path in blobs if any(magic in path.read_bytes()[:8] for magic in magics)]
     for path in found:
         path.unlink()
@@ -33,12 +32,11 @@ def left_for(nodes: list[dict[str, Any]], op: str) -> set[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_the_detector_is_two_engines_and_what_depends_on_values(world: World, repository: Path) -> None:
-    left_out = shutil.ignore_patterns("modelbuild-out", "__pycache__")
-    shutil.copytree(repository / "examples", world.root, dirs_exist_ok=True, ignore=left_out)
-    ran = world.ran(PROGRAM)
+def test_the_detector_is_two_engines_and_what_depends_on_values(workspace: Workspace, repository: Path) -> None:
+    workspace.copy_in(repository / "examples")
+    ran = workspace.ran(PROGRAM)
     assert {f"{PROGRAM}#compile:p0", f"{PROGRAM}#compile:p1"} <= ran
-    facts = world.run("inspect", PROGRAM, "--json").json
+    facts = workspace.run("inspect", PROGRAM, "--json").json
     (method,) = facts["methods"]
     engines = [part for part in method["partitions"] if part["backend"] == "TensorRTBackend"]
     assert [part["id"] for part in engines] == ["p0", "p1"]
@@ -57,23 +55,23 @@ def test_the_detector_is_two_engines_and_what_depends_on_values(world: World, re
     assert "an input or output has a size that depends on values" in {
         reason for node in facts["left"] for _, reason in left_for([node], node["op"])
     }
-    text = world.run("inspect", PROGRAM).out
+    text = workspace.run("inspect", PROGRAM).out
     assert f"  6 {nonzero}, portable: tensorrt refused it: {why}; xnnpack refused it: " in text
     assert "on GPU 0\n" in text
 
     # An engine with many results of separate branches is built again, with the same bytes.
-    pte = world.root / "modelbuild-out/rtx/models/detector_rtx/detector_rtx.pte"
+    pte = workspace.root / "modelbuild-out/rtx/models/detector_rtx/detector_rtx.pte"
     program = pte.read_bytes()
-    assert forget(world, b"TR01", b"ET12") == 3
+    assert forget(workspace, b"TR01", b"ET12") == 3
     again = {f"{PROGRAM}#compile:p0", f"{PROGRAM}#compile:p1", f"{PROGRAM}#emit"}
-    assert world.ran(PROGRAM) == again
+    assert workspace.ran(PROGRAM) == again
     assert pte.read_bytes() == program
 
     # The output of inspect for engines that do not name their GPU.
-    (world.root / "told.pte").write_bytes(program.replace(b'"device_id":0', b'"device__d":0'))
-    seal(world.root / "told.pte")
-    (method,) = world.run("inspect", "told.pte", "--json").json["methods"]
+    (workspace.root / "told.pte").write_bytes(program.replace(b'"device_id":0', b'"device__d":0'))
+    seal(workspace.root / "told.pte")
+    (method,) = workspace.run("inspect", "told.pte", "--json").json["methods"]
     told = [part["blob"]["facts"] for part in method["partitions"] if part["blob"]]
     warning = "it names no GPU to run on; cuda:0 is assumed"
     assert [(engine["device_id"], engine["warning"]) for engine in told] == [(0, warning)] * 2
-    assert f"on GPU 0 (warning: {warning})" in world.run("inspect", "told.pte").out
+    assert f"on GPU 0 (warning: {warning})" in workspace.run("inspect", "told.pte").out

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import py_compile
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -56,8 +54,8 @@ waits = {waits}
 
 
 @pytest.fixture
-def letters(world: Any) -> Any:
-    world.write(
+def letters(workspace: Any) -> Any:
+    workspace.write(
         {
             "MODELBUILD.toml": 'rules = ["//tools/rules"]\n',
             "tools/rules/__init__.py": "",
@@ -69,25 +67,23 @@ def letters(world: Any) -> Any:
             "a/two.txt": "two",
         }
     )
-    return world
+    return workspace
 
 
-def build_and_edit(world: Any, edit: Callable[[], None]) -> tuple[int, str]:
+def build_and_edit(workspace: Any, edit: Callable[[], None]) -> tuple[int, str]:
     """Build with one job, and edit while one of two actions of a step runs; the exit code and stderr."""
-    world.write({"a/BUILD.toml": BUILD.format(waits="true")})
-    command = [sys.executable, "-m", "modelbuild", "build", "//a/...", "-j1", "--quiet"]
-    build = subprocess.Popen(command, cwd=world.root, env=world.environment(), stderr=subprocess.PIPE, text=True)
-    while build.poll() is None and not list((world.cache / "tmp").glob("build-*/*/.outputs/*")):
-        time.sleep(0.01)
+    workspace.write({"a/BUILD.toml": BUILD.format(waits="true")})
+    build = workspace.start("build", "//a/...", "-j1", "--quiet")
+    workspace.wait_for_an_action(build)
     time.sleep(0.5)
     edit()
-    said = world.let_go(build)
-    world.write({"a/BUILD.toml": BUILD.format(waits="false")})
-    return build.returncode, said
+    ended = workspace.let_go(build)
+    workspace.write({"a/BUILD.toml": BUILD.format(waits="false")})
+    return ended.code, ended.err
 
 
-def outputs(world: Any) -> list[str]:
-    return [path.read_text() for path in sorted((world.root / "modelbuild-out").glob("default/a/*/out.txt"))]
+def outputs(workspace: Any) -> list[str]:
+    return [path.read_text() for path in sorted((workspace.root / "modelbuild-out").glob("default/a/*/out.txt"))]
 
 
 def test_a_step_that_is_edited_gives_no_result_under_the_key_that_it_had(letters: Any) -> None:

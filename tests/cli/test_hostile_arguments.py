@@ -20,6 +20,7 @@ from modelbuild.cli.group import cli
 from modelbuild.cli.names import COMMANDS
 from modelbuild.errors import ExitCode
 from tests.hostile import NASTY, cases, run_property
+from tests.workspace_builder import write
 
 BUILD = """
 [[filegroup]]
@@ -104,7 +105,7 @@ def _seldom(draw: st.DrawFn) -> bool:
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "workspace"
     (root / "folder").mkdir(parents=True)
     for name, content in {
@@ -141,9 +142,9 @@ def check_ending(code: int, err: str) -> None:
 
 
 @cases(80, 5_000)
-def test_any_command_line_ends_with_a_documented_code(workspace: Path, examples: int) -> None:
+def test_any_command_line_ends_with_a_documented_code(folder: Path, examples: int) -> None:
     def holds(arguments: list[str]) -> None:
-        os.chdir(workspace)
+        os.chdir(folder)
         check_ending(*ended(arguments))
 
     run_property(examples, command_lines(), holds)
@@ -162,24 +163,24 @@ def test_any_command_line_ends_with_a_documented_code(workspace: Path, examples:
         ("\udcff", "", ""),
     ],
 )
-def test_what_no_shell_asks_has_no_answer(world: Any, shell: str, words: str, position: str) -> None:
-    world.write({"MODELBUILD.toml": "", "BUILD.toml": BUILD})
+def test_what_no_shell_asks_has_no_answer(workspace: Any, shell: str, words: str, position: str) -> None:
+    workspace.write({"MODELBUILD.toml": "", "BUILD.toml": BUILD})
     given = {"_MODELBUILD_COMPLETE": shell, "COMP_WORDS": words, "COMP_CWORD": position}
-    done = world.run(**given)
+    done = workspace.run(**given)
     assert done.code in (0, 1, 2)
     assert "Traceback" not in done.err
     assert "internal error" not in done.err
 
 
-def test_names_that_no_shell_can_complete_are_left_out(world: Any) -> None:
-    world.write({"MODELBUILD.toml": "", "a/BUILD.toml": BUILD + '[[filegroup]]\nname = "a\tb"\n'})
-    folder = Path(os.fsdecode(os.fsencode(world.root) + b"/\xff"))
+def test_names_that_no_shell_can_complete_are_left_out(workspace: Any) -> None:
+    workspace.write({"MODELBUILD.toml": "", "a/BUILD.toml": BUILD + '[[filegroup]]\nname = "a\tb"\n'})
+    folder = Path(os.fsdecode(os.fsencode(workspace.root) + b"/\xff"))
     folder.mkdir()
     (folder / "BUILD.toml").touch()
 
     def completed(word: str) -> str:
         given = {"COMP_WORDS": f"modelbuild build {word}", "COMP_CWORD": "2"}
-        done = world.run(_MODELBUILD_COMPLETE="zsh_complete", **given)
+        done = workspace.run(_MODELBUILD_COMPLETE="zsh_complete", **given)
         assert (done.code, done.err) == (0, "")
         return str(done.out)
 
@@ -187,17 +188,12 @@ def test_names_that_no_shell_can_complete_are_left_out(world: Any) -> None:
     assert completed("//a:").split()[1::3] == ["//a:group", "//a:cpu", "//a:suite"]
 
 
-def test_a_folder_that_is_gone(world: Any, tmp_path: Path) -> None:
+def test_a_folder_that_is_gone(workspace: Any, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     program = Path(sys.executable).with_name("modelbuild")
-    done = subprocess.run(
-        ["sh", "-c", f"cd {gone} && rmdir {gone} && exec {program} build //..."],
-        env=world.environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, done.stderr) == (2, "error: the folder '.' no longer exists\n")
+    done = workspace.run(program=("sh", "-c", f"cd {gone} && rmdir {gone} && exec {program} build //..."))
+    assert (done.code, done.err) == (2, "error: the folder '.' no longer exists\n")
 
 
 RULE = """
@@ -215,15 +211,14 @@ def copy(ctx):
 STEP = "def run(step):\n    step.outputs['file'].write_text(step.input('srcs').read_text())\n"
 
 
-def test_a_workspace_may_lie_anywhere(world: Any, tmp_path: Path) -> None:
+def test_a_workspace_may_lie_anywhere(workspace: Any, tmp_path: Path) -> None:
     name = b"\xff\n\x1b[31m a'\"$(x)%41?#" + "\u2028é".encode()
     root = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
-    for file, text in {
+    files = {
         **{"MODELBUILD.toml": "rules = ['//r']", "BUILD.toml": f"{BUILD}[[copy]]\nname = 'copy'\nsrcs = ['a.txt']\n"},
         **{"a.txt": "x", "r/__init__.py": "", "r/copy.py": RULE, "r/steps/__init__.py": "", "r/steps/copy.py": STEP},
-    }.items():
-        (root / file).parent.mkdir(parents=True, exist_ok=True)
-        (root / file).write_text(text)
+    }
+    write(root, files)
     git = ["git", "-C", root, "-c", "user.name=a", "-c", "user.email=a@b.c"]
     for arguments in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "x"), ("remote", "add", "origin", root)):
         subprocess.run([*git, *arguments], check=True)
@@ -236,7 +231,7 @@ def test_a_workspace_may_lie_anywhere(world: Any, tmp_path: Path) -> None:
         ("history", "//:copy", "--json"): "seconds",
         ("clean",): "",
     }.items():
-        done = world.run(*line, cwd=root)
+        done = workspace.run(*line, cwd=root)
         assert (done.code, done.err if line[0] != "build" else "") == (0, "")
         assert expected in done.out
     assert not (root / "modelbuild-out").exists()

@@ -111,9 +111,9 @@ def test_a_damaged_delegation_is_told_by_its_place(program: Path, content: bytes
 
 
 @pytest.mark.parametrize("flag", ["--json", "--nodes"])
-def test_a_damaged_delegation_ends_the_command_in_one_line(world: Any, program: Path, flag: str) -> None:
+def test_a_damaged_delegation_ends_the_command_in_one_line(workspace: Any, program: Path, flag: str) -> None:
     (program.parent / "delegation.json").write_text('{"nodes": [3], "partitions": []}')
-    ended = world.run("inspect", str(program), flag)
+    ended = workspace.run("inspect", str(program), flag)
     assert (ended.code, ended.out) == (2, "")
     line, end = ended.err.split("\n")
     assert line.startswith(f"error: {program.parent}/delegation.json: nodes[0]: input should be an object; expected ")
@@ -125,12 +125,12 @@ def test_an_object_that_is_no_delegation_is_left_alone(program: Path) -> None:
     assert gather(program)["left"] is None
 
 
-def test_names_of_several_lines_are_shown_on_one(world: Any, program: Path) -> None:
+def test_names_of_several_lines_are_shown_on_one(workspace: Any, program: Path) -> None:
     size = gather(program)["methods"][0]["partitions"][0]["bytes"]
     hostile = json.loads(json.dumps(delegation(size)).replace("aten.nonzero.default", "a\\n\\u001b[31mb"))
     (program.parent / "delegation.json").write_text(json.dumps(hostile))
     (program.parent / "signature.json").write_text(json.dumps(SIGNATURE).replace('"x"', '"x\\n\\u2028"'))
-    ended = world.run("inspect", str(program))
+    ended = workspace.run("inspect", str(program))
     assert ended.code == 0
     assert "  1 a\\n\\x1b[31mb, portable: xnnpack refused it: no such operator\n" in ended.out
     assert "  input  x\\n\\u2028: float32[2, 8]\n" in ended.out

@@ -18,9 +18,9 @@ OUTPUT = "modelbuild-out/default/a/sums/sums.sha256"
 
 
 @pytest.fixture
-def built(world: Any, example_rules: dict[str, str]) -> Any:
+def built(workspace: Any, example_rules: dict[str, str]) -> Any:
     """Return a workspace with one built target."""
-    world.write(
+    workspace.write(
         {
             **example_rules,
             "a/BUILD.toml": '[[checksums]]\nname = "sums"\nsrcs = ["one.txt"]\n',
@@ -28,12 +28,12 @@ def built(world: Any, example_rules: dict[str, str]) -> Any:
             "devices/BUILD.toml": '[[device_target]]\nname = "pc"\narch = "x86_64"\n',
         }
     )
-    assert world.ran("//a:sums") == {"//a:sums#checksums"}
-    return world
+    assert workspace.ran("//a:sums") == {"//a:sums#checksums"}
+    return workspace
 
 
-def test_version(world: Any) -> None:
-    assert world.run("version").out == world.run("--version").out == f"modelbuild {__version__}\n"
+def test_version(workspace: Any) -> None:
+    assert workspace.run("version").out == workspace.run("--version").out == f"modelbuild {__version__}\n"
 
 
 def test_clean_keeps_the_cache(built: Any) -> None:
@@ -156,8 +156,8 @@ def test_schema_holds_the_workspaces_own_rules(built: Any) -> None:
 
 
 @pytest.mark.parametrize("command", [["clean"], ["cache", "stat"], ["info"], ["schema"], ["run", "//a"]])
-def test_outside_of_a_workspace(world: Any, command: list[str]) -> None:
-    ended = world.run(*command)
+def test_outside_of_a_workspace(workspace: Any, command: list[str]) -> None:
+    ended = workspace.run(*command)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("error: no MODELBUILD.toml in ")
 
@@ -169,9 +169,9 @@ def test_a_read_only_cache_is_said_to_be_one(built: Any, monkeypatch: pytest.Mon
     assert str(caught.value) == f"{built.cache} is read-only: nothing can be deleted"
 
 
-def test_a_cache_folder_that_cannot_be_made(world: Any) -> None:
-    world.write({"MODELBUILD.toml": ""})
-    ended = world.run("cache", "stat", MODELBUILD_CACHE_DIR="/proc/none/cache")
+def test_a_cache_folder_that_cannot_be_made(workspace: Any) -> None:
+    workspace.write({"MODELBUILD.toml": ""})
+    ended = workspace.run("cache", "stat", MODELBUILD_CACHE_DIR="/proc/none/cache")
     assert (ended.code, ended.err) == (
         36,
         "error: /proc/none/cache cannot be created; expected a folder for the cache\n",

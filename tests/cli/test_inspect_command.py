@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 
-def test_a_program_that_is_not_ours(world: Any, foreign_program: Path) -> None:
-    ended = world.run("inspect", str(foreign_program), "--json")
+def test_a_program_that_is_not_ours(workspace: Any, foreign_program: Path) -> None:
+    ended = workspace.run("inspect", str(foreign_program), "--json")
     assert ended.code == 0, ended.err
     (method,) = ended.json["methods"]
     (partition,) = method["partitions"]
@@ -24,33 +24,33 @@ def test_a_program_that_is_not_ours(world: Any, foreign_program: Path) -> None:
     assert {value["device"] for value in partition["arguments"]} == {"cpu"}
     assert method["operators"]["aten::nonzero.out"] == 1
     assert ended.json["left"] is None
-    text = world.run("inspect", str(foreign_program)).out
+    text = workspace.run("inspect", str(foreign_program)).out
     assert "XnnpackBackend" in text
     assert f"{partition['bytes']:,}" in text
     assert "kernels outside partitions, calls of each: aten::nonzero.out 1" in text
 
 
-def test_reasons_come_from_delegation_json(world: Any, foreign_program: Path) -> None:
-    size = world.run("inspect", str(foreign_program), "--json").json["methods"][0]["partitions"][0]["bytes"]
+def test_reasons_come_from_delegation_json(workspace: Any, foreign_program: Path) -> None:
+    size = workspace.run("inspect", str(foreign_program), "--json").json["methods"][0]["partitions"][0]["bytes"]
     refused = [{"backend": "xnnpack", "why": "no such XNNPACK operator"}]
     nonzero = {"name": "n0", "op": "aten.nonzero.default", "module": None, "backend": "portable", "refused": refused}
     taken = {"name": "n1", "op": "aten.relu.default", "backend": "xnnpack", "partition": "p7", "refused": []}
     part = {"id": "p7", "backend": "xnnpack", "nodes": 3, "processed_bytes": size, "about": {"made": "by hand"}}
-    world.root.joinpath("theirs.pte").write_bytes(foreign_program.read_bytes())
-    world.write({"delegation.json": json.dumps({"nodes": [nonzero, taken], "partitions": [part]})})
-    text = world.run("inspect", "theirs.pte").out
+    workspace.root.joinpath("theirs.pte").write_bytes(foreign_program.read_bytes())
+    workspace.write({"delegation.json": json.dumps({"nodes": [nonzero, taken], "partitions": [part]})})
+    text = workspace.run("inspect", "theirs.pte").out
     assert "0 p7  XnnpackBackend  3" in text
     assert "made by hand" in text
     assert "outside partitions: 1 node\n" in text
     assert "1 aten.nonzero.default, portable: xnnpack refused it: no such XNNPACK operator" in text
-    assert "n0 (aten.nonzero.default), portable: xnnpack" in world.run("inspect", "theirs.pte", "--nodes").out
-    assert world.run("inspect", "theirs.pte", "--json").json["left"] == [nonzero]
-    world.write({"delegation.json": "{}"})
-    assert world.run("inspect", "theirs.pte", "--json").json["left"] is None
+    assert "n0 (aten.nonzero.default), portable: xnnpack" in workspace.run("inspect", "theirs.pte", "--nodes").out
+    assert workspace.run("inspect", "theirs.pte", "--json").json["left"] == [nonzero]
+    workspace.write({"delegation.json": "{}"})
+    assert workspace.run("inspect", "theirs.pte", "--json").json["left"] is None
 
 
-def test_blobs_of_one_size_are_told_apart(world: Any, foreign_program: Path) -> None:
-    found = world.run("inspect", str(foreign_program), "--json").json["methods"][0]["partitions"][0]
+def test_blobs_of_one_size_are_told_apart(workspace: Any, foreign_program: Path) -> None:
+    found = workspace.run("inspect", str(foreign_program), "--json").json["methods"][0]["partitions"][0]
     blob = foreign_program.read_bytes()[found["offset"] : found["offset"] + found["bytes"]]
     digests = (hashlib.sha256(b"another").hexdigest(), hashlib.sha256(blob).hexdigest())
     parts = [
@@ -64,9 +64,9 @@ def test_blobs_of_one_size_are_told_apart(world: Any, foreign_program: Path) -> 
         for i, digest in enumerate(digests)
     ]
     parts[1]["about"] = {"kernels": [{"name": "a"}, {"name": "b"}], "capabilities": [86, 89]}
-    world.root.joinpath("theirs.pte").write_bytes(foreign_program.read_bytes())
-    world.write({"delegation.json": json.dumps({"nodes": [], "partitions": parts})})
-    text = world.run("inspect", "theirs.pte").out
+    workspace.root.joinpath("theirs.pte").write_bytes(foreign_program.read_bytes())
+    workspace.write({"delegation.json": json.dumps({"nodes": [], "partitions": parts})})
+    text = workspace.run("inspect", "theirs.pte").out
     assert f"0 p1  XnnpackBackend  4      {found['bytes']:,} + 1,234" in text
     assert "kernels 2; capabilities 86, 89" in text
 
@@ -107,26 +107,26 @@ SUMMARY = "for compute capability 8.6, 8.9 on GPU 1"
 
 @pytest.mark.parametrize("files", [{}, {"MODELBUILD.toml": ""}], ids=["outside a workspace", "in a workspace"])
 def test_a_backend_that_comes_with_modelbuild_describes_its_blobs(
-    new_world: Any, engine_program: Path, files: dict[str, str]
+    new_workspace: Any, engine_program: Path, files: dict[str, str]
 ) -> None:
-    world = new_world()
-    world.write(files)
-    ended = world.run("inspect", str(engine_program), "--json")
+    workspace = new_workspace()
+    workspace.write(files)
+    ended = workspace.run("inspect", str(engine_program), "--json")
     assert ended.code == 0, ended.err
     blob = ended.json["methods"][0]["partitions"][0]["blob"]
     assert (blob["inputs"], blob["outputs"]) == (["left"], ["right"])
     assert (blob["facts"]["device_id"], blob["facts"]["compute_capabilities"]) == (1, ["8.6", "8.9"])
-    text = world.run("inspect", str(engine_program)).out
+    text = workspace.run("inspect", str(engine_program)).out
     assert SUMMARY in text
     assert "in  left: float32[2, 8]" in text
 
 
-def test_a_blob_that_its_backend_cannot_read_is_said(world: Any, engine_program: Path) -> None:
-    (world.root / "other.pte").write_bytes(engine_program.read_bytes().replace(b"TR01", b"TR99"))
-    ended = world.run("inspect", "other.pte", "--json")
+def test_a_blob_that_its_backend_cannot_read_is_said(workspace: Any, engine_program: Path) -> None:
+    (workspace.root / "other.pte").write_bytes(engine_program.read_bytes().replace(b"TR01", b"TR99"))
+    ended = workspace.run("inspect", "other.pte", "--json")
     problem = "not a TensorRT delegate's blob; expected it to begin with TR01"
     assert (ended.code, ended.json["methods"][0]["partitions"][0]["blob"]) == (0, {"problem": problem})
-    assert problem in world.run("inspect", "other.pte").out
+    assert problem in workspace.run("inspect", "other.pte").out
 
 
 OWN = """
@@ -149,20 +149,20 @@ def describe(path, offset, size):
 """
 
 
-def own_backend(world: Any, reading: str) -> Any:
+def own_backend(workspace: Any, reading: str) -> Any:
     files = {"__init__.py": "", "own.py": OWN, "steps/__init__.py": "", "steps/reading.py": reading}
-    world.write({"MODELBUILD.toml": 'rules = ["//tools/rules"]\n'})
-    world.write({f"tools/rules/{name}": text for name, text in files.items()})
-    return world
+    workspace.write({"MODELBUILD.toml": 'rules = ["//tools/rules"]\n'})
+    workspace.write({f"tools/rules/{name}": text for name, text in files.items()})
+    return workspace
 
 
-def test_a_backend_of_the_workspace_describes_its_blobs(new_world: Any, foreign_program: Path) -> None:
-    world = own_backend(new_world(), READING)
-    (method,) = world.run("inspect", str(foreign_program), "--json").json["methods"]
+def test_a_backend_of_the_workspace_describes_its_blobs(new_workspace: Any, foreign_program: Path) -> None:
+    workspace = own_backend(new_workspace(), READING)
+    (method,) = workspace.run("inspect", str(foreign_program), "--json").json["methods"]
     (partition,) = method["partitions"]
     summary = f"XH00 of {partition['bytes']} bytes"
     assert partition["blob"] == {"summary": summary, "inputs": ["a"], "outputs": ["b"], "facts": {"magic": "XH00"}}
-    text = world.run("inspect", str(foreign_program)).out
+    text = workspace.run("inspect", str(foreign_program)).out
     assert summary in text
     assert "in  a: float32[2, 8]" in text
 
@@ -177,33 +177,33 @@ def test_a_backend_of_the_workspace_describes_its_blobs(new_world: Any, foreign_
     ],
 )
 def test_a_backend_that_fails_to_describe_a_blob_is_named(
-    new_world: Any, foreign_program: Path, reading: str, problem: str
+    new_workspace: Any, foreign_program: Path, reading: str, problem: str
 ) -> None:
-    ended = own_backend(new_world(), reading).run("inspect", str(foreign_program))
+    ended = own_backend(new_workspace(), reading).run("inspect", str(foreign_program))
     assert (ended.code, ended.out, len(ended.err.splitlines())) == (3, "", 1), ended.err
     assert ended.err.startswith("error: backend 'own' failed to describe its blob: ")
     assert problem in ended.err
 
 
-def test_rules_that_do_not_load_keep_no_program_from_being_inspected(new_world: Any, engine_program: Path) -> None:
-    world = own_backend(new_world(), READING)
-    world.write({"tools/rules/own.py": "import nothing_of_the_kind\n"})
-    ended = world.run("inspect", str(engine_program))
+def test_rules_that_do_not_load_keep_no_program_from_being_inspected(new_workspace: Any, engine_program: Path) -> None:
+    workspace = own_backend(new_workspace(), READING)
+    workspace.write({"tools/rules/own.py": "import nothing_of_the_kind\n"})
+    ended = workspace.run("inspect", str(engine_program))
     assert (ended.code, len(ended.err.splitlines())) == (0, 1)
     assert ended.err.startswith("warning: ")
     assert SUMMARY in ended.out
 
 
-def test_a_target_is_built_first(world: Any, foreign_program: Path) -> None:
-    world.write({"MODELBUILD.toml": "", "m/BUILD.toml": '[[filegroup]]\nname = "p"\nsrcs = ["p.pte"]\n'})
-    (world.root / "m/p.pte").write_bytes(foreign_program.read_bytes())
-    ended = world.run("inspect", "//m:p", "--json")
+def test_a_target_is_built_first(workspace: Any, foreign_program: Path) -> None:
+    workspace.write({"MODELBUILD.toml": "", "m/BUILD.toml": '[[filegroup]]\nname = "p"\nsrcs = ["p.pte"]\n'})
+    (workspace.root / "m/p.pte").write_bytes(foreign_program.read_bytes())
+    ended = workspace.run("inspect", "//m:p", "--json")
     assert ended.code == 0, ended.err
     assert ended.json["methods"][0]["partitions"][0]["backend"] == "XnnpackBackend"
-    assert "expected the label of one" in world.run("inspect", "//m/...").err
+    assert "expected the label of one" in workspace.run("inspect", "//m/...").err
 
 
-def test_a_model_is_not_exported_to_find_that_it_is_no_program(world: Any) -> None:
+def test_a_model_is_not_exported_to_find_that_it_is_no_program(workspace: Any) -> None:
     model = """
 [[torch_model]]
 name = "m"
@@ -211,8 +211,8 @@ entry = "m.py:M"
 srcs = ["m.py"]
 inputs = [{ name = "x", shape = [1], dtype = "float32" }]
 """
-    world.write({"MODELBUILD.toml": "", "m/BUILD.toml": model, "m/m.py": "raise SystemExit('never run')\n"})
-    ended = world.run("inspect", "//m:m")
+    workspace.write({"MODELBUILD.toml": "", "m/BUILD.toml": model, "m/m.py": "raise SystemExit('never run')\n"})
+    ended = workspace.run("inspect", "//m:m")
     message = "error: //m:m: expected a target with one .pte, but it has signature.json, debug.json"
     assert (ended.code, ended.out, ended.err.splitlines()) == (2, "", [message])
 
@@ -226,10 +226,10 @@ inputs = [{ name = "x", shape = [1], dtype = "float32" }]
         ("photo.png", b"\x89PNG" * 9, "not an ExecuTorch program: it does not start like a .pte"),
     ],
 )
-def test_what_is_no_program(world: Any, name: str, content: bytes | None, message: str) -> None:
+def test_what_is_no_program(workspace: Any, name: str, content: bytes | None, message: str) -> None:
     if content is not None:
-        (world.root / name).write_bytes(content)
-    ended = world.run("inspect", name)
+        (workspace.root / name).write_bytes(content)
+    ended = workspace.run("inspect", name)
     assert ended.code == 2
     assert message in ended.err
     assert "Traceback" not in ended.err

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.script_rule import FILES, OUTPUT, SCRIPT, install, write
+from tests.command_runner import Ended
+from tests.script_rule import FILES, OUTPUT, SCRIPT, WAITS, install
+from tests.workspace_builder import Workspace, write
 
 ALPHA = {"alpha/__init__.py": "from alpha.net import X\n", "alpha/net.py": "X = 1\n", "alpha/data.txt": "1"}
 
@@ -16,34 +17,34 @@ ALPHA = {"alpha/__init__.py": "from alpha.net import X\n", "alpha/net.py": "X = 
 class Site:
     """A workspace with one script that uses `alpha`, which is installed in `folder`."""
 
-    def __init__(self, world: Any, folder: Path) -> None:
-        self.world = world
+    def __init__(self, workspace: Workspace, folder: Path) -> None:
+        self.workspace = workspace
         self.folder = folder
         folder.mkdir()
         install(folder, "alpha", "1.0", ALPHA)
-        world.write({**FILES, "a/s.py": "import alpha\nresult = alpha.X\n"})
+        workspace.write({**FILES, "a/s.py": "import alpha\nresult = alpha.X\n"})
 
-    def run(self, *arguments: str) -> Any:
-        path = os.pathsep.join([str(self.folder), *filter(None, [os.environ.get("PYTHONPATH")])])
-        return self.world.run(*arguments, PYTHONPATH=path)
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"PYTHONPATH": os.pathsep.join([str(self.folder), *filter(None, [os.environ.get("PYTHONPATH")])])}
+
+    def run(self, *arguments: str) -> Ended:
+        return self.workspace.run(*arguments, **self.environment)
 
     def build(self) -> str:
         """Return the end of the script's action ('' if there was nothing to do), and its output."""
-        ended = self.run("build", SCRIPT, "--json")
-        assert ended.code == 0, ended.err + ended.out
-        statuses = [action["status"] for action in ended.json["actions"]]
-        return f"{' '.join(statuses)} {(self.world.root / OUTPUT).read_text()}".strip()
+        statuses = self.workspace.build(SCRIPT, **self.environment).statuses
+        return f"{' '.join(statuses.values())} {(self.workspace.root / OUTPUT).read_text()}".strip()
 
     def build_with_something_to_do(self) -> str:
         """A change that no build with nothing to do notices is noticed by a build that looks at the target."""
-        with (self.world.root / "a/BUILD.toml").open("a") as file:
-            file.write("#\n")
+        self.workspace.add("a/BUILD.toml", "#\n")
         return self.build()
 
 
 @pytest.fixture
-def site(world: Any, tmp_path: Path) -> Site:
-    return Site(world, tmp_path / "site")
+def site(workspace: Workspace, tmp_path: Path) -> Site:
+    return Site(workspace, tmp_path / "site")
 
 
 def test_another_version_is_another_key(site: Site) -> None:
@@ -119,7 +120,7 @@ def test_what_a_named_distribution_requires_is_in_the_key(site: Site) -> None:
     }
     for name in ("named", "second", "other", "third", "fourth", "fifth"):
         install(site.folder, name, "1.0", {f"{name}.py": ""}, requires.get(name, ()))
-    site.world.edit("a/BUILD.toml", "srcs", 'requires = ["named"]\nsrcs')
+    site.workspace.edit("a/BUILD.toml", "srcs", 'requires = ["named"]\nsrcs')
     assert site.build() == "ran 1"
     (described,) = site.run("aquery", SCRIPT, "--output=json").json["nodes"]
     assert {name: state.split()[0] for name, state in described["tools"].items()} == dict.fromkeys(
@@ -128,26 +129,17 @@ def test_what_a_named_distribution_requires_is_in_the_key(site: Site) -> None:
     for name, ran in (("other", "cached"), ("third", "cached"), ("fifth", "ran"), ("second", "ran"), ("named", "ran")):
         install(site.folder, name, "2.0", {f"{name}.py": ""}, requires.get(name, ()))
         assert site.build() == f"{ran} 1", name
-    site.world.edit("a/BUILD.toml", '"named"', '"named[big]"')
+    site.workspace.edit("a/BUILD.toml", '"named"', '"named[big]"')
     assert site.build() == "ran 1"
     install(site.folder, "third", "3.0", {"third.py": ""})
     assert site.build() == "ran 1"
 
 
 def test_a_distribution_that_is_installed_during_the_build_gives_no_result(site: Site) -> None:
-    import subprocess
-    import sys
-    import time
-
-    script = "import os, tempfile, time, alpha\nopen('.outputs/out.txt', 'w').close()\nresult = alpha.X\n"
-    script += "while not os.path.exists(tempfile.gettempdir() + '/go'):\n    time.sleep(0.01)\n"
-    site.world.write({"a/s.py": script})
-    environment = site.world.environment(PYTHONPATH=str(site.folder))
-    command = [sys.executable, "-m", "modelbuild", "build", SCRIPT, "--quiet"]
-    build = subprocess.Popen(command, cwd=site.world.root, env=environment, stderr=subprocess.PIPE, text=True)
-    while build.poll() is None and not list((site.world.cache / "tmp").glob("build-*/*/.outputs/*")):
-        time.sleep(0.01)
+    site.workspace.write({"a/s.py": f"import alpha\n{WAITS}result = alpha.X\n"})
+    build = site.workspace.start("build", SCRIPT, "--quiet", **site.environment)
+    site.workspace.wait_for_an_action(build)
     install(site.folder, "alpha", "1.0", ALPHA)
-    said = site.world.let_go(build)
-    assert build.returncode == 1
-    assert "alpha was installed anew during the build; build again" in said
+    ended = site.workspace.let_go(build)
+    assert ended.code == 1
+    assert "alpha was installed anew during the build; build again" in ended.err

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.script_rule import FILES, OUTPUT, SCRIPT, install, write
+from tests.script_rule import FILES, OUTPUT, SCRIPT, WAITS, install
+from tests.workspace_builder import Workspace, write
 
 NET = "from lib import _sizes\nWIDTH = 3 * _sizes.ONE\n"
 LIB = {"lib/__init__.py": "", "lib/net.py": NET, "lib/_sizes.py": "ONE = 1\n", "lib/train.py": "import no_such_thing\n"}
@@ -32,12 +31,12 @@ sys.meta_path.append(Finder)
 class Scripts:
     """A workspace with one script, and a folder `site` that Python imports from."""
 
-    def __init__(self, world: Any, folder: Path) -> None:
-        self.world = world
+    def __init__(self, workspace: Workspace, folder: Path) -> None:
+        self.workspace = workspace
         self.site = folder / "site"
         self.site.mkdir()
         self.path = [str(self.site)]
-        world.write({**FILES, "a/s.py": USES})
+        workspace.write({**FILES, "a/s.py": USES})
 
     @property
     def environment(self) -> dict[str, str]:
@@ -50,20 +49,18 @@ class Scripts:
 
     def build(self, *arguments: str) -> str:
         """Return the end of the script's action ('' if there was nothing to do), and its output."""
-        ended = self.world.run("build", SCRIPT, *arguments, "--json", **self.environment)
-        assert ended.code == 0, ended.err + ended.out
-        statuses = [action["status"] for action in ended.json["actions"]]
-        return f"{' '.join(statuses)} {(self.world.root / OUTPUT).read_text()}".strip()
+        statuses = self.workspace.build(SCRIPT, *arguments, **self.environment).statuses
+        return f"{' '.join(statuses.values())} {(self.workspace.root / OUTPUT).read_text()}".strip()
 
     def fail(self) -> str:
-        ended = self.world.run("build", SCRIPT, "--quiet", **self.environment)
+        ended = self.workspace.run("build", SCRIPT, "--quiet", **self.environment)
         assert ended.code == 1, ended.err + ended.out
-        return str(ended.err)
+        return ended.err
 
 
 @pytest.fixture
-def scripts(world: Any, tmp_path: Path) -> Scripts:
-    return Scripts(world, tmp_path)
+def scripts(workspace: Workspace, tmp_path: Path) -> Scripts:
+    return Scripts(workspace, tmp_path)
 
 
 WAYS = ["PYTHONPATH", "PYTHONPATH in the workspace", "editable by path", "editable by a finder"]
@@ -74,7 +71,7 @@ every_way = pytest.mark.parametrize("lib", WAYS, indirect=True)
 def lib(request: pytest.FixtureRequest, scripts: Scripts, tmp_path: Path) -> Path:
     """Return the folder that contains LIB."""
     way = getattr(request, "param", WAYS[0])
-    folder = scripts.world.root / "src" if "workspace" in way else tmp_path / "project/src"
+    folder = scripts.workspace.root / "src" if "workspace" in way else tmp_path / "project/src"
     write(folder, LIB)
     if "finder" in way:
         write(scripts.site, {"sitecustomize.py": FINDER.format(folder=str(folder))})
@@ -111,8 +108,7 @@ def test_any_file_of_the_package_counts_and_nothing_else_does(scripts: Scripts, 
 def test_the_same_content_elsewhere_has_the_same_key(scripts: Scripts, lib: Path, tmp_path: Path) -> None:
     assert scripts.build() == "ran 3"
     there = tmp_path / "elsewhere"
-    there.mkdir()
-    other = Scripts(type(scripts.world)(there / "workspace", scripts.world.cache), there)
+    other = Scripts(Workspace(there, cache=scripts.workspace.cache), there)
     write(there / "lib", LIB)
     other.path.append(str(there / "lib"))
     if scripts.path[0] != str(lib) and list(scripts.site.glob("*.dist-info")):
@@ -150,16 +146,9 @@ def test_what_pip_installs_in_editable_mode(scripts: Scripts, tmp_path: Path, la
     subprocess.run([*map(str, command)], cwd=project, check=True)
 
     def build() -> tuple[str, str]:
-        ended = subprocess.run(
-            [str(python), "-m", "modelbuild", "build", SCRIPT],
-            cwd=scripts.world.root,
-            env=scripts.world.environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout.splitlines()[-1].partition(":")[0], (scripts.world.root / OUTPUT).read_text()
+        ended = scripts.workspace.run("build", SCRIPT, program=(str(python), "-m", "modelbuild"))
+        assert ended.code == 0, ended.err
+        return ended.out.splitlines()[-1].partition(":")[0], (scripts.workspace.root / OUTPUT).read_text()
 
     assert build()[1] == "3"
     assert build() == ("Nothing to do", "3")
@@ -171,7 +160,7 @@ def test_what_pip_installs_in_editable_mode(scripts: Scripts, tmp_path: Path, la
 def test_a_module_that_is_one_file_and_imports_another(scripts: Scripts, tmp_path: Path) -> None:
     write(tmp_path / "code", {"one.py": "import two\nX = two.X\n", "two.py": "X = 1\n", "three.py": ""})
     scripts.path.append(str(tmp_path / "code"))
-    scripts.world.write({"a/s.py": "import one\nresult = one.X\n"})
+    scripts.workspace.write({"a/s.py": "import one\nresult = one.X\n"})
     assert scripts.build() == "ran 1"
     write(tmp_path / "code", {"three.py": "edited = True\n"})
     assert scripts.build() == "1"
@@ -183,7 +172,7 @@ def test_packages_in_mere_folders_are_apart(scripts: Scripts, tmp_path: Path) ->
     for place, name in (("one", "models"), ("two", "data")):
         write(tmp_path / place, {f"company/{name}/__init__.py": f"X = {name!r}\n"})
         scripts.path.append(str(tmp_path / place))
-    scripts.world.write({"a/s.py": "import company.models\nresult = company.models.X\n"})
+    scripts.workspace.write({"a/s.py": "import company.models\nresult = company.models.X\n"})
     assert scripts.build() == "ran models"
     write(tmp_path / "two", {"company/data/__init__.py": ""})
     assert scripts.build() == "models"
@@ -207,7 +196,7 @@ def test_nothing_is_imported_ahead_that_a_local_module_takes_the_place_of(script
     """The children of a fork server find its imports imported."""
     install(scripts.site, "alpha", "1.0", {"alpha.py": "import lib.net\n"})
     install(scripts.site, "lib", "1.0", {"lib/__init__.py": "", "lib/net.py": "WIDTH = 'installed'\n"})
-    scripts.world.edit("tools/rules/script.py", "python=", 'preload=("alpha",),\n        python=')
+    scripts.workspace.edit("tools/rules/script.py", "python=", 'preload=("alpha",),\n        python=')
     write(tmp_path / "code", {"lib/__init__.py": "", "lib/net.py": "WIDTH = 'mine'\n"})
     scripts.path.insert(0, str(tmp_path / "code"))
     assert scripts.build() == "ran mine"
@@ -216,30 +205,30 @@ def test_nothing_is_imported_ahead_that_a_local_module_takes_the_place_of(script
 @pytest.mark.parametrize("lib", ["editable by path", "editable by a finder"], indirect=True)
 def test_nothing_is_imported_ahead_that_imports_a_local_module(scripts: Scripts, lib: Path) -> None:
     install(scripts.site, "alpha", "1.0", {"alpha.py": "from lib.net import WIDTH\n"}, requires=("my-lib",))
-    scripts.world.edit("tools/rules/script.py", "python=", 'preload=("alpha",),\n        python=')
-    scripts.world.write({"a/s.py": "import alpha\nresult = alpha.WIDTH\n"})
+    scripts.workspace.edit("tools/rules/script.py", "python=", 'preload=("alpha",),\n        python=')
+    scripts.workspace.write({"a/s.py": "import alpha\nresult = alpha.WIDTH\n"})
     assert scripts.build() == "ran 3"
     write(lib, {"lib/_sizes.py": "ONE = 5\n"})
     assert scripts.build() == "ran 15"
 
 
 def test_what_a_step_of_a_users_own_rule_imports_counts(scripts: Scripts, lib: Path) -> None:
-    scripts.world.edit(
+    scripts.workspace.edit(
         "tools/rules/steps/script.py", "import runpy, sys", "import runpy, sys\nfrom lib.net import WIDTH"
     )
-    scripts.world.edit("tools/rules/steps/script.py", "step.outputs", "globals()['W'] = WIDTH\n    step.outputs")
-    scripts.world.write({"a/s.py": "result = 0\n"})
+    scripts.workspace.edit("tools/rules/steps/script.py", "step.outputs", "globals()['W'] = WIDTH\n    step.outputs")
+    scripts.workspace.write({"a/s.py": "result = 0\n"})
     assert scripts.build() == "ran 0"
     write(lib, {"lib/_sizes.py": "ONE = 5\n"})
     assert scripts.build() == "ran 0"
-    scripts.world.write({"a/s.py": "result = 1\n"})
+    scripts.workspace.write({"a/s.py": "result = 1\n"})
     assert scripts.build() == "ran 1"
 
 
 def test_an_import_that_cannot_be_seen_is_to_be_named(scripts: Scripts, lib: Path) -> None:
-    scripts.world.write({"a/s.py": "import importlib\nresult = importlib.import_module('li' + 'b.net').WIDTH\n"})
+    scripts.workspace.write({"a/s.py": "import importlib\nresult = importlib.import_module('li' + 'b.net').WIDTH\n"})
     assert "no import statement names lib; add it to 'requires' of //a:s" in scripts.fail()
-    scripts.world.edit("a/BUILD.toml", "srcs", 'requires = ["lib"]\nsrcs')
+    scripts.workspace.edit("a/BUILD.toml", "srcs", 'requires = ["lib"]\nsrcs')
     assert scripts.build() == "ran 3"
     write(lib, {"lib/_sizes.py": "ONE = 5\n"})
     assert scripts.build() == "ran 15"
@@ -256,19 +245,19 @@ def test_what_it_imports_of_installed_packages_counts(scripts: Scripts, lib: Pat
 
 
 def test_a_module_at_the_workspaces_root_is_a_source_to_declare(scripts: Scripts) -> None:
-    write(scripts.world.root, LIB)
-    scripts.path.append(str(scripts.world.root))
+    write(scripts.workspace.root, LIB)
+    scripts.path.append(str(scripts.workspace.root))
     assert "imports lib/__init__.py, which is not a declared input; add it to 'srcs' of //a:s" in scripts.fail()
-    scripts.world.edit("a/BUILD.toml", '["s.py"]', '["s.py", "//:lib"]')
+    scripts.workspace.edit("a/BUILD.toml", '["s.py"]', '["s.py", "//:lib"]')
     own = '[[filegroup]]\nname = "lib"\nsrcs = ["lib/__init__.py", "lib/net.py", "lib/_sizes.py"]\n'
-    scripts.world.write({"BUILD.toml": f'[package]\ndefault_visibility = ["//visibility:public"]\n{own}'})
+    scripts.workspace.write({"BUILD.toml": f'[package]\ndefault_visibility = ["//visibility:public"]\n{own}'})
     assert scripts.build() == "ran 3"
 
 
 def test_where_a_build_is_started_decides_nothing(scripts: Scripts) -> None:
     """Although `python -m modelbuild` imports from the current folder as well."""
-    write(scripts.world.root / "a", LIB)
-    ended = scripts.world.run("build", SCRIPT, cwd=scripts.world.root / "a", **scripts.environment)
+    write(scripts.workspace.root / "a", LIB)
+    ended = scripts.workspace.run("build", SCRIPT, cwd=scripts.workspace.root / "a", **scripts.environment)
     assert ended.code == 1
     assert "No module named 'lib'" in ended.err
 
@@ -279,7 +268,7 @@ def test_an_archive_is_refused(scripts: Scripts, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "code.zip", "w") as archive:
         archive.writestr("lib/__init__.py", "")
     scripts.path.append(str(tmp_path / "code.zip"))
-    ended = scripts.world.run("build", SCRIPT, **scripts.environment)
+    ended = scripts.workspace.run("build", SCRIPT, **scripts.environment)
     assert ended.code != 0
     assert "module lib is in" in ended.err
     assert "code.zip/lib/__init__.py, an archive; expected it unpacked, or installed" in ended.err
@@ -289,9 +278,9 @@ def test_an_editable_distribution_that_tells_no_modules_is_to_be_named_by_them(s
     scripts.editable(lib)
     write(scripts.site / "my_lib-1.0.dist-info", {"top_level.txt": ""})
     assert scripts.build() == "ran 3"  # imported, so its module is identified
-    scripts.world.write({"a/s.py": "result = 1\n"})
-    scripts.world.edit("a/BUILD.toml", "srcs", 'requires = ["my-lib"]\nsrcs')
-    ended = scripts.world.run("build", SCRIPT, **scripts.environment)
+    scripts.workspace.write({"a/s.py": "result = 1\n"})
+    scripts.workspace.edit("a/BUILD.toml", "srcs", 'requires = ["my-lib"]\nsrcs')
+    ended = scripts.workspace.run("build", SCRIPT, **scripts.environment)
     assert ended.code != 0
     assert f"my-lib is installed in editable mode, from {lib}, and does not list its modules" in ended.err
 
@@ -299,33 +288,24 @@ def test_an_editable_distribution_that_tells_no_modules_is_to_be_named_by_them(s
 def test_the_change_is_explained(scripts: Scripts, lib: Path) -> None:
     scripts.build()
     write(lib, {"lib/_sizes.py": "ONE = 5\n"})
-    explained = scripts.world.run("explain", SCRIPT, **scripts.environment)
+    explained = scripts.workspace.run("explain", SCRIPT, **scripts.environment)
     assert "local module lib/_sizes.py changed (" in explained.out
     scripts.build()
     write(lib, {"lib/new.py": ""})
     scripts.build()
-    explained = scripts.world.run("explain", SCRIPT, **scripts.environment)
+    explained = scripts.workspace.run("explain", SCRIPT, **scripts.environment)
     assert "local module lib/new.py is new" in explained.out
 
 
 def test_an_edit_during_the_build_gives_no_result(scripts: Scripts, lib: Path) -> None:
     """The script's file blocks the build until the package was edited."""
-    import subprocess
-    import time
-
-    scripts.world.write({"a/BUILD.toml": "".join(f'[[script]]\nname = "{n}"\nsrcs = ["{n}.py"]\n' for n in "st")})
-    waits = (
-        "import os, tempfile, time\nfrom lib.net import WIDTH\nopen('.outputs/out.txt', 'w').close()\nresult = WIDTH\n"
-    )
-    waits += "while not os.path.exists(tempfile.gettempdir() + '/go'):\n    time.sleep(0.01)\n"
-    scripts.world.write({"a/s.py": waits, "a/t.py": waits + "# another\n"})
-    command = [sys.executable, "-m", "modelbuild", "build", "//a/...", "-j1", "--quiet", "--keep-going"]
-    environment = scripts.world.environment(**scripts.environment)
-    build = subprocess.Popen(command, cwd=scripts.world.root, env=environment, stderr=subprocess.PIPE, text=True)
-    while build.poll() is None and not list((scripts.world.cache / "tmp").glob("build-*/*/.outputs/*")):
-        time.sleep(0.01)
+    scripts.workspace.write({"a/BUILD.toml": "".join(f'[[script]]\nname = "{n}"\nsrcs = ["{n}.py"]\n' for n in "st")})
+    waits = f"from lib.net import WIDTH\n{WAITS}result = WIDTH\n"
+    scripts.workspace.write({"a/s.py": waits, "a/t.py": waits + "# another\n"})
+    build = scripts.workspace.start("build", "//a/...", "-j1", "--quiet", "--keep-going", **scripts.environment)
+    scripts.workspace.wait_for_an_action(build)
     write(lib, {"lib/_sizes.py": "ONE = 5\n"})
-    said = scripts.world.let_go(build)
-    assert build.returncode == 1
-    assert "lib/_sizes.py changed during the build; build again" in said
-    assert len(list((scripts.world.root / "modelbuild-out").glob("default/a/*/out.txt"))) == 1
+    ended = scripts.workspace.let_go(build)
+    assert ended.code == 1
+    assert "lib/_sizes.py changed during the build; build again" in ended.err
+    assert len(list((scripts.workspace.root / "modelbuild-out").glob("default/a/*/out.txt"))) == 1

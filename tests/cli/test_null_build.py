@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,17 +21,10 @@ print(json.dumps({"code": code, "modules": sorted(sys.modules), "opened": opened
 """
 
 
-def traced(world: Any, *arguments: str) -> dict[str, Any]:
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        cwd=world.root,
-        env=world.environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    told: dict[str, Any] = json.loads(ended.stderr.splitlines()[-1])
-    return {**told, "out": ended.stdout, "tops": {name.partition(".")[0] for name in told["modules"]}}
+def traced(workspace: Any, *arguments: str) -> dict[str, Any]:
+    ended = workspace.run(*arguments, program=(sys.executable, "-c", PROGRAM))
+    told: dict[str, Any] = json.loads(ended.err.splitlines()[-1])
+    return {**told, "out": ended.out, "tops": {name.partition(".")[0] for name in told["modules"]}}
 
 
 HEAVY = {"torch", "executorch", "click", "networkx", "pydantic", "pydantic_core", "rich", "numpy", "modelbuild_rules"}
@@ -60,15 +52,15 @@ def test_it_imports_nothing_heavy_and_reads_no_build_file(classifier: Any, targe
     assert not any(path.startswith(str(classifier.cache)) for path in second["opened"])
 
 
-def test_what_is_put_into_a_checkout_that_python_imports_from_is_no_change(world: Any, tmp_path: Path) -> None:
+def test_what_is_put_into_a_checkout_that_python_imports_from_is_no_change(workspace: Any, tmp_path: Path) -> None:
     """An editable install puts the checkout on Python's path, and builds put folders into the checkout."""
-    world.write({"MODELBUILD.toml": "", "a/BUILD.toml": '[[filegroup]]\nname = "f"\nsrcs = ["x"]\n', "a/x": ""})
+    workspace.write({"MODELBUILD.toml": "", "a/BUILD.toml": '[[filegroup]]\nname = "f"\nsrcs = ["x"]\n', "a/x": ""})
     checkout = tmp_path / "checkout"
     checkout.mkdir()
     path = os.pathsep.join([str(checkout), *filter(None, sys.path)])
 
     def again() -> bool:
-        return "Nothing to do" in world.run("build", "//a:f", PYTHONPATH=path).out
+        return "Nothing to do" in workspace.run("build", "//a:f", PYTHONPATH=path).out
 
     assert not again()
     (checkout / "build/demo").mkdir(parents=True)
@@ -91,15 +83,17 @@ def test_what_is_put_into_a_checkout_that_python_imports_from_is_no_change(world
     ],
     ids=lambda files: "-".join(files).replace("/", "."),
 )
-def test_it_is_none_after_a_change(world: Any, example_rules: dict[str, str], change: dict[str, str]) -> None:
+def test_it_is_none_after_a_change(workspace: Any, example_rules: dict[str, str], change: dict[str, str]) -> None:
     """This holds even if the written content is the old content."""
     build = '[[checksums]]\nname = "sums"\nsrcs = ["one.txt"]\n'
-    world.write({**example_rules, "a/BUILD.toml": build, "a/one.txt": "1\n"})
-    world.build("//a/...")
+    workspace.write({**example_rules, "a/BUILD.toml": build, "a/one.txt": "1\n"})
+    workspace.build("//a/...")
     assert (
-        world.run("build", "//a/...").out.splitlines()[-1].startswith("Nothing to do: 1 target up to date (1 action)")
+        workspace.run("build", "//a/...")
+        .out.splitlines()[-1]
+        .startswith("Nothing to do: 1 target up to date (1 action)")
     )
     for name in change:
-        (world.root / name).unlink(missing_ok=True)
-    world.write(change)
-    assert "Nothing to do" not in world.run("build", "//a/...").out
+        (workspace.root / name).unlink(missing_ok=True)
+    workspace.write(change)
+    assert "Nothing to do" not in workspace.run("build", "//a/...").out

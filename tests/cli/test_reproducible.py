@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from safetensors.numpy import save_file
 
-from .conftest import World, classifier_weights, classifier_workspace
+from tests.workspace_builder import Workspace
+
+from .conftest import classifier_weights, classifier_workspace
 
 
-def outputs(world: Any) -> dict[str, str]:
+def outputs(workspace: Any) -> dict[str, str]:
     """SHA-256 of everything that was laid out, by path."""
-    folder = world.root / "modelbuild-out"
+    folder = workspace.root / "modelbuild-out"
     files = [path for path in folder.glob("[!.]*/**/*") if path.is_file()]
     return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def blobs(world: Any) -> set[str]:
+def blobs(workspace: Any) -> set[str]:
     """Return the digests of all outputs of actions, including intermediate results and printed text."""
-    return {path.name for path in (world.cache / "cas").rglob("*") if path.is_file()}
+    return {path.name for path in (workspace.cache / "cas").rglob("*") if path.is_file()}
 
 
-def elsewhere(tmp_path: Path) -> World:
+def elsewhere(tmp_path: Path) -> Workspace:
     """Return an empty workspace and cache with different and longer paths."""
-    folder = tmp_path / "some where else" / ("deep" * 20)
-    return World(folder / "w", folder / "c")
+    return Workspace(tmp_path / "some where else" / ("deep" * 20))
 
 
 def surroundings(tmp_path: Path) -> dict[str, str]:
@@ -50,7 +50,7 @@ def surroundings(tmp_path: Path) -> dict[str, str]:
 def test_the_classifier(built_classifier: Any, repository: Path, tmp_path: Path) -> None:
     """Two partitions. Not only the program: each intermediate result too."""
     other = classifier_workspace(repository / "examples", elsewhere(tmp_path))
-    built = other.build("//classifier:xnnpack", "--jobs=1", **surroundings(tmp_path))
+    built = other.build("//classifier:xnnpack", "--jobs=1", **surroundings(tmp_path)).statuses
     assert set(built.values()) == {"ran"}
     assert sum("#compile" in action for action in built) == 2
     assert len(outputs(other)) == 3
@@ -63,23 +63,23 @@ def test_the_classifier_as_two_engines(repository: Path, tmp_path: Path) -> None
     """TensorRT's; and with other weights, those of its head alone are built again."""
     program = "//classifier:tensorrt"
     made = []
-    for world, environment in (
-        (World(tmp_path / "w", tmp_path / "c"), {}),
+    for workspace, environment in (
+        (Workspace(tmp_path / "short"), {}),
         (elsewhere(tmp_path), surroundings(tmp_path)),
     ):
-        classifier_workspace(repository / "examples", world)
+        classifier_workspace(repository / "examples", workspace)
         split = 'min_block_size = 1, torch_executed_ops = ["aten.mean.dim"]'
-        world.edit("classifier/BUILD.toml", 'workspace_size = "64MiB"', split)
-        built = world.build(program, "--jobs=1", **environment)
+        workspace.edit("classifier/BUILD.toml", 'workspace_size = "64MiB"', split)
+        built = workspace.build(program, "--jobs=1", **environment).statuses
         assert set(built.values()) == {"ran"}
         assert {f"{program}#compile:p0", f"{program}#compile:p1"} <= set(built)
-        made.append((outputs(world), blobs(world)))
+        made.append((outputs(workspace), blobs(workspace)))
     assert made[0] == made[1]
     weights = classifier_weights()
     weights["head.weight"][0, 0] += 1
-    save_file(weights, world.root / "classifier/classifier.safetensors")
+    save_file(weights, workspace.root / "classifier/classifier.safetensors")
     again = {"//classifier:model#export", f"{program}#partition", f"{program}#compile:p1", f"{program}#emit"}
-    assert world.ran(program, **environment) == again
+    assert workspace.ran(program, **environment) == again
 
 
 @pytest.mark.exhaustive
@@ -87,13 +87,11 @@ def test_the_classifier_as_two_engines(repository: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["detector", "detector_rtx"])
 def test_the_detector(repository: Path, tmp_path: Path, name: str) -> None:
     made = []
-    for world, jobs, environment in (
-        (World(tmp_path / "w", tmp_path / "c"), "2", {"PYTHONHASHSEED": "1"}),
+    for workspace, jobs, environment in (
+        (Workspace(tmp_path / "short"), "2", {"PYTHONHASHSEED": "1"}),
         (elsewhere(tmp_path), "1", surroundings(tmp_path)),
     ):
-        shutil.copytree(
-            repository / "examples", world.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("modelbuild-out")
-        )
-        assert set(world.build(f"//models:{name}", f"--jobs={jobs}", **environment).values()) == {"ran"}
-        made.append((outputs(world), blobs(world)))
+        workspace.copy_in(repository / "examples")
+        assert set(workspace.build(f"//models:{name}", f"--jobs={jobs}", **environment).statuses.values()) == {"ran"}
+        made.append((outputs(workspace), blobs(workspace)))
     assert made[0] == made[1]

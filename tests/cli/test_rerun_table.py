@@ -22,14 +22,14 @@ ALL = {EXPORT, PARTITION, P0, P1, EMIT}
 
 
 def edited(name: str, old: str, new: str) -> Callable[[Any], None]:
-    return lambda world: world.edit(name, old, new)
+    return lambda workspace: workspace.edit(name, old, new)
 
 
 def reweighted(name: str) -> Callable[[Any], None]:
     """Change one number of one tensor."""
 
-    def change(world: Any) -> None:
-        path = world.root / "classifier/classifier.safetensors"
+    def change(workspace: Any) -> None:
+        path = workspace.root / "classifier/classifier.safetensors"
         weights = load_file(path)
         weights[name].flat[-1] += 1
         save_file(weights, path)
@@ -37,18 +37,18 @@ def reweighted(name: str) -> Callable[[Any], None]:
     return change
 
 
-def touched(world: Any) -> None:
+def touched(workspace: Any) -> None:
     """New times and inodes for the same contents."""
     for name in (BUILD, SOURCE, "classifier/classifier.safetensors"):
-        path = world.root / name
+        path = workspace.root / name
         content = path.read_bytes()
         path.unlink()
         path.write_bytes(content)
 
 
-def unrelated(world: Any) -> None:
-    world.edit("models/nets.py", "nn.PReLU", "nn.ReLU")
-    path = world.root / BUILD
+def unrelated(workspace: Any) -> None:
+    workspace.edit("models/nets.py", "nn.PReLU", "nn.ReLU")
+    path = workspace.root / BUILD
     path.write_text(path.read_text() + '[[filegroup]]\nname = "sources"\nsrcs = { glob = ["*.py"] }\n')
 
 
@@ -60,7 +60,7 @@ class Row(NamedTuple):
 
 
 TABLE = {
-    "nothing": Row(lambda world: None, set()),
+    "nothing": Row(lambda workspace: None, set()),
     "times, not contents": Row(touched, set()),
     "comment in the source": Row(
         edited(SOURCE, "    def forward", "    # Normalized here.\n\n    def forward"), {EXPORT}
@@ -94,7 +94,7 @@ TABLE = {
     "device attribute that nothing here depends on": Row(
         edited(BUILD, 'name = "cpu"', 'name = "cpu"\nmemory = "8GiB"\nmin_glibc = "2.31"'), set()
     ),
-    "another device": Row(lambda world: None, set(), ("--device=//classifier:other",)),
+    "another device": Row(lambda workspace: None, set(), ("--device=//classifier:other",)),
 }
 
 
@@ -106,7 +106,7 @@ REST = {"layer between partitions", "input range"}
 def test_what_runs_again_after(classifier: Any, case: str) -> None:
     row = TABLE[case]
     row.change(classifier)
-    statuses = classifier.build(PROGRAM, *row.arguments)
+    statuses = classifier.build(PROGRAM, *row.arguments).statuses
     assert {id.replace(" (//classifier:other)", "") for id in statuses} == row.all
     assert {id for id, status in statuses.items() if status == "ran"} == row.ran
 
@@ -135,7 +135,7 @@ def test_another_version_of_a_tool_reruns_the_steps_that_name_or_require_it(
 def test_what_only_compiling_depends_on_reruns_only_that(classifier: Any) -> None:
     """TensorRT's workspace and the device's compute capability decide engines, but not the division into partitions."""
     program = "//classifier:tensorrt"
-    first = classifier.build(program)
+    first = classifier.build(program).statuses
     assert first == {
         EXPORT: "cached",
         **dict.fromkeys((f"{program}#partition", f"{program}#compile:p0", f"{program}#emit"), "ran"),

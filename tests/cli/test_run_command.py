@@ -5,8 +5,9 @@ from __future__ import annotations
 import _ctypes
 import json
 import os
-import subprocess
+import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +97,10 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def built(world: Any, program: Path) -> Any:
-    world.write(RULES)
-    (world.root / "m/p.pte").write_bytes(program.read_bytes())
-    return world
+def built(workspace: Any, program: Path) -> Any:
+    workspace.write(RULES)
+    (workspace.root / "m/p.pte").write_bytes(program.read_bytes())
+    return workspace
 
 
 DAMAGED = {
@@ -226,7 +227,7 @@ def test_nor_is_what_goes_with_something_built_before(built: Any) -> None:
     assert built.root.joinpath("modelbuild-out/default/m/x/x.json").stat() == before
 
 
-def test_a_model_is_not_exported_for_an_input_that_it_does_not_take(world: Any) -> None:
+def test_a_model_is_not_exported_for_an_input_that_it_does_not_take(workspace: Any) -> None:
     build = """
 [[torch_model]]
 name = "m"
@@ -243,8 +244,8 @@ name = "p"
 model = ":m"
 stack = ":stack"
 """
-    world.write({"MODELBUILD.toml": "", "m/BUILD.toml": build, "m/m.py": "raise SystemExit('never run')\n"})
-    ended = world.run("run", "//m:p", "--input=size=s.npy", "--input=imgae=x.npy")
+    workspace.write({"MODELBUILD.toml": "", "m/BUILD.toml": build, "m/m.py": "raise SystemExit('never run')\n"})
+    ended = workspace.run("run", "//m:p", "--input=size=s.npy", "--input=imgae=x.npy")
     message = "error: no input 'imgae'; inputs: image, size; did you mean 'image'?"
     assert (ended.code, ended.out, ended.err.splitlines()) == (2, "", [message])
 
@@ -271,17 +272,12 @@ def test_a_program_that_dies_is_told_as_such(built: Any) -> None:
 
 def test_sigterm_ends_the_program_that_runs_too(built: Any) -> None:
     stays = "import os, sys, time\nprint(os.getpid(), file=sys.stderr, flush=True)\ntime.sleep(600)\n"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "modelbuild", "run", "//m:program", "-q"],
-        cwd=built.root,
-        env=built.environment(PYTHONPATH=stand_in(built, stays)),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    pid = int(process.stderr.readline())
-    process.terminate()
-    assert process.communicate(timeout=300)[1].strip() == "interrupted"
-    assert process.returncode == 8
+    running = built.start("run", "//m:program", "-q", PYTHONPATH=stand_in(built, stays))
+    while not (said := running.err).endswith("\n"):
+        assert not running.over
+        time.sleep(0.01)
+    running.send(signal.SIGTERM)
+    ended = running.wait()
+    assert (ended.code, ended.err) == (8, f"{said}interrupted\n")
     with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+        os.kill(int(said), 0)

@@ -140,22 +140,22 @@ Compiled = Mapping[str, frozenset[str]]
 
 
 class Built:
-    """The programs of all models, built in one world for a backend."""
+    """The programs of all models, built in one workspace for a backend."""
 
-    def __init__(self, world: Any, backend: str, request: pytest.FixtureRequest) -> None:
+    def __init__(self, workspace: Any, backend: str, request: pytest.FixtureRequest) -> None:
         tensors = {
             name: ", ".join(f'{{ name = "{each}", shape = [2, 8], dtype = "float32" }}' for each in inputs)
             for name, inputs in MODELS.items()
         }
         models = "".join(MODEL.format(name=name, inputs=inputs) for name, inputs in tensors.items())
-        world.write({"MODELBUILD.toml": "", "nets.py": NETS})
-        world.write({"BUILD.toml": models + STACK.format(backend=BACKENDS[backend])})
+        workspace.write({"MODELBUILD.toml": "", "nets.py": NETS})
+        workspace.write({"BUILD.toml": models + STACK.format(backend=BACKENDS[backend])})
         if backend == "cuda":
-            request.getfixturevalue("know_runtime")(world.root, world.cache, "//:Base")
-        ended = world.run("build", *(f"//:{name}" for name in MODELS), "--jobs=2", "--json")
+            request.getfixturevalue("know_runtime")(workspace.root, workspace.cache, "//:Base")
+        ended = workspace.run("build", *(f"//:{name}" for name in MODELS), "--jobs=2", "--json")
         assert ended.code == 0, ended.err + ended.out
         compiling = [action for action in ended.json["actions"] if action["mnemonic"] == "compile"]
-        self.root: Path = world.root
+        self.root: Path = workspace.root
         self.ran = [action["key"] for action in compiling if action["status"] == "ran"]
         self.keys: Compiled = {
             name: frozenset(a["key"] for a in compiling if a["owner"] == f"//:{name}") for name in MODELS
@@ -166,8 +166,8 @@ class Built:
     scope="module",
     params=["xnnpack", *(pytest.param(each, marks=pytest.mark.exhaustive) for each in ("tensorrt", "cuda"))],
 )
-def built(request: pytest.FixtureRequest, new_world: Callable[[], Any]) -> Built:
-    return Built(new_world(), request.param, request)
+def built(request: pytest.FixtureRequest, new_workspace: Callable[[], Any]) -> Built:
+    return Built(new_workspace(), request.param, request)
 
 
 def test_each_distinct_partition_is_compiled_once(built: Built) -> None:

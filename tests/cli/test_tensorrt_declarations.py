@@ -54,23 +54,23 @@ BUILD = program_build('{ type = "portable" }', entry="model.py:Model")
         ('{ type = "tensort" }', "8.6", "tensorrt"),
     ],
 )
-def test_a_declaration_that_cannot_work(world: Any, backend: str, capability: str, message: str) -> None:
+def test_a_declaration_that_cannot_work(workspace: Any, backend: str, capability: str, message: str) -> None:
     build = BUILD.replace('{ type = "portable" }', backend).replace("8.6", capability)
-    world.write({"MODELBUILD.toml": "", "BUILD.toml": build, "model.py": "this is read by nobody"})
-    ended = world.run("build", "//:program")
+    workspace.write({"MODELBUILD.toml": "", "BUILD.toml": build, "model.py": "this is read by nobody"})
+    ended = workspace.run("build", "//:program")
     assert ended.code == 3, ended.err
     assert message in ended.err
     assert "ran" not in ended.err
     assert "Traceback" not in ended.err
 
 
-def test_a_dynamic_dimension_without_a_greatest_size(world: Any) -> None:
+def test_a_dynamic_dimension_without_a_greatest_size(workspace: Any) -> None:
     """Each dynamic dimension then has a range for an engine's profile."""
     build = BUILD.replace("shape = [2]", 'shape = ["n"]').replace(
         "\n\n[[pte", "\ndynamic = { n = { min = 1 } }\n\n[[pte", 1
     )
-    world.write({"MODELBUILD.toml": "", "BUILD.toml": build, "model.py": ""})
-    ended = world.run("build", "//:program")
+    workspace.write({"MODELBUILD.toml": "", "BUILD.toml": build, "model.py": ""})
+    ended = workspace.run("build", "//:program")
     assert ended.code == 3, ended.err
     assert ended.err == "error: BUILD.toml:7:13: 'dynamic.n' of torch_model 'model' lacks the attribute 'max'\n"
 
@@ -85,13 +85,13 @@ class Model(torch.nn.Module):
 
 
 @pytest.mark.slow
-def test_what_only_a_build_can_know(world: Any) -> None:
+def test_what_only_a_build_can_know(workspace: Any) -> None:
     """Set the model's inputs and the installed packages."""
 
     def build(backend: str) -> tuple[int, list[str]]:
         text = BUILD.replace('{ type = "portable" }', backend)
-        world.write({"MODELBUILD.toml": "", "BUILD.toml": text, "model.py": MODEL})
-        ended = world.run("build", "//:program")
+        workspace.write({"MODELBUILD.toml": "", "BUILD.toml": text, "model.py": MODEL})
+        ended = workspace.run("build", "//:program")
         assert "Traceback" not in ended.err
         return ended.code, [line for line in ended.err.splitlines() if line.startswith("error: ")]
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.workspace_builder import Workspace
+
 BUILD = (
     '[[checksums]]\nname = "sums"\nsrcs = ["one.txt", ":more"]\n\n[[filegroup]]\nname = "more"\nsrcs = ["two.txt"]\n'
 )
@@ -14,9 +16,9 @@ OUTPUT = "modelbuild-out/default/a/sums/sums.sha256"
 
 
 @pytest.fixture
-def rules(world: Any, example_rules: dict[str, str]) -> Any:
-    world.write({**example_rules, "a/BUILD.toml": BUILD, "a/one.txt": "1\n", "a/two.txt": "2\n"})
-    return world
+def rules(workspace: Any, example_rules: dict[str, str]) -> Any:
+    workspace.write({**example_rules, "a/BUILD.toml": BUILD, "a/one.txt": "1\n", "a/two.txt": "2\n"})
+    return workspace
 
 
 def test_the_documented_rule_takes_at_most_50_lines(example_rules: dict[str, str]) -> None:
@@ -80,7 +82,7 @@ def test_an_output_that_was_removed_or_changed_is_laid_out_again(rules: Any) -> 
 
 def test_another_workspace_elsewhere_shares_the_cache(rules: Any, tmp_path: Any, example_rules: dict[str, str]) -> None:
     rules.build("//a:sums")
-    other = type(rules)(tmp_path / "elsewhere" / "deeper", rules.cache)
+    other = Workspace(tmp_path / "elsewhere" / "deeper", cache=rules.cache)
     other.write({**example_rules, "a/BUILD.toml": BUILD, "a/one.txt": "1\n", "a/two.txt": "2\n"})
     assert other.ran("//a:sums") == set()
 

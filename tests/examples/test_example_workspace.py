@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,52 +12,33 @@ import pytest
 import torch
 from PIL import Image
 
+from tests.workspace_builder import Workspace
+
 FACE = np.array([177.0, 60, 267, 174])
 """x1, y1, x2, y2 of the astronaut's face on the photo."""
 
 
-class Workspace:
-    """A copy of examples/ with a separate cache."""
-
-    def __init__(self, repository: Path, folder: Path) -> None:
-        self.root = folder / "examples"
-        self.cache = folder / "cache"
-        shutil.copytree(
-            repository / "examples", self.root, ignore=shutil.ignore_patterns("modelbuild-out", "__pycache__")
-        )
-
-    def command(self, *arguments: str) -> str:
-        """Run a successful command; return its standard output."""
-        ended = subprocess.run(
-            [sys.executable, "-m", "modelbuild", *arguments],
-            cwd=self.root,
-            env={**os.environ, "MODELBUILD_CACHE_DIR": str(self.cache)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
-        assert ended.returncode == 0, ended.stderr + ended.stdout
-        return ended.stdout
-
-    def statuses(self, *arguments: str) -> dict[str, str]:
-        """Build, and each action's status by its id."""
-        return {a["id"]: a["status"] for a in json.loads(self.command("build", *arguments, "--json"))["actions"]}
+class Examples(Workspace):
+    """A copy of examples/."""
 
     def passed(self, *targets: str) -> dict[str, list[str]]:
         """Run tests, which must pass; return the cases of each test."""
-        told = json.loads(self.command("test", *targets, "--require-all", "--json"))["tests"]
-        assert {test["status"] for test in told} == {"passed"}
-        return {test["label"]: [case["name"] for case in test["cases"]] for test in told}
+        tests = self.test(*targets, "--require-all")
+        assert {test["status"] for test in tests.values()} == {"passed"}
+        return {label: [case["name"] for case in test["cases"]] for label, test in tests.items()}
 
-    def run(self, target: str, photo: str | Path, outputs: Path) -> dict[str, np.ndarray]:
+    def outputs(self, target: str, photo: str | Path, folder: Path) -> dict[str, np.ndarray]:
         """Run a program on a photo; its outputs by name."""
-        self.command("run", target, f"--input=image={photo}", f"--output-dir={outputs}", "--repeat=1", "--warmup=0")
-        return {path.stem: np.load(path) for path in outputs.glob("*.npy")}
+        ended = self.run("run", target, f"--input=image={photo}", f"--output-dir={folder}", "--repeat=1", "--warmup=0")
+        assert ended.code == 0, ended.err
+        return {path.stem: np.load(path) for path in folder.glob("*.npy")}
 
 
 @pytest.fixture
-def workspace(repository: Path, tmp_path: Path) -> Workspace:
-    return Workspace(repository, tmp_path)
+def workspace(repository: Path, tmp_path: Path) -> Examples:
+    made = Examples(tmp_path)
+    made.copy_in(repository / "examples")
+    return made
 
 
 def overlap(a: np.ndarray, b: np.ndarray) -> float:
@@ -110,33 +87,33 @@ def edited(photo: Path, folder: Path) -> dict[str, Path]:
 
 @pytest.mark.slow
 def test_the_detector_finds_what_it_finds_in_eager_pytorch(
-    workspace: Workspace, detector: Any, third_party: Mapping[str, Path], tmp_path: Path
+    workspace: Examples, detector: Any, third_party: Mapping[str, Path], tmp_path: Path
 ) -> None:
-    ran = workspace.statuses("//models:detector")
+    ran = workspace.build("//models:detector").statuses
     assert set(ran.values()) == {"ran"}
     for name, photo in edited(third_party["astronaut"], tmp_path).items():
-        found = workspace.run("//models:detector", photo, tmp_path / name)
+        found = workspace.outputs("//models:detector", photo, tmp_path / name)
         expected = eager(detector, photo)
         assert found.keys() == expected.keys()
         assert len(found["boxes"]) == len(expected["boxes"]) == {"black": 0, "four": 4}.get(name, 1), name
         same = matches(found["boxes"], expected["boxes"])
         np.testing.assert_allclose(found["scores"], expected["scores"][same], atol=1e-4)
         np.testing.assert_allclose(found["landmarks"], expected["landmarks"][same], atol=0.1)
-    face = workspace.run("//models:detector", "//third_party:astronaut", tmp_path / "face")
+    face = workspace.outputs("//models:detector", "//third_party:astronaut", tmp_path / "face")
     assert face["scores"].tolist() == pytest.approx([1], abs=0.01)
     assert overlap(face["boxes"][0], FACE) > 0.9
-    assert "ran" not in workspace.statuses("//models:detector").values()
+    assert workspace.ran("//models:detector") == set()
     tested = workspace.passed("//models:detector_test", "//models:boxes_test")
     assert tested["//models:detector_test"] == ["astronaut", "noise", "max_bytes", "backend of onet.conv1"]
     assert len(tested["//models:boxes_test"]) == 5
 
 
 @pytest.mark.slow
-def test_a_stack_decides_who_computes_and_not_what(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_stack_decides_who_computes_and_not_what(workspace: Examples, tmp_path: Path) -> None:
     """One matrix declares two programs with the same probabilities, with XNNPACK and without."""
     np.save(tmp_path / "image.npy", np.random.default_rng(0).uniform(0, 255, (1, 3, 64, 64)).astype(np.float32))
     outputs = {
-        stack: workspace.run(f"//models:classifier_{stack}", tmp_path / "image.npy", tmp_path / stack)
+        stack: workspace.outputs(f"//models:classifier_{stack}", tmp_path / "image.npy", tmp_path / stack)
         for stack in ("xnnpack", "portable")
     }
     for output in outputs.values():

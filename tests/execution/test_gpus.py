@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from modelbuild.build.source_files import Sources
 from modelbuild.execution import gpus, keys
 from modelbuild.execution.keys import Keys, key_of
-from tests.execution.isolation.conftest import RULE, Workspace
+from tests.execution.isolation.conftest import RULE, Probes
 
 # A driver with the GPUs that a variable has: `NVIDIA A:86 NVIDIA B:90`, with a '|' between them. '!' does not start.
 DRIVER = r"""
@@ -79,11 +78,15 @@ def test_models_are_those_of_the_driver_each_once(seen: Any, text: str, models: 
     assert seen(text) == models
 
 
-@pytest.mark.parametrize("library", ["no-such-library.so", "libc.so.6"])
-def test_without_a_driver_there_are_none(monkeypatch: pytest.MonkeyPatch, library: str) -> None:
-    monkeypatch.setattr(gpus, "_LIBRARY", library)
-    with pytest.raises((OSError, AttributeError)):
-        list(gpus._models())
+@pytest.mark.parametrize("library", ["is damaged", "has no functions"])
+def test_without_a_driver_there_are_none(seen: Any, driver: Path, library: str) -> None:
+    assert seen(A)
+    (driver / "libcuda.so.1").unlink()
+    if library == "is damaged":
+        (driver / "libcuda.so.1").write_text("no library")
+    else:
+        subprocess.run(["cc", "-shared", "-o", driver / "libcuda.so.1", "-x", "c", "/dev/null"], check=True)
+    assert seen(A) == ()
 
 
 def key(bench: Any, gpu: int, stated: tuple[str, ...] = ()) -> str:
@@ -123,10 +126,10 @@ def test_a_machine_without_a_gpu_makes_the_key_of_the_models_that_are_stated(
 
 def test_another_card_runs_the_actions_that_take_one(driver: Path, tmp_path: Path) -> None:
     """No other key changes, through the command line."""
-    workspace = Workspace(tmp_path, ())
+    workspace = Probes(tmp_path, ())
     takes = 'resources=Resources(gpu=int(ctx.label.name == "on_gpu")),\n        network='
     rule = RULE.replace("network=ctx", f"{takes}ctx", 1).replace("Output, Sources", "Output, Resources, Sources")
-    workspace.write("probe/probe.py", rule)
+    workspace.write({"probe/probe.py": rule})
     workspace.step("only", "def run(step):\n    step.outputs['out'].write_text('1')\n")
     for name in ("on_gpu", "on_cpu"):
         workspace.target(name, "only")
@@ -134,12 +137,12 @@ def test_another_card_runs_the_actions_that_take_one(driver: Path, tmp_path: Pat
     for number, card in enumerate((A, B, A)):
         workspace.target(f"new{number}", "only")  # otherwise the build has nothing to do, with any GPU
         environment = {"LD_LIBRARY_PATH": str(driver), "FAKE_GPUS": card}
-        done = workspace.build("--json", **environment)
-        assert done.returncode == 0, done.stderr
-        ran = {action["owner"] for action in json.loads(done.stdout)["actions"] if action["status"] == "ran"}
+        done = workspace.build_all("--json", **environment)
+        assert done.code == 0, done.err
+        ran = {action["owner"] for action in done.json["actions"] if action["status"] == "ran"}
         assert ran == {f"//:new{number}"} | ({"//:on_gpu", "//:on_cpu"}, {"//:on_gpu"}, set())[number]
-        said.append(workspace.run("explain", "//:on_gpu", **environment).stdout)
+        said.append(workspace.run("explain", "//:on_gpu", **environment).out)
     assert '  gpu: ["NVIDIA A (8.6)"] -> ["NVIDIA B (12.0)"]\n' in said[1]
     assert "its new result was already in the cache" in said[2]
-    models = workspace.run("info", "gpu_models", LD_LIBRARY_PATH=str(driver), FAKE_GPUS=f"{A}|{B}|{B}").stdout
+    models = workspace.run("info", "gpu_models", LD_LIBRARY_PATH=str(driver), FAKE_GPUS=f"{A}|{B}|{B}").out
     assert models == "NVIDIA A (8.6), NVIDIA B (12.0)\n"

@@ -127,7 +127,7 @@ class NoFiles:
         raise AssertionError(folder)
 
 
-class World:
+class MemoryWorkspace:
     """A workspace in memory that can be built again after its files change."""
 
     def __init__(self, tmp_path: Path) -> None:
@@ -167,8 +167,8 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def workspace(tmp_path: Path) -> MemoryWorkspace:
+    return MemoryWorkspace(tmp_path)
 
 
 OUT = [Output("out", "out")]
@@ -188,30 +188,30 @@ def chain(on: Expander) -> list[Artifact]:
     return [c]
 
 
-def test_runs_what_is_needed_in_order_and_nothing_the_second_time(world: World) -> None:
-    world.files["f"] = b"one"
-    report, fake, _, scheduler = world.build(chain)
+def test_runs_what_is_needed_in_order_and_nothing_the_second_time(workspace: MemoryWorkspace) -> None:
+    workspace.files["f"] = b"one"
+    report, fake, _, scheduler = workspace.build(chain)
     assert fake.ran == ["//m:x#a", "//m:x#b", "//m:x#c"]
     assert not report.failed
     assert scheduler.values.value(DerivedArtifact("//m:x#c", "out")) == FileEntry(digest(b"same"))
-    _, fake, recorder, _ = world.build(chain)
+    _, fake, recorder, _ = workspace.build(chain)
     assert fake.ran == []
     assert recorder.ended("cached") == ["//m:x#a", "//m:x#b", "//m:x#c"]
 
 
-def test_a_rebuild_stops_where_an_output_came_out_the_same(world: World) -> None:
-    world.files["f"] = b"one"
-    world.build(chain)
-    world.files["f"] = b"two"
-    _, fake, recorder, _ = world.build(chain)
+def test_a_rebuild_stops_where_an_output_came_out_the_same(workspace: MemoryWorkspace) -> None:
+    workspace.files["f"] = b"one"
+    workspace.build(chain)
+    workspace.files["f"] = b"two"
+    _, fake, recorder, _ = workspace.build(chain)
     assert fake.ran == ["//m:x#a", "//m:x#b"]
     assert recorder.ended("cached") == ["//m:x#c"]
 
 
-def test_going_back_to_an_earlier_state_runs_nothing(world: World) -> None:
+def test_going_back_to_an_earlier_state_runs_nothing(workspace: MemoryWorkspace) -> None:
     for text, ran in [(b"one", 3), (b"two", 2), (b"one", 0)]:
-        world.files["f"] = text
-        assert len(world.build(chain)[1].ran) == ran
+        workspace.files["f"] = text
+        assert len(workspace.build(chain)[1].ran) == ran
 
 
 def grow(on: Expander) -> list[Artifact]:
@@ -228,9 +228,9 @@ def grow(on: Expander) -> list[Artifact]:
     return [act(on, "last", "copy", on.expand(reads=plan, promises=["all"], then=then)["all"])]
 
 
-def test_actions_found_while_running_are_run_and_cached_one_by_one(world: World) -> None:
-    world.files["words"] = b"red green blue"
-    report, fake, recorder, scheduler = world.build(grow)
+def test_actions_found_while_running_are_run_and_cached_one_by_one(workspace: MemoryWorkspace) -> None:
+    workspace.files["words"] = b"red green blue"
+    report, fake, recorder, scheduler = workspace.build(grow)
     assert {i.partition("#")[2] for i in fake.ran} == {
         "split", "plan", "compile0", "compile1", "compile2", "link", "last",
     }  # fmt: skip
@@ -239,55 +239,55 @@ def test_actions_found_while_running_are_run_and_cached_one_by_one(world: World)
     assert [e.total for e in recorder.events if isinstance(e, GraphGrew)] == [7]
     assert set(report.keys) == set(fake.ran)
 
-    world.files["words"] = b"red grey blue"
-    _, fake, _, _ = world.build(grow)
+    workspace.files["words"] = b"red grey blue"
+    _, fake, _, _ = workspace.build(grow)
     assert {i.partition("#")[2] for i in fake.ran} == {"split", "plan", "compile1", "link", "last"}
 
 
-def test_a_part_before_others_changes_no_key_of_theirs(world: World) -> None:
+def test_a_part_before_others_changes_no_key_of_theirs(workspace: MemoryWorkspace) -> None:
     """Nor are equal parts made twice: which of the parts it is is in no key."""
-    world.files["words"] = b"red green blue"
-    world.build(grow)
-    world.files["words"] = b"white red green green blue"
-    report, fake, _, _ = world.build(grow)
+    workspace.files["words"] = b"red green blue"
+    workspace.build(grow)
+    workspace.files["words"] = b"white red green green blue"
+    report, fake, _, _ = workspace.build(grow)
     assert {i.partition("#")[2] for i in fake.ran} == {"split", "plan", "compile0", "link", "last"}
     assert report.keys["//m:x#compile2"] == report.keys["//m:x#compile3"]
 
 
-def test_a_part_that_turns_out_not_to_be_there_fails_what_reads_it(world: World) -> None:
-    world.files["words"] = b"red green"
+def test_a_part_that_turns_out_not_to_be_there_fails_what_reads_it(workspace: MemoryWorkspace) -> None:
+    workspace.files["words"] = b"red green"
 
     def declare(on: Expander) -> list[Artifact]:
         parts = act(on, "parts", "split", SourceArtifact("words"))
         reads = (DerivedArtifact(parts.action, "out", path) for path in ("p0", "p9"))
         return [act(on, "good", "copy", SourceArtifact("words")), act(on, "wants", "copy", *reads)]
 
-    report, _, recorder, _ = world.build(declare, keep_going=True)
+    report, _, recorder, _ = workspace.build(declare, keep_going=True)
     (failed,) = [e for e in recorder.events if isinstance(e, ActionFinished) and e.status == "failed"]
     problem = "output 'out' of //m:x#parts has no 'p9'; expected 'p9' in it"
     assert (failed.id, failed.problem) == ("//m:x#wants", problem)
     assert report.statuses["//m:x#good"] == "ran"
 
 
-def test_two_actions_with_one_key_run_once(world: World) -> None:
-    world.files["f"] = b"one"
+def test_two_actions_with_one_key_run_once(workspace: MemoryWorkspace) -> None:
+    workspace.files["f"] = b"one"
 
     def declare(on: Expander) -> list[Artifact]:
         return [act(on, name, "copy", SourceArtifact("f")) for name in ("a", "b", "c")]
 
-    report, fake, recorder, _ = world.build(declare)
+    report, fake, recorder, _ = workspace.build(declare)
     assert len(fake.ran) == 1
     assert len(recorder.ended("cached")) == 2
     assert len(set(report.keys.values())) == 1
 
 
-def test_two_jobs_run_at_the_same_time(world: World) -> None:
-    world.files.update(f=b"1", g=b"2")
+def test_two_jobs_run_at_the_same_time(workspace: MemoryWorkspace) -> None:
+    workspace.files.update(f=b"1", g=b"2")
 
     def declare(on: Expander) -> list[Artifact]:
         return [act(on, name, "slow", SourceArtifact(name)) for name in ("f", "g")]
 
-    report, fake, _, _ = world.build(declare, jobs=2)
+    report, fake, _, _ = workspace.build(declare, jobs=2)
     assert not report.failed
     assert not fake.both.broken
 
@@ -297,21 +297,21 @@ def seconds_of(names: Iterable[str]) -> dict[str, float]:
     return {name: float("".join(filter(str.isdigit, name.partition("#")[2]))) for name in names}
 
 
-def test_the_longest_remaining_path_starts_first(world: World) -> None:
-    world.files["f"] = b"one"
+def test_the_longest_remaining_path_starts_first(workspace: MemoryWorkspace) -> None:
+    workspace.files["f"] = b"one"
 
     def declare(on: Expander) -> list[Artifact]:
         alone = [act(on, f"a{n}", "copy", SourceArtifact("f"), n=n) for n in (1, 5, 3, 4)]
         chain = act(on, "z2", "copy", act(on, "z1", "copy", SourceArtifact("f")))
         return [*alone, act(on, "z8", "copy", chain, n=8)]
 
-    _, fake, _, _ = world.build(declare, jobs=1, estimates=seconds_of, ready=5)
+    _, fake, _, _ = workspace.build(declare, jobs=1, estimates=seconds_of, ready=5)
     first, *later = [name.partition("#")[2] for name in fake.ran]
     assert later == [name for name in ("z1", "z2", "z8", "a5", "a4", "a3", "a1") if name != first]
 
 
-def test_an_expansion_that_gives_what_reads_its_own_promise_is_refused(world: World) -> None:
-    world.files["words"] = b"red"
+def test_an_expansion_that_gives_what_reads_its_own_promise_is_refused(workspace: MemoryWorkspace) -> None:
+    workspace.files["words"] = b"red"
 
     def declare(on: Expander) -> list[Artifact]:
         plan = act(on, "plan", "plan", SourceArtifact("words"))
@@ -320,16 +320,16 @@ def test_an_expansion_that_gives_what_reads_its_own_promise_is_refused(world: Wo
         inside["reader"] = act(on, "far", "copy", act(on, "near", "copy", promise))
         return [inside["reader"]]
 
-    report, _, recorder, _ = world.build(declare)
+    report, _, recorder, _ = workspace.build(declare)
     assert report.failed.keys() == {"//m:x#expand", "//m:x#near", "//m:x#far"}
     (problem,) = [e.problem for e in recorder.events if isinstance(e, ActionFinished) and e.status == "failed"]
     cycle = "//m:x#expand -> //m:x#near -> //m:x#far"
     assert problem.startswith(f"ValueError: it fulfils a promise with an artifact that is made from it: {cycle}")
 
 
-def test_only_what_an_expansion_adds_is_reported_as_new(world: World) -> None:
-    world.files["words"] = b"red green blue"
-    _, _, recorder, _ = world.build(grow)
+def test_only_what_an_expansion_adds_is_reported_as_new(workspace: MemoryWorkspace) -> None:
+    workspace.files["words"] = b"red green blue"
+    _, _, recorder, _ = workspace.build(grow)
     (grew,) = [event for event in recorder.events if isinstance(event, GraphGrew)]
     assert {name.partition("#")[2] for name in grew.actions} == {"split", "compile0", "compile1", "compile2", "link"}
 
@@ -340,35 +340,35 @@ def broken(on: Expander) -> list[Artifact]:
     return [act(on, "after", "copy", bad), *good, act(on, "far", "copy", act(on, "near", "copy", bad))]
 
 
-def test_keep_going_builds_all_that_no_failure_touches(world: World) -> None:
-    world.files["f"] = b"one"
-    report, fake, recorder, _ = world.build(broken, keep_going=True)
+def test_keep_going_builds_all_that_no_failure_touches(workspace: MemoryWorkspace) -> None:
+    workspace.files["f"] = b"one"
+    report, fake, recorder, _ = workspace.build(broken, keep_going=True)
     assert set(fake.ran) == {f"//m:x#{n}" for n in ("bad", "good0", "good1", "good2", "good3")}
     assert report.failed == {f"//m:x#{n}": "//m:x#bad" for n in ("bad", "after", "near", "far")}
     (failed,) = [e for e in recorder.events if isinstance(e, ActionFinished) and e.status == "failed"]
     assert (failed.problem, failed.stderr) == ("no good", "why\n")
 
 
-def test_without_keep_going_nothing_starts_after_a_failure(world: World) -> None:
-    world.files["f"] = b"one"
+def test_without_keep_going_nothing_starts_after_a_failure(workspace: MemoryWorkspace) -> None:
+    workspace.files["f"] = b"one"
 
     def declare(on: Expander) -> list[Artifact]:
         ok = act(on, "ok", "copy", act(on, "bad", "fail", SourceArtifact("f")))
         return [ok]
 
-    report, fake, _, _ = world.build(declare, jobs=1)
+    report, fake, _, _ = workspace.build(declare, jobs=1)
     assert fake.ran == ["//m:x#bad"]
     assert "//m:x#ok" in report.failed
 
 
-def test_a_failed_action_is_not_remembered(world: World) -> None:
-    world.files["f"] = b"one"
+def test_a_failed_action_is_not_remembered(workspace: MemoryWorkspace) -> None:
+    workspace.files["f"] = b"one"
     for _ in range(2):
-        assert "//m:x#bad" in world.build(broken)[1].ran
+        assert "//m:x#bad" in workspace.build(broken)[1].ran
 
 
-def test_a_failure_is_told_with_what_was_built_before(world: World) -> None:
-    world.files["words"] = b"red green"
+def test_a_failure_is_told_with_what_was_built_before(workspace: MemoryWorkspace) -> None:
+    workspace.files["words"] = b"red green"
 
     def declare(on: Expander) -> list[Artifact]:
         plan, never = (
@@ -382,7 +382,7 @@ def test_a_failure_is_told_with_what_was_built_before(world: World) -> None:
             made.append(failing["out"])
         return made
 
-    _, fake, recorder, _ = world.build(declare, keep_going=True)
+    _, fake, recorder, _ = workspace.build(declare, keep_going=True)
     failed = {e.id: e.problem for e in recorder.events if isinstance(e, ActionFinished) and e.status == "failed"}
     assert failed == {"//m:x#told": "no good: red green", "//m:x#plain": "no good"}
     assert "//m:x#never" not in fake.ran
@@ -402,8 +402,8 @@ def test_a_failure_is_told_with_what_was_built_before(world: World) -> None:
     ],
     ids=["a problem", "a mistake", "another promise", "a path that leaves the workspace"],
 )
-def test_an_expansion_that_fails_says_why(world: World, error: Exception | str, problem: str) -> None:
-    world.files["words"] = b"red"
+def test_an_expansion_that_fails_says_why(workspace: MemoryWorkspace, error: Exception | str, problem: str) -> None:
+    workspace.files["words"] = b"red"
 
     def then(inner: Expander, data: bytes) -> Mapping[str, Artifact]:
         if isinstance(error, str):
@@ -414,7 +414,7 @@ def test_an_expansion_that_fails_says_why(world: World, error: Exception | str, 
         plan = act(on, "plan", "plan", SourceArtifact("words"))
         return [act(on, "last", "copy", on.expand(reads=plan, promises=["all"], then=then)["all"])]
 
-    report, _, recorder, _ = world.build(declare)
+    report, _, recorder, _ = workspace.build(declare)
     assert report.failed == {"//m:x#expand": "//m:x#expand", "//m:x#last": "//m:x#expand"}
     assert [e.problem for e in recorder.events if isinstance(e, ActionFinished) and e.status == "failed"] == [
         problem.replace("LINE", str(then.__code__.co_firstlineno + 3))
@@ -422,7 +422,7 @@ def test_an_expansion_that_fails_says_why(world: World, error: Exception | str, 
 
 
 @pytest.mark.parametrize("change", ["params", "input", "name", "outputs", "step", "env", "cpu", "gpu"])
-def test_everything_that_decides_the_output_is_in_the_key(world: World, change: str) -> None:
+def test_everything_that_decides_the_output_is_in_the_key(workspace: MemoryWorkspace, change: str) -> None:
     def declare(changed: bool) -> Callable[[Expander], list[Artifact]]:
         def inner(on: Expander) -> list[Artifact]:
             def pick(what: str, a: Any, b: Any) -> Any:
@@ -441,13 +441,13 @@ def test_everything_that_decides_the_output_is_in_the_key(world: World, change: 
 
         return inner
 
-    world.files.update(f=b"same", g=b"same")
-    assert len(world.build(declare(False))[1].ran) == 1
-    assert len(world.build(declare(False))[1].ran) == 0
-    assert len(world.build(declare(True))[1].ran) == 1
+    workspace.files.update(f=b"same", g=b"same")
+    assert len(workspace.build(declare(False))[1].ran) == 1
+    assert len(workspace.build(declare(False))[1].ran) == 0
+    assert len(workspace.build(declare(True))[1].ran) == 1
 
 
-def test_what_does_not_decide_the_output_is_not_in_the_key(world: World) -> None:
+def test_what_does_not_decide_the_output_is_not_in_the_key(workspace: MemoryWorkspace) -> None:
     def declare(changed: bool) -> Callable[[Expander], list[Artifact]]:
         def inner(on: Expander) -> list[Artifact]:
             made = on.action(
@@ -465,6 +465,6 @@ def test_what_does_not_decide_the_output_is_not_in_the_key(world: World) -> None
 
         return inner
 
-    world.files["f"] = b"one"
-    assert len(world.build(declare(False))[1].ran) == 1
-    assert world.build(declare(True))[1].ran == []
+    workspace.files["f"] = b"one"
+    assert len(workspace.build(declare(False))[1].ran) == 1
+    assert workspace.build(declare(True))[1].ran == []

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from modelbuild.cli.group import cli
+from tests.workspace_builder import Workspace
 
 FILES = {
     "MODELBUILD.toml": 'rules = ["//tools/rules"]\n',
@@ -121,25 +122,13 @@ def run(step):
 }
 
 
-class Models:
-    """`run` invokes a command in this process; its standard output."""
+class Models(Workspace):
+    """`invoke` calls a command in this process, where errors are exceptions; its standard output."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        for name, text in FILES.items():
-            self.write(name, text)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, FILES)
 
-    def write(self, name: str, text: str) -> None:
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
-    def edit(self, name: str, old: str, new: str) -> None:
-        text = (self.root / name).read_text()
-        assert old in text
-        self.write(name, text.replace(old, new, 1))
-
-    def run(self, *arguments: str, code: int = 0) -> str:
+    def invoke(self, *arguments: str, code: int = 0) -> str:
         from modelbuild.code.step_sources import source
 
         source.cache_clear()  # lasts for a process's life; each command must behave as if in a new one
@@ -149,11 +138,11 @@ class Models:
         assert (ended.return_value or 0) == code, ended.output
         return ended.stdout
 
-    def build(self, *arguments: str, code: int = 0) -> None:
-        self.run("build", "//:app", "-q", *arguments, code=code)
+    def build_app(self, *arguments: str, code: int = 0) -> None:
+        self.invoke("build", "//:app", "-q", *arguments, code=code)
 
     def explain(self, *arguments: str) -> Any:
-        return json.loads(self.run("explain", "//:app", "--json", *arguments))
+        return json.loads(self.invoke("explain", "//:app", "--json", *arguments))
 
     def tool(self, version: str) -> None:
         """Install a distribution."""
@@ -170,6 +159,6 @@ class Models:
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Models:
     monkeypatch.setenv("MODELBUILD_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.syspath_prepend(tmp_path / "site")
-    made = Models(tmp_path / "workspace")
+    made = Models(tmp_path)
     made.tool("1.0")
     return made

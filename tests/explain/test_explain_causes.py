@@ -38,7 +38,7 @@ TABLE = {
     "comment": Case(
         lambda m: m.edit("net.py", "# layers", "# my layers"), {EXPORT}, ("input", "net.py", 0, 0), None, True
     ),
-    "one weight": Case(lambda m: m.write("b.w", "3"), {EXPORT, COMPILE}, ("input", "b.w", 0, 0)),
+    "one weight": Case(lambda m: m.write({"b.w": "3"}), {EXPORT, COMPILE}, ("input", "b.w", 0, 0)),
     "one layer": Case(lambda m: m.edit("layers.py", "1", "2"), {EXPORT, COMPILE}, ("input", "layers.py", 0, 0)),
     "stack attribute": Case(
         lambda m: m.edit("BUILD.toml", "level = 1", "level = 2"), {COMPILE}, ("parameter", "level", 1, 2), "//:fast"
@@ -55,7 +55,7 @@ TABLE = {
         ("parameter", "shape[1]", 3, 4),
         "//:net",
     ),
-    "unrelated target": Case(lambda m: m.write("other.py", "another\n"), set(), None),
+    "unrelated target": Case(lambda m: m.write({"other.py": "another\n"}), set(), None),
     "comment in BUILD.toml": Case(lambda m: m.edit("BUILD.toml", "[[stack]]", "# here\n[[stack]]"), set(), None),
     "tool version": Case(lambda m: m.tool("1.1"), {EXPORT}, ("tool", "fakedist", "1.0", "1.1"), None, True),
     "step's module": Case(
@@ -90,7 +90,7 @@ def first(causes: list[dict[str, Any]], case: Case) -> None:
 @pytest.mark.parametrize("name", TABLE)
 def test_the_cause_is_named(models: Any, name: str) -> None:
     case = TABLE[name]
-    models.build()
+    models.build_app()
     case.change(models)
     pending = models.explain()["since"]
     assert pending["problem"] is None
@@ -99,7 +99,7 @@ def test_the_cause_is_named(models: Any, name: str) -> None:
     else:
         first(pending["causes"], case)
     # //:other is requested too, so that this is no null build.
-    models.build("//:other")
+    models.build_app("//:other")
     answer = models.explain()
     assert answer["since"] == {"problem": None, "causes": []}
     actions = {each["action"]: each for each in answer["actions"]}
@@ -118,43 +118,43 @@ def test_the_cause_is_named(models: Any, name: str) -> None:
 
 
 def test_a_first_build_and_one_from_a_cache(models: Any, tmp_path: Any) -> None:
-    models.build()
+    models.build_app()
     assert {(each["reason"], each["status"]) for each in models.explain()["actions"]} == {("first", "ran")}
     elsewhere = type(models)(tmp_path / "elsewhere")
-    elsewhere.build()
+    elsewhere.build_app()
     assert {(each["reason"], each["status"]) for each in elsewhere.explain()["actions"]} == {("first", "cached")}
 
 
 def test_a_change_put_back_comes_from_the_cache(models: Any) -> None:
-    models.build()
-    models.write("a.w", "9")
-    models.build()
-    models.write("a.w", "1")
-    models.build()
+    models.build_app()
+    models.write({"a.w": "9"})
+    models.build_app()
+    models.write({"a.w": "1"})
+    models.build_app()
     for each in models.explain()["actions"]:
         assert (each["reason"], each["status"]) == ("changed", "cached")
         assert each["causes"][0]["name"] == "a.w"
 
 
 def test_a_result_that_was_lost_and_a_run_that_failed(models: Any) -> None:
-    models.build()
-    models.run("clean", "--expunge")
-    models.build()
+    models.build_app()
+    models.invoke("clean", "--expunge")
+    models.build_app()
     assert {each["reason"] for each in models.explain()["actions"]} == {"lost"}
-    models.write("layers.py", "broken\n")
-    models.build(code=1)
+    models.write({"layers.py": "broken\n"})
+    models.build_app(code=1)
     (export,) = [each for each in models.explain()["actions"] if each["action"] == EXPORT]
     assert (export["status"], export["reason"], export["causes"][0]["name"]) == ("failed", "changed", "layers.py")
-    models.build(code=1)
+    models.build_app(code=1)
     models.edit("tools/rules/steps/export.py", '"broken" in', '"broken " in')
-    models.build()
+    models.build_app()
     (export,) = [each for each in models.explain()["actions"] if each["action"] == EXPORT]
     assert [cause["kind"] for cause in export["causes"]] == ["module"]
 
 
 def test_another_device_is_compared_with_the_last_one(models: Any) -> None:
-    models.build("--device", "//:gpu")
-    models.build("--device", "//:cpu")
+    models.build_app("--device", "//:gpu")
+    models.build_app("--device", "//:cpu")
     actions = {each["action"]: each for each in models.explain("--device", "//:cpu")["actions"]}
     compiled = actions["//:app (//:cpu)#compile"]
     assert (compiled["reason"], compiled["compared"]) == ("elsewhere", "//:app (//:gpu)#compile")
@@ -163,11 +163,11 @@ def test_another_device_is_compared_with_the_last_one(models: Any) -> None:
 
 
 def test_text(models: Any) -> None:
-    models.build()
+    models.build_app()
     models.edit("layers.py", "1", "2")
-    assert models.run("explain", "//:app").splitlines()[1].startswith("  layers.py changed (")
-    models.build()
-    lines = models.run("explain", "//:app").splitlines()
+    assert models.invoke("explain", "//:app").splitlines()[1].startswith("  layers.py changed (")
+    models.build_app()
+    lines = models.invoke("explain", "//:app").splitlines()
     assert lines[0].endswith("; nothing has changed since")
     assert lines[1].startswith(f"{EXPORT}  ran (")
     assert lines[2].startswith("  layers.py changed (")
@@ -181,10 +181,10 @@ def test_an_early_cutoff_further_up_is_named_once(models: Any) -> None:
         """packed = ctx.action("pack", step="pack", inputs={"program": made["out"]}, outputs=[Output("out", "packed")])
     return (Files((packed["out"],)),)""",
     )
-    models.write("tools/rules/steps/pack.py", "def run(step):\n    step.outputs['out'].write_text('packed')\n")
-    models.build()
+    models.write({"tools/rules/steps/pack.py": "def run(step):\n    step.outputs['out'].write_text('packed')\n"})
+    models.build_app()
     models.edit("net.py", "# layers", "# a comment")
-    models.build()
+    models.build_app()
     actions = {each["action"]: each for each in models.explain()["actions"]}
     assert actions["//:app#pack"]["because"] == [EXPORT]  # of which compile reads two outputs
 
@@ -195,7 +195,7 @@ def test_a_null_build_writes_nothing(models: Any, tmp_path: Any) -> None:
 
     for _ in range(9):  # files that were changed just before a build keep the next from being a null build
         before = history()
-        if json.loads(models.run("build", "//:app", "--json"))["up_to_date"]:
+        if json.loads(models.invoke("build", "//:app", "--json"))["up_to_date"]:
             assert history() == before != {}
             return
     raise AssertionError("no build had nothing to do")
@@ -217,24 +217,24 @@ def test_what_was_never_built(models: Any) -> None:
 )
 def test_questions_about_what_builds_know_nothing_of(models: Any, command: str, label: str, line: str) -> None:
     with pytest.raises(UsageError) as raised:
-        models.run(command, label)
+        models.invoke(command, label)
     assert raised.value.message == line
 
 
 def test_builds_that_cannot_be_read_or_written_down(
     models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    models.build()
+    models.build_app()
     (history,) = (tmp_path / "cache").glob("history-*.db")
     history.write_text("no database, but as long as the header of one would be " * 9)
     history.with_name(f"{history.name}-wal").unlink(missing_ok=True)
     broken = rf"^//:app: no known builds: {history} is broken \(file is not a database\): starting a new one"
     with pytest.raises(EnvironmentProblem, match=broken):
-        models.run("explain", "//:app")
+        models.invoke("explain", "//:app")
     with pytest.raises(UsageError, match="never built in this workspace; build it first"):
-        models.run("explain", "//:app")
+        models.invoke("explain", "//:app")
     monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK)  # root may write everywhere
     with pytest.raises(
         EnvironmentProblem, match=f"{tmp_path}/cache is read-only: new records of builds are not stored"
     ):
-        models.run("explain", "//:app")
+        models.invoke("explain", "//:app")

@@ -95,7 +95,7 @@ NO_DUMP = {
 
 
 def test_a_file_that_is_no_dump_is_told_by_its_place(models: Any, tmp_path: Path) -> None:
-    models.build()
+    models.build_app()
     path = tmp_path / "keys.json"
     for content, problem in NO_DUMP.items():
         path.write_bytes(content)
@@ -104,7 +104,7 @@ def test_a_file_that_is_no_dump_is_told_by_its_place(models: Any, tmp_path: Path
         assert str(caught.value).startswith(f"{path}: {problem}")
         assert str(caught.value).endswith("; expected a file that explain --dump wrote")
     with pytest.raises(UsageError, match=r"none/x\.json: No such file or directory"):
-        models.run("explain", "//:app", "--dump", str(tmp_path / "none/x.json"))
+        models.invoke("explain", "//:app", "--dump", str(tmp_path / "none/x.json"))
 
 
 COLUMNS = {
@@ -137,7 +137,7 @@ def read_all(cache: Path, root: Path, key: str) -> None:
 
 
 def test_rows_of_the_history_that_are_damaged_are_none(models: Any, tmp_path: Path) -> None:
-    models.build()
+    models.build_app()
     key = models.explain()["actions"][0]["key"]
     (history,) = (tmp_path / "cache").glob("history-*.db")
     with closing(sqlite3.connect(history)) as connection:

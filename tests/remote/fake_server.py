@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import zstandard
 
-from modelbuild.remote.messages import BYTESTREAM, REAPI, _pool, message
+from modelbuild.remote.messages import BYTESTREAM, REAPI, message, pool
 
 Fault = Callable[[str], str]
 
@@ -59,7 +59,7 @@ class FakeServer:
 
     def _serve(self, service: str) -> None:
         handlers = {}
-        for method in _pool().FindServiceByName(service).methods:
+        for method in pool().FindServiceByName(service).methods:
             own = getattr(self, method.name, None)
             if own is None:
                 continue

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -23,7 +21,7 @@ from modelbuild.store.interface import MissingBlob
 from modelbuild.store.local import LocalStore
 from modelbuild.workspace.remote_settings import RemoteSettings
 
-RAN = {"made#blobs": "ran", "sums#checksums": "ran"}
+RAN = {"//a:made#blobs": "ran", "//a:sums#checksums": "ran"}
 CACHED = dict.fromkeys(RAN, "cached")
 
 
@@ -75,8 +73,8 @@ def test_what_is_not_needed_here_is_not_fetched(place: Any, cache: str) -> None:
 def test_a_blob_that_comes_late_is_fetched_for_the_action_that_reads_it(place: Any, cache: str) -> None:
     one, two = place("one"), place("two")
     one.build(cache)
-    two.write("tools/rules/steps/checksums.py", (one.root / "tools/rules/steps/checksums.py").read_text() + "\n")
-    assert two.build(cache).statuses == {"made#blobs": "cached", "sums#checksums": "ran"}
+    two.write({"tools/rules/steps/checksums.py": (one.root / "tools/rules/steps/checksums.py").read_text() + "\n"})
+    assert two.build(cache).statuses == {"//a:made#blobs": "cached", "//a:sums#checksums": "ran"}
     assert two.outputs() == one.outputs()
 
 
@@ -87,8 +85,8 @@ def test_blobs_that_the_cache_lost_are_made_again(place: Any, tmp_path: Path) ->
     for blob in (tmp_path / "objects/cas").iterdir():
         if blob.stat().st_size > 100_000 or b"seed" in blob.read_bytes():
             blob.unlink()
-    two.write("tools/rules/steps/checksums.py", (one.root / "tools/rules/steps/checksums.py").read_text() + "\n")
-    assert two.build(cache).statuses["sums#checksums"] == "ran"
+    two.write({"tools/rules/steps/checksums.py": (one.root / "tools/rules/steps/checksums.py").read_text() + "\n"})
+    assert two.build(cache).statuses["//a:sums#checksums"] == "ran"
     assert two.outputs() == one.outputs()
 
 
@@ -163,7 +161,7 @@ def test_a_result_of_an_absurd_size_is_not_fetched(place: Any, serve: Callable[.
             file.digest.size_bytes = 1 << 60
         server.results[action] = result.SerializeToString()
     ended = two.build(f"--remote-cache={server.address}")
-    assert ended.statuses["sums#checksums"] == "ran"
+    assert ended.statuses["//a:sums#checksums"] == "ran"
     assert two.outputs() == one.outputs()
     (said,) = (line for line in warnings(ended.err) if "room" in line)
     assert f"there is no room here for {1 << 60} bytes" in said
@@ -184,26 +182,22 @@ def test_ctrl_c_does_not_wait_for_uploads(place: Any, serve: Callable[..., Any])
     server = serve(fault=lambda name: "slow" if name == "Write" else "")
     server.slow = 20
     one = place("one")
-    one.write("MODELBUILD.toml", f'rules = ["//tools/rules"]\n[remote]\ncache = "{server.address}"\ntimeout = 300\n')
-    environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(one.cache)}
-    command = [sys.executable, "-m", "modelbuild", "build", "//a:all"]
-    process = subprocess.Popen(
-        command, cwd=one.root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
+    one.write({"MODELBUILD.toml": f'rules = ["//tools/rules"]\n[remote]\ncache = "{server.address}"\ntimeout = 300\n'})
+    build = one.start("build", "//a:all")
     while not server.calls["Write"]:
-        assert process.poll() is None
+        assert not build.over
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=200)
-    assert process.returncode == 8, said
-    assert b"Traceback" not in said, said
+    build.send(signal.SIGINT)
+    ended = build.wait()
+    assert ended.code == 8, ended.err
+    assert "Traceback" not in ended.err
 
 
 def test_results_are_looked_for_many_at_once(place: Any, serve: Callable[..., Any]) -> None:
     one, under_way, most = place("one"), set[int](), [0]
-    one.write("b/BUILD.toml", "".join(f'[[blobs]]\nname = "made{n}"\nsrcs = ["s{n}.txt"]\n' for n in range(12)))
+    one.write({"b/BUILD.toml": "".join(f'[[blobs]]\nname = "made{n}"\nsrcs = ["s{n}.txt"]\n' for n in range(12))})
     for number in range(12):
-        one.write(f"b/s{number}.txt", f"{number}\n")
+        one.write({f"b/s{number}.txt": f"{number}\n"})
     server = serve()
     own = server.results
 
@@ -224,7 +218,7 @@ def test_a_slow_cache_is_given_up(place: Any, serve: Callable[..., Any]) -> None
     server = serve(fault=lambda name: "slow")
     server.slow = 1.5
     one = place("one")
-    one.write("MODELBUILD.toml", f'rules = ["//tools/rules"]\n[remote]\ncache = "{server.address}"\ntimeout = 1\n')
+    one.write({"MODELBUILD.toml": f'rules = ["//tools/rules"]\n[remote]\ncache = "{server.address}"\ntimeout = 1\n'})
     ended = one.build()
     assert ended.statuses == RAN
     assert sum(server.calls.values()) <= 8
@@ -238,10 +232,10 @@ def test_a_token_is_in_nothing_that_a_build_leaves(place: Any, serve: Callable[.
     backwards = [sys.executable, "-c", "print(open('../nekot').read()[::-1])"]
     said = {"token_file": "../token", "token_command": backwards, "token_env": "CACHE_LOGIN"}
     settings = f'[remote]\ncache = "{server.address}"\n{source} = {json.dumps(said[source])}\n'
-    one.write("MODELBUILD.toml", f'rules = ["//tools/rules"]\n{settings}')
+    one.write({"MODELBUILD.toml": f'rules = ["//tools/rules"]\n{settings}'})
     secret = "hunter2hunter2"
-    one.write("../token", secret if source == "token_file" else "")
-    one.write("../nekot", secret[::-1])
+    one.write({"../token": secret if source == "token_file" else ""})
+    one.write({"../nekot": secret[::-1]})
     told = ("--profile=trace.json", "--build-event-json=events.json")
     variables = {"CACHE_LOGIN": secret} if source == "token_env" else {}
     ended = one.build(*told, **variables)

@@ -18,7 +18,7 @@ from modelbuild.remote.cache.circuit_breaker import (
 from modelbuild.remote.problems import Kind, RemoteProblem
 
 
-class World:
+class Circuit:
     def __init__(self) -> None:
         self.now = 0.0
         self.pauses: list[float] = []
@@ -46,128 +46,128 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def circuit() -> Circuit:
+    return Circuit()
 
 
-def test_what_works_is_done_once(world: World) -> None:
-    assert world.breaker.call(world.failing("down", 0)) == "done"
-    assert (world.tries, world.pauses, world.said) == (1, [], [])
+def test_what_works_is_done_once(circuit: Circuit) -> None:
+    assert circuit.breaker.call(circuit.failing("down", 0)) == "done"
+    assert (circuit.tries, circuit.pauses, circuit.said) == (1, [], [])
 
 
-def test_a_bad_line_is_tried_again_after_growing_pauses(world: World) -> None:
-    assert world.breaker.call(world.failing("down", ATTEMPTS - 1)) == "done"
-    assert world.tries == ATTEMPTS
-    assert len(world.pauses) == ATTEMPTS - 1
-    assert world.pauses == sorted(world.pauses)
-    assert world.said == []
+def test_a_bad_line_is_tried_again_after_growing_pauses(circuit: Circuit) -> None:
+    assert circuit.breaker.call(circuit.failing("down", ATTEMPTS - 1)) == "done"
+    assert circuit.tries == ATTEMPTS
+    assert len(circuit.pauses) == ATTEMPTS - 1
+    assert circuit.pauses == sorted(circuit.pauses)
+    assert circuit.said == []
 
 
 @pytest.mark.parametrize("kind", ["slow", "refused", "full", "big", "wrong", "missing"])
-def test_what_another_try_would_not_mend_is_not_tried_again(world: World, kind: Any) -> None:
-    world.fail(kind)
-    assert world.tries == 1
+def test_what_another_try_would_not_mend_is_not_tried_again(circuit: Circuit, kind: Any) -> None:
+    circuit.fail(kind)
+    assert circuit.tries == 1
 
 
-def test_after_failures_in_a_row_it_is_left_alone_for_a_while(world: World) -> None:
+def test_after_failures_in_a_row_it_is_left_alone_for_a_while(circuit: Circuit) -> None:
     for _ in range(THRESHOLD):
-        world.fail("slow")
+        circuit.fail("slow")
     with pytest.raises(CircuitOpen):
-        world.breaker.call(world.failing("slow", 0))
-    assert world.tries == THRESHOLD
-    world.now += COOL_DOWN
-    assert world.breaker.call(world.failing("slow", 0)) == "done"
+        circuit.breaker.call(circuit.failing("slow", 0))
+    assert circuit.tries == THRESHOLD
+    circuit.now += COOL_DOWN
+    assert circuit.breaker.call(circuit.failing("slow", 0)) == "done"
 
 
-def test_after_the_pause_one_failure_is_enough(world: World) -> None:
+def test_after_the_pause_one_failure_is_enough(circuit: Circuit) -> None:
     for _ in range(THRESHOLD):
-        world.fail("slow")
-    world.now += COOL_DOWN
-    world.fail("slow")
-    assert world.breaker.is_open
+        circuit.fail("slow")
+    circuit.now += COOL_DOWN
+    circuit.fail("slow")
+    assert circuit.breaker.is_open
 
 
-def test_after_the_pause_one_call_tries_for_all(world: World) -> None:
+def test_after_the_pause_one_call_tries_for_all(circuit: Circuit) -> None:
     for _ in range(THRESHOLD):
-        world.fail("slow")
-    world.now += COOL_DOWN
+        circuit.fail("slow")
+    circuit.now += COOL_DOWN
 
     def meanwhile() -> str:
         with pytest.raises(CircuitOpen):
-            world.breaker.call(world.failing("slow", 0))
+            circuit.breaker.call(circuit.failing("slow", 0))
         return "tried"
 
-    assert world.breaker.call(meanwhile) == "tried"
-    assert world.tries == THRESHOLD
-    assert world.breaker.call(world.failing("slow", 0)) == "done"
+    assert circuit.breaker.call(meanwhile) == "tried"
+    assert circuit.tries == THRESHOLD
+    assert circuit.breaker.call(circuit.failing("slow", 0)) == "done"
 
 
 @pytest.mark.parametrize("kind", ["slow", "down"])
-def test_each_failure_after_a_pause_makes_the_next_one_longer(world: World, kind: Any) -> None:
+def test_each_failure_after_a_pause_makes_the_next_one_longer(circuit: Circuit, kind: Any) -> None:
     for _ in range(THRESHOLD):
-        world.fail(kind)
+        circuit.fail(kind)
     lasted = []
     for _ in range(8):
-        began = world.now
-        while world.breaker.is_open:
-            world.now += COOL_DOWN
-        lasted.append(world.now - began)
-        world.fail(kind)
+        began = circuit.now
+        while circuit.breaker.is_open:
+            circuit.now += COOL_DOWN
+        lasted.append(circuit.now - began)
+        circuit.fail(kind)
     assert lasted == [30, 60, 120, 240, 480, 600, 600, 600]
 
 
-def test_what_is_not_there_is_an_answer(world: World) -> None:
+def test_what_is_not_there_is_an_answer(circuit: Circuit) -> None:
     for _ in range(THRESHOLD):
-        world.fail("slow")
-    world.now += COOL_DOWN
-    world.fail("missing")
-    assert not world.breaker.is_open
-    world.fail("slow")
-    assert not world.breaker.is_open
+        circuit.fail("slow")
+    circuit.now += COOL_DOWN
+    circuit.fail("missing")
+    assert not circuit.breaker.is_open
+    circuit.fail("slow")
+    assert not circuit.breaker.is_open
 
 
-def test_a_success_between_failures_keeps_it_open(world: World) -> None:
+def test_a_success_between_failures_keeps_it_open(circuit: Circuit) -> None:
     for _ in range(3 * THRESHOLD):
-        world.fail("slow")
-        world.breaker.call(world.failing("slow", 0))
-    assert not world.breaker.is_open
+        circuit.fail("slow")
+        circuit.breaker.call(circuit.failing("slow", 0))
+    assert not circuit.breaker.is_open
 
 
 @pytest.mark.parametrize("kind", ["refused", "full"])
-def test_what_stays_so_closes_it_for_good(world: World, kind: Any) -> None:
-    world.fail(kind)
-    world.now += 1e9
-    assert world.breaker.is_open
+def test_what_stays_so_closes_it_for_good(circuit: Circuit, kind: Any) -> None:
+    circuit.fail(kind)
+    circuit.now += 1e9
+    assert circuit.breaker.is_open
 
 
-def test_lies_add_up_whatever_lies_between(world: World) -> None:
+def test_lies_add_up_whatever_lies_between(circuit: Circuit) -> None:
     for _ in range(WRONG_ANSWERS):
-        assert not world.breaker.is_open
-        world.fail("wrong")
-        if world.tries < 2 * WRONG_ANSWERS - 1:
-            world.breaker.call(world.failing("wrong", 0))
-    world.now += 1e9
-    assert world.breaker.is_open
+        assert not circuit.breaker.is_open
+        circuit.fail("wrong")
+        if circuit.tries < 2 * WRONG_ANSWERS - 1:
+            circuit.breaker.call(circuit.failing("wrong", 0))
+    circuit.now += 1e9
+    assert circuit.breaker.is_open
 
 
-def test_what_is_not_there_is_no_failure(world: World) -> None:
+def test_what_is_not_there_is_no_failure(circuit: Circuit) -> None:
     for _ in range(3 * THRESHOLD):
-        world.fail("missing")
-    assert not world.breaker.is_open
-    assert world.said == []
+        circuit.fail("missing")
+    assert not circuit.breaker.is_open
+    assert circuit.said == []
 
 
-def test_what_is_too_big_is_an_answer_that_is_said_once_apart_from_others(world: World) -> None:
+def test_what_is_too_big_is_an_answer_that_is_said_once_apart_from_others(circuit: Circuit) -> None:
     for kind in (*["slow"] * (THRESHOLD - 1), *["big"] * 3 * THRESHOLD, "slow"):
-        world.fail(kind)
-        assert not world.breaker.is_open
-    world.fail("refused")
-    assert world.breaker.is_open
-    assert world.said == ["because slow", "because big"]
+        circuit.fail(kind)
+        assert not circuit.breaker.is_open
+    circuit.fail("refused")
+    assert circuit.breaker.is_open
+    assert circuit.said == ["because slow", "because big"]
 
 
-def test_it_is_said_once(world: World) -> None:
+def test_it_is_said_once(circuit: Circuit) -> None:
     for kind in ("slow", "down", "wrong", "refused"):
-        if not world.breaker.is_open:
-            world.fail(kind)
-    assert world.said == ["because slow"]
+        if not circuit.breaker.is_open:
+            circuit.fail(kind)
+    assert circuit.said == ["because slow"]

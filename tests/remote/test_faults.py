@@ -27,7 +27,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Call
 
 
 def quick(place: Any, address: str) -> None:
-    place.write("MODELBUILD.toml", f'rules = ["//tools/rules"]\n[remote]\ncache = "{address}"\ntimeout = 1\n')
+    place.write({"MODELBUILD.toml": f'rules = ["//tools/rules"]\n[remote]\ncache = "{address}"\ntimeout = 1\n'})
 
 
 def both(place: Any, expected: Any, address: str) -> list[Any]:

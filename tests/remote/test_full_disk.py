@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from tests.command_runner import MODELBUILD
 
 
 def notices(text: str) -> list[str]:
@@ -20,7 +19,7 @@ def test_a_server_with_a_full_disk_fails_no_build(place: Any, full_cache: str) -
     for name in ("one", "two"):
         made = place(name)
         ended = made.build(f"--remote-cache={full_cache}")
-        assert ended.statuses["made#blobs"] == "ran"  # because its output is too big
+        assert ended.statuses["//a:made#blobs"] == "ran"  # because its output is too big
         assert made.outputs() == plain.outputs()
         (said,) = notices(ended.err)
         assert "results of this build stay here" in said
@@ -32,16 +31,10 @@ def test_a_folder_on_a_full_disk_fails_no_build(
     plain, one = place("plain"), place("one")
     plain.build()
     (tmp_path / "objects").mkdir()
-    build = ["-m", "modelbuild", "build", "//a:all", f"--remote-cache=file://{tmp_path}/objects"]
-    ended = subprocess.run(
-        [*full(tmp_path / "objects", 400_000), sys.executable, *build],
-        cwd=one.root,
-        env={**os.environ, "MODELBUILD_CACHE_DIR": str(one.cache)},
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 0, ended.stderr
+    program = (*full(tmp_path / "objects", 400_000), *MODELBUILD)
+    ended = one.run("build", "//a:all", f"--remote-cache=file://{tmp_path}/objects", program=program)
+    assert ended.code == 0, ended.err
     assert one.outputs() == plain.outputs()
-    (said,) = notices(ended.stderr)
+    (said,) = notices(ended.err)
     assert "No space left" in said
     assert "results of this build stay here" in said

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -81,24 +78,18 @@ def test_what_ends_in_time_is_not_said() -> None:
 def waits_and_ends(place: Any, address: str) -> None:
     """A build whose action no worker accepts prints a notice and waits until Ctrl-C."""
     settings = 'queue_notice = 1\ntimeout = 5\n[remote.strategy]\n"*" = ["remote"]\n'
-    place.write("MODELBUILD.toml", f'rules = ["//tools/rules"]\n[remote]\nexecutor = "{address}"\n{settings}')
+    place.write({"MODELBUILD.toml": f'rules = ["//tools/rules"]\n[remote]\nexecutor = "{address}"\n{settings}'})
     rule = (place.root / "tools/rules/blobs.py").read_text()
     wanted = 'resources=Resources(gpu=1, compute_capability="8.9"),\n        outputs=['
-    place.write("tools/rules/blobs.py", rule.replace("outputs=[", wanted).replace("Output,", "Output, Resources,"))
-    log = place.root / "stderr"
-    with log.open("w") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "modelbuild", "build", "//a:made"],
-            cwd=place.root,
-            env={**os.environ, "MODELBUILD_CACHE_DIR": str(place.cache)},
-            stderr=stderr,
-        )
-    while "it requests" not in log.read_text():
-        assert process.poll() is None, log.read_text()
+    place.write({"tools/rules/blobs.py": rule.replace("outputs=[", wanted).replace("Output,", "Output, Resources,")})
+    build = place.start("build", "//a:made")
+    while "it requests" not in build.err:
+        assert not build.over, build.err
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(100) == 8
-    said = log.read_text().splitlines()
+    build.send(signal.SIGINT)
+    ended = build.wait()
+    assert ended.code == 8
+    said = ended.err.splitlines()
     line = "blobs //a:made has waited 1.0 s for a worker; it requests compute_capability=8.9, gpu=1"
     assert said[0] == f"note: remote executor {address}: {line}"
     assert [each for each in said if "note:" in each] == said[:1]

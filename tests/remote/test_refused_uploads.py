@@ -18,7 +18,7 @@ def changed(place: Any, name: str) -> Any:
     """Return a workspace in which the second action differs from elsewhere."""
     made = place(name)
     step = (made.root / "tools/rules/steps/checksums.py").read_text()
-    made.write("tools/rules/steps/checksums.py", f"{step}\n# {name}\n")
+    made.write({"tools/rules/steps/checksums.py": f"{step}\n# {name}\n"})
     return made
 
 
@@ -28,7 +28,7 @@ def test_an_http_cache_that_forbids_writing_is_read(place: Any, start_nginx: Cal
     address = start_nginx(allowed="GET")
     two = changed(place, "two")
     ended = two.build(f"--remote-cache={address}")
-    assert ended.statuses == {"made#blobs": "cached", "sums#checksums": "ran"}
+    assert ended.statuses == {"//a:made#blobs": "cached", "//a:sums#checksums": "ran"}
     assert len(two.outputs()) == 6
     (said,) = notices(ended.err)
     assert said.startswith(f"note: remote cache {address}: PUT cas/")
@@ -43,7 +43,7 @@ def test_a_grpc_cache_that_refuses_writing_is_read(place: Any, serve: Any, metho
     server.fault = lambda name: code if name == method else ""
     server.calls.clear()
     ended = changed(place, "two").build(f"--remote-cache={server.address}")
-    assert ended.statuses == {"made#blobs": "cached", "sums#checksums": "ran"}
+    assert ended.statuses == {"//a:made#blobs": "cached", "//a:sums#checksums": "ran"}
     assert notices(ended.err) == [f"note: remote cache {server.address}: {method}: {code}: asked for; {STAY}"]
     assert server.calls[method] == 1
 
@@ -57,7 +57,7 @@ def big_ones_stay(place: Any, address: str, largest: str) -> None:
     assert largest in said
     assert said.endswith("; results with such a blob stay here")
     ended = place("two").build(f"--remote-cache={address}")
-    assert ended.statuses == {"made#blobs": "ran", "sums#checksums": "cached"}
+    assert ended.statuses == {"//a:made#blobs": "ran", "//a:sums#checksums": "cached"}
     assert len(notices(ended.err)) == 1
 
 

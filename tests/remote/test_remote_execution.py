@@ -52,7 +52,7 @@ def any_farm(
 
 def remotely(place: Any, address: str, more: str = "") -> None:
     text = f'rules = ["//tools/rules"]\n[remote]\nexecutor = "{address}"\npython = "{sys.executable}"\n{more}'
-    place.write("MODELBUILD.toml", text)
+    place.write({"MODELBUILD.toml": text})
 
 
 ONLY_REMOTE = '[remote.strategy]\n"*" = ["remote"]\n'
@@ -87,9 +87,9 @@ def test_what_workers_make_for_workers_is_not_fetched(place: Any, farm: Any, dow
     assert there.outputs() == ({} if download == "minimal" else here.outputs())
     assert (cached_bytes(there) > 600_000) == fetched
     # An action that runs here reads outputs on the server.
-    there.write("tools/rules/steps/checksums.py", (here.root / "tools/rules/steps/checksums.py").read_text() + "\n")
+    there.write({"tools/rules/steps/checksums.py": (here.root / "tools/rules/steps/checksums.py").read_text() + "\n"})
     told = there.build("--strategy=*=local", "--remote-download=toplevel", target="//a:sums")
-    assert told.statuses == {"made#blobs": "cached", "sums#checksums": "ran"}
+    assert told.statuses == {"//a:made#blobs": "cached", "//a:sums#checksums": "ran"}
     assert there.outputs() == here.outputs()
 
 
@@ -126,16 +126,10 @@ def test_what_workers_made_and_the_server_lost_is_made_again(place: Any, farm: A
     strategy = '[remote.strategy]\nchecksums = ["local"]\n'
     remotely(there, farm.address, f'cache = "{farm.address}"\nupload = "never"\n{strategy}')
     where = str(farm.folder) if what == "blobs" else str(farm.process.pid)
-    ended = subprocess.run(
-        [sys.executable, "-c", LOSES, what, where, "build", "//a:all"],
-        cwd=there.root,
-        env={**os.environ, "MODELBUILD_CACHE_DIR": str(there.cache)},
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 0, ended.stderr
+    ended = there.run("build", "//a:all", program=(sys.executable, "-c", LOSES, what, where))
+    assert ended.code == 0, ended.err
     assert there.outputs() == here.outputs()
-    assert ended.stderr.count("made by a worker: //a:made#blobs") == (2 if what == "blobs" else 1)
+    assert ended.err.count("made by a worker: //a:made#blobs") == (2 if what == "blobs" else 1)
 
 
 @pytest.mark.exhaustive
@@ -146,11 +140,11 @@ def test_an_action_that_takes_a_gpu_runs_where_there_is_one(
     others = [f"{plain},gpu=1,compute_capability={capability}" for capability in ("9.0", "8.9")]
     rule = (one.root / "tools/rules/blobs.py").read_text()
     wanted = 'resources=Resources(gpu=1, compute_capability="8.9"),\n        outputs=['
-    one.write("tools/rules/blobs.py", rule.replace("outputs=[", wanted).replace("Output,", "Output, Resources,"))
+    one.write({"tools/rules/blobs.py": rule.replace("outputs=[", wanted).replace("Output,", "Output, Resources,")})
     names = [f"made{number}" for number in range(4)]
     for name in names:
-        one.write(f"{name}/BUILD.toml", f'[[blobs]]\nname = "{name}"\nsrcs = ["seed.txt"]\n')
-        one.write(f"{name}/seed.txt", f"{name}\n")
+        one.write({f"{name}/BUILD.toml": f'[[blobs]]\nname = "{name}"\nsrcs = ["seed.txt"]\n'})
+        one.write({f"{name}/seed.txt": f"{name}\n"})
     farm = build_grid.Farm(tmp_path / "farm", [shared_casd.programs / "buildbox-run", *mounts()], [plain, *others])
     try:
         remotely(one, farm.address, f'{ONLY_REMOTE}[remote.platform]\nOSFamily = "linux"\n')
@@ -178,7 +172,7 @@ def test_what_fails_fails_in_the_same_words(place: Any, farm: Any, old: str, new
     for name in ("here", "there"):
         made = place(name)
         step = (made.root / "tools/rules/steps/blobs.py").read_text()
-        made.write("tools/rules/steps/blobs.py", step.replace(old, new))
+        made.write({"tools/rules/steps/blobs.py": step.replace(old, new)})
         if name == "there":
             remotely(made, farm.address, ONLY_REMOTE)
         ended.append(made.run("build", "//a:made", "--quiet"))
@@ -192,9 +186,9 @@ def test_what_fails_fails_in_the_same_words(place: Any, farm: Any, old: str, new
 
 def test_what_is_not_declared_is_not_there(place: Any, farm: Any) -> None:
     one = place("one")
-    one.write("a/secret.txt", "s")
+    one.write({"a/secret.txt": "s"})
     step = (one.root / "tools/rules/steps/blobs.py").read_text()
-    one.write("tools/rules/steps/blobs.py", step.replace("seed = step", "open('a/secret.txt')\n    seed = step"))
+    one.write({"tools/rules/steps/blobs.py": step.replace("seed = step", "open('a/secret.txt')\n    seed = step")})
     remotely(one, farm.address, ONLY_REMOTE)
     ended = one.run("build", "//a:made", "--quiet")
     assert ended.code == 1

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import shlex
-import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.program_build import program_build
+from tests.workspace_builder import Workspace
 
 pytestmark = pytest.mark.xdist_group("cuda")
 
@@ -41,30 +39,10 @@ BUILD = program_build(
 )
 
 
-@dataclass(frozen=True)
-class Workspace:
-    root: Path
-    cache: Path
-
-    def run(self, *arguments: str) -> Any:
-        ended = subprocess.run(
-            [sys.executable, "-m", "modelbuild", *arguments, "--json"],
-            cwd=self.root,
-            env={**os.environ, "MODELBUILD_CACHE_DIR": str(self.cache)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
-        assert ended.returncode == 0, ended.stderr + ended.stdout
-        return json.loads(ended.stdout)
-
-    def build(self, target: str) -> dict[str, str]:
-        """Return each action's status by its id. Runs one action at a time, because a compilation takes gigabytes."""
-        return {action["id"]: action["status"] for action in self.run("build", target, "-j1")["actions"]}
-
+class Programs(Workspace):
     def workers(self, target: str) -> dict[str, str]:
         """Return the place of each required action, by its id; '' for this machine."""
-        told = self.run("explain", target)["actions"]
+        told = self.run("explain", target, "--json").json["actions"]
         return {each["action"]: (each["place"] or {}).get("worker", "") for each in told}
 
     def outputs(self, config: str) -> dict[str, bytes]:
@@ -73,9 +51,8 @@ class Workspace:
 
     def only_remotely(self, address: str, python: Path | str) -> None:
         """Run every action on workers, including downloads, and none here."""
-        with (self.root / "MODELBUILD.toml").open("a") as file:
-            file.write(f'[remote]\nexecutor = "{address}"\npython = "{python}"\n')
-            file.write('[remote.strategy]\n"*" = ["remote"]\ndownload = ["remote"]\n')
+        self.add("MODELBUILD.toml", f'[remote]\nexecutor = "{address}"\npython = "{python}"\n')
+        self.add("MODELBUILD.toml", '[remote.strategy]\n"*" = ["remote"]\ndownload = ["remote"]\n')
 
 
 def backends(report: bytes) -> dict[str, set[str]]:
@@ -86,17 +63,15 @@ def backends(report: bytes) -> dict[str, set[str]]:
 
 @pytest.mark.slow
 def test_workers_alone_make_a_program_of_three_backends(farm: Any, know_runtime: Any, tmp_path: Path) -> None:
-    made = [Workspace(tmp_path / name, tmp_path / f"{name}-cache") for name in ("here", "far/there")]
+    files = {"MODELBUILD.toml": "", "BUILD.toml": BUILD, "net.py": MODEL}
+    made = [Programs(tmp_path / name, files) for name in ("here", "far/there")]
     for workspace in made:
-        workspace.cache.mkdir(parents=True)
-        workspace.root.mkdir(parents=True)
-        for name, text in (("MODELBUILD.toml", ""), ("BUILD.toml", BUILD), ("net.py", MODEL)):
-            (workspace.root / name).write_text(text)
+        workspace.cache.mkdir()
     here, there = made
     there.only_remotely(farm.address, sys.executable)
     for workspace in made:
         know_runtime(workspace.root, workspace.cache, "//:program")
-        statuses = workspace.build("//:program")
+        statuses = workspace.build("//:program", "-j1").statuses  # a compilation takes gigabytes
         assert [name for name, status in statuses.items() if status != "ran"] == ["//:program#cpp_runtime"]
     workers = there.workers("//:program")
     assert {name for name, worker in workers.items() if not worker} == {"//:program#cpp_runtime"}
@@ -132,15 +107,14 @@ def fetching_python(folder: Path) -> tuple[Path, list[Path]]:
 @pytest.mark.timeout(7200)  # 25 minutes on two cores with other work
 def test_workers_alone_make_the_example_detector(new_farm: Any, repository: Path, tmp_path: Path) -> None:
     target = "//models:detector_trt_cuda"
-    left_out = shutil.ignore_patterns("modelbuild-out", "__pycache__")
-    made = [Workspace(tmp_path / name, tmp_path / f"{name}-cache") for name in ("here", "far/there")]
+    made = [Programs(tmp_path / name) for name in ("here", "far/there")]
     for workspace in made:
-        shutil.copytree(repository / "examples", workspace.root, ignore=left_out)
+        workspace.copy_in(repository / "examples")
     here, there = made
     python, folders = fetching_python(tmp_path)
     there.only_remotely(new_farm(*folders).address, python)
     for workspace in (there, here):
-        assert set(workspace.build(target).values()) == {"ran"}
+        assert set(workspace.build(target, "-j1").statuses.values()) == {"ran"}
     workers = there.workers(target)
     assert all(workers.values()), workers
     assert {"download", "export", "partition", "cpp_runtime", "emit"} < {name.partition("#")[2] for name in workers}

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,29 +117,22 @@ def stalling() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("scheme", ["http", "s3", "grpc"])
-def test_a_wait_is_said_and_ctrl_c_ends_it(place: Any, stalling: Any, serve: Any, scheme: str, tmp_path: Path) -> None:
+def test_a_wait_is_said_and_ctrl_c_ends_it(place: Any, stalling: Any, serve: Any, scheme: str) -> None:
     server = serve(fault=lambda name: "slow" if name == "Write" else "")
     server.slow = 20
     http = f"http://127.0.0.1:{stalling.server_port}"
     address = {"http": http, "s3": "s3://bucket", "grpc": server.address}[scheme]
     one, plain = place("one"), place("plain")
-    one.write("MODELBUILD.toml", f'rules = ["//tools/rules"]\n[remote]\ncache = "{address}"\ntimeout = 300\n')
+    one.write({"MODELBUILD.toml": f'rules = ["//tools/rules"]\n[remote]\ncache = "{address}"\ntimeout = 300\n'})
     bucket = {"AWS_ENDPOINT": http, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1"}
-    log = tmp_path / "stderr"
-    with log.open("w") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "modelbuild", "build", "//a:all"],
-            cwd=one.root,
-            env={**os.environ, **bucket, "AWS_ALLOW_HTTP": "true", "MODELBUILD_CACHE_DIR": str(one.cache)},
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-        )
-    while "Ctrl-C to stop waiting" not in log.read_text():
-        assert process.poll() is None, log.read_text()
+    build = one.start("build", "//a:all", **bucket, AWS_ALLOW_HTTP="true")
+    while "Ctrl-C to stop waiting" not in build.err:
+        assert not build.over, build.err
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(80) == 8
-    said = [line for line in log.read_text().splitlines() if line]
+    build.send(signal.SIGINT)
+    ended = build.wait()
+    assert ended.code == 8
+    said = [line for line in ended.err.splitlines() if line]
     assert said[2] == "waiting for 1 upload to the remote cache, 640.1 KiB left (Ctrl-C to stop waiting)"
     assert said[3:] == ["Interrupted: 2 actions, 2 ran, 0 cached", "interrupted"]
     plain.build()

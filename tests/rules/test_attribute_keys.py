@@ -211,7 +211,7 @@ ROWS: Mapping[str, Row | None] = {
 }
 
 
-class Bench:
+class ActionKeys:
     """Makes the keys of all actions of the targets, by `target#action`."""
 
     def __init__(self, root: Path) -> None:
@@ -293,8 +293,8 @@ def inline(value: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    return Bench(tmp_path_factory.mktemp("keys"))
+def action_keys(tmp_path_factory: pytest.TempPathFactory) -> ActionKeys:
+    return ActionKeys(tmp_path_factory.mktemp("keys"))
 
 
 def attributes(schema: Mapping[str, Any], node: Mapping[str, Any], path: str) -> Iterator[str]:
@@ -317,24 +317,24 @@ def attributes(schema: Mapping[str, Any], node: Mapping[str, Any], path: str) ->
             yield from attributes(schema, inner, whole)
 
 
-def test_every_attribute_has_a_row(bench: Bench) -> None:
+def test_every_attribute_has_a_row(action_keys: ActionKeys) -> None:
     found = set()
     for rule in TARGETS:
-        schema = bench.rules.by_name[rule].attrs.model_json_schema()
+        schema = action_keys.rules.by_name[rule].attrs.model_json_schema()
         found |= set(attributes(schema, schema, rule))
     assert found == ROWS.keys()
 
 
-def test_an_attribute_whose_row_is_empty_has_one_value(bench: Bench) -> None:
-    schema = bench.rules.by_name["device_target"].attrs.model_json_schema()
+def test_an_attribute_whose_row_is_empty_has_one_value(action_keys: ActionKeys) -> None:
+    schema = action_keys.rules.by_name["device_target"].attrs.model_json_schema()
     assert schema["properties"]["os"]["const"] == "linux"
     assert [name for name, row in ROWS.items() if row is None] == ["device_target.os"]
 
 
 @pytest.mark.parametrize("attribute", [name for name, row in ROWS.items() if row is not None])
-def test_an_attribute_is_in_the_keys_that_depend_on_it_and_in_no_other(bench: Bench, attribute: str) -> None:
+def test_an_attribute_is_in_the_keys_that_depend_on_it_and_in_no_other(action_keys: ActionKeys, attribute: str) -> None:
     row = ROWS[attribute]
     assert row is not None
-    before, after = bench.before(json.dumps(row.before)), bench.keys(*row.before, (row.path, row.value))
+    before, after = action_keys.before(json.dumps(row.before)), action_keys.keys(*row.before, (row.path, row.value))
     assert before.keys() == after.keys()
     assert {name for name in before if before[name] != after[name]} == row.changed

@@ -23,7 +23,7 @@ from safetensors.torch import save
 from modelbuild.step import StepError
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import describe, read, tuning_text
 from modelbuild_rules.bundle.steps.runtime.archive import lay_out
-from modelbuild_rules.files.steps.pypi_file import _extract
+from modelbuild_rules.files.steps.pypi_file import extract
 from modelbuild_rules.model.steps.eager.entry import load_weights
 from modelbuild_rules.model.steps.eager.example_inputs import example_inputs
 from tests.hostile import cases, damaged, mutated, run_property
@@ -97,7 +97,7 @@ def runtime(path: Path) -> None:
 
 def wheel(path: Path) -> None:
     params = {"path": "x/y.pt", "sha256": hashlib.sha256(b"weights" * 99).hexdigest()}
-    _extract(path, params, path.with_suffix(".out"))
+    extract(path, params, path.with_suffix(".out"))
 
 
 def wheel_of(method: int) -> bytes:

@@ -63,10 +63,10 @@ def test_a_backend_has_the_files_that_its_delegate_is_made_of(
     archive: Any, tmp_path: Path, described: dict[str, Any], libraries: tuple[str, ...], entry: dict[str, Any]
 ) -> None:
     found = files(tmp_path, described, *libraries)
-    assert archive._backend(tmp_path / "OwnBackend.delegate.json", found) == ("OwnBackend", entry)
+    assert archive.backend_entry(tmp_path / "OwnBackend.delegate.json", found) == ("OwnBackend", entry)
 
 
 def test_a_delegate_without_its_library_is_an_error(archive: Any, tmp_path: Path) -> None:
     found = files(tmp_path, OWN)
     with pytest.raises(archive.BuildError, match=r"the backend OwnBackend needs libgood\.so, which the"):
-        archive._backend(tmp_path / "OwnBackend.delegate.json", found)
+        archive.backend_entry(tmp_path / "OwnBackend.delegate.json", found)

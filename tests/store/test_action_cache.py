@@ -42,16 +42,23 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def open_cache(folder: Path, warnings: list[str], clock: Clock) -> Iterator[Callable[..., ActionCache]]:
-    databases = []
+def databases() -> Iterator[list[Database]]:
+    """The databases that open_cache opened."""
+    opened: list[Database] = []
+    yield opened
+    for database in opened:
+        database.close()
 
+
+@pytest.fixture
+def open_cache(
+    folder: Path, warnings: list[str], clock: Clock, databases: list[Database]
+) -> Callable[..., ActionCache]:
     def make(writable: bool = True) -> ActionCache:
         databases.append(Database(folder, INDEX, writable, warnings.append))
         return ActionCache(databases[-1], clock)
 
-    yield make
-    for database in databases:
-        database.close()
+    return make
 
 
 def sql(folder: Path, statement: str, *values: Any) -> list[Any]:
@@ -172,6 +179,7 @@ def other_schema(path: Path) -> None:
 @pytest.mark.parametrize("first", ["get", "put"])
 def test_after_a_broken_database_a_new_one_is_begun_and_said_once(
     open_cache: Callable[..., ActionCache],
+    databases: list[Database],
     folder: Path,
     warnings: list[str],
     spoil: Callable[[Path], None],
@@ -179,7 +187,7 @@ def test_after_a_broken_database_a_new_one_is_begun_and_said_once(
 ) -> None:
     before = open_cache()
     before.put("k", RESULT, {}, 0)
-    before._database.close()
+    databases[0].close()
     broken = INDEX.newest(folder)[0]
     spoil(broken)
     cache = open_cache()
@@ -208,7 +216,9 @@ def test_of_two_that_find_it_broken_one_begins_anew(
     assert len(list(folder.glob("index-v*.db"))) == 2
 
 
-def test_a_database_that_is_removed_meanwhile(open_cache: Callable[..., ActionCache], folder: Path) -> None:
+def test_a_database_that_is_removed_meanwhile(
+    open_cache: Callable[..., ActionCache], databases: list[Database], folder: Path
+) -> None:
     before = open_cache()
     before.put("k", RESULT, {}, 0)
     for path in folder.glob("index*"):
@@ -218,7 +228,7 @@ def test_a_database_that_is_removed_meanwhile(open_cache: Callable[..., ActionCa
     assert after.get("k") is None
     after.put("k3", RESULT, {}, 0)
     before.put("k4", RESULT, {}, 0)
-    before._database.close()
+    databases[0].close()
     assert after.get("k3") == RESULT
     assert open_cache().get("k3") == RESULT
 
@@ -246,12 +256,16 @@ def test_a_locked_database_stops_nothing_and_is_said_once(
 
 
 def test_a_wholly_locked_database_is_a_miss(
-    open_cache: Callable[..., ActionCache], folder: Path, warnings: list[str], monkeypatch: pytest.MonkeyPatch
+    open_cache: Callable[..., ActionCache],
+    databases: list[Database],
+    folder: Path,
+    warnings: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(database_module, "_PATIENCE", 0.05)
     cache = open_cache()
     cache.put("k", RESULT, {}, 0)
-    cache._database.close()
+    databases[0].close()
     other = sqlite3.connect(INDEX.newest(folder)[0], isolation_level=None)
     other.execute("PRAGMA locking_mode=EXCLUSIVE")
     other.execute("BEGIN EXCLUSIVE")
@@ -293,6 +307,7 @@ def test_a_full_disk_is_one_line(open_cache: Callable[..., ActionCache], folder:
 @pytest.mark.parametrize("closed", [True, False], ids=["clean", "in use"])
 def test_read_only(
     open_cache: Callable[..., ActionCache],
+    databases: list[Database],
     folder: Path,
     warnings: list[str],
     as_user: Callable[[Callable[[], None]], int],
@@ -301,7 +316,7 @@ def test_read_only(
     owner = open_cache()
     owner.put("k", RESULT, {}, 0)
     if closed:
-        owner._database.close()
+        databases[0].close()
     for path in folder.iterdir():
         path.chmod(0o444)
     folder.chmod(0o555)

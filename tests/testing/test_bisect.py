@@ -3,17 +3,13 @@ the bytes of a built program."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from modelbuild_rules.testing.steps.parity.compare import node_difference
+from tests.workspace_builder import Workspace
 
 NET = """import torch
 from torch import nn
@@ -167,20 +163,11 @@ def line(text: str) -> str:
 
 @pytest.mark.slow
 def test_planted_faults_are_found(tmp_path: Path) -> None:
-    root = tmp_path / "w"
-    for name, text in FILES.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
+    workspace = Workspace(tmp_path, FILES)
     command = "test //... --bisect --json --keep-going --junit junit.xml --github-annotations"
-    ended = subprocess.run(
-        [sys.executable, "-m", "modelbuild", *command.split()],
-        cwd=root,
-        env={**os.environ, "MODELBUILD_CACHE_DIR": str(tmp_path / "cache")},
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 4, ended.stdout + ended.stderr
-    told: dict[str, Any] = json.loads(ended.stdout)
+    ended = workspace.run(*command.split())
+    assert ended.code == 4, ended.out + ended.err
+    told = ended.json
     found = {test["label"]: test["cases"][-1] for test in told["tests"]}
     assert {(case["name"], case["status"]) for case in found.values()} == {("bisect", "failed")}
 
@@ -207,8 +194,8 @@ def test_planted_faults_are_found(tmp_path: Path) -> None:
     assert changed["place"] == line("z = torch.tanh(self.head(y))")
     assert found["//m:large_test"]["message"] == "parity holds in every case"
 
-    assert f"::error file=m/net.py,line={constant['place'].partition(':')[2]},title=//m%3Aconstant_test" in ended.stderr
-    assert 'name="bisect"' in (root / "junit.xml").read_text()
+    assert f"::error file=m/net.py,line={constant['place'].partition(':')[2]},title=//m%3Aconstant_test" in ended.err
+    assert 'name="bisect"' in (workspace.root / "junit.xml").read_text()
 
 
 def test_between_nodes_small_values_may_differ_as_great_ones_do() -> None:

@@ -6,8 +6,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -17,6 +15,8 @@ import pytest
 import yaml
 
 from modelbuild.cli.group import cli
+from tests.command_runner import MODELBUILD, Ended
+from tests.workspace_builder import Workspace, write
 
 PACKAGES = 29
 RULES = {
@@ -67,11 +67,8 @@ def package(number: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-class Repository:
+class Repository(Workspace):
     def __init__(self, folder: Path) -> None:
-        self.root = folder / "repo"
-        self.cache = folder / "cache"
-        self.bin = folder / "bin"
         files = dict(RULES)
         for number in range(PACKAGES):
             files[f"p{number}/BUILD.toml"] = package(number)
@@ -82,35 +79,20 @@ class Repository:
         files["tests/first.py"] = "def first():\n    return 1\n"
         files["tests/test_first.py"] = "from tests.first import first\n\ndef test_first():\n    assert first() == 1\n"
         files["tests/test_skipping.py"] = 'import pytest\n\ndef test_gpu():\n    pytest.skip("no GPU")\n'
-        for name, text in files.items():
-            self.write(name, text)
-        self.write("../bin/modelbuild", f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m modelbuild "$@"\n')
-        (self.bin / "modelbuild").chmod(0o755)
+        super().__init__(folder, files)
         self.git("init", "--quiet", "--initial-branch=main")
         self.commit("first")
 
-    def write(self, name: str, text: str) -> None:
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
-    def git(self, *arguments: str) -> str:
-        who = ("-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false")
-        command = ["git", *who, *arguments]
-        return subprocess.run(command, cwd=self.root, check=True, capture_output=True, text=True).stdout
+    def job(self, revision: str) -> Ended:
+        """Run docs/ci/ci.sh, which finds modelbuild on the PATH."""
+        write(self.folder, {"bin/modelbuild": f'#!/bin/sh\nexec {shlex.join(MODELBUILD)} "$@"\n'})
+        (self.folder / "bin/modelbuild").chmod(0o755)
+        script = str(Path(__file__).parents[2] / "docs/ci/ci.sh")
+        return self.run(revision, program=(script,), PATH=f"{self.folder}/bin:{os.environ['PATH']}")
 
     def size(self, target: str) -> int:
         """Bytes of a target's output."""
         return (self.root / f"modelbuild-out/default/{target.replace(':', '/')}/out.txt").stat().st_size
-
-    def commit(self, message: str) -> None:
-        self.git("add", "--all")
-        self.git("commit", "--quiet", "-m", message)
-
-    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        path = f"{self.bin}:{os.environ['PATH']}"
-        environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(self.cache), "PATH": path}
-        return subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True)
 
     def events(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.root / "ci/events.jsonl").read_text().splitlines()]
@@ -119,7 +101,7 @@ class Repository:
         """Return the targets of the job's first build."""
         return next(list(event["targets"]) for event in self.events() if event["event"] == "build_started")
 
-    def ran(self) -> int:
+    def actions_ran(self) -> int:
         return sum(event["event"] == "action_finished" and event["status"] == "ran" for event in self.events())
 
 
@@ -137,15 +119,14 @@ def test_three_commits(repository_of_300: Repository, repository: Path, ci_forma
         ci_formats.check_events(repo.root / "ci/events.jsonl", repository)
         return ci_formats.check_junit(repo.root / "ci/junit.xml"), ci_formats.check_trace(repo.root / "ci/trace.json")
 
-    script = str(repository / "docs/ci/ci.sh")
     (repo.root / "ci").mkdir()
     keep = ("--junit", "ci/junit.xml", "--build-event-json", "ci/events.jsonl", "--profile", "ci/trace.json")
 
-    ended = repo.run("modelbuild", "ci", *keep, "--report", "ci/first.json")
-    assert ended.returncode == 0, ended.stderr
-    assert "2 tests: 1 passed, 1 not run" in ended.stdout
+    ended = repo.run("ci", *keep, "--report", "ci/first.json")
+    assert ended.code == 0, ended.err
+    assert "2 tests: 1 passed, 1 not run" in ended.out
     assert len(repo.built()) == 300
-    assert repo.ran() == 292
+    assert repo.actions_ran() == 292
     suites, tracks = kept()
     assert {suite.get("name"): suite.get("skipped") for suite in suites} == {
         "//tests:first_test": "0",
@@ -155,18 +136,18 @@ def test_three_commits(repository_of_300: Repository, repository: Path, ci_forma
 
     # A build of uncommitted files is not a base of summaries.
     size = repo.size("p14:t5")
-    repo.write("p14/f5.txt", "changed, but not committed\n")
-    assert repo.run("modelbuild", "build", "//p14:t5").returncode == 0
+    repo.write({"p14/f5.txt": "changed, but not committed\n"})
+    assert repo.run("build", "//p14:t5").code == 0
 
     # Only affected targets: the target, its dependents, and the packages that read the last of these.
-    repo.write("p14/f5.txt", "changed\n")
+    repo.write({"p14/f5.txt": "changed\n"})
     repo.commit("second")
-    ended = repo.run(script, "HEAD~1")
-    assert ended.returncode == 0, ended.stderr
+    ended = repo.job("HEAD~1")
+    assert ended.code == 0, ended.err
     assert sorted(repo.built()) == sorted(
         [*(f"//p14:t{index}" for index in range(5, 10)), *(f"//p28:t{index}" for index in range(10))]
     )
-    assert repo.ran() == 15
+    assert repo.actions_ran() == 15
     suites, tracks = kept()
     assert len(suites) == 0
     summary = (repo.root / "ci/summary.md").read_text()
@@ -176,59 +157,59 @@ def test_three_commits(repository_of_300: Repository, repository: Path, ci_forma
     assert sum(len(events) for track, events in tracks.items() if track.startswith("worker")) == 15
     assert len(tracks["critical path"]) == 15  # one chain
 
-    repo.write("tests/first.py", "def first():\n    return 2\n")
+    repo.write({"tests/first.py": "def first():\n    return 2\n"})
     repo.commit("third")
-    ended = repo.run(script, "HEAD~1")
-    assert ended.returncode == 4
-    assert "//tests:first_test  FAILED" in ended.stderr
+    ended = repo.job("HEAD~1")
+    assert ended.code == 4
+    assert "//tests:first_test  FAILED" in ended.err
     suites, _ = kept()
     (failure,) = suites.iter("failure")
     assert (failure.text or "").startswith("tests/test_first.py:4: assert 2 == 1")
     assert "| `//tests:first_test` | failed | its case failed |" in (repo.root / "ci/summary.md").read_text()
-    annotated = repo.run("modelbuild", "ci", "//tests:first_test", "--github-annotations", "-q")
-    assert "::error file=tests/test_first.py,line=4,title=//tests%3Afirst_test" in annotated.stderr
+    annotated = repo.run("ci", "//tests:first_test", "--github-annotations", "-q")
+    assert "::error file=tests/test_first.py,line=4,title=//tests%3Afirst_test" in annotated.err
     # With --require-all a skip is a failure.
-    assert repo.run("modelbuild", "ci", "//tests:skipping_test").returncode == 0
-    required = repo.run("modelbuild", "ci", "//tests:skipping_test", "--require-all")
-    assert required.returncode == 4
-    assert "not run, which --require-all forbids: no GPU" in required.stderr
+    assert repo.run("ci", "//tests:skipping_test").code == 0
+    required = repo.run("ci", "//tests:skipping_test", "--require-all")
+    assert required.code == 4
+    assert "not run, which --require-all forbids: no GPU" in required.err
 
     # A commit without new builds equals the one before; a report from elsewhere replaces the history.
-    repo.run("modelbuild", "ci", "//p14:t6", "--since", "HEAD~2", "--summary", "ci/since.md")
-    repo.run("modelbuild", "ci", "//p14:t6", "--base-report", "ci/first.json", "--summary", "ci/report.md")
+    repo.run("ci", "//p14:t6", "--since", "HEAD~2", "--summary", "ci/since.md")
+    repo.run("ci", "//p14:t6", "--base-report", "ci/first.json", "--summary", "ci/report.md")
     tables = [(repo.root / f"ci/{name}.md").read_text().partition("### Sizes")[2] for name in ("since", "report")]
     assert tables[0] == tables[1]
     assert f"at {repo.git('rev-parse', 'HEAD~2')[:12]}" in tables[0]
     assert "| +" in tables[0]
-    repo.write("ci/bad.json", "{}")
-    bad = repo.run("modelbuild", "ci", "//p14:t6", "--base-report", "ci/bad.json")
-    assert (bad.returncode, bad.stderr.partition("bad.json: ")[2]) == (
+    repo.write({"ci/bad.json": "{}"})
+    bad = repo.run("ci", "//p14:t6", "--base-report", "ci/bad.json")
+    assert (bad.code, bad.err.partition("bad.json: ")[2]) == (
         2,
         "expected a report that 'modelbuild ci --report' wrote\n",
     )
 
-    ended = repo.run("modelbuild", "ci", "--since", "HEAD", "--json")
-    assert (ended.returncode, json.loads(ended.stdout)["counts"]["actions"]) == (0, 0)
-    shown = repo.run("modelbuild", "history", "//p14:t5", "--plot", "ci/plot.svg")
-    assert re.search(r"^//p14:t5#join seconds: last .* \(3\)$", shown.stdout, re.MULTILINE)
+    ended = repo.run("ci", "--since", "HEAD", "--json")
+    assert (ended.code, ended.json["counts"]["actions"]) == (0, 0)
+    shown = repo.run("history", "//p14:t5", "--plot", "ci/plot.svg")
+    assert re.search(r"^//p14:t5#join seconds: last .* \(3\)$", shown.out, re.MULTILINE)
     picture = ElementTree.parse(repo.root / "ci/plot.svg").getroot()
     panels = [group for group in picture.iter() if group.get("id", "").startswith("axes_")]
-    assert len(panels) == len(shown.stdout.splitlines())
-    matrix = repo.run("modelbuild", "affected", "--since", "HEAD~2", "--format", "github-matrix", "--shards", "3")
-    assert len(json.loads(matrix.stdout)["include"]) == 3
+    assert len(panels) == len(shown.out.splitlines())
+    matrix = repo.run("affected", "--since", "HEAD~2", "--format", "github-matrix", "--shards", "3")
+    assert len(matrix.json["include"]) == 3
 
 
 def test_tests_run_although_something_else_is_broken(repository_of_300: Repository, ci_formats: Any) -> None:
     repo = repository_of_300
-    repo.write("p28/f9.txt", "broken\n")
-    repo.write("more/test_more.py", "def test_more():\n    pass\n")
+    repo.write({"p28/f9.txt": "broken\n"})
+    repo.write({"more/test_more.py": "def test_more():\n    pass\n"})
     test = '[[py_test]]\nname = "{}_test"\nsrcs = ["test_more.py"]\n'
-    repo.write("more/BUILD.toml", test.format("more") + test.format("blocked") + 'data = ["//p28:t9"]\n')
+    repo.write({"more/BUILD.toml": test.format("more") + test.format("blocked") + 'data = ["//p28:t9"]\n'})
     targets = ("//p28:t9", "//more:all")
     keep = ("--junit", "j.xml", "--summary", "s.md", "--profile", "t.json")
-    ended = repo.run("modelbuild", "ci", *targets, *keep, "--json")
-    assert ended.returncode == 1
-    told = json.loads(ended.stdout)
+    ended = repo.run("ci", *targets, *keep, "--json")
+    assert ended.code == 1
+    told = ended.json
     assert {test["label"]: test["status"] for test in told["tests"]} == {
         "//more:more_test": "passed",
         "//more:blocked_test": "failed",
@@ -245,17 +226,17 @@ def test_tests_run_although_something_else_is_broken(repository_of_300: Reposito
     ran = [each["name"] for track, events in tracks.items() if track.startswith("worker") for each in events]
     assert sorted(set(ran)) == sorted(ran)
     assert "join //p28:t8" in ran
-    stopped = repo.run("modelbuild", "ci", *targets, "--no-keep-going", "--json")
-    assert (stopped.returncode, json.loads(stopped.stdout)["tests"]) == (1, [])
+    stopped = repo.run("ci", *targets, "--no-keep-going", "--json")
+    assert (stopped.code, stopped.json["tests"]) == (1, [])
 
 
 def test_a_rule_of_tests_is_called_so(repository_of_300: Repository) -> None:
     """`ci`, `affected --tests` and queries know tests by the names of their rules."""
     repo = repository_of_300
     join = RULES["tools/rules/join.py"].replace("Sources, rule", "Sources, TestAction, rule")
-    repo.write("tools/rules/join.py", join.replace('Files((made["out"],))', 'TestAction((made["out"],))'))
-    ended = repo.run("modelbuild", "ci", "//p0:t0")
-    assert (ended.returncode, ended.stderr) == (
+    repo.write({"tools/rules/join.py": join.replace('Files((made["out"],))', 'TestAction((made["out"],))')})
+    ended = repo.run("ci", "//p0:t0")
+    assert (ended.code, ended.err) == (
         3,
         "error: p0/BUILD.toml:3:1: the rule 'join' returns a TestAction; expected a name that ends in '_test'\n",
     )

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.workspace_builder import Workspace
 
 PORTABLE = """
 [[backend_stack]]
@@ -89,40 +86,17 @@ def same_sign(found, expected):
 """
 
 
-class World:
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        root.mkdir()
-        self.write("MODELBUILD.toml", "")
-        self.write("net.py", NET)
-        self.write("metric.py", METRIC)
-        np.save(root / "x.npy", np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4))
-
-    def write(self, name: str, text: str) -> None:
-        (self.root / name).write_text(text)
-
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(self.root.parent / "cache")}
-        return subprocess.run(
-            [sys.executable, "-m", "modelbuild", *arguments],
-            cwd=self.root,
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
-
-
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path / "w")
+def workspace(tmp_path: Path) -> Workspace:
+    made = Workspace(tmp_path, {"MODELBUILD.toml": "", "net.py": NET, "metric.py": METRIC})
+    np.save(made.root / "x.npy", np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4))
+    return made
 
 
 @pytest.mark.slow
-def test_parity_budgets_and_what_cannot_run_here(world: World) -> None:
-    world.write("BUILD.toml", PORTABLE + GOOD + BAD + ELSEWHERE)
-    ended = world.run("test", "//...", "--json")
-    assert ended.returncode == 4, ended.stderr
-    tests: dict[str, Any] = {test["label"]: test for test in json.loads(ended.stdout)["tests"]}
+def test_parity_budgets_and_what_cannot_run_here(workspace: Workspace) -> None:
+    workspace.write({"BUILD.toml": PORTABLE + GOOD + BAD + ELSEWHERE})
+    tests = workspace.test("//...", code=4)
     good = tests["//:good"]
     assert (good["status"], good["reason"]) == ("passed", "")
     assert [case["name"] for case in good["cases"]] == [
@@ -147,7 +121,7 @@ def test_parity_budgets_and_what_cannot_run_here(world: World) -> None:
     assert elsewhere["status"] == "not_run"
     assert elsewhere["reason"] == "needs a device with aarch64, and this machine is x86_64"
     # Another model than the program's: parity must fail, with the place.
-    world.write("other.py", NET.replace("torch.relu(y)", "torch.relu(y) + 1"))
+    workspace.write({"other.py": NET.replace("torch.relu(y)", "torch.relu(y) + 1")})
     other = (
         PORTABLE
         + GOOD.replace('model = ":model"', 'model = ":other"')
@@ -160,9 +134,8 @@ inputs = [{ name = "x", shape = [2, 4], dtype = "float32" }]
 outputs = ["y", "z"]
 """
     )
-    world.write("BUILD.toml", other)
-    ended = world.run("test", "//:good", "--json")
-    (test,) = json.loads(ended.stdout)["tests"]
+    workspace.write({"BUILD.toml": other})
+    (test,) = workspace.test("//:good", code=4).values()
     failed = [case for case in test["cases"] if case["status"] == "failed"]
     assert {case["name"] for case in failed} == {"file", "drawn[0]", "drawn[1]"}
     assert all(case["message"].startswith("output 'z': cosine ") for case in failed)
@@ -185,12 +158,12 @@ outputs = ["y", "z"]
         (GOOD.replace('model = ":model"', 'model = ":program"'), None),
     ],
 )
-def test_a_test_without_declared_inputs_is_an_error(world: World, written: str, line: str | None) -> None:
-    world.write("BUILD.toml", PORTABLE + written)
-    ended = world.run("test", "//:good")
-    assert ended.returncode == 3
+def test_a_test_without_declared_inputs_is_an_error(workspace: Workspace, written: str, line: str | None) -> None:
+    workspace.write({"BUILD.toml": PORTABLE + written})
+    ended = workspace.run("test", "//:good")
+    assert ended.code == 3
     if line is not None:
-        place, _, said = ended.stderr.partition(": ")[2].partition(": ")
+        place, _, said = ended.err.partition(": ")[2].partition(": ")
         assert (place.partition(":")[0], said) == ("BUILD.toml", f"{line}\n")
     else:
-        assert "':program' is a pte_program, which provides no EagerModel" in ended.stderr
+        assert "':program' is a pte_program, which provides no EagerModel" in ended.err

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.workspace_builder import Workspace
 
 FILES = {
     "MODELBUILD.toml": "",
@@ -97,37 +96,20 @@ tags = ["gpu"]
 }
 
 
-class World:
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        for name, text in FILES.items():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text(text)
-
-    def test(self, *arguments: str, code: int = 0) -> dict[str, Any]:
-        """Run tests; return the report of each, by label."""
-        ended = self.run("test", *arguments, "--json")
-        assert ended.returncode == code, ended.stdout + ended.stderr
-        return {test["label"].partition(":")[2]: test for test in json.loads(ended.stdout)["tests"]}
-
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(self.root.parent / "cache")}
-        return subprocess.run(
-            [sys.executable, "-m", "modelbuild", *arguments],
-            cwd=self.root,
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
+class PyTests(Workspace):
+    def test(self, *arguments: str, code: int = 0, **environment: str) -> dict[str, Any]:
+        """Run tests; return the report of each, by name."""
+        tests = super().test(*arguments, code=code, **environment)
+        return {label.partition(":")[2]: test for label, test in tests.items()}
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path / "w")
+def workspace(tmp_path: Path) -> PyTests:
+    return PyTests(tmp_path, FILES)
 
 
-def test_how_tests_end(world: World) -> None:
-    ended = world.test("//...", code=4)
+def test_how_tests_end(workspace: PyTests) -> None:
+    ended = workspace.test("//...", code=4)
     assert {name: test["status"] for name, test in ended.items()} == {
         "good": "passed",
         "bad": "failed",
@@ -143,21 +125,21 @@ def test_how_tests_end(world: World) -> None:
     assert "printed by the wrong one" in ended["bad"]["output"]
     assert ended["skipped"]["reason"] == "this machine has no cable"
     assert ended["bad"]["location"] == "m/BUILD.toml:7:1"
-    assert json.loads((world.root / "modelbuild-out/default/m/good/report.json").read_text())["status"] == "passed"
+    assert json.loads((workspace.root / "modelbuild-out/default/m/good/report.json").read_text())["status"] == "passed"
 
 
-def test_what_passed_is_cached_and_nothing_else(world: World) -> None:
-    world.test("//...", code=4)
-    again = world.test("//...", code=4)
+def test_what_passed_is_cached_and_nothing_else(workspace: PyTests) -> None:
+    workspace.test("//...", code=4)
+    again = workspace.test("//...", code=4)
     assert {name: test["cached"] for name, test in again.items()} == {"good": True, "bad": False, "skipped": False}
-    assert not world.test("//m:good", "--no-cache-test-results")["good"]["cached"]
-    (world.root / "m/data.txt").write_text("5")
-    assert world.test("//m:good", code=4)["good"]["status"] == "failed"
+    assert not workspace.test("//m:good", "--no-cache-test-results")["good"]["cached"]
+    workspace.write({"m/data.txt": "5"})
+    assert workspace.test("//m:good", code=4)["good"]["status"] == "failed"
 
 
-def test_a_skip_is_no_pass_where_all_is_required(world: World) -> None:
-    assert world.test("//m:suite").keys() == {"good", "skipped"}
-    required = world.test("//m:suite", "--require-all", code=4)
+def test_a_skip_is_no_pass_where_all_is_required(workspace: PyTests) -> None:
+    assert workspace.test("//m:suite").keys() == {"good", "skipped"}
+    required = workspace.test("//m:suite", "--require-all", code=4)
     assert {test["status"] for test in required.values()} == {"failed"}
     assert required["good"]["reason"] == (
         "not run, which --require-all forbids: m/test_good.py::test_on_a_gpu: no GPU here"
@@ -165,73 +147,70 @@ def test_a_skip_is_no_pass_where_all_is_required(world: World) -> None:
     assert "this machine has no cable" in required["skipped"]["reason"]
 
 
-def test_runs_and_attempts(world: World) -> None:
-    test = world.test("//m:bad", "--flaky-attempts", "2", code=4)["bad"]
+def test_runs_and_attempts(workspace: PyTests) -> None:
+    test = workspace.test("//m:bad", "--flaky-attempts", "2", code=4)["bad"]
     assert (test["attempts"], test["passed"]) == (2, 0)
-    test = world.test("//m:good", "--runs-per-test", "3")["good"]
+    test = workspace.test("//m:good", "--runs-per-test", "3")["good"]
     assert (test["attempts"], test["passed"], test["cached"]) == (3, 3, False)
 
 
-def test_a_test_that_takes_too_long(world: World) -> None:
-    test = world.test("//m:slow", code=4)["slow"]
+def test_a_test_that_takes_too_long(workspace: PyTests) -> None:
+    test = workspace.test("//m:slow", code=4)["slow"]
     assert (test["status"], test["reason"]) == ("failed", "took longer than its timeout")
 
 
-def test_tags_choose(world: World) -> None:
-    assert world.test("//...", "--test-tag-filters", "quick").keys() == {"good"}
-    assert world.test("//...", "--test-tag-filters=-quick", code=4).keys() == {"bad", "skipped"}
+def test_tags_choose(workspace: PyTests) -> None:
+    assert workspace.test("//...", "--test-tag-filters", "quick").keys() == {"good"}
+    assert workspace.test("//...", "--test-tag-filters=-quick", code=4).keys() == {"bad", "skipped"}
 
 
-def test_what_a_test_that_is_not_run_needs_is_built_unless_it_is_filtered_out(world: World) -> None:
-    for name, text in GENERATED.items():
-        (world.root / name).parent.mkdir(parents=True, exist_ok=True)
-        (world.root / name).write_text(text)
+def test_what_a_test_that_is_not_run_needs_is_built_unless_it_is_filtered_out(workspace: PyTests) -> None:
+    workspace.write(GENERATED)
 
     def ran(*options: str) -> set[str]:
-        ended = world.run("test", "//g:all", *options, "--json")
-        assert ended.returncode == 0, ended.stderr
-        told = json.loads(ended.stdout)
-        return {action["owner"] for action in told["actions"] if action["status"] == "ran"}
+        ended = workspace.run("test", "//g:all", *options, "--json")
+        assert ended.code == 0, ended.err
+        return {action["owner"] for action in ended.json["actions"] if action["status"] == "ran"}
 
     assert ran("--test-tag-filters=-gpu") == {"//g:good"}
     assert ran() == {"//g:made", "//g:skipped"}
 
 
-def test_lines(world: World) -> None:
-    ended = world.run("test", "//m:good", "//m:skipped")
-    assert ended.returncode == 0
-    lines = ended.stdout.splitlines()
+def test_lines(workspace: PyTests) -> None:
+    ended = workspace.run("test", "//m:good", "//m:skipped")
+    assert ended.code == 0
+    lines = ended.out.splitlines()
     assert lines[0].startswith("//m:good  PASSED  ")
     assert lines[1] == "  m/test_good.py::test_on_a_gpu was not run: no GPU here"
     assert lines[2] == "//m:skipped  NOT RUN: this machine has no cable"
     assert lines[3] == "2 tests: 1 passed, 1 not run"
-    ended = world.run("test", "//m:files")
-    assert (ended.returncode, ended.stderr) == (2, "error: no test in //m:files\n")
+    ended = workspace.run("test", "//m:files")
+    assert (ended.code, ended.err) == (2, "error: no test in //m:files\n")
 
 
-def test_asked_again_it_looks_for_changes_only(world: World) -> None:
-    first = world.run("test", "//m:good").stdout.splitlines()
+def test_asked_again_it_looks_for_changes_only(workspace: PyTests) -> None:
+    first = workspace.run("test", "//m:good").out.splitlines()
     assert first[0].startswith("//m:good  PASSED  ")
-    world.run("test", "//m:good")  # sources that were written just now could yet change unseen in the first run
-    again = world.run("test", "//m:good")
-    assert again.returncode == 0
-    *lines, summary, last = again.stdout.splitlines()
+    workspace.run("test", "//m:good")  # sources that were written just now could yet change unseen in the first run
+    again = workspace.run("test", "//m:good")
+    assert again.code == 0
+    *lines, summary, last = again.out.splitlines()
     assert lines == ["//m:good  PASSED  cached", *first[1:-2]]
     assert summary == "1 test: 1 passed (1 cached)"
     assert last.startswith("Nothing to do: 1 target up to date (1 action) in ")
-    assert "Nothing to do" not in world.run("test", "//m:good", "--no-cache-test-results").stdout
-    (world.root / "modelbuild-out/default/m/good/report.json").unlink()
-    assert "Nothing to do" not in world.run("test", "//m:good").stdout
-    assert "Nothing to do" in world.run("test", "//m:good").stdout
-    (world.root / "m/data.txt").write_text("5")
-    assert world.run("test", "//m:good").returncode == 4
+    assert "Nothing to do" not in workspace.run("test", "//m:good", "--no-cache-test-results").out
+    (workspace.root / "modelbuild-out/default/m/good/report.json").unlink()
+    assert "Nothing to do" not in workspace.run("test", "//m:good").out
+    assert "Nothing to do" in workspace.run("test", "//m:good").out
+    workspace.write({"m/data.txt": "5"})
+    assert workspace.run("test", "//m:good").code == 4
     # Tests that were not run are tried again, and building tests does not run them.
     for _ in range(2):
-        assert "NOT RUN" in world.run("test", "//m:skipped").stdout
-    assert "Nothing to do" not in world.run("build", "//m:skipped").stdout
+        assert "NOT RUN" in workspace.run("test", "//m:skipped").out
+    assert "Nothing to do" not in workspace.run("build", "//m:skipped").out
 
 
-def test_building_a_test_does_not_run_it(world: World) -> None:
-    ended = world.run("build", "//m:bad", "--json")
-    assert ended.returncode == 0
-    assert json.loads(ended.stdout)["counts"]["ran"] == 0
+def test_building_a_test_does_not_run_it(workspace: PyTests) -> None:
+    ended = workspace.run("build", "//m:bad", "--json")
+    assert ended.code == 0
+    assert ended.json["counts"]["ran"] == 0

@@ -6,9 +6,7 @@ In the mode `fallback` modelbuild runs in a user namespace that allows no others
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -16,6 +14,8 @@ from typing import Any
 import pytest
 
 from modelbuild.execution.isolation.namespaces import refusal
+from tests.command_runner import MODELBUILD, Ended
+from tests.workspace_builder import Workspace
 
 RULE = '''"""probe: runs one of this package's steps."""
 
@@ -56,45 +56,32 @@ def probe(ctx: Context[ProbeAttrs]) -> tuple[Files]:
 WITHOUT_NAMESPACES = ("unshare", "-Ur", "sh", "-c", 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"', "sh")
 
 
-class Workspace:
-    """`step` makes a step, `target` a target that runs one, `build` builds all. `namespaces`: actions have some."""
+FILES = {
+    "MODELBUILD.toml": 'rules = ["//probe"]\n',
+    "probe/__init__.py": "",
+    "probe/probe.py": RULE,
+    "probe/steps/__init__.py": "",
+    "BUILD.toml": "",
+}
 
-    def __init__(self, folder: Path, prefix: tuple[str, ...]) -> None:
-        self.root = folder / "workspace"
-        self.cache = folder / "cache"
-        self.namespaces = not prefix and not refusal(str(folder))
-        self._prefix = prefix
-        self.write("MODELBUILD.toml", 'rules = ["//probe"]\n')
-        self.write("probe/__init__.py", "")
-        self.write("probe/probe.py", RULE)
-        self.write("probe/steps/__init__.py", "")
 
-    def write(self, path: str, text: str) -> Path:
-        file = self.root / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-        return file
+class Probes(Workspace):
+    """`step` makes a step, `target` a target that runs one. `namespaces`: actions have some."""
+
+    def __init__(self, folder: Path, within: tuple[str, ...]) -> None:
+        super().__init__(folder, FILES)
+        self.namespaces = not within and not refusal(str(folder))
+        self.program = (*within, *MODELBUILD)
 
     def step(self, name: str, source: str) -> None:
-        self.write(f"probe/steps/{name}.py", dedent(source))
+        self.write({f"probe/steps/{name}.py": dedent(source)})
 
     def target(self, name: str, step: str, **attributes: Any) -> None:
         lines = [f"{key} = {_toml(value)}" for key, value in {"name": name, "step": step, **attributes}.items()]
-        with (self.root / "BUILD.toml").open("a") as file:
-            file.write("\n".join(["[[probe]]", *lines, "", ""]))
+        self.add("BUILD.toml", "\n".join(["[[probe]]", *lines, "", ""]))
 
-    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*self._prefix, sys.executable, "-m", "modelbuild", *arguments],
-            cwd=self.root,
-            env={**os.environ, "MODELBUILD_CACHE_DIR": str(self.cache), **environment},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-
-    def build(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def build_all(self, *arguments: str, **environment: str) -> Ended:
+        """Build all targets, whether that succeeds or not."""
         return self.run("build", "//...", "--keep-going", *arguments, **environment)
 
     def value(self, name: str) -> Any:
@@ -106,8 +93,8 @@ class Workspace:
         """Return the output of one action, which must succeed."""
         self.step("only", source)
         self.target("only", "only", **attributes)
-        done = self.build()
-        assert done.returncode == 0, done.stderr
+        done = self.build_all()
+        assert done.code == 0, done.err
         return self.value("only")
 
 
@@ -118,8 +105,8 @@ def _toml(value: Any) -> str:
 
 
 @pytest.fixture(params=["kernel", "fallback"])
-def workspace(request: pytest.FixtureRequest, tmp_path: Path, landlocked: None) -> Workspace:
+def workspace(request: pytest.FixtureRequest, tmp_path: Path, landlocked: None) -> Probes:
     prefix = WITHOUT_NAMESPACES if request.param == "fallback" else ()
     if prefix and subprocess.run([*prefix, "true"], check=False, capture_output=True).returncode:
         pytest.skip("not run: this machine allows no user namespaces, so that the other mode is this one")
-    return Workspace(tmp_path, prefix)
+    return Probes(tmp_path, prefix)

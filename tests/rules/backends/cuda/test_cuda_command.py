@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import struct
-import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,38 +12,9 @@ import pytest
 
 from modelbuild_rules.backends.cuda.steps.kernels import cubin
 from tests.program_build import program_build
+from tests.workspace_builder import Workspace
 
 pytestmark = pytest.mark.xdist_group("cuda")
-
-
-@dataclass(frozen=True)
-class Workspace:
-    root: Path
-    cache: Path
-
-    def run(self, *arguments: str) -> Any:
-        return subprocess.run(
-            [sys.executable, "-m", "modelbuild", *arguments],
-            cwd=self.root,
-            env={**os.environ, "MODELBUILD_CACHE_DIR": str(self.cache), "COLUMNS": "200"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
-
-    def build(self, *targets: str) -> dict[str, str]:
-        """Return each action's status by its id."""
-        ended = self.run("build", *targets, "--json")
-        assert ended.returncode == 0, ended.stderr + ended.stdout
-        return {action["id"]: action["status"] for action in json.loads(ended.stdout)["actions"]}
-
-
-def example(repository: Path, folder: Path) -> Workspace:
-    """Return a copy of examples/ with a separate cache."""
-    left_out = shutil.ignore_patterns("modelbuild-out", "__pycache__")
-    shutil.copytree(repository / "examples", folder / "examples", ignore=left_out)
-    (folder / "cache").mkdir()
-    return Workspace(folder / "examples", folder / "cache")
 
 
 def fat_binaries(data: bytes, folder: Path) -> list[tuple[set[str], set[str]]]:
@@ -58,7 +24,7 @@ def fat_binaries(data: bytes, folder: Path) -> list[tuple[set[str], set[str]]]:
         _, _, header, size = struct.unpack_from("<IHHQ", data, start)
         image = folder / "image.bin"
         image.write_bytes(data[start : start + header + size])
-        ptx = set(re.findall(r"sm_\d+", cubin._cuobjdump("-lptx", image)))
+        ptx = set(re.findall(r"sm_\d+", cubin.cuobjdump("-lptx", image)))
         found.append((cubin.architectures(image), ptx))
     return found
 
@@ -67,9 +33,10 @@ def fat_binaries(data: bytes, folder: Path) -> list[tuple[set[str], set[str]]]:
 def test_a_program_is_the_same_wherever_it_is_built(repository: Path, know_runtime: Any, tmp_path: Path) -> None:
     made = []
     for folder in (tmp_path / "one", tmp_path / "other/folder"):
-        workspace = example(repository, folder)
+        workspace = Workspace(folder)
+        workspace.copy_in(repository / "examples")
         know_runtime(workspace.root, workspace.cache, "//models:classifier_cuda")
-        ran = workspace.build("//models:classifier_cuda")
+        ran = workspace.build("//models:classifier_cuda").statuses
         assert [name for name, status in ran.items() if status == "cached"] == ["//models:classifier_cuda#cpp_runtime"]
         made.append(workspace.root / "modelbuild-out/rtx/models/classifier_cuda")
     one, other = (path / "classifier_cuda.pte" for path in made)
@@ -79,7 +46,7 @@ def test_a_program_is_the_same_wherever_it_is_built(repository: Path, know_runti
     images = fat_binaries(one.read_bytes(), tmp_path)
     assert images
     assert {(*sorted(sass), *sorted(ptx)) for sass, ptx in images} == {("sm_86", "sm_89", "sm_86")}
-    shown = json.loads(workspace.run("inspect", str(other), "--json").stdout)
+    shown = workspace.run("inspect", str(other), "--json").json
     (part,) = shown["methods"][0]["partitions"]
     assert (part["backend"], part["nodes"], part["target_device"]) == ("CudaBackend", 10, "cuda:0")
     assert part["about"]["capabilities"] == [86, 89]
@@ -92,7 +59,8 @@ def test_a_program_is_the_same_wherever_it_is_built(repository: Path, know_runti
 def test_the_detector_is_the_same_wherever_it_is_built(repository: Path, know_runtime: Any, tmp_path: Path) -> None:
     names, made = ("detector_cuda", "detector_trt_cuda"), []
     for folder in (tmp_path / "one", tmp_path / "other/folder"):
-        workspace = example(repository, folder)
+        workspace = Workspace(folder)
+        workspace.copy_in(repository / "examples")
         know_runtime(workspace.root, workspace.cache, "//models:detector_cuda")
         workspace.build(*(f"//models:{name}" for name in names))
         made.append([workspace.root / f"modelbuild-out/rtx/models/{name}/{name}.pte" for name in names])
@@ -124,18 +92,14 @@ NO_KERNEL = (
 
 
 @pytest.mark.slow
-def test_an_operator_without_a_kernel_is_told_by_its_line(know_runtime: Any, tmp_path: Path) -> None:
+def test_an_operator_without_a_kernel_is_told_by_its_line(know_runtime: Any, workspace: Workspace) -> None:
     """Rows of more than 4096 are too many for the Triton kernel of top-k."""
-    workspace = Workspace(tmp_path / "workspace", tmp_path / "cache")
-    workspace.root.mkdir()
-    workspace.cache.mkdir()
-    for name, text in (("MODELBUILD.toml", ""), ("BUILD.toml", BUILD), ("net.py", MODEL)):
-        (workspace.root / name).write_text(text)
+    workspace.write({"MODELBUILD.toml": "", "BUILD.toml": BUILD, "net.py": MODEL})
     know_runtime(workspace.root, workspace.cache, "//:program")
     ended = workspace.run("build", "//:program")
-    assert ended.returncode == 1, ended.stderr
-    assert NO_KERNEL in ended.stderr + ended.stdout
+    assert ended.code == 1, ended.err
+    assert NO_KERNEL in ended.err + ended.out
     # A comment moves the line; the compiled library and the rest of the messages stay the same.
-    (workspace.root / "net.py").write_text(MODEL.replace("rows =", "# of each row\n        rows ="))
+    workspace.edit("net.py", "rows =", "# of each row\n        rows =")
     ended = workspace.run("build", "//:program")
-    assert NO_KERNEL.replace(":9 ", ":10 ") in ended.stderr + ended.stdout
+    assert NO_KERNEL.replace(":9 ", ":10 ") in ended.err + ended.out

@@ -16,6 +16,8 @@ import pytest
 import torch
 from torch import nn
 
+from tests.workspace_builder import Workspace
+
 pytestmark = pytest.mark.xdist_group("cuda")
 
 BUILD = """
@@ -108,31 +110,21 @@ def test_choices_are_written_down_and_counted(compiled: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
-def test_programs_too(know_runtime: Callable[..., None], timed_driver: Path, tmp_path: Path) -> None:
+def test_programs_too(know_runtime: Callable[..., None], timed_driver: Path, workspace: Workspace) -> None:
     """Through the command line; the GPU exists only for the first build."""
-    root, cache = tmp_path / "workspace", tmp_path / "cache"
-    root.mkdir()
-    cache.mkdir()
-    made = root / "modelbuild-out/device"
-    (root / "MODELBUILD.toml").write_text("")
-    (root / "net.py").write_text(f"import torch\nfrom torch import nn\n\n\n{inspect.getsource(Net)}")
-    (root / "net.tuning.json").write_text("{}")
-    (root / "BUILD.toml").write_text(BUILD + "".join(PROGRAM.format(name=n, more=more) for n, more in WAYS.items()))
-    know_runtime(root, cache, "//:cost")
-
-    def build(*targets: str, **environment: str) -> None:
-        done = subprocess.run(
-            [sys.executable, "-m", "modelbuild", "build", *targets],
-            cwd=root,
-            env={**os.environ, "MODELBUILD_CACHE_DIR": str(cache), **environment},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-
-    build("//:cost", "//:gpu", LD_LIBRARY_PATH=str(timed_driver))
-    shutil.copy(made / "gpu/gpu.tuning.json", root / "net.tuning.json")
-    build("//:file")
+    workspace.write(
+        {
+            "MODELBUILD.toml": "",
+            "net.py": f"import torch\nfrom torch import nn\n\n\n{inspect.getsource(Net)}",
+            "net.tuning.json": "{}",
+            "BUILD.toml": BUILD + "".join(PROGRAM.format(name=n, more=more) for n, more in WAYS.items()),
+        }
+    )
+    made = workspace.root / "modelbuild-out/device"
+    know_runtime(workspace.root, workspace.cache, "//:cost")
+    workspace.build("//:cost", "//:gpu", LD_LIBRARY_PATH=str(timed_driver))
+    shutil.copy(made / "gpu/gpu.tuning.json", workspace.root / "net.tuning.json")
+    workspace.build("//:file")
     cost, gpu, file = ((made / name / f"{name}.pte").read_bytes() for name in WAYS)
     assert gpu == file
     assert gpu != cost

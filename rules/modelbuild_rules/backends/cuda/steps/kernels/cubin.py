@@ -16,7 +16,7 @@ def resources(cubin: bytes) -> tuple[int, int]:
     with NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        found = _USAGE.search(_cuobjdump("-res-usage", Path(file.name)))
+        found = _USAGE.search(cuobjdump("-res-usage", Path(file.name)))
     if found is None:
         raise ValueError("cuobjdump reports no register use for a cubin")
     registers, stack, local = map(int, found.groups())
@@ -25,10 +25,10 @@ def resources(cubin: bytes) -> tuple[int, int]:
 
 def architectures(image: Path) -> set[str]:
     """Return the architectures (as "sm_86") for which a fat binary contains SASS."""
-    return set(_ELF.findall(_cuobjdump("-lelf", image)))
+    return set(_ELF.findall(cuobjdump("-lelf", image)))
 
 
-def _cuobjdump(option: str, file: Path) -> str:
+def cuobjdump(option: str, file: Path) -> str:
     import triton
 
     tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
