@@ -32,7 +32,7 @@ class Tool:
 
     build     command that builds everything; scenarios differ in the change before it
     one       command that builds one model, {model}, which is {name} in {package}
-    load      command that loads the graph anew and prints it, running nothing
+    load      command that loads the graph and prints it, running nothing
     restore   command that restores removed outputs from a cache
     affected  command that lists targets affected by changes since the last commit
     outputs   folders (globs) of outputs

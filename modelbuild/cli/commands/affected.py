@@ -12,9 +12,22 @@ from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import Command, gather
 
 _OPTIONS = [
-    click.option("--format", "form", type=click.Choice(("label", "json", "github-matrix")), default="label"),
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(("label", "json", "github-matrix")),
+        default="label",
+        show_default=True,
+        help="Format of the output.",
+    ),
     click.option("--json", "as_json", is_flag=True, help="Same as --format json."),
-    click.option("--shards", type=click.IntRange(min=1), default=8, show_default=True, help="Maximum number of jobs."),
+    click.option(
+        "--shards",
+        type=click.IntRange(min=1),
+        default=8,
+        show_default=True,
+        help="Maximum number of jobs in the matrix.",
+    ),
 ]
 
 

@@ -35,7 +35,13 @@ _OPTIONS = [
     ),
     click.option("--method", default="forward", show_default=True, help="The method of the program."),
     click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder for the outputs."),
-    click.option("--output-format", type=click.Choice(["npy", "json"]), default="npy", show_default=True),
+    click.option(
+        "--output-format",
+        type=click.Choice(["npy", "json"]),
+        default="npy",
+        show_default=True,
+        help="Format of the outputs.",
+    ),
     click.option("--repeat", type=click.IntRange(1, _MOST_RUNS), default=10, show_default=True, help="Measured runs."),
     click.option(
         "--warmup",

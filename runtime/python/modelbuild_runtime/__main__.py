@@ -99,11 +99,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("program", type=Path, metavar="PROGRAM.pte")
     parser.add_argument("--data", type=Path, action="append", default=[], metavar="FILE.ptd", help="external data")
     parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE", help=".npy, .json, .png or .jpg")
-    parser.add_argument("--method", default="forward")
+    parser.add_argument("--method", default="forward", help="method of the program (forward)")
     parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write outputs to DIR")
-    parser.add_argument("--output-format", choices=("npy", "json"), default="npy")
-    parser.add_argument("--repeat", type=int, default=0, metavar="N", help="measure N runs")
-    parser.add_argument("--warmup", type=int, default=3, metavar="N", help="runs before the measured ones")
+    parser.add_argument("--output-format", choices=("npy", "json"), default="npy", help="format of the outputs (npy)")
+    parser.add_argument("--repeat", type=int, default=0, metavar="N", help="number of measured runs")
+    parser.add_argument("--warmup", type=int, default=3, metavar="N", help="number of runs before measuring (3)")
     parser.add_argument(
         "--no-verify", dest="verify", action="store_false", help="do not check the SHA-256 of the files' manifests"
     )
