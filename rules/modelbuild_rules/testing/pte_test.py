@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic import Field
 
@@ -29,6 +29,9 @@ from modelbuild.errors import did_you_mean
 from modelbuild_rules.bundle.runtime_archive import RuntimeArchive
 from modelbuild_rules.providers import DeviceTarget, EagerModel, ExportedModel, Lowering, Program
 from modelbuild_rules.testing.attributes import TestAttrs, resources, seconds
+
+if TYPE_CHECKING:
+    from modelbuild_rules.testing.documents import GpuNeeds, ToleranceParams
 
 _ENTRY = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)\Z")
 
@@ -244,8 +247,8 @@ def _check_runtime(ctx: Context[PteTestAttrs]) -> None:
         raise ctx.error("max_memory", "memory is measured in ExecuTorch's Python runtime only; expected no 'runtime'")
 
 
-def _gpu(attrs: PteTestAttrs, program: Program) -> dict[str, object]:
-    """Return a program's GPU requirements, as testing/steps/parity/gpus.py takes them."""
+def _gpu(attrs: PteTestAttrs, program: Program) -> GpuNeeds:
+    """Return a program's GPU requirements."""
     device = program.device
     if device is None:
         return {"count": attrs.gpus, "index": 0, "capabilities": []}
@@ -303,12 +306,16 @@ def _files(program: Program) -> dict[str, Artifact]:
     return found | ({"ptd": program.ptd} if program.ptd else {})
 
 
-def _tolerance(tolerance: Tolerance) -> dict[str, object]:
+def _tolerance(tolerance: Tolerance) -> ToleranceParams:
     """Return a tolerance as JSON values. If `cosine` is set, `abs` and `rel` count only if they are set too."""
-    values = tolerance.model_dump()
+    values = cast("ToleranceParams", tolerance.model_dump())
     if tolerance.cosine is not None:
-        for name in {"abs", "rel"} - tolerance.model_fields_set:
-            values[name] = None if not tolerance.model_fields_set & {"abs", "rel"} else 0.0
+        given = tolerance.model_fields_set & {"abs", "rel"}
+        unset = 0.0 if given else None
+        if "abs" not in given:
+            values["abs"] = unset
+        if "rel" not in given:
+            values["rel"] = unset
     return values
 
 

@@ -9,8 +9,7 @@ Inputs   those of testing/steps/pte_test.py, and
          lowered.program, .weights              of the model that the program was made from
          backend.<number>.<name>                inputs of a compile step besides the partition
 Params   those of testing/steps/pte_test.py, and
-         backends                               [{kind, partitioning, attributes, compiling, compiled}]: compiling is
-                                                the compile step, compiled its attributes
+         backends                               [LoweredBackend of program/documents.py]
          cpp_runtime                            true if the test ran the program with the C++ runtime
 Outputs  finding                                JSON: version, message, place (`file:line` or '')
 """
@@ -23,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from executorch.exir.delegate import executorch_call_delegate
 
@@ -53,6 +52,10 @@ from modelbuild_runtime import Program
 from modelbuild_runtime.bindings import lacking_backends, to_array, to_tensor
 from modelbuild_runtime.describe import Port
 
+if TYPE_CHECKING:
+    from modelbuild_rules.program.documents import LoweredBackend
+    from modelbuild_rules.testing.documents import ToleranceParams
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -70,7 +73,7 @@ class _Failed:
     inputs: Arrays
     found: Arrays
     expected: Arrays
-    tolerance: Mapping[str, Any]
+    tolerance: ToleranceParams
 
 
 def run(step: Step) -> None:
@@ -129,7 +132,7 @@ class _Search:
         self._tensors = [to_tensor(array, port) for array, port in zip(self._arrays, ports, strict=True)]
         self._exported = load_program(step.input("reference.program"), step.input("reference.weights"))
         self._debug = json.loads(step.input("reference.debug").read_bytes())
-        self._entries = step.params["backends"]
+        self._entries: Sequence[LoweredBackend] = step.params["backends"]
         self._backends = {i: b for i, entry in enumerate(self._entries) if (b := partitioning(entry)) is not None}
 
     def find(self) -> Finding:

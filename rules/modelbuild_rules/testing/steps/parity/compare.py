@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from modelbuild_rules.testing.documents import ToleranceParams
 
-def compare(found: np.ndarray, wanted: np.ndarray, tolerance: Mapping[str, Any]) -> str:
+
+def compare(found: np.ndarray, wanted: np.ndarray, tolerance: ToleranceParams) -> str:
     """Return how an output differs from its expected value, as text; '' if they are equal within tolerance.
 
     tolerance  abs, rel: |found - wanted| <= abs + rel * |wanted| (not checked if both are None); cosine: the minimum.
@@ -38,7 +40,7 @@ def compare(found: np.ndarray, wanted: np.ndarray, tolerance: Mapping[str, Any])
     return ""
 
 
-def node_difference(found: np.ndarray, wanted: np.ndarray, tolerance: Mapping[str, Any]) -> str:
+def node_difference(found: np.ndarray, wanted: np.ndarray, tolerance: ToleranceParams) -> str:
     """Return how a node's result differs from its expected value, as text; '' if they are equal within tolerance.
 
     Here `rel` is relative to the greatest magnitude: small values may be sums of large ones, with errors as large.
@@ -51,7 +53,8 @@ def node_difference(found: np.ndarray, wanted: np.ndarray, tolerance: Mapping[st
         return "has infinities or NaNs at different positions"
     if not finite.any():
         return ""
-    if tolerance["abs"] is None:
+    if tolerance["abs"] is None or tolerance["rel"] is None:
+        assert tolerance["cosine"] is not None
         cosine = _cosine(one[finite], other[finite])
         return (
             ""

@@ -9,26 +9,26 @@ import ctypes
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from modelbuild_rules.testing.documents import GpuNeeds, GpusFound
 
 _MAJOR, _MINOR = 75, 76  # cudaDeviceAttr
 
 
-def missing_gpu(cudart: Path, wanted: Mapping[str, Any]) -> str:
+def missing_gpu(cudart: Path, wanted: GpuNeeds) -> str:
     """Return the GPU requirement that this machine does not meet, as text; '' if it meets all.
 
     cudart  libcudart.so of the runtime that runs the program
-    wanted  count: GPUs that the test requests; index: the GPU that runs the program; capabilities: those that the
-            program is compiled for, as "8.6" (empty: any)
     """
-    capabilities: Sequence[str] = wanted["capabilities"]
+    capabilities = wanted["capabilities"]
     what = f"a GPU of compute capability {' or '.join(capabilities)}" if capabilities else "a GPU"
     if not wanted["count"]:
         return f"needs {what}, and the test requests none; expected gpus = 1"
     found = _query(cudart)
-    here: list[str] = found["capabilities"]
+    here = found["capabilities"]
     if not here:
         return f"needs {what}, and there is none here ({found['problem']})"
     least = max(wanted["count"], wanted["index"] + 1)
@@ -40,14 +40,14 @@ def missing_gpu(cudart: Path, wanted: Mapping[str, Any]) -> str:
     return ""
 
 
-def _query(cudart: Path) -> dict[str, Any]:
-    """Return `capabilities`, of each GPU here, and `problem`, the reason if there is none."""
+def _query(cudart: Path) -> GpusFound:
+    """Return the GPUs of this machine."""
     done = subprocess.run(
         [sys.executable, "-P", __file__, str(cudart)], capture_output=True, text=True, check=False, timeout=60
     )
     if done.returncode:
         return {"capabilities": [], "problem": f"the query of GPUs exited with status {done.returncode}"}
-    return dict(json.loads(done.stdout))
+    return cast("GpusFound", json.loads(done.stdout))
 
 
 def main(library: str) -> None:

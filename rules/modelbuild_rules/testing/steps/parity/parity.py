@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -26,6 +26,9 @@ from modelbuild_runtime.bindings import to_array, to_tensor
 from modelbuild_runtime.describe import Port
 from modelbuild_runtime.errors import InputError
 from modelbuild_runtime.inputs import read_inputs
+
+if TYPE_CHECKING:
+    from modelbuild_rules.testing.documents import ToleranceParams
 
 Eager: TypeAlias = Callable[[Mapping[str, np.ndarray]], Arrays]
 
@@ -77,9 +80,10 @@ def eager_model(step: Step, program: modelbuild_runtime.Program) -> Eager:
     return call
 
 
-def tolerance_of(step: Step, output: str) -> Mapping[str, Any]:
+def tolerance_of(step: Step, output: str) -> ToleranceParams:
     """Return the tolerance of an output."""
-    return step.params["outputs"].get(output) or step.params["tolerance"]
+    outputs: Mapping[str, ToleranceParams] = step.params["outputs"]
+    return outputs.get(output) or cast("ToleranceParams", step.params["tolerance"])
 
 
 def wrong_outputs(step: Step, found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> dict[str, str]:

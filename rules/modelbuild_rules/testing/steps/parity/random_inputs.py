@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,8 +11,11 @@ from modelbuild.step import StepError
 from modelbuild_runtime.describe import Port
 from modelbuild_runtime.dtypes import numpy_type
 
+if TYPE_CHECKING:
+    from modelbuild_rules.testing.documents import GeneratorParams
 
-def draw(ports: Sequence[Port], generator: Mapping[str, Any], number: int) -> dict[str, np.ndarray]:
+
+def draw(ports: Sequence[Port], generator: GeneratorParams, number: int) -> dict[str, np.ndarray]:
     """Return arrays by name, drawn with the generator's seed plus the number of the case. Raises StepError for a size
     that a dynamic dimension does not allow, and for values that can't be drawn."""
     random = np.random.default_rng(generator["seed"] + number)
@@ -30,7 +33,7 @@ def draw(ports: Sequence[Port], generator: Mapping[str, Any], number: int) -> di
     return drawn
 
 
-def _one(port: Port, generator: Mapping[str, Any], random: np.random.Generator) -> np.ndarray:
+def _one(port: Port, generator: GeneratorParams, random: np.random.Generator) -> np.ndarray:
     shape = [_size(port, dim, generator["sizes"]) for dim in port.shape]
     low, high = generator["range"] or port.range or (0.0, 1.0)
     wanted = numpy_type(port.dtype)

@@ -1,0 +1,65 @@
+"""The JSON documents of tests, as types.
+
+For type checkers only: import it under `if TYPE_CHECKING`, which leaves it out of every step's key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypedDict
+
+
+class ToleranceParams(TypedDict):
+    """The limits of an output's differences from eager PyTorch."""
+
+    abs: float | None
+    """Allowed absolute difference; None if only the cosine counts."""
+
+    rel: float | None
+    """Allowed difference relative to the expected value, added to `abs`; None exactly if `abs` is."""
+
+    cosine: float | None
+    """Minimum cosine of the angle between both outputs, as vectors; None for no minimum."""
+
+    ignore: bool
+    """True if the output is not compared."""
+
+
+class GeneratorParams(TypedDict):
+    """A generator of inputs."""
+
+    seed: int
+    count: int
+    """Number of cases."""
+
+    distribution: Literal["uniform", "normal"]
+    range: tuple[float, float] | None
+    """Lowest and highest value; None for the range that the model declares, else 0 and 1."""
+
+    mean: float
+    std: float
+    sizes: Mapping[str, int]
+    """Sizes of dynamic dimensions, by name."""
+
+
+class GpuNeeds(TypedDict):
+    """A program's requirements on GPUs."""
+
+    count: int
+    """Number of GPUs that the test requests."""
+
+    index: int
+    """Index of the GPU that runs the program."""
+
+    capabilities: Sequence[str]
+    """Compute capabilities that the program is compiled for, as "8.6"; empty for any."""
+
+
+class GpusFound(TypedDict):
+    """The GPUs that a CUDA runtime finds."""
+
+    capabilities: Sequence[str]
+    """Compute capability of each, as "8.6"."""
+
+    problem: str
+    """The reason if there is none."""
