@@ -19,6 +19,13 @@ PRELOAD = ("torch", "executorch.exir")
 """Modules that workers import before a partition or compile step."""
 
 
+def offered(entry: StackEntry, facts: DeviceFacts) -> OfferedBackend:
+    """Return a backend's entry for the partition step."""
+    backend = entry.backend
+    attributes = backend.partition_attributes(entry.attributes, facts)
+    return {"kind": backend.name, "partitioning": backend.partitioning, "attributes": attributes}
+
+
 @dataclass(frozen=True)
 class DeviceBackend:
     """A backend of a stack, for a program's device.
@@ -32,17 +39,11 @@ class DeviceBackend:
     facts: DeviceFacts
     prerequisites: Mapping[str, Artifact]
 
-    def offered(self) -> OfferedBackend:
-        """Return the entry for the partition step."""
-        backend = self.entry.backend
-        offered = backend.partition_attributes(self.entry.attributes, self.facts)
-        return {"kind": backend.name, "partitioning": backend.partitioning, "attributes": offered}
-
     def lowered(self) -> LoweredBackend:
         """Return the entry for a step that repeats the partition and compile steps."""
         backend = self.entry.backend
         compiled = backend.compile_attributes(self.entry.attributes, self.facts)
-        return {**self.offered(), "compiling": backend.compiling, "compiled": compiled}
+        return {**offered(self.entry, self.facts), "compiling": backend.compiling, "compiled": compiled}
 
     def compile(
         self, ctx: Expander, planned: PlannedPartition, partition: Artifact, error_text: ErrorText

@@ -18,7 +18,7 @@ from modelbuild.api import (
 )
 from modelbuild_rules.backends.backend import DeviceFacts, Prerequisite
 from modelbuild_rules.model import source_places
-from modelbuild_rules.program.partitioned_program import PRELOAD, DeviceBackend, PartitionedProgram
+from modelbuild_rules.program.partitioned_program import PRELOAD, DeviceBackend, PartitionedProgram, offered
 from modelbuild_rules.providers import BackendStack, DeviceTarget, ExportedModel, Lowering, Program, StackEntry
 
 _LOWERING = ("executorch", "flatbuffers", "sympy", "torch", "torchao")
@@ -56,7 +56,6 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
             raise ctx.error("stack", f"{problem} (device {ctx.device_label}, stack {ctx.attrs.stack})")
     if ctx.attrs.device_io and not needs_device:
         raise ctx.error("device_io", f"no backend of {ctx.attrs.stack} runs on a GPU")
-    backends = _for_device(ctx, stack, facts)
     run = any(entry.backend.examples for entry in stack)
     examples = {"examples": model.examples} if run else {}
     external = ctx.attrs.external_weights
@@ -73,7 +72,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
             Output("report", "report.json"),
         ],
         params={
-            "backends": [backend.offered() for backend in backends],
+            "backends": [offered(entry, facts) for entry in stack],
             "external_weights": external,
             **({"device_io": True} if ctx.attrs.device_io else {}),
         },
@@ -84,6 +83,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         description=f"partition {ctx.attrs.model} with {ctx.attrs.stack}",
         error_text=source_places.of_program(model),
     )
+    backends = _for_device(ctx, stack, facts)
     sidecars = tuple(dict.fromkeys(each for entry in stack if (each := entry.backend.sidecar(entry.attributes))))
     partitioned = PartitionedProgram(ctx.label.name, model, backends, lowered, external, sidecars)
     promised = ctx.expand(reads=lowered["plan"], promises=partitioned.outputs, then=partitioned.compile_and_link)
