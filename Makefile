@@ -1,5 +1,6 @@
-# make demo: build the example detector and run it on a photo. make runtime: build the C++ runtime. make test: run every
-# check. Each first makes .venv from requirements.lock if it is missing or the lock changed.
+# make demo: build the example detector and run it on a photo. make runtime: build the C++ runtime, for this machine or,
+# with ARCH=aarch64, for another. make test: run every check. Each first makes .venv from requirements.lock if it is
+# missing or the lock changed.
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -24,8 +25,8 @@ demo: venv
 	$(BIN)/python examples/demo.py $(CURDIR)/build/demo
 
 runtime: venv
-	$(BIN)/python runtime/build.py --tests
-	$(BIN)/python runtime/archive.py
+	$(BIN)/python runtime/build.py --tests $(if $(ARCH),--arch $(ARCH))
+	$(BIN)/python runtime/archive.py $(if $(ARCH),--arch $(ARCH))
 
 # With the compile commands of the runtime.
 tidy: runtime

@@ -1,5 +1,7 @@
 """Pack a built runtime: `python runtime/archive.py --build build/runtime --out build/runtime.tar`.
 
+`--arch` packs the build for another architecture: build/runtime-aarch64 to build/runtime-aarch64.tar.
+
 The archive, an input of the rule `runtime_bundle`, contains bin/, lib/, and runtime.json with each file's requirements:
 
 {"version": 2, "versions": {"executorch": "1.5.1", ...}, "driver": "580", "cudart": "lib/...",
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import platform
 import re
 import shutil
 import subprocess
@@ -26,7 +29,11 @@ from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
 
-from build import BuildError, folder_of
+from libstdcxx import NAME, link, missing
+from toolchain import ARCHITECTURES, BuildError, Toolchain, toolchain
+
+from build import CUDART as CUDART_OF_SDK
+from build import default_out, fetch_sdk
 
 PROGRAM = "bin/modelbuild-run"
 DELEGATE = ".delegate.json"
@@ -38,13 +45,13 @@ CUDART = "lib/libcudart.so.13"
 DRIVER = "580"
 
 # Libraries that every Linux with the required glibc has. libstdc++ and libgcc_s are in the archive instead.
-SYSTEM = frozenset(
-    {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2", "libmvec.so.1"}
-)
+SYSTEM = frozenset({"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libmvec.so.1"})
+LOADERS = frozenset({"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"})
 
 
-def pack(build: Path, out: Path) -> None:
+def pack(build: Path, out: Path, arch: str) -> None:
     """Write the archive. Its bytes depend on the files' names and contents alone."""
+    tools = toolchain(arch)
     with tempfile.TemporaryDirectory() as work:
         root = Path(work)
         for folder in ("bin", "lib"):
@@ -52,14 +59,19 @@ def pack(build: Path, out: Path) -> None:
         shutil.copy(build / PROGRAM, root / PROGRAM)
         for library in (*(build / "lib").glob("*.so*"), *(build / "lib").glob(f"*{DELEGATE}")):
             shutil.copy(library, root / "lib")
-        shutil.copy(folder_of("nvidia-cuda-runtime", CUDART) / CUDART, root / "lib")
-        for name in ("libstdc++.so.6", "libgcc_s.so.1"):
-            found = subprocess.run(["c++", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
-            shutil.copy(Path(found.stdout.strip()).resolve(), root / "lib" / name)
+        shutil.copy(fetch_sdk(build.parent / "sdk", arch) / CUDART_OF_SDK, root / "lib")
+        link(tools, root / "lib")
+        libgcc = tools.file("libgcc_s.so.1")
+        if libgcc is None:
+            raise BuildError(f"{tools.compiler} has no libgcc_s.so.1; expected GCC, or a compiler that uses its libgcc")
+        shutil.copy(libgcc, root / "lib/libgcc_s.so.1")
         files = {path.relative_to(root).as_posix(): path for path in sorted(root.glob("*/*"))}
-        for path in filter(_is_native, files.values()):
-            subprocess.run(["strip", "--strip-unneeded", path], check=True)
-        described = json.dumps(describe(files), indent=1, sort_keys=True).encode() + b"\n"
+        native = [path for path in files.values() if _is_native(path)]
+        if lacking := missing(tools, root / "lib" / NAME, native):
+            raise BuildError(f"{NAME} lacks {', '.join(lacking)}, which the archive's files need")
+        for path in native:
+            subprocess.run([tools.tool("strip"), "--strip-unneeded", path], check=True)
+        described = json.dumps(describe(files, tools), indent=1, sort_keys=True).encode() + b"\n"
         out.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(out, "w", format=tarfile.USTAR_FORMAT) as archive:
             _add(archive, "runtime.json", described, 0o644)
@@ -67,20 +79,19 @@ def pack(build: Path, out: Path) -> None:
                 _add(archive, name, path.read_bytes(), 0o755 if _is_native(path) else 0o644)
 
 
-def describe(files: Mapping[str, Path]) -> dict[str, object]:
+def describe(files: Mapping[str, Path], tools: Toolchain) -> dict[str, object]:
     """Return runtime.json. Raises BuildError if a file needs a library that neither the archive nor the system has."""
     told = {}
     for name, path in files.items():
-        libraries, glibc = _needs(path) if _is_native(path) else ([], "2.0")
-        unknown = [each for each in libraries if each not in SYSTEM and f"lib/{each}" not in files]
+        libraries, glibc = _needs(path, tools) if _is_native(path) else ([], "2.0")
+        unknown = [each for each in libraries if each not in SYSTEM | LOADERS and f"lib/{each}" not in files]
         if unknown:
             raise BuildError(f"{name} needs {', '.join(unknown)}, which the archive does not have")
         told[name] = {"needs": [f"lib/{each}" for each in libraries if f"lib/{each}" in files], "glibc": glibc}
-    packages = ("modelbuild", "nvidia-cuda-runtime")
     locked = re.findall(r"^([a-z-]+)==(\S+)", (Path(__file__).parent / "sdk.lock").read_text(), re.MULTILINE)
     return {
         "version": 2,
-        "versions": {**dict(locked), **{name: metadata.version(name) for name in packages}},
+        "versions": {**dict(locked), "modelbuild": metadata.version("modelbuild")},
         "driver": DRIVER,
         "cudart": CUDART,
         "backends": dict(backend_entry(path, files) for name, path in files.items() if name.endswith(DELEGATE)),
@@ -107,9 +118,10 @@ def _is_native(path: Path) -> bool:
     return not path.name.endswith(DELEGATE)
 
 
-def _needs(path: Path) -> tuple[list[str], str]:
+def _needs(path: Path, tools: Toolchain) -> tuple[list[str], str]:
     """Return the libraries that a program or library needs, and the oldest glibc with the symbols that it uses."""
-    text = subprocess.run(["readelf", "--dynamic", "--version-info", path], capture_output=True, text=True, check=True)
+    command = [tools.tool("readelf"), "--dynamic", "--version-info", path]
+    text = subprocess.run(command, capture_output=True, text=True, check=True)
     libraries = re.findall(r"\(NEEDED\).*\[(.+)\]", text.stdout)
     versions = [tuple(map(int, found.split("."))) for found in re.findall(r"Name: GLIBC_([\d.]+)", text.stdout)]
     return libraries, ".".join(map(str, max(versions, default=(2, 0))))
@@ -122,17 +134,19 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes, mode: int) -> None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    here = Path(__file__).resolve().parent.parent
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--build", type=Path, default=here / "build/runtime")
-    parser.add_argument("--out", type=Path, default=here / "build/runtime.tar")
+    parser.add_argument("--arch", choices=ARCHITECTURES, default=platform.machine())
+    parser.add_argument("--build", type=Path, help="by default build/runtime, or build/runtime-ARCH")
+    parser.add_argument("--out", type=Path, help="by default the build's folder with .tar")
     options = parser.parse_args(arguments)
+    build = (options.build or default_out(options.arch)).resolve()
+    out = options.out or build.with_name(f"{build.name}.tar")
     try:
-        pack(options.build, options.out)
+        pack(build, out, options.arch)
     except BuildError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print(options.out)
+    print(out)
     return 0
 
 

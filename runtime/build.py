@@ -1,7 +1,8 @@
 """Build the C++ runtime: `python runtime/build.py --out build/runtime`. Prints the folder that contains bin/ and lib/.
 
 The script fetches the SDK that sdk.lock pins (with pip and its configuration), then configures and compiles. Everything
-else comes from this Python's environment: cmake, ninja, nlohmann-json and the headers of the CUDA runtime.
+else comes from this Python's environment: cmake, ninja, nlohmann-json and the headers of the CUDA runtime. `--arch`
+builds for another architecture than the machine's, with Debian's cross compiler.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -19,33 +21,42 @@ from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 
+from toolchain import ARCHITECTURES, BuildError, toolchain
+
 HERE = Path(__file__).resolve().parent
 
+# In the SDK's folder.
+CUDART = "nvidia/cu13/lib/libcudart.so.13"
+
 # The same wheels for every Python version, since the files used from them contain no Python.
-PLATFORM = ("--python-version=3.11", "--implementation=cp", "--abi=cp311", "--platform=manylinux_2_28_x86_64")
-
-
-class BuildError(Exception):
-    """Raised with one line about a missing tool or a failed command."""
+PYTHON = ("--python-version=3.11", "--implementation=cp", "--abi=cp311")
 
 
 def build(
-    out: Path, sanitize: str = "", tests: bool = False, tensorrt: Path | None = None, targets: Sequence[str] = ()
+    out: Path,
+    sanitize: str = "",
+    tests: bool = False,
+    tensorrt: Path | None = None,
+    targets: Sequence[str] = (),
+    arch: str = "",
 ) -> Path:
-    """Build all or some targets in a folder, incrementally, and return its install folder. Other builds wait."""
-    compiler = os.environ.get("CXX", "c++")
-    if shutil.which(compiler) is None:
-        raise BuildError(f"no C++ compiler ({compiler}); on Debian and Ubuntu: apt-get install g++")
+    """Build all or some targets in a folder, incrementally, and return its install folder. Other builds wait.
+
+    `arch` is the architecture to build for; by default the machine's.
+    """
+    tools = toolchain(arch or platform.machine())
     out.mkdir(parents=True, exist_ok=True)
     with _locked(out / ".lock"):
-        sdk = fetch_sdk(out.parent / "sdk")
+        sdk = fetch_sdk(out.parent / "sdk", tools.arch)
         options = {
+            **tools.cmake_options(),
             "CMAKE_BUILD_TYPE": "Release",
             "CMAKE_MAKE_PROGRAM": _program("ninja"),
             "executorch_DIR": sdk / "executorch/share/cmake",
             "AOTI_SHIMS_DIR": sdk / "torch_tensorrt_executorch_runtime",
             "NLOHMANN_JSON_INCLUDE": folder_of("nlohmann-json", "nlohmann/json.hpp"),
             "CUDART_ROOT": folder_of("nvidia-cuda-runtime", "include/cuda_runtime_api.h"),
+            "CUDART_LIBRARY": sdk / CUDART,
             "MODELBUILD_SANITIZE": sanitize,
             "MODELBUILD_TESTS": "ON" if tests else "OFF",
             "TensorRT_ROOT": tensorrt or "",
@@ -58,10 +69,10 @@ def build(
     return out
 
 
-def fetch_sdk(folder: Path) -> Path:
-    """Return the folder of sdk.lock's unpacked wheels, fetched once per content of that file."""
+def fetch_sdk(folder: Path, arch: str) -> Path:
+    """Return the folder of sdk.lock's unpacked wheels for an architecture, fetched once per content of that file."""
     lock = HERE / "sdk.lock"
-    target = folder / sha256(lock.read_bytes()).hexdigest()[:16]
+    target = folder / f"{arch}-{sha256(lock.read_bytes()).hexdigest()[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder / ".lock"):
         if target.is_dir():
@@ -70,14 +81,20 @@ def fetch_sdk(folder: Path) -> Path:
         for old in (wheels, unpacked):
             shutil.rmtree(old, ignore_errors=True)
         pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet")
-        exact = ("--no-deps", "--only-binary=:all:", "--require-hashes", *PLATFORM)
-        _run(*pip, *exact, f"--requirement={lock}", f"--dest={wheels}", log=folder / "download.log")
+        exact = ("--no-deps", "--only-binary=:all:", "--require-hashes", *PYTHON)
+        platforms = [f"--platform={each}_{arch}" for each in ("manylinux_2_28", "manylinux2014")]
+        _run(*pip, *exact, *platforms, f"--requirement={lock}", f"--dest={wheels}", log=folder / "download.log")
         for wheel in sorted(wheels.glob("*.whl")):
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(unpacked)
         shutil.rmtree(wheels)
         unpacked.rename(target)
     return target
+
+
+def default_out(arch: str) -> Path:
+    """Return the folder of an architecture's build in this checkout."""
+    return HERE.parent / ("build/runtime" if arch == platform.machine() else f"build/runtime-{arch}")
 
 
 def folder_of(distribution: str, header: str) -> Path:
@@ -118,13 +135,15 @@ def _locked(path: Path) -> Iterator[None]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path, default=HERE.parent / "build/runtime")
+    parser.add_argument("--arch", choices=ARCHITECTURES, default=platform.machine())
+    parser.add_argument("--out", type=Path, help="by default build/runtime, or build/runtime-ARCH for another machine")
     parser.add_argument("--sanitize", default="", help="address,undefined or thread")
     parser.add_argument("--tests", action="store_true", help="also build targets that only tests use")
     parser.add_argument("--tensorrt", type=Path, help="folder with TensorRT's headers")
     options = parser.parse_args(arguments)
     try:
-        print(build(options.out.resolve(), options.sanitize, options.tests, options.tensorrt))
+        out = (options.out or default_out(options.arch)).resolve()
+        print(build(out, options.sanitize, options.tests, options.tensorrt, arch=options.arch))
     except BuildError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.runtime.native.aarch64 import Runtime, make
+
 Done = subprocess.CompletedProcess
 
 
@@ -25,7 +27,9 @@ def builder(repository: Path) -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(repository / "runtime")
+        spec.loader.exec_module(module)
     return module
 
 
@@ -78,10 +82,12 @@ def modelbuild_run(native: Path) -> Callable[..., Done[str]]:
 
 @dataclass(frozen=True)
 class FakeGpus:
-    """Runs programs of the runtime on fake GPUs and a fake TensorRT; each run's CUDA calls are kept."""
+    """Runs programs of the runtime on fake GPUs and a fake TensorRT; each run's CUDA calls are kept. `emulator` is the
+    beginning of a command that runs programs of another architecture."""
 
     root: Path
     trace: Path
+    emulator: tuple[str, ...] = ()
 
     @property
     def plugins(self) -> Path:
@@ -94,7 +100,7 @@ class FakeGpus:
             "FAKE_CUDA_GPUS": str(gpus),
             "FAKE_CUDA_TRACE": str(self.trace),
         }
-        command = [str(self.root / "bin" / program), *map(str, arguments)]
+        command = [*self.emulator, str(self.root / "bin" / program), *map(str, arguments)]
         return subprocess.run(command, env={**plain, **environment}, capture_output=True, text=True, check=False)
 
     def calls(self, function: str) -> list[str]:
@@ -107,23 +113,30 @@ class FakeGpus:
 
 
 @pytest.fixture
-def lay_out_fakes(tmp_path: Path) -> Callable[[Path], FakeGpus]:
+def lay_out_fakes(tmp_path: Path) -> Callable[..., FakeGpus]:
     """Copy a build's folders, with the fakes in place of the CUDA runtime and a flavour of TensorRT in a bundle."""
 
-    def lay_out(build: Path) -> FakeGpus:
+    def lay_out(build: Path, emulator: tuple[str, ...] = ()) -> FakeGpus:
         root = tmp_path / "fakes"
         shutil.copytree(build / "bin", root / "bin", copy_function=os.link)
         shutil.copytree(build / "lib", root / "lib", copy_function=os.link)
         for library in (build / "fakes").glob("lib*.so*"):
+            (root / "lib" / library.name).unlink(missing_ok=True)
             os.link(library, root / "lib" / library.name)
-        return FakeGpus(root, tmp_path / "trace.txt")
+        return FakeGpus(root, tmp_path / "trace.txt", emulator)
 
     return lay_out
 
 
 @pytest.fixture
-def fake_gpus(native: Path, lay_out_fakes: Callable[[Path], FakeGpus]) -> FakeGpus:
+def fake_gpus(native: Path, lay_out_fakes: Callable[..., FakeGpus]) -> FakeGpus:
     return lay_out_fakes(native)
+
+
+@pytest.fixture(scope="session")
+def aarch64(builder: Any, repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Runtime:
+    """Return the runtime for aarch64, which runs in qemu. Tests with it are in the xdist group "aarch64"."""
+    return make(builder, repository, tmp_path_factory.mktemp("aarch64"))
 
 
 def engine(inputs: Mapping[str, tuple[Sequence[int], Sequence[int]]], outputs: Sequence[str], **more: Any) -> bytes:
@@ -258,6 +271,17 @@ def doubled_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def cuda_programs(native: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return programs of make_cuda_programs for this machine."""
+    return make_cuda_programs(native / "fakes", tmp_path_factory.mktemp("cuda"))
+
+
+@pytest.fixture(scope="session")
+def aarch64_cuda_programs(aarch64: Runtime, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return programs of make_cuda_programs for aarch64."""
+    return make_cuda_programs(aarch64.folder / "fakes", tmp_path_factory.mktemp("aarch64_cuda"))
+
+
+def make_cuda_programs(fakes: Path, folder: Path) -> dict[str, Path]:
     """Return programs with a CUDA delegate that computes x * 3 + 1 in place of gelu(x), in executorch 1.4.1's layout.
 
     host        no device in its metadata: the delegate gets host memory
@@ -276,9 +300,8 @@ def cuda_programs(native: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
     from executorch.exir._serialize._named_data_store import NamedDataStore
     from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 
-    folder = tmp_path_factory.mktemp("cuda")
-    plain = (native / "fakes/libfake_aoti.so").read_bytes()
-    transposed = (native / "fakes/libfake_aoti_transposed.so").read_bytes()
+    plain = (fakes / "libfake_aoti.so").read_bytes()
+    transposed = (fakes / "libfake_aoti_transposed.so").read_bytes()
     content = [b""]
     blob = [b""]
 

@@ -1,0 +1,49 @@
+"""The glibc that the shipped files need is at most the one in docs/runtime.md."""
+
+from __future__ import annotations
+
+import platform
+import re
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from modelbuild_rules.bundle.steps.runtime.elf import needs
+from tests.runtime.native.aarch64 import Runtime
+
+
+def needed(archive: Path, folder: Path) -> dict[str, tuple[int, ...]]:
+    """The glibc that each file of an archive needs."""
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder)
+    files = [path for path in sorted(folder.glob("*/*")) if not path.name.endswith(".json")]
+    assert {path.name for path in files} >= {"modelbuild-run", "libstdc++.so.6", "libgcc_s.so.1", "libcudart.so.13"}
+    return {path.name: needs(path).glibc for path in files}
+
+
+def limit(repository: Path) -> tuple[int, ...]:
+    (found,) = re.findall(r"need at most glibc\s+(\d+\.\d+)", (repository / "docs/runtime.md").read_text())
+    return tuple(map(int, found.split(".")))
+
+
+def test_files_for_this_machine_need_no_newer_glibc_than_documented(
+    repository: Path, native: Path, tmp_path: Path
+) -> None:
+    if tuple(map(int, platform.libc_ver()[1].split("."))) > (2, 36):
+        pytest.skip("not run: holds where glibc is at most 2.36, Debian 12's")
+    pack = [sys.executable, repository / "runtime/archive.py", "--build", native, "--out", tmp_path / "runtime.tar"]
+    subprocess.run(pack, check=True, stdout=subprocess.DEVNULL)
+    found = needed(tmp_path / "runtime.tar", tmp_path / "unpacked")
+    assert {name: glibc for name, glibc in found.items() if glibc > limit(repository)} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("aarch64")
+def test_files_for_aarch64_need_no_newer_glibc_than_documented(
+    repository: Path, aarch64: Runtime, tmp_path: Path
+) -> None:
+    found = needed(aarch64.archive, tmp_path)
+    assert {name: glibc for name, glibc in found.items() if glibc > limit(repository)} == {}
