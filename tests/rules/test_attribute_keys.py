@@ -100,11 +100,10 @@ def device(name: str, value: Any, *changed: str, before: tuple[Edit, ...] = ()) 
 
 
 PROFILES = [{"x": PROFILE}]
-NO_BUNDLE: tuple[Edit, ...] = ((("runtime_bundle",), {}),)  # of other architectures there is none
 
 ROWS: Mapping[str, Row | None] = {
     "device_target.arch": device(
-        "arch", "aarch64", "tensorrt#compile:p0", "cuda#compile:p0", "cuda#cpp_runtime", before=NO_BUNDLE
+        "arch", "aarch64", "tensorrt#compile:p0", "cuda#compile:p0", "cuda#cpp_runtime", "cuda_bundle#bundle"
     ),
     "device_target.os": None,  # has one value
     "device_target.compute_capability": device(

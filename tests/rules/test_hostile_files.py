@@ -22,7 +22,7 @@ from safetensors.torch import save
 
 from modelbuild.step import StepError
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import describe, read, tuning_text
-from modelbuild_rules.bundle.steps.runtime.archive import lay_out
+from modelbuild_rules.bundle.steps.runtime.archive import Calls, lay_out
 from modelbuild_rules.files.steps.pypi_file import extract
 from modelbuild_rules.model.steps.eager.entry import load_weights
 from modelbuild_rules.model.steps.eager.example_inputs import example_inputs
@@ -64,7 +64,7 @@ def png() -> bytes:
 
 
 def packed(runtime: Any) -> bytes:
-    runner = b"#!/bin/sh\necho '{\"methods\": []}'\n"
+    runner = b"\x7fELF\2\1\1" + bytes(11) + b"\x3e" + bytes(45)
     files = dict.fromkeys(RUNTIME["files"], b"") | {"bin/modelbuild-run": runner}
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as archive:
@@ -92,7 +92,7 @@ def tuning(path: Path) -> None:
 
 def runtime(path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        lay_out(path, Path("program.pte"), Path(folder))
+        lay_out(path, Calls(), Path(folder))
 
 
 def wheel(path: Path) -> None:
@@ -164,8 +164,8 @@ BAD: tuple[tuple[Callable[[Path], None], str, bytes, str], ...] = (
     (
         runtime,
         "r.tar",
-        packed(RUNTIME).replace(b"#!/bin/sh", b"\x7fELF\0\0\0\0\0"),
-        "the runtime's bin/modelbuild-run ",
+        packed(RUNTIME).replace(b"\x7fELF", b"\0ELF"),
+        "bin/modelbuild-run of the runtime is not a program",
     ),
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modelbuild.api import Attrs, Context, Dep, Files, Label, Output, Provider, rule
-from modelbuild_rules.bundle.runtime_archive import ARCHITECTURES, RuntimeArchive
+from modelbuild_rules.bundle.runtime_archive import RuntimeArchive
 from modelbuild_rules.providers import DeviceTarget, Program
 
 
@@ -18,7 +18,7 @@ class RuntimeBundleAttrs(Attrs):
     """The program: a `pte_program`."""
 
     runtime: RuntimeArchive
-    """The archive that `make runtime` writes (build/runtime.tar)."""
+    """The archive that `make runtime` writes for the device's architecture (build/runtime.tar)."""
 
     device: Dep | None = None
     """The device: a `device_target`; by default the program's. `--device` overrides it."""
@@ -50,6 +50,7 @@ def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
             "arch": device.arch if device else None,
             "capabilities": sorted(device.compute_capabilities) if device else None,
         },
+        tools=("numpy",),
         description=f"bundle {ctx.attrs.program} with its runtime",
     )
     return (Files((made["bundle"],)),)
@@ -57,14 +58,11 @@ def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
 
 def _device(ctx: Context[RuntimeBundleAttrs], program: Program) -> DeviceTarget | None:
     """Return the bundle's device; None if neither the bundle nor the program has one. Raises LoadingError for a device
-    that the program, or the runtime, does not support."""
+    that the program is not compiled for."""
     device = ctx.device(DeviceTarget) if ctx.attrs.device is not None else program.device
     if device is not None and program.device is not None and _machine(device) != _machine(program.device):
         message = f"'{ctx.attrs.program}' is compiled for {_machine(program.device)}; expected {_machine(device)}"
         raise ctx.error("device", f"{message}, the bundle's device")
-    if device is not None and device.arch not in ARCHITECTURES:
-        message = f"'{ctx.attrs.program}' is for {device.arch}, which `make runtime` builds no C++ runtime for"
-        raise ctx.error("program", f"{message}; expected a program for a device with arch {' or '.join(ARCHITECTURES)}")
     return device
 
 

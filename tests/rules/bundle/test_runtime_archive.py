@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from modelbuild.step import StepError
-from modelbuild_rules.bundle.steps.runtime.archive import MissingBackend, lay_out
+from modelbuild_rules.bundle.steps.runtime.archive import Calls, MissingBackend, calls_of, lay_out
 
 RUNTIME: dict[str, Any] = {
     "version": 2,
@@ -38,25 +38,19 @@ RUNTIME: dict[str, Any] = {
 }
 
 
+X86, ARM, ALPHA = 62, 183, 0x9026
+
+
 def elf(machine: int, big: bool = False) -> str:
     """Return the first bytes of an ELF file for a machine."""
     number = machine.to_bytes(2, "big" if big else "little").decode("latin-1")
     return f"\x7fELF\x02{chr(1 + big)}\x01" + "\0" * 11 + number + "\0" * 44
 
 
-def packed(
-    folder: Path,
-    runtime: Any = RUNTIME,
-    backends: tuple[str, ...] = (),
-    operators: tuple[str, ...] = (),
-    **content: str,
-) -> Path:
-    """Return an archive whose runner describes a program with these backends and operators. `content` has files by
-    stem."""
-    delegates = [{"backend": each} for each in backends]
-    described = json.dumps({"methods": [{"delegates": delegates, "operators": dict.fromkeys(operators, 1)}]})
+def packed(folder: Path, runtime: Any = RUNTIME, **content: str) -> Path:
+    """Return an archive whose runner is for x86-64. `content` has files by stem."""
     files = dict.fromkeys(RUNTIME["files"], "") | {"runtime.json": json.dumps(runtime)}
-    files["bin/modelbuild-run"] = f"#!/bin/sh\n[ \"$*\" = 'p.pte --describe --json' ] && echo '{described}'\n"
+    files["bin/modelbuild-run"] = elf(X86)
     files = {name: content.get(Path(name).stem, text) for name, text in files.items()}
     made = folder / "runtime.tar"
     with tarfile.open(made, "w") as archive:
@@ -65,6 +59,11 @@ def packed(
             entry.size = len(text)
             archive.addfile(entry, io.BytesIO(text.encode("latin-1")))
     return made
+
+
+def calls(backends: tuple[str, ...] = (), operators: tuple[str, ...] = ()) -> Calls:
+    """Return the calls of a program."""
+    return Calls(frozenset(backends), frozenset(operators))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +79,7 @@ def test_what_the_program_needs_is_laid_out(
     tmp_path: Path, backends: tuple[str, ...], operators: tuple[str, ...], libraries: set[str]
 ) -> None:
     (tmp_path / "out").mkdir()
-    made = lay_out(packed(tmp_path, backends=backends, operators=operators), Path("p.pte"), tmp_path / "out")
+    made = lay_out(packed(tmp_path), calls(backends, operators), tmp_path / "out")
     assert {path.stem for path in (tmp_path / "out/lib").iterdir()} == libraries
     assert [Path(name).stem for name in made.needed] == ["modelbuild-run", *sorted(libraries)]
     assert made.backends == set(backends)
@@ -91,7 +90,7 @@ def test_what_the_program_needs_is_laid_out(
 
 def test_a_delegate_without_a_flavour_is_said_in_the_runtime_s_words(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    made = lay_out(packed(tmp_path, backends=("BareBackend", "OwnBackend")), Path("p.pte"), tmp_path / "out")
+    made = lay_out(packed(tmp_path), calls(("BareBackend", "OwnBackend")), tmp_path / "out")
     assert made.missing_flavour() == "needs a flavour"
 
 
@@ -101,30 +100,33 @@ def test_what_is_no_runtime_is_said_to_be_none(tmp_path: Path, content: bytes | 
     if content is not None:
         archive.write_bytes(content)
     with pytest.raises(StepError, match="expected the archive of this version's `make runtime`"):
-        lay_out(archive, Path("p.pte"), tmp_path)
+        lay_out(archive, Calls(), tmp_path)
 
 
 def test_a_backend_that_the_runtime_was_built_without(tmp_path: Path) -> None:
     with pytest.raises(MissingBackend) as raised:
-        lay_out(packed(tmp_path, backends=("QnnBackend",)), Path("p.pte"), tmp_path)
+        lay_out(packed(tmp_path), calls(("QnnBackend",)), tmp_path)
     had = "BareBackend, CudaBackend, OwnBackend"
     assert str(raised.value) == f"the program needs the backend QnnBackend; the runtime has: {had}"
 
 
-def test_a_program_that_the_runner_cannot_read(tmp_path: Path) -> None:
-    with pytest.raises(StepError, match="the program cannot be read by the runtime"):
-        lay_out(packed(tmp_path), Path("another.pte"), tmp_path)
-
-
-X86, ARM, ALPHA = 62, 183, 0x9026
+def test_a_file_that_is_not_a_program(tmp_path: Path) -> None:
+    (tmp_path / "p.pte").write_bytes(b"nothing")
+    with pytest.raises(StepError, match=r"the program cannot be read: .*p\.pte"):
+        calls_of(tmp_path / "p.pte")
 
 
 @pytest.mark.parametrize(
     ("content", "arch", "problem"),
     [
-        ({"modelbuild-run": elf(ARM)}, "x86_64", "bin/modelbuild-run of the runtime is for aarch64; expected x86_64"),
+        ({"modelbuild-run": elf(ARM)}, "x86_64", "bin/modelbuild-run of the runtime is for aarch64; expected x86_64: "),
+        ({}, "aarch64", "for x86_64; expected aarch64: `make runtime ARCH=aarch64` builds that"),
         ({"core": elf(ARM)}, "x86_64", "lib/core.so of the runtime is for aarch64; expected x86_64"),
-        ({"kernels": elf(X86)}, "aarch64", "lib/kernels.so of the runtime is for x86_64; expected aarch64"),
+        (
+            {"modelbuild-run": elf(ARM), "kernels": elf(X86)},
+            "aarch64",
+            "lib/kernels.so of the runtime is for x86_64; expected aarch64",
+        ),
         (
             {"kernels": elf(ALPHA, big=True)},
             "x86_64",
@@ -135,19 +137,19 @@ X86, ARM, ALPHA = 62, 183, 0x9026
             None,
             "lib/core.so of the runtime is for aarch64; expected x86_",
         ),
-        ({"modelbuild-run": elf(X86)}, "x86_64", "the runtime's bin/modelbuild-run cannot be run: Exec"),
+        ({"modelbuild-run": "#!/bin/sh"}, None, "bin/modelbuild-run of the runtime is not a program; expected the run"),
     ],
 )
 def test_a_file_for_another_machine_is_named(
     tmp_path: Path, content: dict[str, str], arch: str | None, problem: str
 ) -> None:
-    archive = packed(tmp_path, operators=("aten::add.out",), **content)
+    archive = packed(tmp_path, **content)
     (tmp_path / "out").mkdir()
     with pytest.raises(StepError, match=problem):
-        lay_out(archive, Path("p.pte"), tmp_path / "out", arch)
+        lay_out(archive, calls(operators=("aten::add.out",)), tmp_path / "out", arch)
 
 
 def test_what_needs_no_foreign_file_is_laid_out(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    archive = packed(tmp_path, operators=("aten::add.out",), core=elf(X86), cuda=elf(ARM))
-    assert lay_out(archive, Path("p.pte"), tmp_path / "out", "x86_64").arch == "x86_64"
+    archive = packed(tmp_path, core=elf(X86), cuda=elf(ARM))
+    assert lay_out(archive, calls(operators=("aten::add.out",)), tmp_path / "out", "x86_64").arch == "x86_64"

@@ -19,7 +19,9 @@ import pytest
 import modelbuild_runtime
 from modelbuild.step import Step, StepError
 from modelbuild_rules.bundle.steps import runtime_bundle
-from modelbuild_rules.bundle.steps.runtime.archive import lay_out
+from modelbuild_rules.bundle.steps.runtime.archive import calls_of, lay_out
+from modelbuild_rules.bundle.steps.runtime.elf import machine
+from tests.runtime.native.aarch64 import SYSROOT, Runtime
 from tests.workspace_builder import Workspace
 
 BUNDLES = """
@@ -28,6 +30,19 @@ name = "{name}_bundle"
 program = ":{name}"
 runtime = "runtime.tar"
 tar = {tar}
+"""
+
+FOR_AARCH64 = """
+[[device_target]]
+name = "orin"
+arch = "aarch64"
+compute_capability = ["8.7"]
+
+[[runtime_bundle]]
+name = "orin_bundle"
+program = ":detector"
+device = ":orin"
+runtime = "runtime-aarch64.tar"
 """
 
 pytestmark = pytest.mark.xdist_group("bundles")
@@ -132,7 +147,7 @@ def test_the_classifiers_bundles(repository: Path, native: Path, tmp_path: Path)
     pte, runtime = workspace.output("classifier_portable", "*.pte"), workspace.root / "models/runtime.tar"
     (tmp_path / "foreign").mkdir()
     with pytest.raises(StepError, match="bin/modelbuild-run of the runtime is for x86_64; expected aarch64"):
-        lay_out(runtime, pte, tmp_path / "foreign", "aarch64")
+        lay_out(runtime, calls_of(pte), tmp_path / "foreign", "aarch64")
     assert needed_glibc(tmp_path / "newer", pte, runtime, "2.18", "2.99") == "2.99"
     assert needed_glibc(tmp_path / "older", pte, runtime, "2.2") == manifest["needs"]["glibc"]
 
@@ -148,17 +163,83 @@ def test_the_classifiers_bundles(repository: Path, native: Path, tmp_path: Path)
     assert "expected the archive of this version's `make runtime`" in ended.err + ended.out
 
 
-@pytest.mark.slow
-def test_the_detectors_bundle(repository: Path, native: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def detectors(repository: Path, native: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundles, Path]:
+    """Return a workspace with the detector's program and its bundle for this machine, and the picture as .npy."""
     from PIL import Image
 
-    workspace = Bundles(repository, native, tmp_path, {"detector": False})
+    folder = tmp_path_factory.mktemp("detectors")
+    workspace = Bundles(repository, native, folder, {"detector": False})
     workspace.build("//models:detector", "//models:detector_bundle", "//third_party:astronaut")
-    image = tmp_path / "image.npy"
     with Image.open(next(workspace.root.glob("modelbuild-out/*/third_party/astronaut/astronaut.png"))) as photo:
         pixels = np.asarray(photo.convert("RGB"), np.float32)
-    np.save(image, np.ascontiguousarray(pixels.transpose(2, 0, 1)[None]))
+    np.save(folder / "image.npy", np.ascontiguousarray(pixels.transpose(2, 0, 1)[None]))
+    return workspace, folder / "image.npy"
+
+
+@pytest.mark.slow
+def test_the_detectors_bundle(detectors: tuple[Bundles, Path]) -> None:
+    workspace, image = detectors
     bundle = workspace.output("detector_bundle", "detector_bundle")
     manifest = check_bundle(bundle, workspace.output("detector", "detector.pte"), image)
     assert np.load(bundle.parent / "outputs/boxes.npy").shape == (1, 4)
     assert sum(file["bytes"] for file in manifest["files"].values()) < 60_000_000
+
+
+@pytest.mark.slow
+def test_the_detectors_bundle_for_aarch64_finds_the_same_boxes_in_an_empty_root(
+    detectors: tuple[Bundles, Path], aarch64: Runtime, tmp_path: Path
+) -> None:
+    workspace, image = detectors
+    models = workspace.root / "models"
+    (models / "runtime-aarch64.tar").symlink_to(aarch64.archive)
+    workspace.add("models/BUILD.toml", FOR_AARCH64)
+    workspace.build("//models:orin_bundle")
+    bundle = workspace.output("orin_bundle", "orin_bundle")
+    assert {machine(path) for path in bundle.rglob("*") if path.is_file()} == {None, "aarch64"}
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    assert manifest["needs"] == {"machine": "aarch64", "glibc": "2.35", "nvidia_driver": None}
+
+    # The root has the C library for aarch64, the bundle, the emulator's own libraries, and the kernel's folders.
+    if shutil.which("bwrap") is None:
+        pytest.skip("not run: needs bubblewrap, which .ci/run installs")
+    for name in ("ld-linux-aarch64.so.1", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1"):
+        (tmp_path / "root/lib").mkdir(parents=True, exist_ok=True)
+        shutil.copy(SYSROOT / "lib" / name, tmp_path / "root/lib")
+    emulator = shutil.which("qemu-aarch64") or ""
+    shown = [*("--ro-bind", tmp_path / "root", "/aarch64"), *("--ro-bind", emulator, "/qemu")]
+    for folder in ("/lib64", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu"):
+        shown += ["--ro-bind-try", folder, folder]
+    shown += [
+        "--ro-bind",
+        "/sys",
+        "/sys",
+        "--ro-bind",
+        bundle,
+        "/bundle",
+        "--ro-bind",
+        image,
+        "/image.npy",
+        "--bind",
+        tmp_path,
+        "/out",
+    ]
+    place = ["bwrap", "--die-with-parent", "--unshare-pid", "--clearenv", *shown, "--dev", "/dev", "--proc", "/proc"]
+    command = ["/qemu", "-L", "/aarch64", "/bundle/bin/modelbuild-run", "/bundle/program/detector.pte"]
+    done = subprocess.run(
+        [*map(str, place), *command, "--input=image=/image.npy", "--output-dir=/out"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    expected = modelbuild_runtime.load(workspace.output("detector", "detector.pte")).run({"image": np.load(image)})
+    assert expected["boxes"].shape == (1, 4)
+    for name, array in expected.items():
+        np.testing.assert_allclose(np.load(tmp_path / f"{name}.npy"), array, rtol=1e-4, atol=1e-3)
+
+    (models / "runtime-aarch64.tar").unlink()
+    (models / "runtime-aarch64.tar").symlink_to("runtime.tar")
+    ended = workspace.build("//models:orin_bundle", code=1)
+    problem = (
+        "bin/modelbuild-run of the runtime is for x86_64; expected aarch64: `make runtime ARCH=aarch64` builds that"
+    )
+    assert problem in ended.err + ended.out

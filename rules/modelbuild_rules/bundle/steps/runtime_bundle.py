@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from modelbuild.step import Step, StepError
-from modelbuild_rules.bundle.steps.runtime.archive import LaidOut, lay_out
+from modelbuild_rules.bundle.steps.runtime.archive import LaidOut, calls_of, lay_out
 
 if TYPE_CHECKING:
     from modelbuild_rules.bundle.documents import BundledFile, BundleManifest
@@ -57,7 +57,7 @@ def _lay_out(step: Step, folder: Path) -> None:
     delegation: DelegationDocument = json.loads(step.input("delegation").read_bytes())
     parts = delegation["partitions"]
     _check_capabilities(parts, step.params["capabilities"])
-    laid_out = lay_out(step.input("runtime"), program, folder, step.params["arch"])
+    laid_out = lay_out(step.input("runtime"), calls_of(program), folder, step.params["arch"])
     script = folder / "run.sh"
     script.write_text(_RUN.format(name=program.name))
     script.chmod(0o755)

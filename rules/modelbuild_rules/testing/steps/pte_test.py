@@ -11,8 +11,6 @@ Outputs  report                                see testing/steps/test_report.py
 
 from __future__ import annotations
 
-import platform
-
 from modelbuild.step import Step
 from modelbuild_rules.testing.steps.parity.runners import runner_of
 from modelbuild_rules.testing.steps.test_report import Case, limit_time, write_report
@@ -21,7 +19,7 @@ from modelbuild_rules.testing.steps.test_report import Case, limit_time, write_r
 def run(step: Step) -> None:
     limit_time(step)
     runner = runner_of(step, "program")
-    missing = _other_machine(step.params["arch"]) or runner.unmet_requirement()
+    missing = runner.unmet_requirement()
     if missing:
         write_report(step, [Case(case["name"], "not_run", message=missing) for case in step.params["cases"]])
         return
@@ -29,11 +27,5 @@ def run(step: Step) -> None:
         results,  # imports torch, which takes seconds
     )
 
-    write_report(step, *results(step, runner))
-
-
-def _other_machine(arch: str | None) -> str:
-    """Return why this machine's architecture can't run the program; '' if it can."""
-    if arch is None or arch == platform.machine():
-        return ""
-    return f"needs a device with {arch}, and this machine is {platform.machine()}"
+    note = f"run by {runner.emulator}, which emulates {step.params['arch']}" if runner.emulator else ""
+    write_report(step, *results(step, runner), note=note)

@@ -31,9 +31,14 @@ def limit_time(step: Step) -> None:
 
 
 def write_report(
-    step: Step, cases: Sequence[Case], measures: Mapping[str, float] | None = None, reason: str = ""
+    step: Step,
+    cases: Sequence[Case],
+    measures: Mapping[str, float] | None = None,
+    reason: str = "",
+    note: str = "",
 ) -> None:
-    """Write a test's report. The test failed if a case failed, and was not run if no case passed (for `reason`)."""
+    """Write a test's report. The test failed if a case failed, and was not run if no case passed (for `reason`). A
+    `note` about the run is reported with each result."""
     failed = [case for case in cases if case.status == "failed"]
     passed = any(case.status == "passed" for case in cases)
     status: Status = "failed" if failed else "passed" if passed else "not_run"
@@ -44,7 +49,7 @@ def write_report(
     report = {
         "version": 1,
         "status": status,
-        "reason": "" if passed and not failed else reason,
+        "reason": "; ".join(filter(None, ("" if passed and not failed else reason, note))),
         "cases": [asdict(case) for case in cases],
         "measures": dict(measures or {}),
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import tarfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from modelbuild.step import StepError
 from modelbuild_rules.bundle.steps.runtime.elf import machine
+from modelbuild_runtime.errors import ProgramError
+from modelbuild_runtime.pte import read_program_file
 
 if TYPE_CHECKING:
     from modelbuild_rules.bundle.documents import RuntimeDocument
@@ -26,19 +27,39 @@ class MissingBackend(StepError):
 
 
 @dataclass(frozen=True)
+class Calls:
+    """The backends and the kernels that a program's methods call, by name."""
+
+    backends: frozenset[str] = frozenset()
+    operators: frozenset[str] = frozenset()
+
+
+def calls_of(program: Path) -> Calls:
+    """Return the calls of a .pte. Raises StepError for a file that is not a program."""
+    try:
+        methods = read_program_file(program).methods
+    except ProgramError as error:
+        raise StepError(f"the program cannot be read: {error}") from error
+    return Calls(
+        frozenset(delegate.backend for method in methods for delegate in method.delegates),
+        frozenset(name for method in methods for name, _ in method.operators),
+    )
+
+
+@dataclass(frozen=True)
 class LaidOut:
     """The files of a runtime that a program needs.
 
     runtime   the archive's runtime.json
     backends  names of the backends that the program calls
     needed    paths of the runtime's files, sorted
-    arch      the architecture of these files; None if none is an ELF file
+    arch      the architecture of these files
     """
 
     runtime: RuntimeDocument
     backends: frozenset[str]
     needed: tuple[str, ...]
-    arch: str | None
+    arch: str
 
     def missing_flavour(self) -> str:
         """Return a message about a backend that needs one of several flavours and has none; '' if there is none."""
@@ -46,34 +67,32 @@ class LaidOut:
         return next((str(each["no_flavour"]) for each in found if each.get("flavours") == []), "")
 
 
-def lay_out(packed: Path, program: Path, folder: Path, arch: str | None = None) -> LaidOut:
-    """Write modelbuild-run and the libraries that a .pte needs into a folder. `arch` is their required architecture
-    (None: that of modelbuild-run). Raises StepError for an archive or a program that does not fit."""
+def lay_out(packed: Path, calls: Calls, folder: Path, arch: str | None = None) -> LaidOut:
+    """Write modelbuild-run and the libraries that a program needs into a folder. `arch` is their required architecture
+    (None: that of modelbuild-run). Raises StepError for an archive that does not fit."""
     try:
         with tarfile.open(packed, "r:") as archive:
             runtime = _read_runtime(archive)
-            _extract(archive, _closure(runtime, [RUNNER]), folder)
-            arch = arch or machine(folder / RUNNER)
-            _check_machine(folder, arch)
-            backends, operators = _describe(folder / RUNNER, program)
-            needed = _closure(runtime, [RUNNER, *_plugins(runtime, sorted(backends), operators)])
+            _extract(archive, [RUNNER], folder)
+            found = machine(folder / RUNNER)
+            if found is None:
+                raise StepError(f"{RUNNER} of the runtime is not a program; expected the runner of `make runtime`")
+            if arch not in (None, found):
+                raise StepError(f"{_OTHER.format(RUNNER, found, arch)}: `make runtime ARCH={arch}` builds that")
+            needed = _closure(runtime, [RUNNER, *_plugins(runtime, sorted(calls.backends), calls.operators)])
             _extract(archive, needed, folder)
-            _check_machine(folder, arch)
     except (tarfile.TarError, EOFError) as error:
         raise StepError(f"{_UNREADABLE} ({error})") from error
-    return LaidOut(runtime, backends, tuple(needed), arch)
-
-
-def _check_machine(folder: Path, arch: str | None) -> None:
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        found = machine(path)
-        if found not in (None, arch):
-            raise StepError(f"{path.relative_to(folder)} of the runtime is for {found}; expected {arch}")
+    for name in needed:
+        if (other := machine(folder / name)) not in (None, found):
+            raise StepError(_OTHER.format(name, other, found))
+    return LaidOut(runtime, calls.backends, tuple(needed), found)
 
 
 _MOST_JSON = 1 << 24
 _PLACE = re.compile(r"(bin|lib)/[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z")
 _VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4})*\Z")
+_OTHER = "{} of the runtime is for {}; expected {}"
 _UNREADABLE = "the runtime has no runtime.json of version 2; expected the archive of this version's `make runtime`"
 
 
@@ -103,25 +122,6 @@ def _is_valid(runtime: RuntimeDocument) -> bool:
         if not _VERSION.match(file.get("glibc", "2.0")):
             return False
     return runtime["version"] == 2 and all(map(_PLACE.match, named))
-
-
-def _describe(runner: Path, program: Path) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the backends and the kernels that the program's methods call, as the runner reports them."""
-    command = [str(runner), str(program), "--describe", "--json"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    except OSError as error:  # not an executable, or one for another machine
-        raise StepError(f"the runtime's {RUNNER} cannot be run: {error.strerror}") from error
-    if done.returncode:
-        raise StepError(f"the program cannot be read by the runtime: {done.stderr.strip().removeprefix('error: ')}")
-    try:
-        methods = json.loads(done.stdout)["methods"]
-        backends = frozenset(str(delegate["backend"]) for method in methods for delegate in method["delegates"])
-        return backends, frozenset(str(name) for method in methods for name in method["operators"])
-    except (KeyError, TypeError, ValueError):
-        raise StepError(
-            f"the runtime's {RUNNER} does not describe the program; expected the runner of `make runtime`"
-        ) from None
 
 
 def _plugins(runtime: RuntimeDocument, backends: Iterable[str], operators: Iterable[str]) -> list[str]:

@@ -49,14 +49,19 @@ def _case(step: Step, name: str, found: Arrays, eager: Eager, inputs: Arrays) ->
 
 
 def _budgets(step: Step, runner: Runner, eager: Eager, inputs: Arrays, measures: dict[str, float]) -> list[Case]:
-    """Return a case for each budget, and add the measured values to `measures`."""
-    measures["latency_ms"] = runner.median_ms(inputs)
-    if "max_latency_ratio" in step.params["budgets"]:
-        measures["baseline_ms"] = _baseline(step, eager, inputs)
+    """Return a case for each budget, and add the measured values to `measures`. An emulator has no latency."""
+    budgets, unmeasured = dict(step.params["budgets"]), []
+    if not runner.emulator:
+        measures["latency_ms"] = runner.median_ms(inputs)
+        if "max_latency_ratio" in budgets:
+            measures["baseline_ms"] = _baseline(step, eager, inputs)
+    elif budgets.pop("max_latency_ratio", None) is not None:
+        message = f"latency is not measured in {runner.emulator}"
+        unmeasured.append(Case("max_latency_ratio", "not_run", message=message))
     facts = json.loads(step.input("program.delegation").read_bytes())
     files = [step.input(name) for name in ("program.pte", "program.ptd") if name in step.inputs]
     measures["bytes"] = sum(path.stat().st_size for path in files)
-    return budget_cases(step.params["budgets"], step.params["backends"], facts, measures)
+    return budget_cases(budgets, step.params["backends"], facts, measures) + unmeasured
 
 
 def _baseline(step: Step, eager: Eager, inputs: Arrays) -> float:

@@ -12,15 +12,18 @@ from typing import Any, Protocol
 import numpy as np
 
 from modelbuild.step import Step
-from modelbuild_rules.bundle.steps.runtime.archive import RUNNER, LaidOut, MissingBackend, lay_out
+from modelbuild_rules.bundle.steps.runtime.archive import RUNNER, LaidOut, MissingBackend, calls_of, lay_out
 from modelbuild_rules.testing.steps.parity.gpus import missing_gpu
+from modelbuild_rules.testing.steps.parity.machine import machine_for
 from modelbuild_rules.testing.steps.parity.programs import Arrays, open_program, program_file
 from modelbuild_runtime.bindings import lacking_backends
 from modelbuild_runtime.errors import ProgramError
 
 
 class Runner(Protocol):
-    """Runs one program. A failed run raises ProgramError."""
+    """Runs one program, in an emulator if `emulator` is not ''. A failed run raises ProgramError."""
+
+    emulator: str
 
     def unmet_requirement(self) -> str:
         """Return a requirement of the program that this machine does not meet, as text; '' if the program can run."""
@@ -40,12 +43,17 @@ def runner_of(step: Step, name: str) -> Runner:
 class PythonRunner:
     """Runs a program on the CPU with ExecuTorch's Python bindings."""
 
+    emulator = ""
+
     def __init__(self, step: Step, name: str) -> None:
         self._step = step
+        self._machine = machine_for(step.params["arch"], emulated=False)
         self._name = name
         self._program = open_program(step, name)
 
     def unmet_requirement(self) -> str:
+        if self._machine.unmet:
+            return self._machine.unmet
         lacking = lacking_backends(self._program.describe().method("forward"))
         hint = "ExecuTorch's Python runtime lacks; with the attribute 'runtime' the C++ runtime runs the program"
         return f"needs the backend {', '.join(lacking)}, which {hint}" if lacking else ""
@@ -65,11 +73,16 @@ class CppRunner:
         self._data = [f"--data={step.input(f'{name}.ptd')}"] if f"{name}.ptd" in step.inputs else []
         self._runtime = step.input("runtime")
         self._gpu = step.params["gpu"]
+        self._arch = step.params["arch"]
+        self._machine = machine_for(self._arch, emulated=True)
+        self.emulator = self._machine.emulator
         self._folder = Path(tempfile.mkdtemp(prefix="runtime"))
 
     def unmet_requirement(self) -> str:
+        if self._machine.unmet:
+            return self._machine.unmet
         try:
-            laid_out = lay_out(self._runtime, self._program, self._folder)
+            laid_out = lay_out(self._runtime, calls_of(self._program), self._folder, self._arch)
         except MissingBackend as problem:
             return str(problem)
         return self._missing_gpu(laid_out) or laid_out.missing_flavour()
@@ -83,7 +96,11 @@ class CppRunner:
 
     def _missing_gpu(self, laid_out: LaidOut) -> str:
         cudart = laid_out.runtime["cudart"]
-        return missing_gpu(self._folder / cudart, self._gpu) if cudart in laid_out.needed else ""
+        if cudart not in laid_out.needed:
+            return ""
+        if self.emulator:
+            return f"needs a GPU of a device with {self._arch}, and {self.emulator} emulates none"
+        return missing_gpu(self._folder / cudart, self._gpu)
 
     def _report(self, inputs: Arrays, *flags: str) -> dict[str, Any]:
         folder = Path(tempfile.mkdtemp(prefix="run"))
@@ -91,7 +108,7 @@ class CppRunner:
         for file, array in zip(files, inputs.values(), strict=True):
             np.save(file, array)
         given = [f"--input={name}={file}" for name, file in zip(inputs, files, strict=True)]
-        program = [str(self._folder / RUNNER), str(self._program), *self._data]
+        program = [*self._machine.command, str(self._folder / RUNNER), str(self._program), *self._data]
         command = [*program, *given, f"--output-dir={folder}", "--json", *flags]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode:

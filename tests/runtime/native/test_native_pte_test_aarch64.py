@@ -1,0 +1,80 @@
+"""pte_test with the C++ runtime of another architecture: run by qemu, which the result names, or not run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.native.aarch64 import Runtime
+from tests.workspace_builder import Workspace
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("aarch64")]
+
+NET = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, x):
+        return torch.tanh(x) * self.scale
+"""
+PROGRAM = """
+[[device_target]]
+name = "arm"
+arch = "aarch64"
+[[backend_stack]]
+name = "stack"
+backends = [{ type = "xnnpack" }, { type = "portable" }]
+[[pte_program]]
+name = "program"
+model = ":model_2"
+stack = ":stack"
+"""
+MODEL = """
+[[torch_model]]
+name = "model_{scale}"
+entry = "net.py:Net"
+kwargs = {{ scale = {scale} }}
+srcs = ["net.py"]
+inputs = [{{ name = "x", shape = [2, 16], dtype = "float32", range = [-1, 1] }}]
+outputs = ["y"]
+"""
+TEST = """
+[[pte_test]]
+name = "{name}"
+program = ":program"
+model = ":model_{scale}"
+device = ":arm"
+inputs = [{{ name = "drawn", generator = {{ seed = 3 }} }}]
+{more}
+"""
+RUNTIME = 'runtime = "runtime-aarch64.tar"\n'
+
+
+def test_a_program_of_another_architecture_is_run_by_qemu(aarch64: Runtime, tmp_path: Path) -> None:
+    tests = [
+        TEST.format(name="right", scale=2, more=RUNTIME),
+        TEST.format(name="wrong", scale=3, more=RUNTIME),
+        TEST.format(name="slow", scale=2, more=f"{RUNTIME}max_latency_ratio = 1e-9\n"),
+        TEST.format(name="python", scale=2, more=""),
+    ]
+    models = [MODEL.format(scale=scale) for scale in (2, 3)]
+    workspace = Workspace(
+        tmp_path, {"MODELBUILD.toml": "", "net.py": NET, "BUILD.toml": "".join([PROGRAM, *models, *tests])}
+    )
+    (workspace.root / "runtime-aarch64.tar").symlink_to(aarch64.archive)
+    found = workspace.test("//...", "--keep-going", "--jobs=1", code=4)
+    note = "run by qemu-aarch64, which emulates aarch64"
+    assert {name: (each["status"], each["reason"]) for name, each in found.items()} == {
+        "//:right": ("passed", note),
+        "//:wrong": ("failed", f"its case failed; {note}"),
+        "//:slow": ("passed", note),
+        "//:python": ("not_run", "needs a device with aarch64, and this machine is x86_64"),
+    }
+    assert "latency_ms" not in found["//:right"]["measures"]
+    (skipped,) = (case for case in found["//:slow"]["cases"] if case["status"] == "not_run")
+    assert (skipped["name"], skipped["message"]) == ("max_latency_ratio", "latency is not measured in qemu-aarch64")
