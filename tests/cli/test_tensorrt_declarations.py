@@ -64,6 +64,17 @@ def test_a_declaration_that_cannot_work(workspace: Any, backend: str, capability
     assert "Traceback" not in ended.err
 
 
+def test_a_device_that_tensorrt_has_no_library_for(workspace: Any) -> None:
+    build = BUILD.replace('{ type = "portable" }', '{ type = "tensorrt" }').replace("x86_64", "aarch64")
+    workspace.write({"MODELBUILD.toml": "", "BUILD.toml": build, "model.py": "this is read by nobody"})
+    ended = workspace.run("build", "//:program")
+    assert (ended.code, ended.out) == (3, "")
+    assert ended.err == (
+        "error: BUILD.toml:11:1: TensorRT-RTX has no library for aarch64; expected a device with arch x86_64, or"
+        ' flavour = "standard" (device //:device, stack :stack)\n'
+    )
+
+
 def test_a_dynamic_dimension_without_a_greatest_size(workspace: Any) -> None:
     """Each dynamic dimension then has a range for an engine's profile."""
     build = BUILD.replace("shape = [2]", 'shape = ["n"]').replace(

@@ -100,10 +100,12 @@ def device(name: str, value: Any, *changed: str, before: tuple[Edit, ...] = ()) 
 
 
 PROFILES = [{"x": PROFILE}]
+# TensorRT-RTX has no other architecture.
+TENSORRT_ELSEWHERE: tuple[Edit, ...] = ((("pte_program", "tensorrt", "device"), ":other_device"),)
 
 ROWS: Mapping[str, Row | None] = {
     "device_target.arch": device(
-        "arch", "aarch64", "tensorrt#compile:p0", "cuda#compile:p0", "cuda#cpp_runtime", "cuda_bundle#bundle"
+        "arch", "aarch64", "cuda#compile:p0", "cuda#cpp_runtime", "cuda_bundle#bundle", before=TENSORRT_ELSEWHERE
     ),
     "device_target.os": None,  # has one value
     "device_target.compute_capability": device(

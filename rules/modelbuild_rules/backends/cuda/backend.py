@@ -10,7 +10,7 @@ from pydantic import Field
 from modelbuild.api import Attrs, Source
 from modelbuild_rules.backends.backend import Backend, DeviceFacts, Operators, Prerequisite, Sidecar, Values
 
-CAPABILITIES = ("8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "12.0")
+CAPABILITIES = ("8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "11.0", "12.0", "12.1")
 """Supported compute capabilities (backends/cuda/steps/kernels/device.py describes a GPU of each)."""
 
 GLIBC = "2.28"

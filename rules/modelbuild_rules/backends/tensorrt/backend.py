@@ -14,6 +14,9 @@ from modelbuild_rules.backends.backend import Backend, DeviceFacts, Operators, V
 RTX_CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")
 """Compute capabilities that tensorrt_rtx 1.6.1.120 builds engines for."""
 
+RTX_ARCHITECTURES = ("x86_64",)
+"""Architectures for which NVIDIA publishes TensorRT-RTX's library for Linux."""
+
 _TOOLS = {
     "rtx": ("tensorrt_rtx", "tensorrt_rtx_cu13_bindings", "tensorrt_rtx_cu13_libs", "torch-tensorrt-rtx"),
     "standard": ("tensorrt", "torch-tensorrt"),
@@ -102,6 +105,11 @@ class TensorrtBackend(Backend):
         wanted = facts["compute_capabilities"]
         if not wanted:
             return 'TensorRT needs a device with compute_capability; expected one such as ["8.9"]'
+        if attributes["flavour"] == "rtx" and facts["arch"] not in RTX_ARCHITECTURES:
+            return (
+                f"TensorRT-RTX has no library for {facts['arch']}; expected a device with arch"
+                f' {" or ".join(RTX_ARCHITECTURES)}, or flavour = "standard"'
+            )
         unknown = [name for name in wanted if name not in RTX_CAPABILITIES]
         if attributes["flavour"] == "rtx" and unknown:
             return (
@@ -112,7 +120,7 @@ class TensorrtBackend(Backend):
         if attributes["flavour"] == "standard" and facts["arch"] != here:
             return (
                 f"the standard flavour of TensorRT builds engines for the machine that it runs on, {here}; expected a"
-                f' device with arch {here}, or flavour = "rtx"'
+                f" device with arch {here}, or a build on a machine with {facts['arch']}"
             )
         if attributes["flavour"] == "standard" and len(wanted) > 1:
             return (

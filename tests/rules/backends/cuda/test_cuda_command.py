@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
-import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from modelbuild_rules.backends.cuda.steps.kernels import cubin
 from tests.program_build import program_build
+from tests.rules.backends.cuda.fat_binaries import fat_binaries
 from tests.workspace_builder import Workspace
 
 pytestmark = pytest.mark.xdist_group("cuda")
-
-
-def fat_binaries(data: bytes, folder: Path) -> list[tuple[set[str], set[str]]]:
-    """Return the capabilities, as "sm_86", of the SASS and of the PTX in each kernel image of a file."""
-    found = []
-    for start in (each.start() for each in re.finditer(re.escape(struct.pack("<I", 0xBA55ED50)), data)):
-        _, _, header, size = struct.unpack_from("<IHHQ", data, start)
-        image = folder / "image.bin"
-        image.write_bytes(data[start : start + header + size])
-        ptx = set(re.findall(r"sm_\d+", cubin.cuobjdump("-lptx", image)))
-        found.append((cubin.architectures(image), ptx))
-    return found
 
 
 @pytest.mark.slow

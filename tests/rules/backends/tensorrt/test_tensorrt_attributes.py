@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from platform import machine
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from modelbuild_rules.backends.tensorrt import backend
 from modelbuild_rules.backends.tensorrt.backend import TENSORRT, Tensorrt
 
 FACTS: dict[str, Any] = {"arch": "x86_64", "os": "linux", "compute_capabilities": ("8.9", "8.6"), "cuda_index": 0}
@@ -112,15 +112,30 @@ def test_a_device_that_it_builds_nothing_for(flavour: str, wanted: tuple[str, ..
     assert bool(found) == bool(problem)
 
 
-@pytest.mark.parametrize(("flavour", "refused"), [("rtx", False), ("standard", True)])
-def test_the_standard_flavour_builds_for_the_machine_that_it_runs_on(flavour: str, refused: bool) -> None:
-    other = "aarch64" if machine() == "x86_64" else "x86_64"
-    found = TENSORRT.problem(attributes(flavour=flavour), {**FACTS, "compute_capabilities": ("8.6",), "arch": other})
-    expected = (
-        f"the standard flavour of TensorRT builds engines for the machine that it runs on, {machine()}; expected a"
-        f' device with arch {machine()}, or flavour = "rtx"'
-    )
-    assert found == (expected if refused else "")
+@pytest.mark.parametrize(
+    ("flavour", "problem"),
+    [
+        ("rtx", 'TensorRT-RTX has no library for aarch64; expected a device with arch x86_64, or flavour = "standard"'),
+        (
+            "standard",
+            "the standard flavour of TensorRT builds engines for the machine that it runs on, x86_64; expected a device"
+            " with arch x86_64, or a build on a machine with aarch64",
+        ),
+    ],
+)
+@pytest.mark.parametrize("capability", ["8.7", "9.0", "10.0", "11.0", "12.1"])
+def test_no_flavour_builds_for_aarch64_on_x86_64(
+    monkeypatch: pytest.MonkeyPatch, flavour: str, problem: str, capability: str
+) -> None:
+    monkeypatch.setattr(backend, "machine", lambda: "x86_64")
+    facts = {**FACTS, "compute_capabilities": (capability,), "arch": "aarch64"}
+    assert TENSORRT.problem(attributes(flavour=flavour), facts) == problem
+
+
+def test_the_standard_flavour_builds_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "machine", lambda: "aarch64")
+    facts = {**FACTS, "compute_capabilities": ("8.7",), "arch": "aarch64"}
+    assert TENSORRT.problem(attributes(flavour="standard"), facts) == ""
 
 
 @pytest.mark.parametrize(

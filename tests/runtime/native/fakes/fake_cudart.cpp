@@ -375,6 +375,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int) {
   events.insert(*event);
   return cudaSuccess;
 }
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   const Lock lock(mutex);
   events.erase(event);
@@ -398,6 +399,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   }
   return cudaSuccess;
 }
+// Whoever asks has waited long enough.
+cudaError_t cudaEventQuery(cudaEvent_t event) { return cudaEventSynchronize(event); }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
   const Lock lock(mutex);
   *attributes = {};

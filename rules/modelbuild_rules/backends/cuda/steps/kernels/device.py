@@ -77,7 +77,9 @@ GPUS = {
         Gpu(89, "NVIDIA GeForce RTX 4090", 128, 99 << 10, 1536, 72 * _MIB, 24 * _GIB),
         Gpu(90, "NVIDIA H100 80GB HBM3", 132, 227 << 10, 2048, 50 * _MIB, 80 * _GIB),
         Gpu(100, "NVIDIA B200", 148, 227 << 10, 2048, 126 * _MIB, 180 * _GIB),
+        Gpu(110, "NVIDIA Jetson AGX Thor", 20, 227 << 10, 1536, 32 * _MIB, 128 * _GIB),
         Gpu(120, "NVIDIA GeForce RTX 5090", 170, 99 << 10, 1536, 96 * _MIB, 32 * _GIB),
+        Gpu(121, "NVIDIA GB10", 48, 99 << 10, 1536, 24 * _MIB, 128 * _GIB),
     )
 }
 
