@@ -48,6 +48,19 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 @pytest.fixture(scope="session")
+def builder(repository: Path) -> ModuleType:
+    """runtime/build.py as a module."""
+    spec = importlib.util.spec_from_file_location("runtime_build", repository / "runtime/build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(repository / "runtime")
+        spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
 def ci_formats() -> ModuleType:
     """Return the module that checks files for CI against their formats: ci_formats.py."""
     spec = importlib.util.spec_from_file_location("ci_formats", Path(__file__).with_name("ci_formats.py"))

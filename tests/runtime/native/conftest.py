@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -18,19 +17,6 @@ import pytest
 from tests.runtime.native.aarch64 import Runtime, make
 
 Done = subprocess.CompletedProcess
-
-
-@pytest.fixture(scope="session")
-def builder(repository: Path) -> Any:
-    """runtime/build.py as a module."""
-    spec = importlib.util.spec_from_file_location("runtime_build", repository / "runtime/build.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(repository / "runtime")
-        spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="session")

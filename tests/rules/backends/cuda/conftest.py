@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -179,9 +180,9 @@ def built(
 
 
 @pytest.fixture(scope="session")
-def emulator(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def emulator(builder: Any, repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of the emulator's libraries."""
-    sdk = load(repository / "runtime/build.py").fetch_sdk(repository / "build/sdk")
+    sdk = builder.fetch_sdk(repository / "build/sdk", platform.machine())
     folder = tmp_path_factory.mktemp("emulator")
     load(HERE / "emulator/emulator.py").build(sdk / "torch_tensorrt_executorch_runtime", folder)
     return folder
