@@ -12,6 +12,7 @@ from modelbuild.inspect.blobs import Blobs
 from modelbuild.inspect.delegation import Delegation, Partition, read_delegation
 
 if TYPE_CHECKING:
+    from modelbuild_runtime.contents import Part
     from modelbuild_runtime.pte import Delegate, Value
 
 VERSION = 2
@@ -25,15 +26,13 @@ def gather(path: Path, blobs: Blobs | None = None) -> dict[str, Any]:
         from modelbuild_runtime.describe import describe
         from modelbuild_runtime.errors import ProgramError
         from modelbuild_runtime.pte import read_program_file
-        from modelbuild_runtime.signature import read_signature
     except ModuleNotFoundError as error:
         raise UsageError(
             f"inspecting a program needs the package '{error.name}'; expected modelbuild[models]"
         ) from None
     try:
         program = read_program_file(path)
-        signature = path.with_name("signature.json")
-        described = describe(path, _data(path), program, read_signature(signature) if signature.exists() else None)
+        described = describe(path, _data(path), program)
     except ProgramError as error:
         raise UsageError(str(error)) from None
     facts = described.to_json()
@@ -41,10 +40,12 @@ def gather(path: Path, blobs: Blobs | None = None) -> dict[str, Any]:
     for described_method, method in zip(facts["methods"], program.methods, strict=True):
         del described_method["delegates"]
         described_method["partitions"] = [
-            _partition(path, number, delegate, delegation, blobs) for number, delegate in enumerate(method.delegates)
+            _partition(path, number, delegate, delegation, described.contents.parts, blobs)
+            for number, delegate in enumerate(method.delegates)
         ]
     left = None if delegation is None else delegation.left()
-    manifest = None if program.manifest is None else dict(program.manifest)
+    # The manifest's other members are among the facts.
+    manifest = None if program.manifest is None else {"version": program.manifest.get("version")}
     return {"version": VERSION, **facts, "external": list(program.external), "manifest": manifest, "left": left}
 
 
@@ -54,13 +55,16 @@ def _data(path: Path) -> Sequence[Path]:
 
 
 def _partition(
-    path: Path, number: int, delegate: Delegate, delegation: Delegation | None, blobs: Blobs
+    path: Path, number: int, delegate: Delegate, delegation: Delegation | None, parts: Sequence[Part], blobs: Blobs
 ) -> dict[str, Any]:
+    digest = _digest(path, delegate) if parts else ""
+    part = next((part for part in parts if part.sha256 == digest), None)
     known = _known(path, delegate, delegation.partitions if delegation is not None else ())
     specs = {key: _text(value) for key, value in delegate.specs}
     return {
         "index": number,
-        "id": known and known.id,
+        "id": (part and part.id) or (known and known.id),
+        "sha256": part and part.sha256,
         "backend": delegate.backend,
         "bytes": delegate.size,
         "offset": delegate.offset,

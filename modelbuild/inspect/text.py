@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-_HEAD = ("#", "backend", "nodes", "bytes", "device", "contents")
+_HEAD = ("#", "backend", "nodes", "bytes", "device", "sha256", "contents")
+_DIGITS = 12
 
 
 def lines(facts: Mapping[str, Any], every_node: bool) -> Iterator[str]:
@@ -14,6 +15,7 @@ def lines(facts: Mapping[str, Any], every_node: bool) -> Iterator[str]:
     yield f"{facts['path']}: {facts['bytes']:,} bytes"
     for data in facts["data"]:
         yield f"with {data['path']}: {data['bytes']:,} bytes"
+    yield from _origin(facts["device"], facts["versions"])
     for method in facts["methods"]:
         yield f"method {method['name']}, {method['planned_bytes']:,} bytes of activations"
         for name in ("input", "output"):
@@ -25,6 +27,15 @@ def lines(facts: Mapping[str, Any], every_node: bool) -> Iterator[str]:
             yield f"  kernels outside partitions, calls of each: {calls}"
     if facts["left"] is not None:
         yield from _left(facts["left"], every_node)
+
+
+def _origin(device: Mapping[str, Any] | None, versions: Mapping[str, str]) -> Iterator[str]:
+    """Yield the device that the program was compiled for, and the versions that it was made with, as far as known."""
+    if device is not None:
+        gpu = " or ".join(device["compute_capabilities"])
+        yield f"for {device['os']} on {device['arch']}" + (f" with a GPU of compute capability {gpu}" if gpu else "")
+    if versions:
+        yield "made with " + ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
 
 
 def _partitions(partitions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -48,6 +59,7 @@ def _row(partition: Mapping[str, Any]) -> tuple[str, ...]:
         "" if partition["nodes"] is None else str(partition["nodes"]),
         f"{partition['bytes']:,}" + (f" + {partition['named_bytes']:,}" if partition["named_bytes"] else ""),
         partition["target_device"] or "",
+        (partition["sha256"] or "")[:_DIGITS],
         blob.get("problem") or blob["summary"],
     )
 

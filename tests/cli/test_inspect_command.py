@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.sealed_programs import seal_copy
+
 
 def test_a_program_that_is_not_ours(workspace: Any, foreign_program: Path) -> None:
     ended = workspace.run("inspect", str(foreign_program), "--json")
@@ -47,6 +49,35 @@ def test_reasons_come_from_delegation_json(workspace: Any, foreign_program: Path
     assert workspace.run("inspect", "theirs.pte", "--json").json["left"] == [nonzero]
     workspace.write({"delegation.json": "{}"})
     assert workspace.run("inspect", "theirs.pte", "--json").json["left"] is None
+
+
+def test_a_lone_file_shows_the_facts_of_its_manifest(workspace: Any, foreign_program: Path) -> None:
+    """Without signature.json and delegation.json beside it."""
+    (found,) = workspace.run("inspect", str(foreign_program), "--json").json["methods"][0]["partitions"]
+    digest = hashlib.sha256(foreign_program.read_bytes()[found["offset"] :][: found["bytes"]]).hexdigest()
+    facts = {
+        "device": {"arch": "aarch64", "os": "linux", "compute_capabilities": ["8.7"]},
+        "versions": {"torch": "2.14.0", "executorch": "1.4.1"},
+        "parts": [{"id": "p3", "backend": "xnnpack", "bytes": found["bytes"], "sha256": digest}],
+    }
+    signature = {
+        "version": 1,
+        "inputs": [{"name": "image", "dtype": "float32", "shape": [2, 8]}],
+        "outputs": [{"name": "places", "dtype": "int64", "shape": ["n", 1]}],
+    }
+    seal_copy(foreign_program, workspace.root / "theirs.pte", **facts, signature=signature)
+    ended = workspace.run("inspect", "theirs.pte", "--json")
+    assert {name: ended.json[name] for name in facts} == facts
+    (partition,) = ended.json["methods"][0]["partitions"]
+    assert (partition["id"], partition["sha256"]) == ("p3", digest)
+    text = workspace.run("inspect", "theirs.pte").out
+    assert (
+        "for linux on aarch64 with a GPU of compute capability 8.7\nmade with executorch 1.4.1, torch 2.14.0\n" in text
+    )
+    assert "  input  image: float32[2, 8]" in text
+    (row,) = [line for line in text.splitlines() if "XnnpackBackend" in line]
+    assert row.split()[:2] == ["0", "p3"]
+    assert digest[:12] in row
 
 
 def test_blobs_of_one_size_are_told_apart(workspace: Any, foreign_program: Path) -> None:

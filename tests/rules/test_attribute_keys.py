@@ -103,13 +103,21 @@ PROFILES = [{"x": PROFILE}]
 # TensorRT-RTX has no other architecture.
 TENSORRT_ELSEWHERE: tuple[Edit, ...] = ((("pte_program", "tensorrt", "device"), ":other_device"),)
 
+EMITTED = ("tensorrt#emit", "cuda#emit")  # a program's manifest names its device
+
 ROWS: Mapping[str, Row | None] = {
     "device_target.arch": device(
-        "arch", "aarch64", "cuda#compile:p0", "cuda#cpp_runtime", "cuda_bundle#bundle", before=TENSORRT_ELSEWHERE
+        "arch",
+        "aarch64",
+        "cuda#compile:p0",
+        "cuda#cpp_runtime",
+        "cuda_bundle#bundle",
+        "cuda#emit",
+        before=TENSORRT_ELSEWHERE,
     ),
     "device_target.os": None,  # has one value
     "device_target.compute_capability": device(
-        "compute_capability", ["8.9"], "tensorrt#compile:p0", "cuda#compile:p0", "cuda_bundle#bundle"
+        "compute_capability", ["8.9"], "tensorrt#compile:p0", "cuda#compile:p0", "cuda_bundle#bundle", *EMITTED
     ),
     "device_target.cuda_index": device("cuda_index", 1, "tensorrt#partition", "tensorrt#compile:p0", "cuda#partition"),
     "device_target.memory": device("memory", "8GiB"),
@@ -169,12 +177,14 @@ ROWS: Mapping[str, Row | None] = {
     ),
     "backend_stack.backends[](cuda).triton_kernels": backend("cuda", "triton_kernels", False, "partition"),
     "backend_stack.backends[](cuda).target_device": backend("cuda", "target_device", "cuda:1", "partition"),
-    # The bundle has the program's signature beside it, which is the model's.
+    # The model's signature is in the program, and in the bundle.
     "pte_program.model": Row(
-        ("pte_program", "xnnpack", "model"), ":other_model", {"xnnpack#partition", "bundle#bundle"}
+        ("pte_program", "xnnpack", "model"), ":other_model", {"xnnpack#partition", "xnnpack#emit", "bundle#bundle"}
     ),
     "pte_program.stack": Row(("pte_program", "xnnpack", "stack"), ":other_stack", {"xnnpack#partition"}),
-    "pte_program.device": Row(("pte_program", "tensorrt", "device"), ":other_device", {"tensorrt#compile:p0"}),
+    "pte_program.device": Row(
+        ("pte_program", "tensorrt", "device"), ":other_device", {"tensorrt#compile:p0", "tensorrt#emit"}
+    ),
     "pte_program.external_weights": Row(
         ("pte_program", "xnnpack", "external_weights"), True, {"xnnpack#partition", "xnnpack#emit", "bundle#bundle"}
     ),
@@ -207,7 +217,7 @@ ROWS: Mapping[str, Row | None] = {
     "torch_model.requires": model("requires", value=["click"]),
     "runtime_bundle.program": Row(("runtime_bundle", "bundle", "program"), ":cuda", {"bundle#bundle"}),
     "runtime_bundle.runtime": Row(("runtime_bundle", "bundle", "runtime"), "other.tar", {"bundle#bundle"}),
-    "runtime_bundle.device": Row(("runtime_bundle", "bundle", "device"), ":device", {"bundle#bundle"}),
+    "runtime_bundle.device": Row(("runtime_bundle", "bundle", "device"), ":device", {"bundle#bundle", "xnnpack#emit"}),
     "runtime_bundle.tar": Row(("runtime_bundle", "bundle", "tar"), True, {"bundle#bundle"}),
 }
 

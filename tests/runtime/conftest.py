@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import sealed_programs
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -20,37 +22,9 @@ class Sample:
 
 
 @pytest.fixture(scope="session")
-def seal_copy() -> Callable[[Path, Path], Path]:
-    """Writes a .pte or .ptd of executorch's own to another path with a manifest, as a linked one ends."""
-
-    def copy(source: Path, target: Path) -> Path:
-        from executorch.exir._serialize._named_data_store import NamedDataStore
-        from executorch.exir._serialize._program import PTEFile, deserialize_pte_binary, serialize_pte_binary
-        from executorch.exir._serialize.data_serializer import DataEntry, DataPayload
-        from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
-
-        from modelbuild_rules.program.steps.linking.manifest import KEY, key_beside, seal, unsealed
-
-        manifest = unsealed({"version": 1})
-        if source.suffix == ".ptd":
-            payload = FlatTensorSerializer().deserialize(source.read_bytes())
-            entry = {key_beside(payload.named_data): DataEntry(len(payload.buffers), 1, None)}
-            made = FlatTensorSerializer().serialize(
-                DataPayload([*payload.buffers, manifest], {**payload.named_data, **entry})
-            )
-        else:
-            file = deserialize_pte_binary(source.read_bytes())
-            store = NamedDataStore()
-            if file.named_data is not None:
-                store.merge_named_data_store(file.named_data)
-            store.add_named_data(KEY, manifest)
-            named = store.get_named_data_store_output()
-            made = serialize_pte_binary(PTEFile(file.program, file.mutable_data, named), extract_delegate_segments=True)
-        target.write_bytes(bytes(made))
-        seal(target)
-        return target
-
-    return copy
+def seal_copy() -> Callable[..., Path]:
+    """Return tests.sealed_programs.seal_copy."""
+    return sealed_programs.seal_copy
 
 
 @pytest.fixture(scope="session")

@@ -184,12 +184,12 @@ def test_bfloat16_is_given_as_float32(samples: dict[str, Any]) -> None:
         ({"version": 2}, "signature.json: signature of version 2; this runtime supports 1"),
         (
             {"inputs": []},
-            "p.pte: the signature.json beside it belongs to another program: it names 0 inputs, the program has 2",
+            "p.pte: its signature belongs to another program: it names 0 inputs, the program has 2",
         ),
         ({"inputs": None}, "signature.json: not a signature: inputs: expected a list, got null"),
         (
             {"outputs": [*SIGNATURE["outputs"][:1], {"name": "s", "dtype": "int64", "shape": ["n"]}]},  # type: ignore[index]
-            "p.pte: the signature.json beside it belongs to another program:"
+            "p.pte: its signature belongs to another program:"
             " 's' is int64 of rank 1 there and float32 of rank 1 in the program",
         ),
     ],

@@ -153,6 +153,45 @@ class DelegationDocument(TypedDict):
     nodes: Sequence[NodeDelegation]
 
 
+class TargetDevice(TypedDict):
+    """The facts about the program's device in a manifest."""
+
+    arch: str
+    os: str
+    compute_capabilities: list[str]
+    """As "8.7"; empty for a device without CUDA."""
+
+
+class ManifestPart(TypedDict):
+    """A compiled partition in a manifest."""
+
+    id: str
+    """As in the plan."""
+
+    backend: str | None
+    """Name of its backend."""
+
+    bytes: int
+    """Size of the delegate's blob."""
+
+    sha256: str
+    """SHA-256 of the blob, in hexadecimal."""
+
+
+class Manifest(TypedDict):
+    """The JSON of a manifest. That of a .ptd has the version alone. docs/runtime.md describes it."""
+
+    version: int
+    signature: NotRequired[Mapping[str, Any] | None]
+    """signature.json."""
+
+    device: NotRequired[TargetDevice | None]
+    versions: NotRequired[Mapping[str, str]]
+    """Versions of the packages that lowered the program, by name."""
+
+    parts: NotRequired[list[ManifestPart]]
+
+
 class TensorLayout(TypedDict):
     """The type and shape of a tensor in a .ptd."""
 

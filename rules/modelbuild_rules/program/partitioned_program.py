@@ -13,7 +13,7 @@ from modelbuild_rules.model import source_places
 from modelbuild_rules.providers import ExportedModel, StackEntry
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import LoweredBackend, OfferedBackend, PlannedPartition
+    from modelbuild_rules.program.documents import LoweredBackend, OfferedBackend, PlannedPartition, TargetDevice
 
 PRELOAD = ("torch", "executorch.exir")
 """Modules that workers import before a partition or compile step."""
@@ -78,6 +78,7 @@ class PartitionedProgram:
     name      the name of the .pte
     model     the model that was lowered
     backends  those of the stack, in its order
+    device    the device's facts
     lowered   the outputs of the partition step
     external  true if weights are outside the .pte
     sidecars  additional outputs
@@ -86,6 +87,7 @@ class PartitionedProgram:
     name: str
     model: ExportedModel
     backends: tuple[DeviceBackend, ...]
+    device: DeviceFacts
     lowered: Mapping[str, DerivedArtifact]
     external: bool
     sidecars: tuple[Sidecar, ...]
@@ -109,16 +111,28 @@ class PartitionedProgram:
         return ctx.action(
             "emit",
             step="emit",
-            inputs={"residual": self.lowered["residual"], "report": self.lowered["report"], "parts": parts},
+            inputs={
+                "residual": self.lowered["residual"],
+                "report": self.lowered["report"],
+                "signature": self.model.signature,
+                "parts": parts,
+            },
             outputs=self.outputs,
             params={
                 "partitions": [each["id"] for each in partitions],
                 "sidecars": {each.name: each.merging for each in self.sidecars},
+                "device": self._target(),
             },
             plugins=[each.merging for each in self.sidecars],
             tools=("executorch", "flatbuffers"),
             description=f"emit {self.name}.pte",
         )
+
+    def _target(self) -> TargetDevice | None:
+        if not self.device:
+            return None
+        capabilities = list(self.device["compute_capabilities"])
+        return {"arch": self.device["arch"], "os": self.device["os"], "compute_capabilities": capabilities}
 
     def _compile(self, ctx: Expander, planned: PlannedPartition) -> DerivedArtifact:
         folder = self.lowered["partitions"]

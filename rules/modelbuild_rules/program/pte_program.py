@@ -59,7 +59,8 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     run = any(entry.backend.examples for entry in stack)
     examples = {"examples": model.examples} if run else {}
     external = ctx.attrs.external_weights
-    tools = [*_LOWERING, *(tool for entry in stack for tool in entry.backend.partition_tools(entry.attributes))]
+    partitioning = [tool for entry in stack for tool in entry.backend.partition_tools(entry.attributes)]
+    tools = [*_LOWERING, *partitioning]
     tools += ["safetensors"] if run else []
     lowered = ctx.action(
         "partition",
@@ -74,6 +75,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         params={
             "backends": [offered(entry, facts) for entry in stack],
             "external_weights": external,
+            "versions": sorted({"executorch", "torch", *partitioning}),
             **({"device_io": True} if ctx.attrs.device_io else {}),
         },
         tools=tools,
@@ -85,7 +87,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     )
     backends = _for_device(ctx, stack, facts)
     sidecars = tuple(dict.fromkeys(each for entry in stack if (each := entry.backend.sidecar(entry.attributes))))
-    partitioned = PartitionedProgram(ctx.label.name, model, backends, lowered, external, sidecars)
+    partitioned = PartitionedProgram(ctx.label.name, model, backends, facts, lowered, external, sidecars)
     promised = ctx.expand(reads=lowered["plan"], promises=partitioned.outputs, then=partitioned.compile_and_link)
     ptd = promised.get("ptd")
     lowering = Lowering(

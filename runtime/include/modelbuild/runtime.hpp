@@ -109,12 +109,32 @@ struct MethodDescription {
   Transfers most;                        // upper bound for a run on host memory, from the program's metadata
 };
 
+// The device that a program was compiled for.
+struct Target {
+  std::string arch;
+  std::string os;
+  std::vector<std::string> compute_capabilities;  // of its GPU, such as "8.7"; empty without one
+};
+
+// A compiled partition, with the SHA-256 (hex) of its delegate's blob.
+struct Part {
+  std::string id;
+  std::string backend;
+  std::uint64_t bytes = 0;
+  std::string sha256;
+};
+
 struct Description {
   std::string path;
   std::uint64_t bytes = 0;
   std::vector<std::pair<std::string, std::uint64_t>> data;  // .ptd files and their sizes
   std::vector<std::string> external;                        // tensors in them
   std::vector<MethodDescription> methods;
+
+  // From the program's manifest; empty without one.
+  std::optional<Target> device;
+  std::map<std::string, std::string> versions;  // of the packages that lowered the program
+  std::vector<Part> parts;
 
   const MethodDescription& method(std::string_view name) const;  // throws Error
   std::string json() const;  // one object, as `python -m modelbuild_runtime` prints it

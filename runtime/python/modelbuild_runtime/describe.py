@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from modelbuild_runtime.contents import NONE, Contents, contents
 from modelbuild_runtime.errors import ProgramError, one_line
 from modelbuild_runtime.pte import Constant, Kind, Method, Moved, ProgramFile, Value
 from modelbuild_runtime.shapes import Dim, shape_text
-from modelbuild_runtime.signature import Named, Signature
+from modelbuild_runtime.signature import Named, Signature, signature_beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +64,20 @@ class MethodDescription:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A program. bytes: size of the .pte. data: its .ptd files with their bytes. external: tensors in them."""
+    """A program.
+
+    bytes     size of the .pte
+    data      its .ptd files with their bytes
+    external  tensors in them
+    contents  the device, versions and parts in its manifest
+    """
 
     path: str
     bytes: int
     data: tuple[tuple[str, int], ...]
     external: tuple[str, ...]
     methods: tuple[MethodDescription, ...]
+    contents: Contents = NONE
 
     def method(self, name: str) -> MethodDescription:
         for method in self.methods:
@@ -84,11 +92,13 @@ class Description:
             "bytes": self.bytes,
             "data": [{"path": path, "bytes": size} for path, size in self.data],
             "methods": [_method_json(method) for method in self.methods],
+            **self.contents.to_json(),
         }
 
     def __str__(self) -> str:
         lines = [f"{self.path}: {self.bytes:,} bytes"]
         lines += [f"  with {path}: {size:,} bytes" for path, size in self.data]
+        lines += [f"  {line}" for line in self.contents.lines()]
         for method in self.methods:
             lines.append(f"  method {method.name}, {method.planned_bytes:,} bytes of activations")
             lines += [f"    input  {port}" for port in method.inputs]
@@ -104,11 +114,14 @@ class Description:
         return "\n".join(map(one_line, lines))
 
 
-def describe(path: Path, data: Sequence[Path], program: ProgramFile, signature: Signature | None) -> Description:
-    """Return the description from a program's files. The signature is of the method `forward`, or of the only one.
+def describe(path: Path, data: Sequence[Path], program: ProgramFile) -> Description:
+    """Return the description from a program's files. The signature, in the program's manifest or else in a file beside
+    it, is of the method `forward`, or of the only one.
 
     Raises ProgramError if the signature is of another program.
     """
+    facts = contents(program.manifest, path)
+    signature = facts.signature or signature_beside(path)
     signed = "forward" if len(program.methods) != 1 else program.methods[0].name
     return Description(
         path=str(path),
@@ -118,6 +131,7 @@ def describe(path: Path, data: Sequence[Path], program: ProgramFile, signature: 
         methods=tuple(
             _method(path, method, signature if method.name == signed else None) for method in program.methods
         ),
+        contents=facts,
     )
 
 
@@ -130,7 +144,7 @@ def _method(path: Path, method: Method, signature: Signature | None) -> MethodDe
         inputs = _ports("input", method.inputs, None if signature is None else signature.inputs)
         outputs = _ports("output", method.outputs, None if signature is None else signature.outputs)
     except ProgramError as error:
-        raise ProgramError(f"{path}: the signature.json beside it belongs to another program: {error}") from None
+        raise ProgramError(f"{path}: its signature belongs to another program: {error}") from None
     return MethodDescription(
         name=method.name,
         inputs=inputs,

@@ -13,7 +13,6 @@ from modelbuild_runtime.errors import ProgramError
 from modelbuild_runtime.native_program import NativeProgram
 from modelbuild_runtime.program import Program
 from modelbuild_runtime.pte import ProgramFile, read_program_file
-from modelbuild_runtime.signature import read_signature
 
 RUNTIME = "MODELBUILD_RUNTIME"
 """Environment variable: a folder that `make runtime` or the rule `runtime_bundle` made, or the library in it."""
@@ -57,9 +56,7 @@ def load(
             check_data_file(file, verify)
     if program.external and not data:
         raise ProgramError(f"{pte}: {len(program.external)} of its tensors are in a .ptd, and there is none beside it")
-    candidates = (pte.with_name(f"{pte.stem}.signature.json"), pte.with_name("signature.json"))
-    signature = next((read_signature(found) for found in candidates if found.is_file()), None)
-    description = describe(pte, data, program, signature)
+    description = describe(pte, data, program)
     if native is not None:
         from modelbuild_runtime.native import library_file
 

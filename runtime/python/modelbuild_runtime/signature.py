@@ -1,4 +1,4 @@
-"""Names, ranges and dynamic dimensions of a program's inputs and outputs: signature.json beside a .pte.
+"""Names, ranges and dynamic dimensions of a program's inputs and outputs: in its manifest, or signature.json beside it.
 
 {"version": 1,
  "inputs":  [{"name", "dtype", "shape": [1, 3, "h"], "dynamic": {"h": {"min", "max"}}, "range": [low, high] | null}],
@@ -35,21 +35,32 @@ class Signature:
     outputs: tuple[Named, ...]
 
 
+def signature_beside(pte: Path) -> Signature | None:
+    """Return the signature in a file beside a program: <name>.signature.json, or signature.json. None without one."""
+    candidates = (pte.with_name(f"{pte.stem}.signature.json"), pte.with_name("signature.json"))
+    return next((read_signature(found) for found in candidates if found.is_file()), None)
+
+
 def read_signature(path: Path) -> Signature:
     """Read a signature. Raises ProgramError if the file is not a signature."""
     try:
-        found = read_json(path)
-        version = found.get("version").value
-        if version != VERSION:
-            raise ProgramError(f"{path}: signature of version {version!r}; this runtime supports {VERSION}")
-        inputs = _all_named(found.get("inputs"))
-        dynamic = {name: dim for declared in inputs for name, dim in declared.dynamic.items()}
-        outputs = _all_named(found.get("outputs"))
-        return Signature(inputs, tuple(Named(o.name, o.dtype, o.shape, {**dynamic, **o.dynamic}) for o in outputs))
+        return parse_signature(read_json(path), path)
     except OSError as error:
         raise ProgramError(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise ProgramError(f"{path}: not a signature: {error}") from None
+
+
+def parse_signature(found: Field, file: Path) -> Signature:
+    """Return the signature in a JSON object of a file. Raises ProgramError for a version of the format that this module
+    doesn't support, and ValueError for a member of another type."""
+    version = found.get("version").value
+    if version != VERSION:
+        raise ProgramError(f"{file}: signature of version {version!r}; this runtime supports {VERSION}")
+    inputs = _all_named(found.get("inputs"))
+    dynamic = {name: dim for declared in inputs for name, dim in declared.dynamic.items()}
+    outputs = _all_named(found.get("outputs"))
+    return Signature(inputs, tuple(Named(o.name, o.dtype, o.shape, {**dynamic, **o.dynamic}) for o in outputs))
 
 
 def _all_named(declared: Field) -> tuple[Named, ...]:

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "delegates/delegate_files.hpp"
+#include "files/contents.hpp"
 #include "files/manifest.hpp"
 #include "files/mapped_file.hpp"
 #include "files/signature.hpp"
@@ -99,6 +100,33 @@ Json json(const MethodDescription& method) {
           {"moved_at_most", json(method.most)}};
 }
 
+Json json(const Target& device) {
+  return {{"arch", device.arch}, {"os", device.os}, {"compute_capabilities", device.compute_capabilities}};
+}
+
+Json json(const Part& part) {
+  return {{"id", part.id}, {"backend", part.backend}, {"bytes", part.bytes}, {"sha256", part.sha256}};
+}
+
+// Returns the lines about the device and the versions, each with a line break before it.
+std::string origin(const Description& program) {
+  std::string text;
+  if (program.device) {
+    text += "\n  for " + program.device->os + " on " + program.device->arch;
+    std::string separator = " with a GPU of compute capability ";
+    for (const std::string& each : program.device->compute_capabilities) {
+      text += separator + each;
+      separator = " or ";
+    }
+  }
+  std::string separator = "\n  made with ";
+  for (const auto& [name, version] : program.versions) {
+    text += separator + name + " " + version;
+    separator = ", ";
+  }
+  return text;
+}
+
 std::string grouped(std::uint64_t number) {
   std::string text = std::to_string(number);
   for (int at = static_cast<int>(text.size()) - 3; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), 1, ',');
@@ -141,12 +169,17 @@ std::string Description::json() const {
   for (const auto& [file, size] : data) files.push_back({{"path", file}, {"bytes", size}});
   Json found = {{"path", path}, {"bytes", bytes}, {"data", files}, {"methods", Json::array()}};
   for (const MethodDescription& each : methods) found["methods"].push_back(modelbuild::json(each));
+  found["device"] = device ? modelbuild::json(*device) : Json();
+  found["versions"] = versions;
+  found["parts"] = Json::array();
+  for (const Part& each : parts) found["parts"].push_back(modelbuild::json(each));
   return dumped(found);
 }
 
 std::string Description::text() const {
   std::string text = path + ": " + grouped(bytes) + " bytes";
   for (const auto& [file, size] : data) text += "\n  with " + file + ": " + grouped(size) + " bytes";
+  text += origin(*this);
   for (const MethodDescription& each : methods) {
     text += "\n  method " + each.name + ", " + grouped(each.planned_bytes) + " bytes of activations";
     for (const Port& port : each.inputs) text += "\n    input  " + to_string(port);
@@ -191,19 +224,27 @@ Description read_program(const fs::path& path, bool verify, const PluginFolders&
     return found->second;
   };
   Description found;
+  std::string signature;
   read_file(path, "an ExecuTorch program", [&](flatbuffer::Bytes bytes) {
-    check_manifest(bytes, verify);
+    const std::string_view manifest = read_manifest(bytes, verify);
     const PteFile file(bytes);
     check_pte(file);
     found = read_pte(file, on_gpu);
+    signature = read_contents(manifest, &found);
   });
   found.path = path.string();
+  // The signature is that of the method `forward`, or of the only one.
+  MethodDescription* signed_method = nullptr;
+  for (MethodDescription& method : found.methods) {
+    if (found.methods.size() == 1 || method.name == "forward") signed_method = &method;
+  }
+  apply_signature(path, signature, signed_method, &found);
   return found;
 }
 
 void check_data(const fs::path& path, bool verify) {
   read_file(path, "external data of ExecuTorch", [&](flatbuffer::Bytes bytes) {
-    check_manifest(bytes, verify);
+    read_manifest(bytes, verify);
     check_ptd(bytes);
   });
 }
@@ -222,12 +263,6 @@ Description describe(const fs::path& path, std::vector<fs::path> data, bool veri
     throw Error(Error::Kind::kProgram, path.string() + ": " + std::to_string(found.external.size()) +
                                            " of its tensors are in a .ptd, and there is none beside it");
   }
-  // The signature is that of the method `forward`, or of the only one.
-  MethodDescription* signed_method = nullptr;
-  for (MethodDescription& method : found.methods) {
-    if (found.methods.size() == 1 || method.name == "forward") signed_method = &method;
-  }
-  apply_signature(path, signed_method, &found);
   return found;
 }
 

@@ -19,18 +19,24 @@ constexpr std::size_t kSealed = std::tuple_size_v<Sha256> + kMagic.size();
 
 }  // namespace
 
-void check_manifest(flatbuffer::Bytes file, bool verify) {
+std::string_view read_manifest(flatbuffer::Bytes file, bool verify) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   if (file.size() < kLength + kSealed || !text.ends_with(kMagic)) {
-    if (text.substr(0, kStart).find(kKey) == std::string_view::npos) return;  // a file without a manifest
+    if (text.substr(0, kStart).find(kKey) == std::string_view::npos) return {};  // a file without a manifest
     throw Damaged("its manifest is cut off or overwritten");
   }
-  if (!verify) return;
   const flatbuffer::Bytes sealed = file.first(file.size() - kSealed);
-  const Sha256 found = sha256(sealed);
-  if (!std::equal(found.begin(), found.end(), sealed.end())) {
-    throw Damaged("its SHA-256 is not the one in its manifest");
+  if (verify) {
+    const Sha256 found = sha256(sealed);
+    if (!std::equal(found.begin(), found.end(), sealed.end())) {
+      throw Damaged("its SHA-256 is not the one in its manifest");
+    }
   }
+  const std::size_t end = sealed.size() - kLength;
+  std::uint64_t size = 0;
+  for (std::size_t i = 0; i < kLength; ++i) size |= std::uint64_t{sealed[end + i]} << (8 * i);
+  if (size == 0 || size > end) throw Damaged("its manifest cannot be read");
+  return text.substr(end - size, size);
 }
 
 }  // namespace modelbuild

@@ -1,5 +1,7 @@
-// Checks the manifest, with a digest, at the end of a .pte or .ptd that modelbuild linked. Format: docs/runtime.md.
+// Reads the manifest, with a digest, at the end of a .pte or .ptd that modelbuild linked. Format: docs/runtime.md.
 #pragma once
+
+#include <string_view>
 
 #include "pte/flatbuffer.hpp"
 
@@ -10,7 +12,8 @@ struct Damaged : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Throws Damaged if a file lost its manifest or, with `verify`, its digest is not the manifest's.
-void check_manifest(flatbuffer::Bytes file, bool verify);
+// Returns the JSON of the manifest at the end of a file, in the file's memory; "" if the file has no manifest. Throws
+// Damaged if the file lost its manifest or, with `verify`, its digest is not the manifest's.
+std::string_view read_manifest(flatbuffer::Bytes file, bool verify);
 
 }  // namespace modelbuild

@@ -45,12 +45,13 @@ Named named(const Json& declared, Bounds* dynamic) {
   return found;
 }
 
-Signature read(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
+// Reads JSON: a text, or the contents of a file. `place` is for errors.
+template <typename Text>
+Signature read(Text&& text, const std::string& place) {
   try {
-    const Json found = Json::parse(file);
+    const Json found = Json::parse(text);
     if (found.at("version") != kVersion) {
-      fail(path.string() + ": signature of version " + found.at("version").dump() + "; this runtime supports " +
+      fail(place + ": signature of version " + found.at("version").dump() + "; this runtime supports " +
            std::to_string(kVersion));
     }
     Signature signature;
@@ -58,8 +59,19 @@ Signature read(const std::filesystem::path& path) {
     for (const Json& output : found.at("outputs")) signature.outputs.push_back(named(output, &signature.dynamic));
     return signature;
   } catch (const Json::exception& error) {
-    fail(path.string() + ": not a signature: " + error.what());
+    fail(place + ": not a signature: " + error.what());
   }
+}
+
+// Returns the signature in a manifest, or else in a file beside the program.
+std::optional<Signature> find_signature(const std::filesystem::path& program, const std::string& in_manifest) {
+  if (!in_manifest.empty()) return read(in_manifest, program.string() + ": manifest");
+  const auto own = program.parent_path() / (program.stem().string() + ".signature.json");
+  for (const auto& candidate : {own, program.parent_path() / "signature.json"}) {
+    if (!std::filesystem::is_regular_file(candidate)) continue;
+    return read(std::ifstream(candidate, std::ios::binary), candidate.string());
+  }
+  return std::nullopt;
 }
 
 std::string count(std::size_t number, const std::string& noun) {
@@ -115,21 +127,16 @@ void name_ports(const std::string& what, std::vector<Port>* ports, const std::ve
 
 }  // namespace
 
-void apply_signature(const std::filesystem::path& program, MethodDescription* signed_method, Description* description) {
-  std::optional<Signature> signature;
-  const auto own = program.parent_path() / (program.stem().string() + ".signature.json");
-  for (const auto& candidate : {own, program.parent_path() / "signature.json"}) {
-    if (!std::filesystem::is_regular_file(candidate)) continue;
-    signature = read(candidate);
-    break;
-  }
+void apply_signature(const std::filesystem::path& program, const std::string& in_manifest,
+                     MethodDescription* signed_method, Description* description) {
+  const std::optional<Signature> signature = find_signature(program, in_manifest);
   for (MethodDescription& method : description->methods) {
     const bool has = signature && &method == signed_method;
     try {
       name_ports("input", &method.inputs, has ? &signature->inputs : nullptr, has ? signature->dynamic : Bounds{});
       name_ports("output", &method.outputs, has ? &signature->outputs : nullptr, has ? signature->dynamic : Bounds{});
     } catch (const std::invalid_argument& problem) {
-      fail(program.string() + ": the signature.json beside it belongs to another program: " + problem.what());
+      fail(program.string() + ": its signature belongs to another program: " + problem.what());
     }
   }
 }

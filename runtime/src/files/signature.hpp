@@ -1,4 +1,4 @@
-// Names, ranges and dynamic dimensions of a program's inputs and outputs: signature.json beside a .pte.
+// Names, ranges and dynamic dimensions of a program's inputs and outputs: in its manifest, or signature.json beside it.
 #pragma once
 
 #include <filesystem>
@@ -7,9 +7,10 @@
 
 namespace modelbuild {
 
-// Sets the names, ranges and bounds of a method's ports from the signature beside the program if there is one;
-// otherwise names them input0, output0 and so on. Throws Error if the file is not a signature, or is of another
-// program.
-void apply_signature(const std::filesystem::path& program, MethodDescription* signed_method, Description* description);
+// Sets the names, ranges and bounds of a method's ports from its signature: `in_manifest`, as JSON, or if that is empty
+// a file beside the program. Without one, names them input0, output0 and so on. Throws Error if the file is not a
+// signature, or if the signature is of another program.
+void apply_signature(const std::filesystem::path& program, const std::string& in_manifest,
+                     MethodDescription* signed_method, Description* description);
 
 }  // namespace modelbuild

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from modelbuild.code.distributions import Distributions
 from modelbuild.code.step_sources import StepCode
 from modelbuild.code.tools import Tools
 from modelbuild_rules.backends.backend import Backend
+from modelbuild_runtime.manifest import read_manifest
 
 PARTITION, EMIT = "modelbuild_rules.program.steps.partition", "modelbuild_rules.program.steps.emit"
 EXPORT = "modelbuild_rules.model.steps.export"
@@ -50,7 +52,7 @@ stack = ":phone"
 """
 # As executorch's users do it.
 UPSTREAM = """
-import sys
+import json, sys
 from pathlib import Path
 import torch
 from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
@@ -61,7 +63,7 @@ program = torch.export.export(Net().eval(), (torch.zeros(2, 8),))
 config = EdgeCompileConfig(_check_ir_validity=False)
 partitioner = [VulkanPartitioner({"force_fp16": False})]
 edge = to_edge_transform_and_lower(program, partitioner=partitioner, compile_config=config)
-edge._named_data_store.add_named_data(KEY, unsealed({"version": 1}))
+edge._named_data_store.add_named_data(KEY, unsealed(json.loads(sys.argv[2])))
 Path(sys.argv[1]).write_bytes(edge.to_executorch().buffer)
 seal(Path(sys.argv[1]))
 """
@@ -96,7 +98,10 @@ def test_its_program_is_what_executorch_s_own_lowering_writes_with_a_manifest(wo
     subprocess.run(command, env=environment, check=True)
     mine = (workspace / "modelbuild-out/default/program/program.pte").read_bytes()
     theirs = tmp_path / "theirs.pte"
-    subprocess.run([sys.executable, "-c", UPSTREAM, str(theirs)], cwd=workspace, check=True)
+    manifest = read_manifest(memoryview(mine), verify=True)
+    assert manifest is not None
+    assert [part["backend"] for part in manifest["parts"]] == ["vulkan", "vulkan"]
+    subprocess.run([sys.executable, "-c", UPSTREAM, str(theirs), json.dumps(manifest)], cwd=workspace, check=True)
     assert b"VulkanBackend" in mine
     assert mine == theirs.read_bytes()
 

@@ -22,8 +22,16 @@ from modelbuild_rules.model.steps.exported.program import load_program
 from modelbuild_rules.program.steps.linking.manifest import KEY, key_beside, seal, unsealed
 from modelbuild_rules.program.steps.lowering.constants import initialize_buffers
 from modelbuild_rules.program.steps.lowering.nonzero import correct_nonzero
+from modelbuild_runtime.manifest import read_manifest
 
-MANIFEST = unsealed({"version": 1})
+PTD_MANIFEST = unsealed({"version": 1})
+
+
+def _manifest(pte: Path) -> bytes:
+    """Return a program's own manifest, which ExecuTorch's lowering gets as an entry of named data."""
+    found = read_manifest(memoryview(pte.read_bytes()), verify=True)
+    assert found is not None
+    return unsealed(found)  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -41,7 +49,7 @@ def _debug_handles_by_place() -> Iterator[None]:
         yield
 
 
-def _by_executorch(folder: Path, external: bool, beside: str | None = None) -> Any:
+def _by_executorch(folder: Path, manifest: bytes, external: bool, beside: str | None = None) -> Any:
     """`beside` is the key of the manifest in the .ptd."""
     program = correct_nonzero(load_program(folder / "program", folder / "weights"))
     PARTITIONING.prepare(program)
@@ -52,9 +60,9 @@ def _by_executorch(folder: Path, external: bool, beside: str | None = None) -> A
     with _debug_handles_by_place():
         edge = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
     initialize_buffers(edge.exported_program())
-    edge._named_data_store.add_named_data(KEY, MANIFEST)
+    edge._named_data_store.add_named_data(KEY, manifest)
     if beside is not None:
-        edge._named_data_store.add_named_data(beside, MANIFEST, external_tag="weights")
+        edge._named_data_store.add_named_data(beside, PTD_MANIFEST, external_tag="weights")
     outside = (lambda node: "weights") if external else False
     return edge.to_executorch(ExecutorchBackendConfig(external_constants=outside))
 
@@ -69,7 +77,7 @@ def test_the_program_is_executorchs_with_a_manifest(
     every_model: str, lowered: Callable[[str], Any], tmp_path: Path
 ) -> None:
     made = lowered(every_model)
-    expected = _by_executorch(made.folder, external=False).buffer
+    expected = _by_executorch(made.folder, _manifest(made.pte), external=False).buffer
     assert made.pte.read_bytes() == _sealed(expected, tmp_path / "expected.pte")
 
 
@@ -80,7 +88,7 @@ def test_weights_outside_are_executorchs_with_a_manifest(
     made = lower(model(name).program, tmp_path / "made", external=True)
     *keys, manifest = FlatTensorSerializer().deserialize(made.ptd.read_bytes()).named_data
     assert manifest == key_beside(keys)
-    expected = _by_executorch(made.folder, external=True, beside=manifest)
+    expected = _by_executorch(made.folder, _manifest(made.pte), external=True, beside=manifest)
     expected.write_tensor_data_to_file(tmp_path)
     assert made.ptd.read_bytes() == _sealed((tmp_path / "weights.ptd").read_bytes(), tmp_path / "expected.ptd")
     assert made.pte.read_bytes() == _sealed(expected.buffer, tmp_path / "expected.pte")

@@ -111,7 +111,30 @@ def test_describes_by_the_signature(samples: dict[str, Any], modelbuild_run: Run
     (tmp_path / "signature.json").write_text(json.dumps(signature))
     done = modelbuild_run(program, "--describe")
     assert done.returncode == 1
-    assert "the signature.json beside it belongs to another program: it names 1 input, the program has 2" in done.stderr
+    assert "its signature belongs to another program: it names 1 input, the program has 2" in done.stderr
+
+
+def test_describes_by_the_manifest(
+    samples: dict[str, Any], seal_copy: Callable[..., Path], modelbuild_run: Run, tmp_path: Path
+) -> None:
+    inputs = [{"name": name, "dtype": "float32", "shape": ["n", size]} for name, size in (("x", 4), ("y", 3))]
+    outputs = [{"name": "a", "dtype": "float32", "shape": ["n", 3]}, {"name": "b", "dtype": "float32", "shape": ["n"]}]
+    facts: dict[str, Any] = {
+        "signature": {"version": 1, "inputs": inputs, "outputs": outputs},
+        "device": {"arch": "aarch64", "os": "linux", "compute_capabilities": ["8.7", "11.0"]},
+        "versions": {"torch": "2.14.0", "executorch": "1.4.1"},
+        "parts": [{"id": "p0", "backend": "xnnpack", "bytes": 12, "sha256": "ab" * 32}],
+    }
+    path = seal_copy(samples["dynamic"].path, tmp_path / "p.pte", **facts)
+    description = modelbuild_runtime.load(path).describe()
+    assert [port.name for port in description.method("forward").inputs] == ["x", "y"]
+    assert json.loads(modelbuild_run(path, "--describe", "--json").stdout) == description.to_json()
+    assert modelbuild_run(path, "--describe").stdout == f"{description}\n"
+    for changes in ({"device": "x"}, {"versions": {"torch": 2}}, {"parts": [{"id": "p0"}]}, {"signature": []}):
+        seal_copy(samples["dynamic"].path, path, **{**facts, **changes})
+        done = modelbuild_run(path, "--describe")
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+        assert done.stderr.startswith(f"error: {path}: ")
 
 
 def test_measures(samples: dict[str, Any], modelbuild_run: Run, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 Inputs   residual    tree; report: as program/steps/partition.py writes them
          parts       trees of compile steps, in the order of `partitions`
+         signature   JSON, as the export step writes it, for the manifest; optional
 Params   partitions  ids of the parts
+         device      facts of the device, for the manifest; optional
          sidecars    file name -> module that merges the parts' files of this name into an output
 Outputs  pte, delegation; ptd if weights are outside the program; those of `sidecars`
 """
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
         BackendTotal,
         CompiledPartition,
         DelegationDocument,
+        Manifest,
         NodeDelegation,
         PartitionAbout,
         ProcessedBlob,
@@ -40,13 +43,34 @@ def run(step: Step) -> None:
     parts = {id: Part.read(folder) for id, folder in zip(step.params["partitions"], folders, strict=True)}
     residual = step.input("residual")
     constants = read_named(residual / "constants")
-    link(residual / "program.pte", constants, parts, step.outputs["pte"], step.outputs.get("ptd"))
     nodes: list[NodeDelegation] = json.loads(step.input("report").read_text())
-    described = json.dumps(delegation(nodes, parts), indent=1) + "\n"
-    Path(step.outputs["delegation"]).write_text(described)
+    delegated = delegation(nodes, parts)
+    made = manifest(step, delegated["partitions"], parts)
+    link(residual / "program.pte", constants, parts, step.outputs["pte"], step.outputs.get("ptd"), made)
+    Path(step.outputs["delegation"]).write_text(json.dumps(delegated, indent=1) + "\n")
     for name, merging in step.params["sidecars"].items():
         written = [file.read_text() for folder in folders if (file := folder / name).is_file()]
         step.outputs[name].write_text(importlib.import_module(merging).merged(written))
+
+
+def manifest(step: Step, partitions: Sequence[CompiledPartition], parts: Mapping[str, Part]) -> Manifest:
+    """Return the .pte's manifest. `partitions`: those of delegation.json."""
+    versions = step.input("residual") / "versions.json"
+    return {
+        "version": 1,
+        "signature": json.loads(step.input("signature").read_text()) if "signature" in step.inputs else None,
+        "device": step.params.get("device"),
+        "versions": json.loads(versions.read_text()) if versions.is_file() else {},
+        "parts": [
+            {
+                "id": each["id"],
+                "backend": each["backend"],
+                "bytes": each["processed_bytes"],
+                "sha256": each.get("processed_sha256") or _sha256(parts[each["id"]].processed),
+            }
+            for each in partitions
+        ],
+    }
 
 
 def delegation(nodes: Sequence[NodeDelegation], parts: Mapping[str, Part]) -> DelegationDocument:
@@ -83,5 +107,10 @@ def _processed(blob: Path) -> ProcessedBlob:
     """Return the facts that identify a delegate's blob: its size and, unless it is large, its digest."""
     found: ProcessedBlob = {"processed_bytes": blob.stat().st_size}
     if found["processed_bytes"] <= _DIGESTED:
-        found["processed_sha256"] = hashlib.sha256(blob.read_bytes()).hexdigest()
+        found["processed_sha256"] = _sha256(blob)
     return found
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -4,8 +4,10 @@ Inputs   program, weights   trees, as model/steps/exported/program.py writes the
          examples           safetensors: example inputs by position, if a backend's compiler is to be checked on them
 Params   backends           [OfferedBackend], in the order in which they are offered nodes
          external_weights   true if the program's own constants are outside the .pte
+         versions           names of the packages whose versions are in the program's manifest; optional
          device_io          true if inputs and outputs of partitions on a GPU stay in device memory; optional
-Outputs  residual           tree: program.pte, whose delegates are placeholders, and constants outside it
+Outputs  residual           tree: program.pte, whose delegates are placeholders, constants outside it, and
+                            versions.json
          partitions         tree: p0/, p1/, ... each a program of its own (program/, weights/) with partition.json
          plan               JSON: [PlannedPartition]
          report             JSON: [NodeDelegation], in the program's orderprogram/documents.py has the documents.
@@ -16,6 +18,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +70,8 @@ def run(step: Step) -> None:
     with device_io_errors():
         lowered = to_executorch(edge, ExecutorchBackendConfig(**config), facts)
     _write_residual(lowered, step.outputs["residual"])
+    versions = {name: metadata.version(name) for name in step.params.get("versions", ())}
+    _write_json(step.outputs["residual"] / "versions.json", versions)
     _write_json(step.outputs["plan"], plan)
     _write_json(step.outputs["report"], [fact.as_json() for fact in facts])
 

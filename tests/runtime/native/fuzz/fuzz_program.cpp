@@ -1,13 +1,21 @@
 // What reads a .pte, on any bytes.
+#include "files/contents.hpp"
 #include "files/describe.hpp"
 #include "files/manifest.hpp"
+#include "files/signature.hpp"
 #include "pte/pte.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace modelbuild;
-  try {
-    check_manifest({data, size}, true);
-  } catch (const Damaged&) {
+  for (const bool verified : {true, false}) {
+    Description found;
+    try {
+      const std::string signature = read_contents(read_manifest({data, size}, verified), &found);
+      if (!signature.empty()) apply_signature("p.pte", signature, nullptr, &found);
+    } catch (const Damaged&) {
+    } catch (const Error&) {
+    }
+    static_cast<void>(found.json().size() + found.text().size());
   }
   for (const bool checked : {true, false}) {
     try {

@@ -24,7 +24,7 @@ from modelbuild_rules.program.steps.partitions.compiled import ABOUT, PROCESSED
 from modelbuild_rules.program.steps.partitions.placeholder import MAX_SIZE, partition_of
 
 if TYPE_CHECKING:
-    from modelbuild_rules.program.documents import PartitionFacts
+    from modelbuild_rules.program.documents import Manifest, PartitionFacts
 
 _INLINE, _SEGMENT = 0, 1  # DataLocation of program.fbs
 _PTE_HEADER = 32  # bytes; a multiple of the largest force_align of program.fbs
@@ -50,12 +50,20 @@ class Part:
         return cls(folder / PROCESSED, read_named(folder), facts)
 
 
-def link(program: Path, constants: Iterable[Named], parts: Mapping[str, Part], pte: Path, ptd: Path | None) -> None:
+def link(
+    program: Path,
+    constants: Iterable[Named],
+    parts: Mapping[str, Part],
+    pte: Path,
+    ptd: Path | None,
+    manifest: Manifest | None = None,
+) -> None:
     """Write `pte` and, unless it is None, `ptd` with all data that may be outside the program.
 
     Both end with a manifest. Arguments:
     program    a .pte whose delegates are placeholders of the partitions in `parts`
     constants  the program's own constants outside it
+    manifest   the .pte's; by default one without facts
     Raises StepError if two partitions have different data under one key, or if there is no data for `ptd`: ExecuTorch
     can't load an empty one.
     """
@@ -68,12 +76,14 @@ def link(program: Path, constants: Iterable[Named], parts: Mapping[str, Part], p
     if ptd is not None and not outside:
         raise StepError("external_weights is set, but the program has no weights")
     with TemporaryDirectory() as work:
-        manifest = Path(work, "manifest")
-        manifest.write_bytes(unsealed({"version": 1}))
-        _write_pte(table, segments, [*inside, _manifest(KEY, manifest)], pte)
+        end = Path(work, "pte")
+        end.write_bytes(unsealed(manifest or {"version": 1}))
+        _write_pte(table, segments, [*inside, _manifest(KEY, end)], pte)
         if ptd is not None:
+            end = Path(work, "ptd")
+            end.write_bytes(unsealed({"version": 1}))
             key = key_beside(entry.key for entry, _ in outside)
-            _write_ptd([*outside, _manifest(key, manifest)], Segments(contents), ptd)
+            _write_ptd([*outside, _manifest(key, end)], Segments(contents), ptd)
 
 
 def _manifest(key: str, path: Path) -> Entry:

@@ -12,7 +12,10 @@ import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from modelbuild_rules.program.documents import Manifest
 
 KEY = "modelbuild.manifest"
 MAGIC = b"mbmanif1"
@@ -25,12 +28,6 @@ def key_beside(keys: Iterable[str]) -> str:
     """Return the manifest's key for a .ptd with these keys. It is unique, as ExecuTorch rejects two files that share a
     key."""
     return f"{KEY}.{hashlib.sha256(json.dumps(sorted(keys)).encode()).hexdigest()[:16]}"
-
-
-class Manifest(TypedDict):
-    """The JSON of a manifest."""
-
-    version: int
 
 
 def unsealed(facts: Manifest) -> bytes:

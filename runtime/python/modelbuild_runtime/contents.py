@@ -1,0 +1,97 @@
+"""The facts in a manifest: names of inputs and outputs, the device, versions and parts. Format: docs/runtime.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from modelbuild_runtime.errors import ProgramError
+from modelbuild_runtime.json_fields import Field
+from modelbuild_runtime.signature import Signature, parse_signature
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The device that a program was compiled for. compute_capabilities: of its GPU, such as "8.7"; () without one."""
+
+    arch: str
+    os: str
+    compute_capabilities: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {"arch": self.arch, "os": self.os, "compute_capabilities": list(self.compute_capabilities)}
+
+    def __str__(self) -> str:
+        gpu = f" with a GPU of compute capability {' or '.join(self.compute_capabilities)}"
+        return f"{self.os} on {self.arch}" + (gpu if self.compute_capabilities else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A compiled partition: its id in the partition step, and the size and SHA-256 (hex) of the delegate's blob."""
+
+    id: str
+    backend: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The facts in a program's manifest; all empty for a program without one.
+
+    versions  of the packages that lowered the program, by name
+    """
+
+    signature: Signature | None = None
+    device: Target | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "device": None if self.device is None else self.device.to_json(),
+            "versions": dict(self.versions),
+            "parts": [asdict(part) for part in self.parts],
+        }
+
+    def lines(self) -> list[str]:
+        device = [] if self.device is None else [f"for {self.device}"]
+        versions = ", ".join(f"{name} {version}" for name, version in sorted(self.versions.items()))
+        return [*device, *([f"made with {versions}"] if versions else [])]
+
+
+def contents(manifest: Mapping[str, Any] | None, path: Path) -> Contents:
+    """Return a manifest's facts. Raises ProgramError, with the program's path, for a member of another type."""
+    found = Field({} if manifest is None else manifest)
+    try:
+        signature = found.get("signature")
+        return Contents(
+            None if signature.value is None else parse_signature(signature, path),
+            _device(found.get("device")),
+            {name: version.text() for name, version in found.get("versions").items()},
+            tuple(_part(part) for part in found.get("parts").list()) if found.get("parts").value is not None else (),
+        )
+    except ValueError as error:
+        raise ProgramError(f"{path}: is damaged: its manifest cannot be read: {error}") from None
+
+
+def _device(declared: Field) -> Target | None:
+    if declared.value is None:
+        return None
+    capabilities = tuple(each.text() for each in declared.get("compute_capabilities").list())
+    return Target(declared.get("arch").text(), declared.get("os").text(), capabilities)
+
+
+def _part(declared: Field) -> Part:
+    return Part(
+        declared.get("id").text(),
+        declared.get("backend").text(),
+        declared.get("bytes").size(),
+        declared.get("sha256").text(),
+    )
+
+
+NONE = Contents()

@@ -1,0 +1,15 @@
+// Reads the facts in a manifest: names of inputs and outputs, the device, versions and parts. Format: docs/runtime.md.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "modelbuild/runtime.hpp"
+
+namespace modelbuild {
+
+// Sets a description's device, versions and parts from a manifest's JSON, and returns the signature in it as JSON; ""
+// if there is none. Throws Damaged for a member of another type.
+std::string read_contents(std::string_view manifest, Description* description);
+
+}  // namespace modelbuild
