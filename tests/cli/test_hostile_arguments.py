@@ -135,7 +135,8 @@ def check_ending(code: int, err: str) -> None:
     assert code in set(ExitCode) - {ExitCode.INTERNAL}, err
     assert "Traceback" not in err
     if code in (ExitCode.USAGE, ExitCode.LOADING_FAILED, ExitCode.ENVIRONMENT):
-        others = ("note: ", "modelbuild: warning: ", "::")
+        # A command that builds a program first prints that build's results.
+        others = ("note: ", "modelbuild: warning: ", "::", "//", "  ", "Built ", "Nothing to do")
         error, end = [line for line in err.split("\n") if not line.startswith(others)]
         assert error.startswith("error: ")
         assert end == ""
