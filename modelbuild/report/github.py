@@ -7,6 +7,7 @@ import threading
 from typing import TextIO
 
 from modelbuild.events import ActionFinished, BuildAborted, Event, Notice, TestFinished
+from modelbuild.lines import one_line
 from modelbuild.report.text import write
 
 # `models/net.py:12` or `models/BUILD.toml:3:1` at the beginning of a line or after a space.
@@ -55,7 +56,7 @@ class GitHubAnnotations:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return one_line(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
 
 
 def _member(text: str) -> str:
