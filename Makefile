@@ -30,7 +30,7 @@ runtime: venv
 
 # With the compile commands of the runtime.
 tidy: runtime
-	find runtime -name '*.cpp' ! -name flavour_nvinfer.cpp | xargs -n 4 -P $(JOBS) $(BIN)/clang-tidy -p build/runtime --quiet
+	find runtime -name '*.cpp' ! -name by_headers.cpp | xargs -n 4 -P $(JOBS) $(BIN)/clang-tidy -p build/runtime --quiet
 
 test: lint runtime tidy $(CASD)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)

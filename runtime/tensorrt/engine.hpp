@@ -1,23 +1,16 @@
 // An engine on a GPU, loaded from a blob and run on ExecuTorch's tensors.
 #pragma once
 
-#include <executorch/runtime/core/evalue.h>
-#include <executorch/runtime/core/span.h>
-
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "blob.hpp"
+#include "bindings.hpp"
 #include "device_io.hpp"
-#include "flavour.h"
+#include "messages.hpp"
 
 namespace modelbuild::tensorrt {
-
-using executorch::runtime::Error;
-using executorch::runtime::EValue;
-using executorch::runtime::Span;
 
 class Engine {
  public:
@@ -32,32 +25,29 @@ class Engine {
   Error run(Span<EValue*> arguments);
 
  private:
-  struct Binding {
-    std::string name;
-    std::int32_t dtype = 0;
-    mb_trt_dims least{};  // of inputs
-    mb_trt_dims most{};
-    mb_trt_dims given{-1, {}};  // last passed to the context
-    int alias = -1;             // of outputs: the input whose memory it shares
-  };
+  using Tensor = executorch::runtime::etensor::Tensor;
 
   Engine() = default;
-  Error bind_names(const Blob& blob);
-  Error tensor_of(Span<EValue*> arguments, std::size_t at, const Binding& binding,
-                  executorch::runtime::etensor::Tensor* tensor) const;
-  Error set_shape(Binding* binding, const executorch::runtime::etensor::Tensor& tensor);
-  Error bind(Span<EValue*> arguments);
+  Error run_on(cudaStream_t stream, Span<EValue*> arguments);
+  Error bind_inputs(Span<EValue*> arguments, cudaStream_t stream);
+  Error bind_input(std::size_t index, const Tensor& tensor);
+  Error set_profile(std::size_t profile, cudaStream_t stream);
+  Error set_shape(Binding* binding, const mb_trt_dims& shape);
   Error bind_outputs(Span<EValue*> arguments);
+  Error bind_output(std::size_t index, const EValue& argument);
   Error enqueue(cudaStream_t stream);
-  Error wait_for_last(cudaStream_t stream);
+  Error wait_for_last();
+  // Logs a failed call of TensorRT with the reason that it logged.
+  Error failed(const std::string& what, Error error);
 
   const mb_trt_flavour* flavour_ = nullptr;
+  std::unique_ptr<Messages> messages_;
   mb_trt_engine* engine_ = nullptr;
   mb_trt_context* context_ = nullptr;
   std::string name_;
   int device_ = 0;
-  std::vector<Binding> inputs_;
-  std::vector<Binding> outputs_;
+  Bindings bindings_;
+  std::size_t profile_ = 0;
   std::vector<void*> input_addresses_;
   struct Reflect {
     void* to;

@@ -125,17 +125,31 @@ def aarch64(builder: Any, repository: Path, tmp_path_factory: pytest.TempPathFac
     return make(builder, repository, tmp_path_factory.mktemp("aarch64"))
 
 
-def engine(inputs: Mapping[str, tuple[Sequence[int], Sequence[int]]], outputs: Sequence[str], **more: Any) -> bytes:
-    """Return an engine of the fake TensorRT: inputs by name with their minimum and maximum shapes."""
+def engine(
+    inputs: Mapping[str, Sequence[tuple[Sequence[int], Sequence[int]]]],
+    outputs: Sequence[str],
+    library: str = "libnvinfer.so.10",
+    **more: Any,
+) -> bytes:
+    """Return an engine of a fake TensorRT (fakes/tensorrt). `inputs` are by name, with the least and largest shape in
+    each optimization profile; `more` are members of the plan, or of each input with "x_" before."""
+    of_inputs = {name.removeprefix("x_"): value for name, value in more.items() if name.startswith("x_")}
     described = {
         "magic": "FAKE",
-        "inputs": [{"name": n, "dtype": 6, "min": list(low), "max": list(high)} for n, (low, high) in inputs.items()],
-        "outputs": [{"name": name, "dtype": 6} for name in outputs],
+        "library": library,
+        "inputs": [
+            {"name": name, "dtype": 0, "profiles": [{"min": low, "max": high} for low, high in profiles], **of_inputs}
+            for name, profiles in inputs.items()
+        ],
+        "outputs": [{"name": name, "dtype": 0} for name in outputs],
         "scale": 3.0,
         "bias": 1.0,
-        **more,
+        **{name: value for name, value in more.items() if not name.startswith("x_")},
     }
     return json.dumps(described).encode()
+
+
+STATIC = {"x": [((2, 16), (2, 16))]}
 
 
 def gelu_partitioner(backend: str, specs: Mapping[str, str]) -> Any:
@@ -199,6 +213,12 @@ def trt_programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     two       two engines, for cuda:0 and cuda:1, and kernels on the CPU between them
     dynamic   the first dimension from 1 to 8, the engine's profile from 2 to 8
     waits     like `device`, and the engine waits for the GPU in each run
+    profiles  the first dimension from 1 to 8, the engine's profiles from 1 to 4 and from 5 to 8
+    fails     the engine can't be enqueued, for a reason that TensorRT logs
+    warns     TensorRT logs a warning in each run
+    shape     the input's values decide shapes
+    format    the input's format is not linear
+    8, 10, 11, rtx  the engine is for that library of TensorRT
     nonsense  the engine is invalid
     """
     import torch
@@ -216,7 +236,13 @@ def trt_programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             write_blob(folder / "blob", Metadata(("x",), ("y",), devices.pop(0)), content[0])
             return PreprocessResult(processed_bytes=(folder / "blob").read_bytes())
 
-    static = engine({"x": ((2, 16), (2, 16))}, ["y"])
+    static = engine(STATIC, ["y"])
+    libraries = {
+        "8": "libnvinfer.so.8",
+        "10": "libnvinfer.so.10",
+        "11": "libnvinfer.so.11",
+        "rtx": "libtensorrt_rtx.so.1",
+    }
 
     def make(name: str, on: list[int], target: str = "", plan: bytes = static, **more: Any) -> tuple[str, Path]:
         content[0] = plan
@@ -234,8 +260,14 @@ def trt_programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             make("second", [1]),
             make("absent", [7]),
             make("two", [0, 1]),
-            make("dynamic", [0], plan=engine({"x": ((2, 16), (8, 16))}, ["y"]), shapes=batch),
-            make("waits", [0], "cuda:0", plan=engine({"x": ((2, 16), (2, 16))}, ["y"], waits=True), own_io=True),
+            make("dynamic", [0], plan=engine({"x": [((2, 16), (8, 16))]}, ["y"]), shapes=batch),
+            make("profiles", [0], plan=engine({"x": [((1, 16), (4, 16)), ((5, 16), (8, 16))]}, ["y"]), shapes=batch),
+            make("waits", [0], "cuda:0", plan=engine(STATIC, ["y"], waits=True), own_io=True),
+            make("fails", [0], plan=engine(STATIC, ["y"], fails=True)),
+            make("warns", [0], plan=engine(STATIC, ["y"], warns=True)),
+            make("shape", [0], plan=engine(STATIC, ["y"], x_location=1)),
+            make("format", [0], plan=engine(STATIC, ["y"], x_format=2)),
+            *(make(name, [0], plan=engine(STATIC, ["y"], library)) for name, library in libraries.items()),
             make("nonsense", [0], plan=b"nothing that is an engine"),
         ]
     )

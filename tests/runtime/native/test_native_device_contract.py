@@ -243,15 +243,3 @@ def test_failures_of_cuda_are_told_and_leave_nothing(
         )
         assert done.stderr.splitlines()[-1].startswith("error: ")
     assert fake_gpus.left_over() == RETURNED
-
-
-def test_engines_that_are_none(fake_gpus: Any, trt_programs: dict[str, Path], x: Path) -> None:
-    done = fake_gpus("modelbuild-run", trt_programs["nonsense"], f"--input=input0={x}")
-    assert done.returncode == 1
-    assert "a delegate refuses its blob" in done.stderr
-    assert "an engine of 25 bytes of method forward can be read by none of: fake" in done.stderr
-
-    (fake_gpus.plugins / "libmodelbuild_tensorrt_fake.so").unlink()
-    done = fake_gpus("modelbuild-run", trt_programs["host"], f"--input=input0={x}")
-    assert done.returncode == 1
-    assert "there is no flavour of TensorRT beside the TensorRT delegate" in done.stderr

@@ -115,23 +115,26 @@ NOT_RUN = {
     "gpu_other": "needs a GPU of compute capability 1.2 or 1.3, and GPU 0 here has 1.1",
     "gpu_real": r"needs a GPU of compute capability 1.1, and (there is none here \(.+\)|GPU 0 here has \d+\.\d)",
     "gpu_python": f"needs the backend CudaBackend, which ExecuTorch's Python runtime lacks; {re.escape(HERE)}",
-    "tensorrt_plain": "needs TensorRT, of which the runtime has no flavour; `runtime/build.py --tensorrt FOLDER` .*",
+    "tensorrt_plain": "needs TensorRT, of which the runtime has no flavour; `make runtime` .*",
 }
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]
 
 
 def pack_fakes(real: Path, out: Path, libraries: list[Path]) -> None:
-    """Copy a runtime's archive, with libraries replaced or added."""
+    """Copy a runtime's archive, with libraries replaced or added. Without a TensorRT it has no flavour either."""
     folder = out.with_suffix("")
     with tarfile.open(real) as archive:
         archive.extractall(folder)
     described = json.loads((folder / "runtime.json").read_text())
+    flavours = described["backends"]["TensorRTBackend"]["flavours"]
+    if len(libraries) == 1:
+        flavours.clear()
     for library in libraries:
         shutil.copy(library, folder / "lib")
         described["files"].setdefault(f"lib/{library.name}", {"needs": [], "glibc": "2.0"})
-        if library.name.startswith("libmodelbuild_tensorrt_"):
-            described["backends"]["TensorRTBackend"]["flavours"].append(f"lib/{library.name}")
+        if "nvinfer" in library.name:
+            flavours.append(f"lib/{library.name}")
     (folder / "runtime.json").write_text(json.dumps(described))
     with tarfile.open(out, "w") as archive:
         archive.add(folder, "")
@@ -169,9 +172,9 @@ def workspace(
         shutil.copy(path, made.root)
     pack = [sys.executable, repository / "runtime/archive.py", "--build", native, "--out", made.root / "runtime.tar"]
     subprocess.run(pack, check=True, stdout=subprocess.DEVNULL)
-    cudart, flavour = native / "fakes/libcudart.so.13", native / "fakes/libmodelbuild_tensorrt_fake.so"
+    cudart, tensorrt = native / "fakes/libcudart.so.13", native / "fakes/libnvinfer.so.10"
     pack_fakes(made.root / "runtime.tar", made.root / "plain.tar", [cudart])
-    pack_fakes(made.root / "runtime.tar", made.root / "fakes.tar", [cudart, flavour])
+    pack_fakes(made.root / "runtime.tar", made.root / "fakes.tar", [cudart, tensorrt])
     return made
 
 

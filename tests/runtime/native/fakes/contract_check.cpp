@@ -230,6 +230,25 @@ void no_graph(const char* path, bool on_device) {
   print(program->graph_counts());
 }
 
+// Runs with different numbers of rows [n, 16], one behind the other.
+void batches(const char* path, int count, char** rows) {
+  const auto program = Program::load(path);
+  for (int call = 0; call < count; ++call) {
+    const auto size = static_cast<std::size_t>(std::atoi(rows[call])) * 16;
+    std::vector<float> in(size);
+    for (std::size_t i = 0; i < size; ++i) in[i] = static_cast<float>(i) + static_cast<float>(call);
+    const Tensor input{in.data(), modelbuild::DType::kFloat32, {std::atoi(rows[call]), 16}, {}};
+    const std::vector<Value> values = program->run("forward", {&input, 1});
+    std::vector<float> out(values.at(0).tensor.numel());
+    modelbuild::copy_to_host(values[0].tensor, out.data());
+    bool same = out.size() == size;
+    for (std::size_t i = 0; same && i < size; ++i) same = out[i] == in[i] * 3 + 1;
+    if (same) continue;
+    std::fprintf(stderr, "a run of %s rows is wrong\n", rows[call]);
+    std::exit(1);
+  }
+}
+
 // Programs go in the order they came and in the opposite one, with work still
 // under way.
 void destroy(const char* path, int gpu) {
@@ -265,6 +284,8 @@ int run(int count, char** arguments) {
     device(arguments[2], number(3), number(4) != 0);
   } else if (mode == "stream") {
     stream(arguments[2], number(3));
+  } else if (mode == "batches") {
+    batches(arguments[2], count - 3, arguments + 3);
   } else if (mode == "changing") {
     changing(arguments[2]);
   } else if (mode == "graph") {

@@ -1,0 +1,95 @@
+#include "flavour_search.hpp"
+
+#include <dlfcn.h>
+#include <executorch/runtime/platform/log.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+#include <vector>
+
+namespace modelbuild::tensorrt {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPrefix = "libmodelbuild_tensorrt_";
+
+const mb_trt_flavour* open(const fs::path& path) {
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    ET_LOG(Error, "%s", ::dlerror());
+    return nullptr;
+  }
+  using Get = const mb_trt_flavour* (*)();
+  const auto get = reinterpret_cast<Get>(::dlsym(library, "modelbuild_tensorrt_flavour"));
+  const mb_trt_flavour* flavour = get == nullptr ? nullptr : get();
+  if (flavour == nullptr || flavour->abi != MB_TRT_ABI || flavour->struct_size < sizeof(mb_trt_flavour)) {
+    ET_LOG(Error, "%s is of another version than this delegate", path.c_str());
+    return nullptr;
+  }
+  return flavour;
+}
+
+// Returns the flavours sorted by file name.
+std::vector<const mb_trt_flavour*> find() {
+  Dl_info info{};
+  ::dladdr(reinterpret_cast<const void*>(&open_engine), &info);
+  std::vector<fs::path> paths;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(fs::absolute(info.dli_fname).parent_path(), error)) {
+    if (entry.path().filename().string().rfind(kPrefix, 0) == 0) paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  std::vector<const mb_trt_flavour*> found;
+  for (const fs::path& path : paths) {
+    if (const mb_trt_flavour* flavour = open(path)) found.push_back(flavour);
+  }
+  return found;
+}
+
+}  // namespace
+
+Opened open_engine(std::span<const std::uint8_t> plan) {
+  static std::mutex mutex;  // a flavour's `load` is not thread-safe
+  const std::lock_guard<std::mutex> lock(mutex);
+  static std::vector<const mb_trt_flavour*> flavours = find();
+  Opened opened;
+  if (flavours.empty()) {
+    opened.problem = "there is no flavour of TensorRT beside the delegate (libmodelbuild_tensorrt_*.so)";
+    return opened;
+  }
+  std::string refusing;
+  for (auto each = flavours.begin(); each != flavours.end(); ++each) {
+    opened.messages = std::make_unique<Messages>();
+    const mb_trt_log log = opened.messages->log();
+    const char* library = (*each)->load(&log);
+    if (library != nullptr) opened.engine = (*each)->deserialize(plan.data(), plan.size(), &log);
+    if (opened.engine != nullptr) {
+      opened.flavour = *each;
+      opened.reasons.clear();
+      std::rotate(flavours.begin(), each, each + 1);
+      return opened;
+    }
+    const std::string error = opened.messages->take_error();
+    if (library != nullptr) {
+      refusing += (refusing.empty() ? "" : ", ") + std::string(library);
+      opened.reasons.push_back(std::string(library) + " can't read it" + (error.empty() ? "" : ": " + error));
+    } else if (!error.empty()) {
+      opened.reasons.push_back(error);
+    }
+  }
+  if (opened.reasons.empty()) {
+    opened.problem =
+        "TensorRT's library was not found; put libnvinfer, libnvinfer_lean or libtensorrt_rtx beside the"
+        " runtime, or its folder into LD_LIBRARY_PATH";
+  } else if (opened.reasons.size() == 1) {
+    opened.problem = opened.reasons.front();
+    opened.reasons.clear();
+  } else {
+    opened.problem = refusing.empty() ? opened.reasons.front() : "none can read it of " + refusing;
+  }
+  return opened;
+}
+
+}  // namespace modelbuild::tensorrt

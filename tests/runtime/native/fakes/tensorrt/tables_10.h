@@ -1,0 +1,87 @@
+// The virtual tables of TensorRT 10: the methods that flavours call, at their positions. UNUSED methods are other ones.
+#pragma once
+
+#include "types.h"
+
+namespace nvinfer1::apiv {
+
+class VRuntime : public VRoot {
+ public:
+  UNUSED(0)
+  virtual ICudaEngine* deserializeCudaEngine(const void* data, std::size_t size) noexcept = 0;  // 1
+};
+
+class VCudaEngine : public VRoot {
+ public:
+  UNUSED(0)
+  UNUSED(1)
+  UNUSED(2)
+  virtual IExecutionContext* createExecutionContext(ExecutionContextAllocationStrategy strategy) noexcept = 0;  // 3
+  UNUSED(4)
+  UNUSED(5)
+  UNUSED(6)
+  virtual const char* getName() const noexcept = 0;                     // 7
+  virtual std::int32_t getNbOptimizationProfiles() const noexcept = 0;  // 8
+  UNUSED(9)
+  UNUSED(10)
+  UNUSED(11)
+  UNUSED(12)
+  UNUSED(13)
+  UNUSED(14)
+  UNUSED(15)
+  UNUSED(16)
+  UNUSED(17)
+  virtual DataType getTensorDataType(const char* name) const noexcept = 0;        // 18
+  virtual TensorLocation getTensorLocation(const char* name) const noexcept = 0;  // 19
+  virtual bool isShapeInferenceIO(const char* name) const noexcept = 0;           // 20
+  virtual TensorIOMode getTensorIOMode(const char* name) const noexcept = 0;      // 21
+  UNUSED(22)
+  UNUSED(23)
+  virtual TensorFormat getTensorFormat(const char* name) const noexcept = 0;  // 24
+  UNUSED(25)
+  UNUSED(26)
+  virtual Dims getProfileShape(const char* name, std::int32_t profile,
+                               OptProfileSelector select) const noexcept = 0;  // 27
+};
+
+class VExecutionContext : public VRoot {
+ public:
+  UNUSED(0)
+  UNUSED(1)
+  UNUSED(2)
+  UNUSED(3)
+  UNUSED(4)
+  UNUSED(5)
+  UNUSED(6)
+  UNUSED(7)
+  UNUSED(8)
+  UNUSED(9)
+  UNUSED(10)
+  UNUSED(11)
+  UNUSED(12)
+  UNUSED(13)
+  UNUSED(14)
+  virtual bool setOptimizationProfileAsync(std::int32_t index, cudaStream_t stream) noexcept = 0;  // 15
+  UNUSED(16)
+  UNUSED(17)
+  UNUSED(18)
+  virtual bool setInputShape(const char* name, const Dims& shape) noexcept = 0;  // 19
+  virtual Dims getTensorShape(const char* name) const noexcept = 0;              // 20
+  UNUSED(21)
+  virtual bool setTensorAddress(const char* name, void* address) noexcept = 0;  // 22
+  UNUSED(23)
+  UNUSED(24)
+  UNUSED(25)
+  virtual std::int32_t inferShapes(std::int32_t most, const char** missing) noexcept = 0;  // 26
+  UNUSED(27)
+  UNUSED(28)
+  UNUSED(29)
+  UNUSED(30)
+  UNUSED(31)
+  UNUSED(32)
+  UNUSED(33)
+  UNUSED(34)
+  virtual bool enqueueV3(cudaStream_t stream) noexcept = 0;  // 35
+};
+
+}  // namespace nvinfer1::apiv
