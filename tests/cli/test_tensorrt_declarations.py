@@ -48,6 +48,16 @@ BUILD = program_build('{ type = "portable" }', entry="model.py:Model")
             "error: BUILD.toml:11:1: the standard flavour of TensorRT builds for one compute capability; expected one,"
             ' or flavour = "rtx" (device //:device, stack :stack)\n',
         ),
+        (
+            '{ type = "tensorrt", target_device = "cpu" }',
+            "8.6",
+            "'cpu' can't have this backend's inputs and outputs; expected 'cuda:0' or another GPU",
+        ),
+        (
+            '{ type = "cuda", target_device = "cpu" }',
+            "8.6",
+            "'cpu' can't have this backend's inputs and outputs; expected 'cuda:0' or another GPU",
+        ),
         ('{ type = "tensorrt" }', "5.2", "does not support compute capability 5.2; expected one of 7.5,"),
         ('{ type = "tensorrt", precison = "fp16" }', "8.6", "did you mean 'precision'?"),
         ('{ type = "tensorrt", torch_executed_ops = ["nonzero"] }', "8.6", "expected namespace.name.overload"),

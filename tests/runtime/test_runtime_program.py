@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,19 @@ def test_results_are_the_callers_own(samples: dict[str, Any]) -> None:
         np.testing.assert_array_equal(array, kept[name])
         assert not np.array_equal(array, second[name])
         array[...] = 0  # writeable
+
+
+def test_threads_that_share_a_program_each_get_their_own_results(samples: dict[str, Any]) -> None:
+    program = load(samples["two"].path)
+
+    def results(number: int) -> bool:
+        x, y = (np.full(shape, number, np.float32) for shape in ((2, 4), (2, 3)))
+        found = [program.run([x, y]) for _ in range(20)]
+        return all(np.allclose(each[f"output{i}"], expected[number][i], atol=1e-5) for each in found for i in (0, 1))
+
+    expected = [samples["two"].eager(np.full((2, 4), n, np.float32), np.full((2, 3), n, np.float32)) for n in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(results, range(8)))
 
 
 def test_inputs_are_left_alone_and_may_be_read_only_or_strided(samples: dict[str, Any]) -> None:

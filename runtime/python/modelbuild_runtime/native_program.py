@@ -23,7 +23,7 @@ from modelbuild_runtime.pte import Moved
 
 
 class NativeProgram(Program):
-    """A program on the C++ runtime. Not thread-safe."""
+    """A program on the C++ runtime."""
 
     def __init__(
         self, library: Path, pte: Path, data: Sequence[Path], description: Description, verify: bool = True
@@ -33,7 +33,7 @@ class NativeProgram(Program):
         self._kept: dict[tuple[str, str, int], Any] = {}
 
     def transfers(self) -> Moved:
-        """Return the bytes that the last run moved between host and device."""
+        """Return the bytes that the last run of any thread moved between host and device."""
         found = self._handle.transfers()
         return Moved(*(getattr(found, name) for name in asdict(Moved())))
 
@@ -63,9 +63,10 @@ class NativeProgram(Program):
         """
         described = self._description.method(method)
         views = self._views(described, inputs)
-        wanted = self._wanted(described, views, outputs or {}, cuda_graph)
-        self._run(described, views, wanted, cuda_graph, _stream([*views, *wanted.values()]))
-        return {port.name: self._output(i, port, wanted.get(i)) for i, port in enumerate(described.outputs)}
+        with self._turn:
+            wanted = self._wanted(described, views, outputs or {}, cuda_graph)
+            self._run(described, views, wanted, cuda_graph, _stream([*views, *wanted.values()]))
+            return {port.name: self._output(i, port, wanted.get(i)) for i, port in enumerate(described.outputs)}
 
     def measure(
         self, inputs: Inputs, method: str = "forward", repeat: int = 10, warmup: int = 3, cuda_graph: bool = False
@@ -73,7 +74,6 @@ class NativeProgram(Program):
         """Run a method `warmup` times, then time `repeat` runs, each until its results are complete."""
         described = self._description.method(method)
         views = self._views(described, inputs)
-        wanted = self._wanted(described, views, {}, cuda_graph)
         if any(view.gpu is not None for view in views) and "torch" in sys.modules:
             sys.modules["torch"].cuda.synchronize()
 
@@ -82,7 +82,9 @@ class NativeProgram(Program):
             self._run(described, views, wanted, cuda_graph, None)
             return (time.perf_counter_ns() - began) / 1e6
 
-        return measured(once, repeat, warmup)
+        with self._turn:
+            wanted = self._wanted(described, views, {}, cuda_graph)
+            return measured(once, repeat, warmup)
 
     def _views(self, described: MethodDescription, inputs: Inputs) -> list[View]:
         given = zip(described.inputs, in_order(described.inputs, inputs), strict=True)

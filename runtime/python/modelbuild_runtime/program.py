@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ from modelbuild_runtime.shapes import Dim, fits, shape_text
 
 
 class Program:
-    """A program. Its state between runs (such as a language model's cache) lives as long as this object. Not
-    thread-safe."""
+    """A program. Its state between runs (such as a language model's cache) lives as long as this object. Threads may
+    share it: it does one run at a time, and other threads wait until that run's outputs are theirs."""
 
     def __init__(self, path: Path, data: Path | None, description: Description) -> None:
         self._path = path
@@ -26,6 +27,7 @@ class Program:
         self._description = description
         self._module: Any = None
         self._checked: set[str] = set()
+        self._turn = threading.Lock()  # held from a run until its outputs are copied
 
     def describe(self) -> Description:
         """Return methods, inputs and outputs, backends and sizes. Torch-free."""
@@ -37,10 +39,11 @@ class Program:
         Arrays must have the program's element type; bfloat16 is passed and returned as float32. Numeric inputs besides
         arrays are optional. Raises InputError for inputs that do not match, ProgramError for other failures.
         """
-        prepared = self._prepare(inputs, method)
         from modelbuild_runtime.bindings import execute, to_array
 
-        values = execute(self._module, method, prepared, str(self._path))
+        with self._turn:
+            prepared = self._prepare(inputs, method)
+            values = execute(self._module, method, prepared, str(self._path))
         outputs = self._description.method(method).outputs
         if len(values) != len(outputs):
             raise ProgramError(f"{self._path}: the run returned {len(values)} outputs; expected {len(outputs)}")
@@ -48,7 +51,6 @@ class Program:
 
     def measure(self, inputs: Inputs, method: str = "forward", repeat: int = 10, warmup: int = 3) -> Latency:
         """Run a method `warmup` times, then time `repeat` runs. Each run changes the program's state."""
-        prepared = self._prepare(inputs, method)
         from modelbuild_runtime.bindings import execute
 
         def once() -> float:
@@ -56,7 +58,9 @@ class Program:
             execute(self._module, method, prepared, str(self._path), clone=False)
             return (time.perf_counter_ns() - began) / 1e6
 
-        return measured(once, repeat, warmup)
+        with self._turn:
+            prepared = self._prepare(inputs, method)
+            return measured(once, repeat, warmup)
 
     def _prepare(self, inputs: Inputs, method: str) -> list[Any]:
         described = self._description.method(method)

@@ -198,6 +198,41 @@ def test_both_delegates_in_one_process_tell_what_they_stage(
     assert told == (["TensorRT engine", "CUDA part"] if first == "trt" else ["CUDA part", "TensorRT engine"])
 
 
+THREADS = """
+import sys, threading
+import numpy as np
+import modelbuild_runtime
+
+program = modelbuild_runtime.load(sys.argv[2], runtime=sys.argv[1])
+failures = []
+
+def work(number):
+    try:
+        for call in range(50):
+            x = np.full((2, 16), number * 100 + call, np.float32)
+            y = program.run([x])["output0"]
+            assert (y == x * 3 + 1).all(), (number, call, y[0, 0])
+    except Exception as error:
+        failures.append(f"{type(error).__name__}: {error}")
+
+sys.setswitchinterval(1e-6)
+threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not failures, failures
+"""
+
+
+def test_threads_that_share_a_program_each_get_their_own_results(fake_gpus: Any, trt_programs: dict[str, Path]) -> None:
+    for name in ("host", "device"):
+        command = [sys.executable, "-c", THREADS, fake_gpus.root, trt_programs[name]]
+        environment = {**os.environ, "FAKE_CUDA_GPUS": "1", "FAKE_CUDA_TRACE": str(fake_gpus.trace)}
+        done = subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
 CASES = ("two", "dynamic", "bfloat16", "uint8", "number", "channels_last", "external", "counter")
 
 ON_CPU = """

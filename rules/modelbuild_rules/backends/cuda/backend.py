@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from modelbuild.api import Attrs, Source
-from modelbuild_rules.backends.backend import Backend, DeviceFacts, Operators, Prerequisite, Sidecar, Values
+from modelbuild_rules.backends.backend import Backend, DeviceFacts, Operators, Prerequisite, Sidecar, Values, device_of
 
 CAPABILITIES = ("8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "11.0", "12.0", "12.1")
 """Supported compute capabilities (backends/cuda/steps/kernels/device.py describes a GPU of each)."""
@@ -68,7 +68,7 @@ class Cuda(Attrs):
     triton_kernels: bool = True
     """Use executorch's Triton kernels for attention and top-k where they apply."""
 
-    target_device: Annotated[str, Field(pattern=r"^[a-z]+(:[0-9]{1,3})?$")] | None = None
+    target_device: Annotated[str, device_of("cuda")] | None = None
     """The device of inputs and outputs in ExecuTorch's program, as "cuda:1"; by default the device's cuda_index."""
 
 

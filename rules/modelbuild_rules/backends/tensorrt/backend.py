@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from modelbuild.api import Attrs, Size
-from modelbuild_rules.backends.backend import Backend, DeviceFacts, Operators, Values
+from modelbuild_rules.backends.backend import Backend, DeviceFacts, Operators, Values, device_of
 
 RTX_CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")
 """Compute capabilities that tensorrt_rtx 1.6.1.120 builds engines for."""
@@ -76,7 +76,7 @@ class Tensorrt(Attrs):
     gpu: int | None = Field(default=None, ge=0, le=127)
     """Index of the device's GPU that runs the engines; by default the device's cuda_index."""
 
-    target_device: Annotated[str, Field(pattern=r"^[a-z]+(:[0-9]{1,3})?$")] | None = None
+    target_device: Annotated[str, device_of("cuda")] | None = None
     """The device of inputs and outputs in ExecuTorch's program, as "cuda:1"; by default the engine's GPU."""
 
 
