@@ -63,7 +63,7 @@ class Allocator final : public er::DeviceAllocator {
     const bool crosses = device_of(inward ? from : to) == std::nullopt;
     if (crosses) count_copied(inward ? bytes : 0, inward ? 0 : bytes);
     // The driver has read pageable source memory by now. Copies to the host must wait, since the host reads them next.
-    if (!inward || !in_run()) MB_CUDA(kWhere, cudaStreamSynchronize(stream));
+    if (!inward || !in_run() || page_locked(from)) MB_CUDA(kWhere, cudaStreamSynchronize(stream));
     return Error::Ok;
   }
 };

@@ -37,6 +37,13 @@ std::optional<int> device_of(const void* data) {
   return device ? std::optional(attributes.device) : std::nullopt;
 }
 
+bool page_locked(const void* data) {
+  cudaPointerAttributes attributes{};
+  if (cudaPointerGetAttributes(&attributes, data) == cudaSuccess) return attributes.type == cudaMemoryTypeHost;
+  cudaGetLastError();
+  return false;
+}
+
 Error failed(const char* where, const char* what, cudaError_t error) {
   cudaGetLastError();
   ET_LOG(Error, "%s: %s: %s", where, what, cudaGetErrorString(error));

@@ -28,6 +28,7 @@ class DeviceGuard {
 
 int device_count();                              // 0 if there is no driver
 std::optional<int> device_of(const void* data);  // the GPU whose memory it points to; empty for host memory
+bool page_locked(const void* data);              // host memory that copies read after they were enqueued
 
 // Logs a failed call and its device to ExecuTorch's log, and clears CUDA's last error.
 Error failed(const char* where, const char* what, cudaError_t error);

@@ -80,6 +80,7 @@ struct Port {
   std::optional<std::pair<double, double>> range;
   Constant constant;        // of an input that is not a tensor: the only value that the program accepts
   std::string host_kernel;  // a CPU kernel that reads or writes it; "" if only delegates and copies do
+  bool direct = false;      // of an input on the host: only a GPU reads it, so it is read from the caller's memory
 };
 
 struct DelegateInfo {

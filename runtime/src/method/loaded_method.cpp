@@ -59,6 +59,7 @@ LoadedMethod::LoadedMethod(ee::Module* module, const MethodDescription& describe
   Entered entered(queue_.get(), {});
   check(module_->load_method(described_.name, arenas_->allocator()));
   entered.leave();
+  direct_ = std::make_unique<DirectInputs>(module_, described_);
 }
 
 void LoadedMethod::set_inputs(std::span<const Tensor> given) {
@@ -91,9 +92,11 @@ void LoadedMethod::set_input(std::size_t index, const Port& port, const Tensor& 
     data = copy.data();
   }
   if (!given.device.cuda && port.device.cuda && given.nbytes() != 0) data = stage(index, port, data, given.nbytes());
+  if (!given.device.cuda && direct_->set(index, data, given.shape)) return;
   // The method keeps the address of the elements, not the tensor.
   const er::Error error = module_->set_input(described_.name, er::EValue(wrap(data, port, given.shape)), index);
   if (error != er::Error::Ok) refuse(port, std::string(": ") + error_text(error) + error_since());
+  direct_->was_set(index);
 }
 
 // Copies on the run's stream: on a caller's stream, the previous run may still read the buffer.

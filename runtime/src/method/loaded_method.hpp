@@ -12,6 +12,7 @@
 
 #include "devices/arenas.hpp"
 #include "devices/device_services.hpp"
+#include "method/direct_inputs.hpp"
 #include "modelbuild/runtime.hpp"
 
 namespace modelbuild {
@@ -46,6 +47,7 @@ class LoadedMethod {
   std::vector<bool> planned_outputs_;
   std::unique_ptr<Arenas> arenas_;
   std::unique_ptr<MethodQueue> queue_;
+  std::unique_ptr<DirectInputs> direct_;
   std::map<std::size_t, Staged> staged_inputs_;  // for host tensors if the program expects device memory
   // For outputs without memory of the program's plan or of the caller.
   std::map<std::size_t, HostBuffer> own_outputs_;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,21 @@ def test_profiles_alternate_from_run_to_run(fake_gpus: Any, trt_programs: dict[s
     assert fake_gpus.left_over() == RETURNED
 
 
+def test_inputs_that_only_a_gpu_reads_are_read_from_the_callers_memory(
+    fake_gpus: Any, trt_programs: dict[str, Path], cuda_programs: dict[str, Path]
+) -> None:
+    """From the second run on; ExecuTorch insists on copying the first."""
+    for program in (trt_programs["host"], trt_programs["planned"], cuda_programs["planned"]):
+        done = fake_gpus("contract_check", "direct", program)
+        assert (done.returncode, done.stderr) == (0, "")
+        sources = [line.split("from=")[1].split()[0] for line in fake_gpus.calls("cudaMemcpyAsync") if "h2d" in line]
+        given = [line.removeprefix("input ") for line in done.stdout.splitlines() if line.startswith("input ")]
+        assert len(sources) == len(given) == 3
+        assert sources[1:] == given[1:]
+        assert sources[0] not in given
+        assert fake_gpus.left_over() == RETURNED
+
+
 @pytest.mark.parametrize(
     ("program", "why"),
     [
@@ -170,3 +186,18 @@ def test_warnings_of_tensorrt_are_logged_with_the_engine(
 ) -> None:
     log = times_3_plus_1(fake_gpus, trt_programs["warns"], x)
     assert set(log) == {"I TensorRT engine 0 of method forward: TensorRT warning: slower than it could be"}
+
+
+def test_a_plan_whose_bytes_changed_is_refused_before_tensorrt_reads_it(
+    fake_gpus: Any, trt_programs: dict[str, Path], seal_copy: Callable[[Path, Path], Path], x: Path, tmp_path: Path
+) -> None:
+    sealed = seal_copy(trt_programs["host"], tmp_path / "sealed.pte")
+    assert times_3_plus_1(fake_gpus, sealed, x) == []
+    assert sealed.read_bytes().count(b'"scale": 3.0') == 1
+    sealed.write_bytes(sealed.read_bytes().replace(b'"scale": 3.0', b'"scale": 7.0'))
+    done = fake_gpus("modelbuild-run", sealed, f"--input=input0={x}")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"error: {sealed}: is damaged: its SHA-256 is not the one in its manifest\n"
+    unverified = fake_gpus("modelbuild-run", sealed, f"--input=input0={x}", "--no-verify", f"--output-dir={tmp_path}/o")
+    assert unverified.returncode == 0  # the change is one that TensorRT does not notice
+    np.testing.assert_array_equal(np.load(tmp_path / "o/output0.npy"), np.load(x) * 7 + 1)

@@ -164,7 +164,9 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
   const bool device_to = device_of(to) >= 0;
   const bool device_from = device_of(from) >= 0;
   const char* what = device_from ? (device_to ? "d2d" : "d2h") : (device_to ? "h2d" : "h2h");
-  trace(async ? "cudaMemcpyAsync" : "cudaMemcpy", bytes, what);
+  char described[64];
+  std::snprintf(described, sizeof described, "from=%p %s", from, what);
+  trace(async ? "cudaMemcpyAsync" : "cudaMemcpy", bytes, described);
   const bool wrong = (kind == cudaMemcpyHostToDevice && (!device_to || device_from)) ||
                      (kind == cudaMemcpyDeviceToHost && (device_to || !device_from)) ||
                      (kind == cudaMemcpyDeviceToDevice && (!device_to || !device_from)) ||
