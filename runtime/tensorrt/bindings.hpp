@@ -24,9 +24,9 @@ struct Range {
 struct Binding {
   std::string name;
   std::int32_t dtype = 0;
-  std::vector<Range> profiles{};  // of inputs
-  mb_trt_dims given{-1, {}};      // last passed to the context
-  int alias = -1;                 // of outputs: the input whose memory it shares
+  std::vector<Range> profiles;  // of inputs
+  mb_trt_dims given{-1, {}};    // last passed to the context
+  int alias = -1;               // of outputs: the input whose memory it shares
 };
 
 struct Bindings {

@@ -40,7 +40,8 @@ void Messages::write(void* user, mb_trt_severity severity, const char* message) 
     std::replace(line.begin(), line.end(), '\n', ' ');
     const std::lock_guard<std::mutex> lock(own.mutex_);
     own.kept_.emplace_back(severity, std::move(line));
-  } catch (const std::exception&) {  // out of memory: a message less
+  } catch (const std::exception&) {
+    return;  // out of memory: a message less
   }
 }
 
