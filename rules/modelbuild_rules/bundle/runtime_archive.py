@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from modelbuild.api import Source
+from typing import Any
+
+from modelbuild.api import Context, Source
 
 
 class RuntimeArchive(Source):
@@ -14,3 +16,8 @@ class RuntimeArchive(Source):
         "`make runtime` writes the C++ runtime's archive, build/runtime.tar, and `make runtime ARCH=aarch64`"
         " build/runtime-aarch64.tar; copy or link it here"
     )
+
+
+def archive_place(ctx: Context[Any]) -> str:
+    """Return the place of a target's attribute `runtime`, as "BUILD.toml:4:1", for a step's errors."""
+    return str(ctx.error("runtime", "").location)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modelbuild.api import Attrs, Context, Dep, Files, Label, Output, Provider, rule
-from modelbuild_rules.bundle.runtime_archive import RuntimeArchive
+from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_place
 from modelbuild_rules.providers import DeviceTarget, Program
 
 
@@ -50,6 +50,7 @@ def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
             "arch": device.arch if device else None,
             "capabilities": sorted(device.compute_capabilities) if device else None,
         },
+        unkeyed={"place": archive_place(ctx)},
         tools=("numpy",),
         description=f"bundle {ctx.attrs.program} with its runtime",
     )

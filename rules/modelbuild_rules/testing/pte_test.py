@@ -26,7 +26,7 @@ from modelbuild.api import (
     rule,
 )
 from modelbuild.errors import did_you_mean
-from modelbuild_rules.bundle.runtime_archive import RuntimeArchive
+from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_place
 from modelbuild_rules.providers import DeviceTarget, EagerModel, ExportedModel, Lowering, Program
 from modelbuild_rules.testing.attributes import TestAttrs, resources, seconds
 
@@ -223,7 +223,7 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
             "arch": device.arch if device else None,
             **({"gpu": _gpu(attrs, program)} if attrs.runtime else {}),
         },
-        unkeyed={"timeout": seconds(attrs)},
+        unkeyed={"timeout": seconds(attrs), **({"place": archive_place(ctx)} if attrs.runtime else {})},
         tools=("flatbuffers", *eager.tools),
         python=("srcs", "metric_srcs"),
         preload=("torch",),

@@ -97,7 +97,7 @@ def needed_glibc(folder: Path, pte: Path, runtime: Path, *compiled: str) -> str:
     (folder / "delegation.json").write_text(json.dumps({"partitions": parts}))
     files = {"pte": pte, "signature": pte.with_name("signature.json"), "runtime": runtime}
     inputs = {name: (path,) for name, path in files.items()} | {"delegation": (folder / "delegation.json",)}
-    params = {"name": "bundle", "program": "program", "tar": False, "arch": "x86_64", "capabilities": None}
+    params = {"name": "bundle", "program": "program", "tar": False, "arch": "x86_64", "capabilities": None, "place": ""}
     runtime_bundle.run(Step(params, inputs, {"bundle": folder / "bundle"}, folder))
     return str(json.loads((folder / "bundle/manifest.json").read_text())["needs"]["glibc"])
 
@@ -239,7 +239,10 @@ def test_the_detectors_bundle_for_aarch64_finds_the_same_boxes_in_an_empty_root(
     (models / "runtime-aarch64.tar").unlink()
     (models / "runtime-aarch64.tar").symlink_to("runtime.tar")
     ended = workspace.build("//models:orin_bundle", code=1)
+    lines = (models / "BUILD.toml").read_text().splitlines()
+    line = lines.index('runtime = "runtime-aarch64.tar"') + 1
     problem = (
-        "bin/modelbuild-run of the runtime is for x86_64; expected aarch64: `make runtime ARCH=aarch64` builds that"
+        f"models/BUILD.toml:{line}:1: bin/modelbuild-run of the runtime is for x86_64; expected aarch64: `make runtime"
+        " ARCH=aarch64` builds that"
     )
     assert problem in ended.err + ended.out

@@ -8,6 +8,7 @@ Params   name          the folder's name
          program       the program's name, without .pte
          tar           true to pack the folder
          arch          the architecture that all its files must be for; null: that of modelbuild-run
+         place         the place of the archive in the BUILD file, as "BUILD.toml:4:1"; not in the key
          capabilities  the compute capabilities of the device, as "8.6"; null if unknown
 """
 
@@ -57,7 +58,11 @@ def _lay_out(step: Step, folder: Path) -> None:
     delegation: DelegationDocument = json.loads(step.input("delegation").read_bytes())
     parts = delegation["partitions"]
     _check_capabilities(parts, step.params["capabilities"])
-    laid_out = lay_out(step.input("runtime"), calls_of(program), folder, step.params["arch"])
+    calls = calls_of(program)
+    try:
+        laid_out = lay_out(step.input("runtime"), calls, folder, step.params["arch"])
+    except StepError as error:
+        raise StepError(f"{step.params['place']}: {error}") from error
     script = folder / "run.sh"
     script.write_text(_RUN.format(name=program.name))
     script.chmod(0o755)

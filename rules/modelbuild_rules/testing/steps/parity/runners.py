@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from modelbuild.step import Step
+from modelbuild.step import Step, StepError
 from modelbuild_rules.bundle.steps.runtime.archive import RUNNER, LaidOut, MissingBackend, calls_of, lay_out
 from modelbuild_rules.testing.steps.parity.gpus import missing_gpu
 from modelbuild_rules.testing.steps.parity.machine import machine_for
@@ -74,6 +74,7 @@ class CppRunner:
         self._runtime = step.input("runtime")
         self._gpu = step.params["gpu"]
         self._arch = step.params["arch"]
+        self._place = step.params["place"]
         self._machine = machine_for(self._arch, emulated=True)
         self.emulator = self._machine.emulator
         self._folder = Path(tempfile.mkdtemp(prefix="runtime"))
@@ -81,10 +82,13 @@ class CppRunner:
     def unmet_requirement(self) -> str:
         if self._machine.unmet:
             return self._machine.unmet
+        calls = calls_of(self._program)
         try:
-            laid_out = lay_out(self._runtime, calls_of(self._program), self._folder, self._arch)
+            laid_out = lay_out(self._runtime, calls, self._folder, self._arch)
         except MissingBackend as problem:
             return str(problem)
+        except StepError as error:
+            raise StepError(f"{self._place}: {error}") from error
         return self._missing_gpu(laid_out) or laid_out.missing_flavour()
 
     def run(self, inputs: Arrays) -> Arrays:
