@@ -2,12 +2,26 @@
 
 #include <dlfcn.h>
 
+#include <filesystem>
+
 namespace modelbuild::tensorrt {
 namespace {
 
 std::string text(std::int32_t version, int scale) {
   const auto part = [](std::int32_t number) { return std::to_string(number); };
   return part(version / scale) + "." + part(version % scale / 100) + "." + part(version % 100);
+}
+
+// Opens a library from this flavour's folder, or else by the system's search. Returns nullptr, and dlerror's text, if
+// there is none.
+void* open(const char* name) {
+  Dl_info info{};
+  std::error_code unreadable;
+  if (::dladdr(reinterpret_cast<const void*>(&text), &info) != 0) {
+    const std::filesystem::path beside = std::filesystem::path(info.dli_fname).replace_filename(name);
+    if (std::filesystem::exists(beside, unreadable)) return ::dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
+  return ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
 }
 
 }  // namespace
@@ -18,7 +32,7 @@ Library Library::load(const char* product, std::span<const char* const> names, c
   std::string missing;
   for (const char* name : names) {
     if (name == nullptr) break;
-    void* library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    void* library = open(name);
     if (library == nullptr) {
       missing += (missing.empty() ? "" : "; ") + std::string(::dlerror());
       continue;

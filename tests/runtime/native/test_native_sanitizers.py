@@ -31,6 +31,11 @@ RUNS = [
     ("destroy", "cuda_programs", "device", ("0",), 0),
     ("changing", "trt_programs", "device", (), 0),
     ("changing", "cuda_programs", "device", (), 0),
+    ("direct", "trt_programs", "planned", (), 0),
+    ("direct", "cuda_programs", "planned", (), 0),
+    ("batches", "trt_programs", "profiles", ("3", "8", "1", "5"), 0),
+    ("host", "trt_programs", "fails", (), 1),
+    ("host", "trt_programs", "shape", (), 1),
     ("host", "cuda_programs", "transposed", (), 0),
     ("host", "trt_programs", "two", (), 1),  # the sine between makes it another function
     ("host", "trt_programs", "nonsense", (), 1),
