@@ -274,35 +274,6 @@ TABLE = {
         {"BUILD.toml": f'[[filegroup]]\nname = "{"g" * 256}"\nsrcs = []\n'},
         f"BUILD.toml:2:1: '{'g' * 56}... is not a name; expected letters, digits and any of _.+@=-, at most 255",
     ),
-    "a bundle for a device that there is no runtime for": Bad(
-        {
-            **dict.fromkeys(("net.py", "runtime.tar"), ""),
-            "BUILD.toml": """
-[[torch_model]]
-name = "model"
-entry = "net.py:Net"
-srcs = ["net.py"]
-inputs = [{ name = "x", shape = [2], dtype = "float32" }]
-[[backend_stack]]
-name = "stack"
-backends = [{ type = "xnnpack" }]
-[[device_target]]
-name = "orin"
-arch = "aarch64"
-[[pte_program]]
-name = "net"
-model = ":model"
-stack = ":stack"
-device = ":orin"
-[[runtime_bundle]]
-name = "bundle"
-program = ":net"
-runtime = "runtime.tar"
-""",
-        },
-        "BUILD.toml:20:1: ':net' is for aarch64, which `make runtime` builds no C++ runtime for; expected a program "
-        "for a device with arch x86_64",
-    ),
     "two rules of one name": Bad(
         {
             "MODELBUILD.toml": 'rules = ["//r"]\n',
