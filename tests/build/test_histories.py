@@ -112,6 +112,7 @@ def go_through(folder: Path, seed: int, steps: int) -> None:
 SEED, STEPS = (os.environ.get(f"MODELBUILD_HISTORY_{name}") for name in ("SEED", "STEPS"))
 
 
+@pytest.mark.timeout(7200 if STEPS else 900)
 @pytest.mark.parametrize("seed", [int(SEED or 1)])
 def test_a_build_comes_out_as_one_from_nothing_whatever_happened_before(tmp_path: Path, seed: int) -> None:
     go_through(tmp_path, seed, int(STEPS or 50))
