@@ -89,7 +89,7 @@ class InstalledContents:
                     status = entry.stat()
                     if status.st_size == size and status.st_mtime_ns < installed:
                         continue
-                elif not (package and entry.name.endswith(_MODULES) and entry.is_file()):
+                elif not (package and entry.name.endswith(_MODULES) and os.path.isfile(entry.path)):
                     continue
                 yield entry.name, self._read(entry.path)
         if there < len(sizes):

@@ -68,7 +68,8 @@ def list_folder(root: str, folder: str) -> Listing:
                     continue
                 if entry.is_symlink():
                     links.append(entry.name)
-                if entry.is_file():
+                # DirEntry.is_file() raises an error for a link through a file, or in a circle.
+                if os.path.isfile(entry.path):
                     files.append(entry.name)
     except OSError as error:
         raise EnvironmentProblem(f"folder {folder!r} can't be listed: {error.strerror}") from None

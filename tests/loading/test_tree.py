@@ -24,13 +24,17 @@ def test_files_and_folders_are_listed_sorted(folder: Path) -> None:
     (folder / "to_file").symlink_to("a")
     (folder / "to_folder").symlink_to("sub")
     (folder / "to_nothing").symlink_to("nothing")
+    (folder / "through_a_file").symlink_to("a/b")
+    (folder / "in_a_circle").symlink_to("in_a_circle")
+    (folder / "too_long").symlink_to("x" * 300)
     (folder / ".hidden").mkdir()
     (folder / "node_modules").mkdir()
     os.mkfifo(folder / "fifo")
     listing = list_folder(str(folder.parent), "f")
     assert listing.files == ("a", "b", "to_file")
     assert listing.folders == (".hidden", "sub")
-    assert set(listing.links) == {"to_file", "to_folder", "to_nothing"}
+    broken = {"to_nothing", "through_a_file", "in_a_circle", "too_long"}
+    assert set(listing.links) == {"to_file", "to_folder", *broken}
     status = os.stat(folder)
     assert (listing.ctime_ns, listing.inode) == (status.st_ctime_ns, status.st_ino)
 
