@@ -97,7 +97,7 @@ def test_annotations_name_the_line_that_is_to_blame() -> None:
     played(GitHubAnnotations(out, "ws/"))
     assert out.getvalue().splitlines() == [
         "::error file=ws/m/net.py,line=7,title=export //m%3Abad::m/net.py:7: it broke | badly",
-        "::error file=ws/m/test_t.py,line=3,title=//m%3At%3A two::wrong <&> \x00",
+        "::error file=ws/m/test_t.py,line=3,title=//m%3At%3A two::wrong <&> \\x00",
         "::notice file=ws/m/BUILD.toml,line=9,col=1,title=//m%3Au was not run::no GPU",
         "::error file=ws/m/BUILD.toml,line=19,col=1,title=//m%3Av::took longer than its timeout",
     ]
