@@ -72,6 +72,12 @@ def ci_formats() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def example_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a cache for the tests that build programs of examples/, which are in the group "bundles"."""
+    return tmp_path_factory.mktemp("example-cache")
+
+
+@pytest.fixture(scope="session")
 def cpp_runtime(repository: Path) -> Path:
     """Return the libraries to link CUDA delegates' libraries with, made once for each version of the compiler."""
     from modelbuild_rules.backends.cuda.steps.library.cpp import make_runtime

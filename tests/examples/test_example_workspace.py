@@ -14,6 +14,8 @@ from PIL import Image
 
 from tests.workspace_builder import Workspace
 
+pytestmark = pytest.mark.xdist_group("bundles")
+
 FACE = np.array([177.0, 60, 267, 174])
 """x1, y1, x2, y2 of the astronaut's face on the photo."""
 
@@ -35,8 +37,8 @@ class Examples(Workspace):
 
 
 @pytest.fixture
-def workspace(repository: Path, tmp_path: Path) -> Examples:
-    made = Examples(tmp_path)
+def workspace(repository: Path, tmp_path: Path, example_cache: Path) -> Examples:
+    made = Examples(tmp_path, cache=example_cache)
     made.copy_in(repository / "examples")
     return made
 
@@ -89,8 +91,7 @@ def edited(photo: Path, folder: Path) -> dict[str, Path]:
 def test_the_detector_finds_what_it_finds_in_eager_pytorch(
     workspace: Examples, detector: Any, third_party: Mapping[str, Path], tmp_path: Path
 ) -> None:
-    ran = workspace.build("//models:detector").statuses
-    assert set(ran.values()) == {"ran"}
+    workspace.build("//models:detector")
     for name, photo in edited(third_party["astronaut"], tmp_path).items():
         found = workspace.outputs("//models:detector", photo, tmp_path / name)
         expected = eager(detector, photo)

@@ -49,10 +49,12 @@ pytestmark = pytest.mark.xdist_group("bundles")
 
 
 class Bundles(Workspace):
-    """A copy of examples/ with bundles of some programs, and a separate cache."""
+    """A copy of examples/ with bundles of some programs."""
 
-    def __init__(self, repository: Path, native: Path, folder: Path, programs: Mapping[str, bool]) -> None:
-        super().__init__(folder)
+    def __init__(
+        self, repository: Path, native: Path, folder: Path, programs: Mapping[str, bool], cache: Path | None = None
+    ) -> None:
+        super().__init__(folder, cache=cache)
         self.copy_in(repository / "examples")
         pack = [sys.executable, repository / "runtime/archive.py", "--build", native, "--out"]
         subprocess.run([*pack, self.root / "models/runtime.tar"], check=True, stdout=subprocess.DEVNULL)
@@ -113,8 +115,9 @@ def loaded_from_elsewhere(folder: Path, image: Path) -> set[str]:
     return {path.name for path in opened if folder not in path.parents}
 
 
-def test_the_classifiers_bundles(repository: Path, native: Path, tmp_path: Path) -> None:
-    workspace = Bundles(repository, native, tmp_path, {"classifier_xnnpack": False, "classifier_portable": True})
+def test_the_classifiers_bundles(repository: Path, native: Path, example_cache: Path, tmp_path: Path) -> None:
+    bundles = {"classifier_xnnpack": False, "classifier_portable": True}
+    workspace = Bundles(repository, native, tmp_path, bundles, example_cache)
     programs = ("//models:classifier_xnnpack", "//models:classifier_portable")
     workspace.build(*programs, *(f"{program}_bundle" for program in programs))
     image = tmp_path / "image.npy"
@@ -164,12 +167,14 @@ def test_the_classifiers_bundles(repository: Path, native: Path, tmp_path: Path)
 
 
 @pytest.fixture(scope="module")
-def detectors(repository: Path, native: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundles, Path]:
+def detectors(
+    repository: Path, native: Path, example_cache: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Bundles, Path]:
     """Return a workspace with the detector's program and its bundle for this machine, and the picture as .npy."""
     from PIL import Image
 
     folder = tmp_path_factory.mktemp("detectors")
-    workspace = Bundles(repository, native, folder, {"detector": False})
+    workspace = Bundles(repository, native, folder, {"detector": False}, example_cache)
     workspace.build("//models:detector", "//models:detector_bundle", "//third_party:astronaut")
     with Image.open(next(workspace.root.glob("modelbuild-out/*/third_party/astronaut/astronaut.png"))) as photo:
         pixels = np.asarray(photo.convert("RGB"), np.float32)
