@@ -83,7 +83,8 @@ TABLE = {
     ),
     "layer between partitions": Row(edited(SOURCE, "mean(dim=(2, 3))", "amax(dim=(2, 3))"), {EXPORT, PARTITION, EMIT}),
     "input shape": Row(edited(BUILD, "[1, 3, 64, 64]", "[1, 3, 32, 32]"), {EXPORT, PARTITION, P0, EMIT}),
-    "input range": Row(edited(BUILD, "[0, 255]", "[0, 1]"), {EXPORT}),
+    # The range is in the signature, which the program's manifest contains.
+    "input range": Row(edited(BUILD, "[0, 255]", "[0, 1]"), {EXPORT, EMIT}),
     "stack attribute that changes partitions": Row(
         edited(BUILD, '{ type = "xnnpack" }', '{ type = "xnnpack", exclude_ops = ["aten._softmax.default"] }'),
         {PARTITION, P1, EMIT},
@@ -94,7 +95,10 @@ TABLE = {
     "device attribute that nothing here depends on": Row(
         edited(BUILD, 'name = "cpu"', 'name = "cpu"\nmemory = "8GiB"\nmin_glibc = "2.31"'), set()
     ),
-    "another device": Row(lambda workspace: None, set(), ("--device=//classifier:other",)),
+    # Only the program's manifest names the device.
+    "another device": Row(
+        lambda workspace: None, {f"{PROGRAM} (//classifier:other)#emit"}, ("--device=//classifier:other",)
+    ),
 }
 
 
