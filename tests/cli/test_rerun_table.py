@@ -103,7 +103,13 @@ TABLE = {
 
 
 # Cases that the others cover partly.
-REST = {"layer between partitions", "input range"}
+REST = {
+    "weight of the second partition",
+    "layer of the second partition",
+    "layer between partitions",
+    "input range",
+    "stack attribute that changes none here",
+}
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, marks=pytest.mark.exhaustive if c in REST else ()) for c in TABLE])
