@@ -5,6 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+SIGNATURE: dict[str, Any] = {
+    "version": 1,
+    "inputs": [
+        {"name": "x", "dtype": "float32", "shape": ["n", 4], "dynamic": {"n": {"min": 2, "max": 8}}, "range": [0, 255]},
+        {"name": "y", "dtype": "float32", "shape": ["n", 3], "dynamic": {"n": {"min": 2, "max": 8}}, "range": None},
+    ],
+    "outputs": [
+        {"name": "scores", "dtype": "float32", "shape": ["n", 3]},
+        {"name": "sums", "dtype": "float32", "shape": ["n"]},
+    ],
+}
+"""The signature of the sample `dynamic`: inputs x and y, outputs scores and sums."""
+
 
 def seal_copy(source: Path, target: Path, **facts: Any) -> Path:
     """Write a .pte or .ptd of executorch's own to another path with a manifest, as linking does; return the path."""

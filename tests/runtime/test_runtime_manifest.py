@@ -11,18 +11,8 @@ import pytest
 
 from modelbuild_runtime import ProgramError, load
 from modelbuild_runtime.contents import Part, Target
+from tests.sealed_programs import SIGNATURE
 
-SIGNATURE = {
-    "version": 1,
-    "inputs": [
-        {"name": "x", "dtype": "float32", "shape": ["n", 4], "dynamic": {"n": {"min": 2, "max": 8}}, "range": [0, 255]},
-        {"name": "y", "dtype": "float32", "shape": ["n", 3], "dynamic": {"n": {"min": 2, "max": 8}}, "range": None},
-    ],
-    "outputs": [
-        {"name": "scores", "dtype": "float32", "shape": ["n", 3]},
-        {"name": "sums", "dtype": "float32", "shape": ["n"]},
-    ],
-}
 DEVICE = {"arch": "aarch64", "os": "linux", "compute_capabilities": ["8.7", "11.0"]}
 PARTS = [{"id": "p0", "backend": "xnnpack", "bytes": 12, "sha256": "ab" * 32}]
 VERSIONS = {"torch": "2.14.0", "executorch": "1.4.1"}

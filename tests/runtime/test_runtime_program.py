@@ -14,6 +14,7 @@ import pytest
 
 import modelbuild_runtime
 from modelbuild_runtime import Dim, InputError, Program, ProgramError, load
+from tests.sealed_programs import SIGNATURE
 
 RNG = np.random.default_rng(7)
 
@@ -119,19 +120,6 @@ def test_description_without_a_signature(samples: dict[str, Any]) -> None:
         "max": 8,
     }
     assert "XnnpackBackend: 1 part" in str(load(samples["xnnpack"].path).describe())
-
-
-SIGNATURE = {
-    "version": 1,
-    "inputs": [
-        {"name": "x", "dtype": "float32", "shape": ["n", 4], "dynamic": {"n": {"min": 2, "max": 8}}, "range": [0, 255]},
-        {"name": "y", "dtype": "float32", "shape": ["n", 3], "dynamic": {"n": {"min": 2, "max": 8}}, "range": None},
-    ],
-    "outputs": [
-        {"name": "scores", "dtype": "float32", "shape": ["n", 3]},
-        {"name": "sums", "dtype": "float32", "shape": ["n"]},
-    ],
-}
 
 
 @pytest.fixture

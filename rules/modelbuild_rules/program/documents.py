@@ -19,7 +19,7 @@ class OfferedBackend(TypedDict):
     """Import name of the module that selects its nodes; '' for a backend that takes all remaining nodes."""
 
     attributes: Mapping[str, Any]
-    """What the backend's `partition_attributes` returns."""
+    """The return value of the backend's `partition_attributes`."""
 
 
 class LoweredBackend(OfferedBackend):
@@ -29,7 +29,7 @@ class LoweredBackend(OfferedBackend):
     """Import name of the step that compiles a partition; '' for a backend that compiles nothing."""
 
     compiled: Mapping[str, Any]
-    """What the backend's `compile_attributes` returns."""
+    """The return value of the backend's `compile_attributes`."""
 
 
 class PlannedPartition(TypedDict):
