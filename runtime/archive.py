@@ -29,11 +29,10 @@ from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
 
-from libstdcxx import NAME, link, missing
-from toolchain import ARCHITECTURES, BuildError, Toolchain, toolchain
-
 from build import CUDART as CUDART_OF_SDK
 from build import default_out, fetch_sdk
+from libstdcxx import NAME, link, missing
+from toolchain import ARCHITECTURES, BuildError, Toolchain, toolchain
 
 PROGRAM = "bin/modelbuild-run"
 DELEGATE = ".delegate.json"

@@ -62,6 +62,7 @@ def backends(report: bytes) -> dict[str, set[str]]:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_workers_alone_make_a_program_of_three_backends(farm: Any, know_runtime: Any, tmp_path: Path) -> None:
     files = {"MODELBUILD.toml": "", "BUILD.toml": BUILD, "net.py": MODEL}
     made = [Programs(tmp_path / name, files) for name in ("here", "far/there")]
