@@ -11,10 +11,16 @@ MODEL = f'[[torch_model]]\nname = "m"\nentry = "m.py:M"\nsrcs = ["m.py"]\n{X}\n'
 STACK = '[[backend_stack]]\nname = "s"\nbackends = [{ type = "portable" }]\n'
 DEVICE = '[[device_target]]\nname = "cpu"\narch = "x86_64"\n'
 PROGRAM = '[[pte_program]]\nname = "p"\nmodel = ":m"\nstack = ":s"\n'
+CALL = "expected arguments such as \"x, (a, b), mask=mask, mode='fast'\""
 
 
 def inputs(line: str) -> str:
     return MODEL.replace(X, line)
+
+
+def depends(size: str) -> str:
+    line = 'inputs = [{ name = "x", shape = ["b"], dtype = "int8" }]'
+    return inputs(f'{line}\ndynamic = {{ b = "{size}", c = {{ min = 1, max = 8 }} }}')
 
 
 def stack(backends: str) -> str:
@@ -59,6 +65,18 @@ MODELS = {
         inputs('inputs = [{ name = "x", shape = ["b"], dtype = "int8" }]\ndynamic = { b = { min = 8, max = 1 } }'),
         "6:13: dimension 'b': expected min <= example <= max",
     ),
+    "a dynamic dimension that depends on none": (
+        inputs('inputs = [{ name = "x", shape = ["b"], dtype = "int8" }]\ndynamic = { b = "8*c" }'),
+        "6:13: dimension 'b': 'c' is not a dimension with min and max",
+    ),
+    "a dynamic dimension that is no sum": (
+        depends("c/2"),
+        '6:13: dimension \'b\': expected a multiple or sum of other dimensions, such as "8*h8" or "past + new"',
+    ),
+    "a dynamic dimension of less than nothing": (
+        depends("c - 2"),
+        "6:13: dimension 'b': expected a size of 0 or more, got -1 at the least",
+    ),
     "two inputs of a name": (
         inputs('inputs = [{ name = "x", shape = [2], dtype = "int8" }, { name = "x", shape = [2], dtype = "int8" }]'),
         "5:58: attribute 'inputs': expected names, each once, got 'x'",
@@ -86,6 +104,43 @@ MODELS = {
     "an entry that is not among the srcs": (
         MODEL.replace("m.py:M", "n.py:M"),
         "3:1: attribute 'entry': 'n.py' is not among the srcs; did you mean 'm.py'?",
+    ),
+    "a call without one of the inputs": (
+        MODEL + 'call = "scale=2.0"\n',
+        "6:1: attribute 'call': the input 'x' is not in the call; expected each input once",
+    ),
+    "a call with an input twice": (
+        MODEL + 'call = "x, [x]"\n',
+        "6:1: attribute 'call': the input 'x' is in the call twice; expected each input once",
+    ),
+    "a call with an unknown name": (
+        MODEL.replace('"x"', '"image"') + 'call = "imgae"\n',
+        "6:1: attribute 'call': 'imgae' is not an input; did you mean 'image'?",
+    ),
+    "a call with an expression": (
+        MODEL + 'call = "x, n=print(1)"\n',
+        f"6:1: attribute 'call': 'print(1)' is neither an input nor a constant; {CALL}",
+    ),
+    "a call that ends early": (MODEL + 'call = "x)(x"\n', f"6:1: attribute 'call': {CALL}"),
+    "a call that Python does not read": (
+        MODEL + 'call = "x, x=1, 2"\n',
+        f"6:1: attribute 'call': positional argument follows keyword argument; {CALL}",
+    ),
+    "neither an entry nor an archive": (
+        MODEL.replace('entry = "m.py:M"\n', ""),
+        "1:1: expected either 'entry' with 'srcs', or 'archive'",
+    ),
+    "an entry and an archive": (
+        MODEL + 'archive = "w.npz"\n',
+        "3:1: expected either 'entry' with 'srcs', or 'archive'",
+    ),
+    "arguments of an archive": (
+        MODEL.replace('entry = "m.py:M"', 'archive = "w.npz"\nkwargs = { a = 1 }'),
+        "4:1: 'kwargs' are arguments of an entry; expected none with 'archive'",
+    ),
+    "a preparation that is not among the srcs": (
+        MODEL + 'prepare = "n.py:run"\n',
+        "6:1: attribute 'prepare': 'n.py' is not among the srcs; did you mean 'm.py'?",
     ),
     "weights in an unknown format": (
         MODEL + 'weights = { a = "w.safetensors", "b.c" = "w.npz" }\n',

@@ -27,7 +27,17 @@ from modelbuild.loading.loader import Loader
 from modelbuild.store.digests import digest_bytes
 from modelbuild.workspace.workspace import load_workspace
 
-FILES = ("net.py", "more.py", "data.txt", "weights.pt", "example.npy", "tuning.json", "runtime.tar", "other.tar")
+FILES = (
+    "net.py",
+    "net.pt2",
+    "more.py",
+    "data.txt",
+    "weights.pt",
+    "example.npy",
+    "tuning.json",
+    "runtime.tar",
+    "other.tar",
+)
 PLAN = b'[{"id": "p0", "entry": 0, "nodes": 3, "bytes": 100}]'
 
 
@@ -201,6 +211,13 @@ ROWS: Mapping[str, Row | None] = {
     "torch_model.inputs[].dtype": model("inputs", 1, "dtype", value="float16"),
     "torch_model.inputs[].range": model("inputs", 1, "range", value=[0.0, 2.0]),
     "torch_model.inputs[].file": model("inputs", 1, value={"name": "y", "shape": [2], "file": "example.npy"}),
+    "torch_model.archive": model(
+        "archive",
+        value="weights.pt",
+        before=((("torch_model", "model", "entry"), None), (("torch_model", "model", "archive"), "net.pt2")),
+    ),
+    "torch_model.prepare": model("prepare", value="net.py:prepare"),
+    "torch_model.call": model("call", value="x, y=y"),
     "torch_model.dynamic": model(
         "dynamic",
         value={"n": {"min": 1, "max": 8}, "m": {"min": 1, "max": 8}},
@@ -209,6 +226,7 @@ ROWS: Mapping[str, Row | None] = {
             (("torch_model", "model", "dynamic", "m"), {"min": 1, "max": 9}),
         ),
     ),
+    "torch_model.dynamic{}.auto": model("dynamic", "n", "auto", value=True),
     "torch_model.dynamic{}.min": model("dynamic", "n", "min", value=2),
     "torch_model.dynamic{}.max": model("dynamic", "n", "max", value=9),
     "torch_model.dynamic{}.example": model("dynamic", "n", "example", value=4),
@@ -290,7 +308,7 @@ def toml(targets: Mapping[str, Mapping[str, Any]]) -> str:
             lines += [
                 f"[[{rule}]]",
                 f'name = "{name}"',
-                *(f"{key} = {inline(each)}" for key, each in attributes.items()),
+                *(f"{key} = {inline(each)}" for key, each in attributes.items() if each is not None),
             ]
     return "\n".join(lines) + "\n"
 

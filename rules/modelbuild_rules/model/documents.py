@@ -6,7 +6,7 @@ For type checkers only: import it under `if TYPE_CHECKING`, which leaves it out 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 
 class DynamicDimension(TypedDict):
@@ -16,6 +16,15 @@ class DynamicDimension(TypedDict):
     min: int
     max: int
     example: int | None
+
+    auto: NotRequired[bool]
+    """True if torch.export decides how it depends on others, or that it is constant."""
+
+    terms: NotRequired[Mapping[str, int]]
+    """Of a dimension that is a sum of others: the factor of each."""
+
+    plus: NotRequired[int]
+    """The constant part of the sum."""
 
 
 class DeclaredInput(TypedDict):
@@ -34,14 +43,25 @@ class DeclaredInput(TypedDict):
     """Lowest and highest value; None for 0 and 1."""
 
 
+class Call(TypedDict):
+    """The arguments of `forward`. Each is {"input": name}, {"constant": value}, {"tuple": [...]}, {"list": [...]} or
+    {"dict": [[key, argument], ...]}."""
+
+    args: Sequence[Mapping[str, Any]]
+    kwargs: Mapping[str, Mapping[str, Any]]
+
+
 class ModelParams(TypedDict):
     """The parameters of a step that makes a model."""
 
-    entry: str
-    """`path/in/workspace.py:name` of the class or function that returns the module."""
+    entry: str | None
+    """`path/in/workspace.py:name` of the class or function that returns the module; None for the file `archive`."""
 
     kwargs: Mapping[str, Any]
     """The entry's arguments."""
+
+    prepare: str | None
+    """`path/in/workspace.py:name` of the function that prepares the module; None for none."""
 
     weights: Sequence[str]
     """Prefixes of state dicts, which are the inputs `weights.<prefix>`; '' is the whole module."""
@@ -50,7 +70,10 @@ class ModelParams(TypedDict):
     """True if parameters may keep their initial values."""
 
     inputs: Sequence[DeclaredInput]
-    """In the order of `forward`."""
+    """In the program's order."""
+
+    call: Call | None
+    """The arguments of `forward`; None for the inputs, by position."""
 
     dynamic: Mapping[str, DynamicDimension]
     """By name."""
@@ -63,16 +86,19 @@ class ModelParams(TypedDict):
 
 
 class SizeRange(TypedDict):
-    """The least and the greatest size of a dynamic dimension."""
+    """The least and the greatest size of a dynamic dimension, and its dependence on others as in DynamicDimension."""
 
     min: int
     max: int
+    terms: NotRequired[Mapping[str, int]]
+    plus: NotRequired[int]
 
 
 class SignatureOutput(TypedDict):
     """An output in signature.json."""
 
     name: str
+    """Of an output inside containers: keys, fields and positions, joined by dots."""
 
     dtype: str
     """As torch names it: "float32". Of an output that is not a tensor: "int", "float", "bool" or another type."""
@@ -85,7 +111,7 @@ class SignatureInput(SignatureOutput):
     """An input in signature.json."""
 
     dynamic: Mapping[str, SizeRange]
-    """The dimensions that `shape` names."""
+    """The dimensions that `shape` names, and those that they depend on."""
 
     range: tuple[float, float] | None
     """Lowest and highest value, as declared."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Literal, cast
 
 from pydantic import Field
@@ -25,10 +25,12 @@ from modelbuild.api import (
 )
 from modelbuild.errors import did_you_mean
 from modelbuild_rules.distributions import Distribution
+from modelbuild_rules.model.call import parse_call
+from modelbuild_rules.model.sizes import parse_size
 from modelbuild_rules.providers import EagerModel, ExportedModel
 
 if TYPE_CHECKING:
-    from modelbuild_rules.model.documents import DeclaredInput, DynamicDimension, ModelParams
+    from modelbuild_rules.model.documents import Call, DeclaredInput, DynamicDimension, ModelParams
 
 # The values of each integer type.
 _BOUNDS = {f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)} | {"uint8": (0, 255)}
@@ -49,6 +51,9 @@ class Dynamic(Attrs):
     example: int | None = None
     """The size in the example inputs; by default 2, or the nearest allowed size."""
 
+    auto: bool = False
+    """Let torch.export find how the size depends on others, or that it is constant."""
+
 
 class ModelInput(Attrs):
     """An input, in the order of the module's `forward`. Set either `shape` and `dtype`, or `file`."""
@@ -68,14 +73,21 @@ class ModelInput(Attrs):
 class TorchModelAttrs(Attrs):
     """A PyTorch module in evaluation mode, exported by `torch.export` with example inputs."""
 
-    entry: str
+    entry: str | None = None
     """`file.py:name` of a class or function that returns the module when called with `kwargs`."""
 
-    srcs: Sources
+    archive: Source | None = None
+    """A file of torch.export.save (`.pt2`) or torch.jit.save, in place of `entry`."""
+
+    srcs: Sources = ()
     """The module's Python files. They import each other by workspace path, or by name within one folder."""
 
     kwargs: dict[str, bool | int | float | str | list[bool | int | float | str]] = Field(default_factory=dict)
     """Arguments of the entry."""
+
+    prepare: str | None = None
+    """`file.py:name` of a function that is called with the module and example arguments before weights are loaded, for
+    example to run a module with lazy parameters once. It may return another module."""
 
     weights: Source | dict[str, Source] | None = None
     """A state dict: `.safetensors`, or `.pt` (read with weights_only); or a table of such files by submodule."""
@@ -87,10 +99,13 @@ class TorchModelAttrs(Attrs):
     """Other files that the code reads, at their workspace paths."""
 
     inputs: tuple[ModelInput, ...] = Field(min_length=1)
-    """The arguments of `forward`, in order."""
+    """The program's inputs, in order; without `call` also the arguments of `forward`, by position."""
 
-    dynamic: dict[str, Dynamic] = Field(default_factory=dict)
-    """Dimensions of variable size, by name."""
+    call: str | None = None
+    """The arguments of `forward`, as Python writes a call: names are inputs, everything else is constant."""
+
+    dynamic: dict[str, Dynamic | str] = Field(default_factory=dict)
+    """Dimensions of variable size, by name. A text is a multiple or sum of others: `"8*h8"`, `"past + new"`."""
 
     outputs: tuple[str, ...] | None = None
     """Names of the outputs, in order."""
@@ -106,30 +121,41 @@ class TorchModelAttrs(Attrs):
 def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     srcs = ctx.files(attrs.srcs)
-    entry = _entry(ctx, srcs)
+    if (attrs.entry is None) == (attrs.archive is None):
+        raise ctx.error("entry", "expected either 'entry' with 'srcs', or 'archive'")
+    if attrs.archive is not None and attrs.kwargs:
+        raise ctx.error("kwargs", "'kwargs' are arguments of an entry; expected none with 'archive'")
     weights = _weights(ctx)
-    _check_inputs(ctx)
+    dynamic = _dynamic(ctx)
+    _check_inputs(ctx, dynamic)
+    call = _call(ctx)
     _check_names(ctx, "outputs", attrs.outputs or ())
     inputs: dict[str, tuple[Artifact, ...]] = {
         "srcs": srcs,
         "data": ctx.files(attrs.data),
+        **({"archive": (ctx.file(attrs.archive),)} if attrs.archive is not None else {}),
         **{f"weights.{prefix}": (artifact,) for prefix, artifact in weights.items()},
     }
     params: ModelParams = {
-        "entry": entry,
+        "entry": _function(ctx, "entry", attrs.entry, srcs),
         "kwargs": attrs.kwargs,
+        "prepare": _function(ctx, "prepare", attrs.prepare, srcs),
         "weights": sorted(weights),
         "allow_missing": attrs.allow_missing,
         "inputs": [cast("DeclaredInput", each.model_dump(mode="json", exclude={"file"})) for each in attrs.inputs],
-        "dynamic": {name: cast("DynamicDimension", each.model_dump()) for name, each in attrs.dynamic.items()},
+        "call": call,
+        "dynamic": dynamic,
         "outputs": attrs.outputs and list(attrs.outputs),
         "seed": attrs.seed,
     }
     tools = ("executorch", "numpy", "pillow", "safetensors", "sympy", "torch", *attrs.requires)
+    examples: dict[str, tuple[Artifact, ...]] = {
+        f"example.{i}": (ctx.file(each.file),) for i, each in enumerate(attrs.inputs) if each.file
+    }
     made = ctx.action(
         "export",
         step="export",
-        inputs=inputs | {f"example.{i}": (ctx.file(each.file),) for i, each in enumerate(attrs.inputs) if each.file},
+        inputs=inputs | examples,
         outputs=[
             Output("program", "program", "tree"),
             Output("weights", "weights", "tree"),
@@ -142,22 +168,28 @@ def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
         python=("srcs",),
         preload=("torch", "executorch.exir"),
         resources=Resources(memory=2 << 30),
-        description=f"export {attrs.entry}",
+        description=f"export {attrs.entry or attrs.archive}",
     )
     model = ExportedModel(**made, inputs=tuple(each.name for each in attrs.inputs))
-    return model, EagerModel(inputs, params, tools), Files((model.signature, model.debug))
+    # Only a function that prepares the module gets example inputs in eager mode too.
+    eager = inputs | examples if attrs.prepare else inputs
+    return model, EagerModel(eager, params, tools), Files((model.signature, model.debug))
 
 
-def _entry(ctx: Context[TorchModelAttrs], srcs: tuple[Artifact, ...]) -> str:
-    """Return the entry as `path/in/workspace.py:name`."""
-    match = _ENTRY.match(ctx.attrs.entry)
+def _function(
+    ctx: Context[TorchModelAttrs], attribute: str, written: str | None, srcs: tuple[Artifact, ...]
+) -> str | None:
+    """Return a function of the sources as `path/in/workspace.py:name`."""
+    if written is None:
+        return None
+    match = _ENTRY.match(written)
     if match is None:
-        raise ctx.error("entry", f"attribute 'entry': expected 'file.py:name', got '{ctx.attrs.entry}'")
+        raise ctx.error(attribute, f"attribute '{attribute}': expected 'file.py:name', got '{written}'")
     path = f"{ctx.label.package}/{match['file']}".lstrip("/")
     if SourceArtifact(path) not in srcs:
         own = [a.path.removeprefix(f"{ctx.label.package}/") for a in srcs if isinstance(a, SourceArtifact)]
         hint = did_you_mean(match["file"], own)
-        raise ctx.error("entry", f"attribute 'entry': '{match['file']}' is not among the srcs{hint}")
+        raise ctx.error(attribute, f"attribute '{attribute}': '{match['file']}' is not among the srcs{hint}")
     return f"{path}:{match['name']}"
 
 
@@ -182,30 +214,62 @@ def _check_suffix(
         raise ctx.error(path, f"'{source}': expected a file ending in {', '.join(allowed)}")
 
 
-def _check_inputs(ctx: Context[TorchModelAttrs]) -> None:
-    attrs = ctx.attrs
-    _check_names(ctx, "inputs", tuple(each.name for each in attrs.inputs))
-    for name, size in attrs.dynamic.items():
+def _dynamic(ctx: Context[TorchModelAttrs]) -> dict[str, DynamicDimension]:
+    """Return the dynamic dimensions, those that depend on others with the bounds that follow."""
+    independent = {name: each for name, each in ctx.attrs.dynamic.items() if isinstance(each, Dynamic)}
+    found: dict[str, DynamicDimension] = {}
+    for name, each in ctx.attrs.dynamic.items():
         if not _NAME.match(name):
             raise ctx.error(("dynamic", name), f"dimension '{name}': expected a name of letters, digits and _")
-        if size.min == size.max:
-            raise ctx.error(("dynamic", name), f"dimension '{name}' is always {size.min}; expected a number in 'shape'")
-        if not size.min <= (size.min if size.example is None else size.example) <= size.max:
-            raise ctx.error(("dynamic", name), f"dimension '{name}': expected min <= example <= max")
-    used = set()
+        problem = ""
+        if isinstance(each, Dynamic):
+            problem = _bounds_problem(each)
+            found[name] = {"min": each.min, "max": each.max, "example": each.example}
+            if each.auto:
+                found[name]["auto"] = True
+        else:
+            try:
+                size = parse_size(each, independent)
+            except ValueError as error:
+                raise ctx.error(("dynamic", name), f"dimension '{name}': {error}") from None
+            low, high = (
+                size.plus + sum(factor * getattr(independent[other], end) for other, factor in size.terms.items())
+                for end in ("min", "max")
+            )
+            problem = f": expected a size of 0 or more, got {low} at the least" if low < 0 else ""
+            found[name] = {"min": low, "max": high, "example": None, "terms": size.terms, "plus": size.plus}
+        if problem:
+            raise ctx.error(("dynamic", name), f"dimension '{name}'{problem}")
+    return found
+
+
+def _bounds_problem(size: Dynamic) -> str:
+    if size.min == size.max:
+        return f" is always {size.min}; expected a number in 'shape'"
+    if not size.min <= (size.min if size.example is None else size.example) <= size.max:
+        return ": expected min <= example <= max"
+    return ""
+
+
+def _check_inputs(ctx: Context[TorchModelAttrs], dynamic: Mapping[str, DynamicDimension]) -> None:
+    attrs = ctx.attrs
+    _check_names(ctx, "inputs", tuple(each.name for each in attrs.inputs))
+    used: set[str] = set()
     for index, each in enumerate(attrs.inputs):
-        if problem := _problem(each, attrs.dynamic):
+        if problem := _problem(each, dynamic):
             key, message = problem
             raise ctx.error(("inputs", index, key), f"input '{each.name}': {message}")
         if each.file:
             _check_suffix(ctx, ("inputs", index, "file"), each.file, _EXAMPLES)
-        used |= {size for size in each.shape or () if isinstance(size, str)}
-    for name in attrs.dynamic:
+        for size in each.shape or ():
+            if isinstance(size, str):
+                used |= {size, *dynamic[size].get("terms", ())}
+    for name in dynamic:
         if name not in used:
             raise ctx.error(("dynamic", name), f"no input has the dimension '{name}'")
 
 
-def _problem(each: ModelInput, dynamic: Mapping[str, Dynamic]) -> tuple[str, str] | None:
+def _problem(each: ModelInput, dynamic: Collection[str]) -> tuple[str, str] | None:
     """Return the invalid attribute of an input and the problem; None if the input is valid."""
     for size in each.shape or ():
         if isinstance(size, str) and size not in dynamic:
@@ -222,6 +286,15 @@ def _problem(each: ModelInput, dynamic: Mapping[str, Dynamic]) -> tuple[str, str
     if each.range and not (low <= each.range[0] and each.range[1] <= high):
         return "range", f"{each.dtype} ranges from {low} to {high}; expected [lowest, highest] within that"
     return None
+
+
+def _call(ctx: Context[TorchModelAttrs]) -> Call | None:
+    if ctx.attrs.call is None:
+        return None
+    try:
+        return parse_call(ctx.attrs.call, [each.name for each in ctx.attrs.inputs])
+    except ValueError as problem:
+        raise ctx.error("call", f"attribute 'call': {problem}") from None
 
 
 def _check_names(ctx: Context[TorchModelAttrs], attribute: str, names: tuple[str, ...]) -> None:

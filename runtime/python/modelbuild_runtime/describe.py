@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +199,7 @@ def _narrowed(dim: Dim, size: int | str, declared: Named) -> Dim:
     bound = declared.dynamic.get(size)
     if bound is None:  # an expression of names, or a size that depends on data
         return Dim(dim.min, dim.max, size)
-    return Dim(max(dim.min, bound.min), min(dim.max, bound.max), size)
+    return replace(bound, min=max(dim.min, bound.min), max=min(dim.max, bound.max))
 
 
 def _method_json(method: MethodDescription) -> dict[str, Any]:
@@ -217,7 +217,7 @@ def _method_json(method: MethodDescription) -> dict[str, Any]:
 def _port_json(port: Port) -> dict[str, Any]:
     if port.kind != "tensor":
         return {"name": port.name, "kind": port.kind, "constant": port.constant}
-    shape = [{"name": d.name, "min": d.min, "max": d.max} if d.dynamic else d.max for d in port.shape]
+    shape = [_dim_json(dim) if dim.dynamic else dim.max for dim in port.shape]
     found: dict[str, Any] = {
         "name": port.name,
         "kind": port.kind,
@@ -229,6 +229,11 @@ def _port_json(port: Port) -> dict[str, Any]:
     if port.range is not None:
         found["range"] = list(port.range)
     return found
+
+
+def _dim_json(dim: Dim) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": dim.name, "min": dim.min, "max": dim.max}
+    return {**found, "size": dim.formula} if dim.terms else found
 
 
 def _moved_text(most: Moved) -> str:

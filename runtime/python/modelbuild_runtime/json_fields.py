@@ -52,6 +52,11 @@ class Field:
             self.fail("a whole number of 0 or more")
         return self.value
 
+    def integer(self) -> int:
+        if type(self.value) is not int or not -_MOST <= self.value <= _MOST:
+            self.fail("a whole number")
+        return self.value
+
     def number(self) -> float:
         """Return a finite number."""
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,9 @@ def check_inputs(ports: tuple[Port, ...], inputs: Inputs) -> list[Any]:
     """
     sizes: dict[str, tuple[int, str]] = {}
     given = zip(ports, in_order(ports, inputs), strict=True)
-    return [_checked(port, value, sizes) for port, value in given]
+    checked = [_checked(port, value, sizes) for port, value in given]
+    _check_sums(ports, sizes)
+    return checked
 
 
 def _checked(port: Port, value: Any, sizes: dict[str, tuple[int, str]]) -> Any:
@@ -116,3 +119,14 @@ def _same_sizes(port: Port, shape: tuple[int, ...], sizes: dict[str, tuple[int, 
                 if where != port.name
                 else f"input '{port.name}': dimension {dim.name} is both {known} and {size}"
             )
+
+
+def _check_sums(ports: tuple[Port, ...], sizes: Mapping[str, tuple[int, str]]) -> None:
+    """Raise InputError if the size of a dimension that depends on others does not agree with them."""
+    known = {name: size for name, (size, _) in sizes.items()}
+    for dim in {dim.name: dim for port in ports for dim in port.shape if dim.terms and dim.dynamic}.values():
+        size, where = sizes[dim.name]
+        others = ", ".join(f"{each.name}={known[each.name]}" for each, _ in dim.terms if each.name in known)
+        if not dim.follow(size, known):
+            why = f" with {others}" if others else ""
+            raise InputError(f"input '{where}': dimension {dim.name} is {size}; expected {dim.formula}{why}")

@@ -3,6 +3,8 @@
 {"version": 1,
  "inputs":  [{"name", "dtype", "shape": [1, 3, "h"], "dynamic": {"h": {"min", "max"}}, "range": [low, high] | null}],
  "outputs": [{"name", "dtype", "shape"}]}
+
+A dimension that is a sum of others also has {"terms": {"h8": 8}, "plus": 0}: here it is 8*h8.
 """
 
 from __future__ import annotations
@@ -73,18 +75,26 @@ def _all_named(declared: Field) -> tuple[Named, ...]:
 
 
 def _named(declared: Field) -> Named:
-    dynamic = {name: _dim(name, bounds) for name, bounds in declared.get("dynamic").items()}
+    bounds = dict(declared.get("dynamic").items())
+    dynamic = {name: _dim(name, bounds) for name in bounds}
     shape = tuple(each.value if isinstance(each.value, str) else each.size() for each in declared.get("shape").list())
     limits = declared.get("range")
     span = None if limits.value is None else _span(limits)
     return Named(declared.get("name").text(), declared.get("dtype").text(), shape, dynamic, span)
 
 
-def _dim(name: str, bounds: Field) -> Dim:
+def _dim(name: str, table: Mapping[str, Field]) -> Dim:
+    bounds = table[name]
     low, high = bounds.get("min").size(), bounds.get("max").size()
     if low > high:
         bounds.fail("min <= max")
-    return Dim(low, high, name)
+    terms = []
+    for other, factor in bounds.get("terms").items():
+        if other not in table or table[other].get("terms").value is not None or factor.size() < 1:
+            factor.fail("a factor of 1 or more of an independent dimension")
+        terms.append((_dim(other, table), factor.size()))
+    plus = bounds.get("plus")
+    return Dim(low, high, name, tuple(terms), plus.integer() if terms else 0)
 
 
 def _span(limits: Field) -> tuple[float, float]:

@@ -62,9 +62,11 @@ def run_export(
     defaults = {
         "entry": "m/net.py:Net",
         "kwargs": {},
+        "prepare": None,
         "weights": sorted(n.removeprefix("weights.") for n in files if n.startswith("weights.")),
         "allow_missing": not files,
         "inputs": list(inputs),
+        "call": None,
         "dynamic": {},
         "outputs": None,
         "seed": 0,

@@ -60,7 +60,78 @@ class TestShapes:
         source = f"class Net(nn.Module):\n    def forward(self, x):\n        return x.view(2, -1) if {even} else x"
         assert refusal(source, [made("x", "n")], dynamic={"n": bounds(1, 9)}) == (
             "m/net.py:Net does not accept every size that 'dynamic' allows; torch.export suggests"
-            " _n = Dim('_n', min=1, max=4), n = 2*_n"
+            ' _n = { min = 1, max = 4 }, n = "2*_n"'
+        )
+
+
+def dependent(low: int, high: int, plus: int = 0, **terms: int) -> dict[str, Any]:
+    return {"min": low, "max": high, "example": None, "terms": terms, "plus": plus}
+
+
+class TestDependentSizes:
+    """Dimensions that are multiples or sums of others, and those that torch.export decides on."""
+
+    EVEN = "class Net(nn.Module):\n    def forward(self, x):\n        return x.view(x.shape[0] // 2, 2).sum(1)"
+    JOINED = "class Net(nn.Module):\n    def forward(self, a, b, m):\n        return torch.cat([a, b]) + m"
+
+    def test_a_multiple(self, export: Callable[..., Any]) -> None:
+        sizes = {"half": bounds(1, 4), "n": dependent(2, 8, half=2)}
+        found = export(self.EVEN, [made("x", "n")], dynamic=sizes)
+        signature = found.json("signature")
+        assert [list(each.shape) for each in found.examples()] == [[4]]
+        assert signature["inputs"][0]["shape"] == ["n"]
+        assert signature["inputs"][0]["dynamic"] == {
+            "n": {"min": 2, "max": 8, "terms": {"half": 2}, "plus": 0},
+            "half": {"min": 1, "max": 4},
+        }
+        assert signature["outputs"][0]["shape"] == ["half"]
+        for size in (2, 8):
+            x = torch.randn(size)
+            assert torch.equal(found.program().module()(x), x.view(-1, 2).sum(1))
+
+    def test_a_multiple_and_more_of_a_dimension_of_an_input(self, export: Callable[..., Any]) -> None:
+        source = "class Net(nn.Module):\n    def forward(self, a, b):\n        return torch.cat([a, a, a[:1]]) + b"
+        sizes = {"n": bounds(2, 5), "m": dependent(5, 11, 1, n=2)}
+        found = export(source, [made("a", "n"), made("b", "m")], dynamic=sizes)
+        assert found.json("signature")["outputs"][0]["shape"] == ["2*n + 1"]
+        a, b = torch.randn(4), torch.randn(9)
+        assert torch.equal(found.program().module()(a, b), torch.cat([a, a, a[:1]]) + b)
+
+    def test_a_sum(self, export: Callable[..., Any]) -> None:
+        sizes = {"past": bounds(1, 5), "new": bounds(1, 4), "all": dependent(2, 9, past=1, new=1)}
+        found = export(self.JOINED, [made("a", "past"), made("b", "new"), made("m", "all")], dynamic=sizes)
+        assert [list(each.shape) for each in found.examples()] == [[2], [2], [4]]
+        assert found.json("signature")["outputs"][0]["shape"] in (["past + new"], ["new + past"], ["all"])
+        a, b, m = torch.randn(5), torch.randn(3), torch.randn(8)
+        assert torch.equal(found.program().module()(a, b, m), torch.cat([a, b]) + m)
+
+    def test_what_torch_export_finds(self, export: Callable[..., Any]) -> None:
+        auto = {**bounds(2, 8, 4), "auto": True}
+        found = export(self.EVEN, [made("x", "n")], dynamic={"n": auto})
+        assert found.json("signature")["inputs"][0]["shape"] == ["n"]
+        assert found.json("signature")["outputs"][0]["shape"] == ["(n//2)"]
+        constant = "class Net(nn.Module):\n    def forward(self, x):\n        return x + torch.ones(4)"
+        assert export(constant, [made("x", "n")], dynamic={"n": auto}).json("signature")["inputs"][0]["shape"] == [4]
+
+    def test_the_suggestion_of_a_refused_size_is_accepted(
+        self, export: Callable[..., Any], refusal: Callable[..., str]
+    ) -> None:
+        folded = "x.view(2, -1) if x.shape[0] % 2 == 0 else x"
+        source = f"class Net(nn.Module):\n    def forward(self, x):\n        return {folded}"
+        text = refusal(source, [made("x", "n")], dynamic={"n": bounds(1, 9)})
+        assert text.endswith(' torch.export suggests _n = { min = 1, max = 4 }, n = "2*_n"')
+        export(source, [made("x", "n")], dynamic={"_n": bounds(1, 4), "n": dependent(2, 8, _n=2)})
+
+    def test_a_file_gives_the_size_of_what_it_depends_on(
+        self, export: Callable[..., Any], refusal: Callable[..., str], tmp_path: Path
+    ) -> None:
+        inputs = [{**made("x", "n"), "dtype": None}]
+        sizes = {"half": bounds(1, 4), "n": dependent(2, 8, half=2)}
+        torch.save(torch.ones(6), tmp_path / "even.pt")
+        torch.save(torch.ones(5), tmp_path / "odd.pt")
+        export(self.EVEN, inputs, {"example.0": (tmp_path / "even.pt",)}, dynamic=sizes)
+        assert refusal(self.EVEN, inputs, {"example.0": (tmp_path / "odd.pt",)}, dynamic=sizes) == (
+            "input 'x': 'n' is 5 in its file; expected 2*half"
         )
 
 

@@ -1,6 +1,7 @@
 """Export a PyTorch module. Only the debug output contains file names or line numbers; none contains Python code.
 
 Inputs   srcs, data         at their workspace paths
+         archive            optional: an exported program or TorchScript, in place of an entry
          weights.<prefix>   state dicts; example.<index>   example inputs from files
 Params   ModelParams of model/documents.py
 Outputs  program, weights   trees, as model/steps/exported/program.py writes them
@@ -11,7 +12,6 @@ Outputs  program, weights   trees, as model/steps/exported/program.py writes the
 
 from __future__ import annotations
 
-import inspect
 import json
 import traceback
 from pathlib import Path
@@ -22,16 +22,17 @@ from safetensors.torch import save_file
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from modelbuild.step import Step, StepError
-from modelbuild_rules.model.steps.eager.entry import (
-    first_line,
-    load_model,
-    load_weights,
-    seed_generators,
-    set_inference_mode,
-)
+from modelbuild_rules.model.steps.eager.archive import from_torchscript
+from modelbuild_rules.model.steps.eager.call import arguments
+from modelbuild_rules.model.steps.eager.entry import first_line, seed_generators
 from modelbuild_rules.model.steps.eager.example_inputs import example_inputs
+from modelbuild_rules.model.steps.eager.module import make_module, model_name
+from modelbuild_rules.model.steps.eager.results import named_leaves, plain
+from modelbuild_rules.model.steps.exported.arguments import flatten_arguments
+from modelbuild_rules.model.steps.exported.dimensions import dynamic_shapes, suggested
 from modelbuild_rules.model.steps.exported.program import save_program
 from modelbuild_rules.model.steps.exported.signature import signature
+from modelbuild_rules.model.steps.exported.symbols import SYMBOLIC
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import Debug, ModelParams, SourcePlace
@@ -39,63 +40,69 @@ if TYPE_CHECKING:
 
 def run(step: Step) -> None:
     params = cast("ModelParams", step.params)
-    seed_generators(params["seed"])
-    module = load_model(step.root, params["entry"], params["kwargs"])
-    files = {prefix: step.input(f"weights.{prefix}") for prefix in params["weights"]}
-    load_weights(module, files, params["allow_missing"])
-    set_inference_mode(module)
+    name = model_name(params, step.inputs)
+    module = make_module(step.root, params, step.inputs)
     examples = example_inputs(params["inputs"], params["dynamic"], params["seed"], step.inputs)
-    _check_call(module, examples, params)
-    program = _export(module, examples, params, step.root)
+    program = _export(module, examples, params, name, step.root)
     if all(output is None for output in program.graph_signature.user_outputs):
-        raise StepError(f"forward of {params['entry']} returns nothing; expected one or more tensors")
+        raise StepError(f"forward of {name} returns nothing; expected one or more tensors")
     try:
         save_program(program, step.outputs["program"], step.outputs["weights"])
     except ValueError as error:
-        raise StepError(f"{params['entry']}: {error}") from error
+        raise StepError(f"{name}: {error}") from error
     _write(step.outputs["signature"], signature(program, params, examples))
     save_file({str(i): each.contiguous() for i, each in enumerate(examples)}, step.outputs["examples"])
     _write(step.outputs["debug"], _debug(program, step.root))
 
 
-def _check_call(module: torch.nn.Module, examples: tuple[torch.Tensor, ...], params: ModelParams) -> None:
-    try:
-        inspect.signature(module.forward).bind(*examples)
-    except TypeError as error:
-        names = ", ".join(each["name"] for each in params["inputs"])
-        raise StepError(f"forward of {params['entry']}, called with the inputs {names}: {error}") from error
-
-
 def _export(
-    module: torch.nn.Module, examples: tuple[torch.Tensor, ...], params: ModelParams, root: Path
+    module: torch.nn.Module, examples: tuple[torch.Tensor, ...], params: ModelParams, name: str, root: Path
 ) -> torch.export.ExportedProgram:
-    """Return the exported program. Raises StepError if torch.export refuses the module; exceptions of the module's own
-    code are not caught."""
-    sizes = {name: torch.export.Dim(name, min=d["min"], max=d["max"]) for name, d in params["dynamic"].items()}
-    dynamic = tuple(
-        {axis: sizes[size] for axis, size in enumerate(each["shape"] or ()) if isinstance(size, str)}
-        for each in params["inputs"]
-    )
+    """Return the exported program, whose arguments are the inputs. Raises StepError if torch.export refuses the module;
+    exceptions of the module's own code are not caught."""
+    args, kwargs = arguments(module, params, examples)
+    seed_generators(params["seed"])  # forward may draw constants
+    if isinstance(module, torch.jit.ScriptModule):
+        module = from_torchscript(module, args, kwargs, name)
+    shapes = dynamic_shapes(params["inputs"], examples, params["dynamic"])
+    hook = module.register_forward_hook(lambda module, args, result: _checked(plain(result), name))
     try:
         with torch.no_grad():
-            return torch.export.export(module, examples, dynamic_shapes=dynamic if sizes else None, strict=False)
+            program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
+    except StepError:
+        raise
     except GuardOnDataDependentSymNode as error:
         raise StepError(
-            f"{_place(error, root, params['entry'])} depends on values that are known only when the program runs"
+            f"{_place(error, root, name)} depends on values that are known only when the program runs"
             f" ({error.cond}); expected torch.where, torch.cond, or sizes from shapes"
         ) from error
     except torch._dynamo.exc.UserError as error:
         _, _, fixes = str(error).partition("Suggested fixes:\n")
         if "Constraints violated" not in str(error) or not fixes:
-            raise StepError(f"torch.export cannot export {params['entry']}: {first_line(error)}") from error
-        wanted = ", ".join(line.strip() for line in fixes.partition("\n\n")[0].splitlines())
+            raise StepError(f"torch.export cannot export {name}: {first_line(error)}") from error
+        wanted = suggested(fixes.partition("\n\n")[0])
         raise StepError(
-            f"{params['entry']} does not accept every size that 'dynamic' allows; torch.export suggests {wanted}"
+            f"{name} does not accept every size that 'dynamic' allows; torch.export suggests {wanted}"
         ) from error
     except Exception as error:
         if _frames(error, root):
             raise
-        raise StepError(f"torch.export cannot export {params['entry']}: {first_line(error)}") from error
+        raise StepError(f"torch.export cannot export {name}: {first_line(error)}") from error
+    finally:
+        hook.remove()
+    flatten_arguments(program, args, kwargs, examples)
+    return program
+
+
+def _checked(result: Any, entry: str) -> Any:
+    """Return a result in plain containers. Raises StepError if it contains an object that no program can return."""
+    for name, value in named_leaves(result):
+        if not isinstance(value, (torch.Tensor, *SYMBOLIC, bool, int, float, str, type(None))):
+            raise StepError(
+                f"forward of {entry} returns a {type(value).__name__} in '{name}'; expected tensors, numbers, and"
+                " containers that torch.utils._pytree.register_pytree_node knows"
+            )
+    return result
 
 
 def _frames(error: BaseException, root: Path) -> list[traceback.FrameSummary]:

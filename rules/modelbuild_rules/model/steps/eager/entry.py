@@ -15,6 +15,7 @@ from zipfile import ZIP_STORED, ZipFile, is_zipfile
 
 import numpy as np
 import torch
+from torch.nn.parameter import is_lazy
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
@@ -111,7 +112,9 @@ def set_inference_mode(module: torch.nn.Module) -> None:
     example) keeps the mode that it was exported in."""
     with suppress(NotImplementedError):
         module.eval()
-    module.requires_grad_(False)
+    for parameter in module.parameters():  # not by module.requires_grad_, which TorchScript lacks
+        if not is_lazy(parameter):
+            parameter.requires_grad_(False)
 
 
 def first_line(error: BaseException) -> str:

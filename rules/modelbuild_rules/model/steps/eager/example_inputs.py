@@ -15,6 +15,7 @@ import torch
 
 from modelbuild.step import StepError
 from modelbuild_rules.model.steps.eager.entry import first_line, load_pickle
+from modelbuild_rules.model.steps.eager.sizes import example_sizes
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import DeclaredInput, DynamicDimension
@@ -34,30 +35,11 @@ def example_inputs(
         for index, each in enumerate(declared)
         if f"example.{index}" in files
     }
-    sizes = _sizes(declared, dynamic, read)
+    sizes = example_sizes(declared, dynamic, {index: list(tensor.shape) for index, tensor in read.items()})
     return tuple(
         read[index] if index in read else _drawn(each, sizes, torch.Generator().manual_seed(seed + index))
         for index, each in enumerate(declared)
     )
-
-
-def _sizes(
-    declared: Sequence[DeclaredInput], dynamic: Mapping[str, DynamicDimension], read: Mapping[int, torch.Tensor]
-) -> dict[str, int]:
-    """Return the example size of each named dimension: as declared, else from the files, else 2 or the nearest."""
-    sizes = {name: int(bounds["example"]) for name, bounds in dynamic.items() if bounds["example"] is not None}
-    for index, tensor in read.items():
-        name = declared[index]["name"]
-        for dimension, size in zip(declared[index]["shape"] or (), tensor.shape, strict=False):
-            if not isinstance(dimension, str):
-                continue
-            low, high = dynamic[dimension]["min"], dynamic[dimension]["max"]
-            if not low <= size <= high:
-                raise StepError(f"input '{name}': '{dimension}' is {size} in its file; expected {low} to {high}")
-            if sizes.setdefault(dimension, size) != size:
-                raise StepError(f"input '{name}': '{dimension}' is {size} in its file, {sizes[dimension]} elsewhere")
-    # Avoid 0 and 1: torch.export treats these sizes as constants.
-    return {name: min(max(2, bounds["min"]), bounds["max"]) for name, bounds in dynamic.items()} | sizes
 
 
 def _drawn(each: DeclaredInput, sizes: Mapping[str, int], generator: torch.Generator) -> torch.Tensor:

@@ -1,4 +1,7 @@
-"""A program's inputs and outputs by name: signature.json, whose format modelbuild_runtime.signature describes."""
+"""A program's inputs and outputs by name: signature.json, whose format modelbuild_runtime.signature describes.
+
+Private names used, checked on torch 2.14.0: torch.utils._pytree.tree_unflatten. Not patched.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.export.graph_signature import ConstantArgument, OutputKind
+from torch.utils import _pytree as pytree
 
 from modelbuild.step import StepError
+from modelbuild_rules.model.steps.eager.results import named_leaves
+from modelbuild_rules.model.steps.exported.dimensions import names_of_symbols
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import (
@@ -28,28 +34,31 @@ _SCALARS = {torch.SymInt: "int", torch.SymFloat: "float", torch.SymBool: "bool"}
 def signature(program: Any, params: ModelParams, examples: Sequence[torch.Tensor]) -> Signature:
     """Return the signature of an exported program. Raises StepError if `outputs` has the wrong number of names."""
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
-    symbols: dict[str, str] = {}
+    declared = [each["shape"] or list(example.shape) for each, example in zip(params["inputs"], examples, strict=True)]
+    found = [[_constant(size) for size in values[name].shape] for name in program.graph_signature.user_inputs]
+    symbols = names_of_symbols(declared, found, params["dynamic"])
     inputs: list[SignatureInput] = []
-    for each, example, name in zip(params["inputs"], examples, program.graph_signature.user_inputs, strict=True):
-        declared = each["shape"] or list(example.shape)
-        for size, found in zip(declared, values[name].shape, strict=True):
-            if isinstance(size, str):
-                symbols[str(found)] = size
+    for each, example, wanted, sizes in zip(params["inputs"], examples, declared, found, strict=True):
+        # A dimension that torch.export found to be constant is a number.
+        shape = [size if isinstance(size, int) else name for name, size in zip(wanted, sizes, strict=True)]
         inputs.append(
             {
                 "name": each["name"],
                 "dtype": _dtype(example.dtype),
-                "shape": declared,
-                "dynamic": {s: _bounds(params["dynamic"][s]) for s in declared if isinstance(s, str)},
+                "shape": shape,
+                "dynamic": _dynamic(shape, params["dynamic"]),
                 "range": each["range"],
             }
         )
     specs = [spec for spec in program.graph_signature.output_specs if spec.kind == OutputKind.USER_OUTPUT]
     outputs = [s.arg.value if isinstance(s.arg, ConstantArgument) else values[s.arg.name] for s in specs]
-    names = params["outputs"] or _names(program, len(outputs))
+    names = params["outputs"] or _names(program)
     if len(names) != len(outputs):
         given = f"{len(outputs)} output{'' if len(outputs) == 1 else 's'}"
         raise StepError(f"the module returns {given}; the attribute 'outputs' names {len(names)}")
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise StepError(f"the module returns two outputs '{name}'; expected their names in the attribute 'outputs'")
     return {
         "version": VERSION,
         "inputs": inputs,
@@ -57,12 +66,19 @@ def signature(program: Any, params: ModelParams, examples: Sequence[torch.Tensor
     }
 
 
-def _names(program: Any, count: int) -> list[str]:
-    """Return the keys if the module returns a dictionary; else `output`, or output0, output1, ..."""
+def _constant(size: Any) -> Any:
+    """Return a size as a number if torch.export found that it is constant; else unchanged."""
+    return int(size) if isinstance(size, torch.SymInt) and size.node.expr.is_number else size
+
+
+def _names(program: Any) -> list[str]:
+    """Return the outputs' names by their places in the returned containers. A single output that no dictionary names is
+    `output`."""
     spec = program.call_spec.out_spec
-    if spec.type is dict and len(spec.context) == count:
-        return [str(key) for key in spec.context]
-    return ["output"] if count == 1 else [f"output{index}" for index in range(count)]
+    returned = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
+    if spec.num_leaves == 1 and not isinstance(returned, dict):
+        return ["output"]
+    return [name for name, _ in named_leaves(returned)]
 
 
 def _output(name: str, value: Any, symbols: Mapping[str, str]) -> SignatureOutput:
@@ -77,8 +93,17 @@ def _named(size: str, symbols: Mapping[str, str]) -> str:
     return re.sub(r"\w+", lambda word: symbols.get(word[0], word[0]), size)
 
 
+def _dynamic(shape: Sequence[int | str], dynamic: Mapping[str, DynamicDimension]) -> dict[str, SizeRange]:
+    """Return the dimensions that a shape names, and those that they depend on."""
+    names = [size for size in shape if isinstance(size, str)]
+    return {name: _bounds(dynamic[name]) for size in names for name in (size, *dynamic[size].get("terms", ()))}
+
+
 def _bounds(dynamic: DynamicDimension) -> SizeRange:
-    return {"min": dynamic["min"], "max": dynamic["max"]}
+    found: SizeRange = {"min": dynamic["min"], "max": dynamic["max"]}
+    if "terms" in dynamic:
+        found |= {"terms": dynamic["terms"], "plus": dynamic["plus"]}
+    return found
 
 
 def _dtype(dtype: torch.dtype) -> str:

@@ -12,13 +12,10 @@ from torch.utils import _pytree as pytree
 import modelbuild_runtime
 from modelbuild.errors import did_you_mean
 from modelbuild.step import Step, StepError
-from modelbuild_rules.model.steps.eager.entry import (
-    load_function,
-    load_model,
-    load_weights,
-    seed_generators,
-    set_inference_mode,
-)
+from modelbuild_rules.model.steps.eager.call import arguments
+from modelbuild_rules.model.steps.eager.entry import load_function, seed_generators
+from modelbuild_rules.model.steps.eager.module import make_module
+from modelbuild_rules.model.steps.eager.results import plain
 from modelbuild_rules.testing.steps.parity.compare import compare
 from modelbuild_rules.testing.steps.parity.programs import Arrays
 from modelbuild_rules.testing.steps.parity.random_inputs import draw
@@ -59,12 +56,11 @@ def cases(step: Step, program: modelbuild_runtime.Program) -> Iterator[tuple[str
 def eager_model(step: Step, program: modelbuild_runtime.Program) -> Eager:
     """Return the model in eager PyTorch, as a function of arrays by name. Each call starts with the initial buffers."""
     params = step.params["eager"]
-    seed_generators(params["seed"])
-    module = load_model(step.root, params["entry"], params["kwargs"])
-    load_weights(module, {p: step.input(f"weights.{p}") for p in params["weights"]}, params["allow_missing"])
-    set_inference_mode(module)
+    module = make_module(step.root, params, step.inputs)
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     ports = tensor_inputs(program)
+    if len(ports) != len(params["inputs"]):
+        raise StepError(f"the model has {len(params['inputs'])} inputs, the program {len(ports)}")
     names = [port.name for port in program.describe().method("forward").outputs]
 
     @torch.no_grad()
@@ -72,7 +68,9 @@ def eager_model(step: Step, program: modelbuild_runtime.Program) -> Eager:
         for name, initial in buffers.items():
             owner, _, leaf = name.rpartition(".")
             setattr(module.get_submodule(owner), leaf, initial.clone())
-        values = pytree.tree_leaves(module(*[to_tensor(arrays[port.name], port) for port in ports]))
+        seed_generators(params["seed"])
+        args, kwargs = arguments(module, params, [to_tensor(arrays[port.name], port) for port in ports])
+        values = pytree.tree_leaves(plain(module(*args, **kwargs)))
         if len(values) != len(names):
             raise StepError(f"the model returns {len(values)} outputs, the program {len(names)}")
         return {name: to_array(value) for name, value in zip(names, values, strict=True)}

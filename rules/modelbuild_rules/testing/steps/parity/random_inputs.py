@@ -52,7 +52,14 @@ def _one(port: Port, generator: GeneratorParams, random: np.random.Generator) ->
 def _size(port: Port, dim: Any, sizes: Mapping[str, int]) -> int:
     if not dim.dynamic:
         return int(dim.max)
-    size = sizes.get(dim.name, min(max(2, dim.min), dim.max))
+    if dim.name in sizes or not dim.terms:
+        size = sizes.get(dim.name, _default(dim))
+    else:
+        size = dim.size({other.name: sizes.get(other.name, _default(other)) for other, _ in dim.terms})
     if not dim.min <= size <= dim.max:
         raise StepError(f"input '{port.name}': dimension {dim.name} is {size}; expected {dim.min} to {dim.max}")
     return int(size)
+
+
+def _default(dim: Any) -> int:
+    return int(min(max(2, dim.min), dim.max))

@@ -1,0 +1,68 @@
+"""Make the module of a model in eager PyTorch, with its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn.parameter import is_lazy
+
+from modelbuild.step import StepError
+from modelbuild_rules.model.steps.eager.archive import load_archive
+from modelbuild_rules.model.steps.eager.call import arguments
+from modelbuild_rules.model.steps.eager.entry import (
+    load_function,
+    load_model,
+    load_weights,
+    seed_generators,
+    set_inference_mode,
+)
+from modelbuild_rules.model.steps.eager.example_inputs import example_inputs
+
+if TYPE_CHECKING:
+    from modelbuild_rules.model.documents import ModelParams
+
+
+def model_name(params: ModelParams, inputs: Mapping[str, tuple[Path, ...]]) -> str:
+    """Return the model's entry, or the name of its archive, for messages."""
+    return params["entry"] or inputs["archive"][0].name
+
+
+def make_module(root: Path, params: ModelParams, inputs: Mapping[str, tuple[Path, ...]]) -> torch.nn.Module:
+    """Return the module in evaluation mode, prepared and with its weights. Random numbers drawn meanwhile depend on the
+    seed alone. Exceptions of the model's own code are not caught."""
+    seed_generators(params["seed"])
+    entry = params["entry"]
+    module = load_archive(inputs["archive"][0]) if entry is None else load_model(root, entry, params["kwargs"])
+    set_inference_mode(module)
+    if params["prepare"] is not None:
+        examples = example_inputs(params["inputs"], params["dynamic"], params["seed"], inputs)
+        module = _prepared(root, params["prepare"], module, params, examples)
+    _check_initialized(module, model_name(params, inputs))
+    files = {prefix: inputs[f"weights.{prefix}"][0] for prefix in params["weights"]}
+    load_weights(module, files, params["allow_missing"])
+    set_inference_mode(module)
+    return module
+
+
+def _prepared(
+    root: Path, function: str, module: torch.nn.Module, params: ModelParams, examples: Sequence[torch.Tensor]
+) -> torch.nn.Module:
+    """Call the function that prepares a module; return the module that it returns, or the same one."""
+    args, kwargs = arguments(module, params, examples)
+    with torch.no_grad():
+        made = load_function(root, function)(module, *args, **kwargs)
+    if made is not None and not isinstance(made, torch.nn.Module):
+        raise StepError(f"{function} returns a {type(made).__name__}; expected None or a torch.nn.Module")
+    return module if made is None else made
+
+
+def _check_initialized(module: torch.nn.Module, name: str) -> None:
+    for key, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if is_lazy(tensor):
+            raise StepError(
+                f"{name}: the parameter '{key}' has no shape until the module runs; expected the attribute 'prepare'"
+                " with a function that runs it once"
+            )

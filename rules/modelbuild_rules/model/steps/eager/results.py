@@ -1,0 +1,79 @@
+"""Results of a module in plain containers, and their names.
+
+Private names used, checked on torch 2.14.0: torch.utils._pytree (SUPPORTED_NODES and its entries, the types of keys).
+None is patched.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+
+def plain(value: Any) -> Any:
+    """Return a module's result with every container replaced by a dictionary, list or tuple.
+
+    Dataclasses, named tuples, mappings and containers registered with torch's pytrees become dictionaries by field or
+    key; None in a dataclass is left out.
+    """
+    if isinstance(value, torch.Tensor):
+        return value
+    if isinstance(value, Mapping):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {name: plain(each) for name, each in zip(value._fields, value, strict=True)}
+    if isinstance(value, (list, tuple)):
+        items = [plain(each) for each in value]
+        return items if isinstance(value, list) else tuple(items)
+    if type(value) in pytree.SUPPORTED_NODES:
+        return _registered(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {name: plain(each) for name, each in fields.items() if each is not None}
+    return value
+
+
+def _registered(value: Any) -> Any:
+    node = pytree.SUPPORTED_NODES[type(value)]
+    if node.flatten_with_keys_fn is None:
+        children, _ = node.flatten_fn(value)
+        return [plain(each) for each in children]
+    pairs, _ = node.flatten_with_keys_fn(value)
+    return {_key(key): plain(each) for key, each in pairs}
+
+
+def _key(key: Any) -> str:
+    for attribute in ("key", "idx", "name"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)
+
+
+def named_leaves(returned: Any) -> Iterator[tuple[str, Any]]:
+    """Yield each value in plain containers with its name: keys and positions, as `hidden.0`.
+
+    Parts of an outermost tuple or list are called output0, output1, ...; a value outside containers is `output`.
+    """
+    if isinstance(returned, dict):
+        for key, each in returned.items():
+            yield from _below(each, str(key))
+    elif isinstance(returned, (list, tuple)):
+        for index, each in enumerate(returned):
+            yield from _below(each, f"output{index}")
+    else:
+        yield "output", returned
+
+
+def _below(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _below(each, f"{path}.{key}")
+    elif isinstance(value, (list, tuple)):
+        for index, each in enumerate(value):
+            yield from _below(each, f"{path}.{index}")
+    else:
+        yield path, value
