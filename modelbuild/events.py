@@ -64,6 +64,15 @@ class ActionStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ActionProgress(Event):
+    """An action that runs here has begun another part of its work: `part` is one short line, such as `kernel 4 of 17`.
+    At most a few events a second for each action; none after its ActionFinished."""
+
+    id: str
+    part: str
+
+
+@dataclass(frozen=True, slots=True)
 class CacheUsed(Event):
     """A lookup in the caches, or storing a result in them, has ended after `seconds`."""
 

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+# The most characters of a part of the work, so that the numbers behind it are shown.
+_LONGEST = 40
 
 
 class StepError(Exception):
     """A failure that the user can fix. The message is printed as it is, without a traceback."""
+
+
+class Progress(Protocol):
+    """Shows the part of a step's work that begins: see Step.progress."""
+
+    def __call__(self, part: str, number: int | None = None, total: int | None = None) -> None: ...
+
+
+def ignore_progress(part: str, number: int | None = None, total: int | None = None) -> None:
+    """Show nothing: the Progress of work that no build waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +34,7 @@ class Step:
     outputs  output name -> path to write: a file that does not exist yet, or an empty folder
     root     the folder that inputs' workspace paths are relative to (also the current folder)
     cpus     how many threads the step may use
+    show     shows one line beside the running action
     """
 
     params: Mapping[str, Any]
@@ -28,6 +42,13 @@ class Step:
     outputs: Mapping[str, Path]
     root: Path
     cpus: int = 1
+    show: Callable[[str], object] = ignore_progress
+
+    def progress(self, part: str, number: int | None = None, total: int | None = None) -> None:
+        """Show the part of the work that begins, beside the running action: `progress("kernel", 4, 17)` shows "kernel 4
+        of 17". Only the newest part is shown. Never fails, and costs microseconds; no key and no result contains it."""
+        count = "" if number is None else f" {number}" if total is None else f" {number} of {total}"
+        self.show(f"{part[:_LONGEST]}{count}")
 
     def input(self, name: str) -> Path:
         """Return the path of an input that is a single file or folder. Raises KeyError for an unknown name, and

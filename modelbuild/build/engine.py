@@ -77,7 +77,7 @@ def open_engine(
         roots = {"modelbuild": Path(modelbuild.__file__).parent, **packages}
         code, sources = StepCode(roots), Sources(workspace.root, local)
         keys = Keys.of(workspace.root, roots, store.read_bytes, sources, config.remote.gpus)
-        here = LocalExecutor(workspace.root, store, local.scratch, packages, request.sandbox_debug, spare)
+        here = LocalExecutor(workspace.root, store, local.scratch, packages, request.sandbox_debug, reporter, spare)
         executor = executing(here, request.remote, store, local, code, reporter)
         try:
             estimates = partial(expected_seconds, config.cache_dir)

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 # Seconds for a fork server to kill its children and end.
 _PATIENCE = 10
+
+# The most characters that are shown of a part of a step's work.
+_MOST_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class ForkServer:
         self._socket, theirs = socket.socketpair()
         self._numbers = itertools.count()
         self._lock = threading.Lock()
-        self._pending: dict[int, Future[Ended]] = {}
+        self._pending: dict[int, tuple[Future[Ended], Callable[[str], object]]] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._ready = False
         self._closing = False
@@ -69,14 +72,15 @@ class ForkServer:
         with self._lock, suppress(OSError):
             self._socket.sendall(fork_server.LENGTH.pack(len(data)) + data)
 
-    def run(self, order: LocalOrder) -> Ended:
-        """Run an order in a worker; return when it has ended."""
+    def run(self, order: LocalOrder, show: Callable[[str], object] = lambda part: None) -> Ended:
+        """Run an order in a worker; return when it has ended. Calls `show`, from another thread, with parts of its
+        work that begin, as one line each."""
         ended: Future[Ended] = Future()
         with self._lock:
             if self._over:
                 return Ended(problem=self._over)
             number = next(self._numbers)
-            self._pending[number] = ended
+            self._pending[number] = ended, show
             numbered: NumberedOrder = {**order, "id": number}
             # If the process has ended, the reading thread reports it.
             with suppress(OSError):
@@ -123,8 +127,14 @@ class ForkServer:
                 if "ready" in answer:
                     self._ready = True
                     continue
+                number = answer.pop("id")
+                if "part" in answer:
+                    with self._lock:
+                        _, show = self._pending[number]
+                    show(_line(answer["part"]))
+                    continue
                 with self._lock:
-                    ended = self._pending.pop(answer.pop("id"))
+                    ended, _ = self._pending.pop(number)
                 ended.set_result(Ended(**answer))
         try:
             process.wait(_PATIENCE)
@@ -145,8 +155,13 @@ class ForkServer:
             pending, self._pending = self._pending, {}
         self._socket.close()
         os.close(self._log)
-        for ended in pending.values():
+        for ended, _ in pending.values():
             ended.set_result(Ended(problem=why))
+
+
+def _line(part: str) -> str:
+    """Return a step's text as a short line without control characters."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in part).split())[:_MOST_SHOWN]
 
 
 def _plain(value: object) -> object:

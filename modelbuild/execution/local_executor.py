@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from modelbuild.code.byte_code import keep_byte_code
 from modelbuild.code.search_path import import_path
 from modelbuild.code.step_sources import source_file
 from modelbuild.errors import EnvironmentProblem
+from modelbuild.events import ActionProgress, Reporter
 from modelbuild.execution import network_files
 from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.failure_message import failure_message
@@ -37,6 +39,7 @@ class LocalExecutor:
     scratch          folder for sandboxes, preferably on the store's file system; shared by builds
     rule_packages    folders by import name
     keep_sandboxes   keep the folders of actions for the user
+    reporter         receives the progress of running actions
     spare            a fork server without settings, for the first actions; ends with the executor
     namespaces       False: behave as if the kernel refused namespaces
     """
@@ -48,6 +51,7 @@ class LocalExecutor:
         scratch: Path,
         rule_packages: Mapping[str, Path],
         keep_sandboxes: bool = False,
+        reporter: Reporter | None = None,
         spare: ForkServer | None = None,
         namespaces: bool = True,
     ) -> None:
@@ -56,6 +60,7 @@ class LocalExecutor:
         self._scratch_folder = scratch
         self._packages = {"modelbuild": Path(modelbuild.__file__).parent, **rule_packages}
         self._keep = keep_sandboxes
+        self._reporter = reporter
         self._spare = spare
         self._namespaces = namespaces
         self._lock = threading.Lock()
@@ -129,7 +134,7 @@ class LocalExecutor:
         server = self._warm_for(() if action.resources.gpu else request.preload)
         if server is None:
             return Outcome(None, "interrupted")
-        ended = server.run(_order(sandbox, request, self._workspace))
+        ended = server.run(_order(sandbox, request, self._workspace), partial(self._show, action))
         if self._closed:
             return Outcome(None, "interrupted")
         stdout, stderr = sandbox.printed(self._store)
@@ -145,6 +150,10 @@ class LocalExecutor:
             where = f"\n(its folder is kept: {sandbox.folder})" if self._keep else ""
             return Outcome(None, problem + where, stdout, stderr)
         return Outcome(ActionResult(outputs, stdout, stderr, ended.seconds, ended.max_rss), "", stdout, stderr)
+
+    def _show(self, action: Action, part: str) -> None:
+        if self._reporter is not None:
+            self._reporter.emit(ActionProgress(action.id, part))
 
     def _compile(self, request: Request) -> None:
         """Write byte code of a step's modules, once for each step."""

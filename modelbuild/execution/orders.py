@@ -166,6 +166,14 @@ class Answer(Exit):
     """The reason why the step's output could not be kept."""
 
 
+class Part(TypedDict):
+    """A fork server's message about a running order."""
+
+    id: int
+    part: str
+    """The part of its work that it has begun, as the step wrote it."""
+
+
 class Ready(TypedDict):
     """A fork server's message that all modules are imported."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from modelbuild.events import (
     ActionFinished,
+    ActionProgress,
     ActionStarted,
     BuildAborted,
     BuildFinished,
@@ -56,6 +57,7 @@ class ConsoleReporter:
         self._state = threading.Lock()
         self._progress = Progress()
         self._running: dict[str, ActionStarted] = {}
+        self._parts: dict[str, str] = {}
         self._awaited: UploadsAwaited | None = None
         self._began = time.monotonic()
         self._live: Live | None = None
@@ -75,8 +77,12 @@ class ConsoleReporter:
                     self._new.append(event.actions)
                 case ActionStarted():
                     self._running[event.id] = event
+                    self._parts.pop(event.id, None)  # of an earlier run
+                case ActionProgress():
+                    self._parts[event.id] = event.part
                 case ActionFinished():
                     self._running.pop(event.id, None)
+                    self._parts.pop(event.id, None)
                     self._ended.append(event.id)
                 case UploadsAwaited():
                     self._awaited = event
@@ -160,6 +166,7 @@ class ConsoleReporter:
             ended = f"{progress.ran} ran, {progress.cached} cached"
             failed = progress.failed
             running = sorted(self._running.values(), key=lambda action: action.at)
+            parts = dict(self._parts)
             new, self._new = self._new, []
             ended_ids, self._ended = self._ended, []
             awaited = self._awaited
@@ -187,7 +194,10 @@ class ConsoleReporter:
         )
         rows.add_column(no_wrap=True, justify="right", style="dim")
         for action, took in zip(shown, times, strict=True):
-            rows.add_row(Text(f"  {encodable(action_line(action), self._err)}"), took)
+            line = Text(f"  {encodable(action_line(action), self._err)}")
+            if part := parts.get(action.id):
+                line.append(f"  {encodable(part, self._err)}", style="dim")
+            rows.add_row(line, took)
         if len(running) > len(shown):
             rows.add_row(Text(f"  and {len(running) - len(shown)} more"), "")
         if awaited is not None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TextIO
 
 from modelbuild.events import (
     ActionFinished,
+    ActionProgress,
+    ActionStarted,
     BuildAborted,
     BuildFinished,
     BuildStarted,
@@ -17,6 +20,7 @@ from modelbuild.events import (
 from modelbuild.report.progress import Progress
 from modelbuild.report.text import counts, failure_lines, finished_line, summary, target_lines, uploads_line, write
 from modelbuild.testing.text import test_lines, test_summary
+from modelbuild.wording import action_line
 
 # Seconds between lines during a long wait: some CI systems kill jobs without output for some minutes.
 _REPEAT = 60.0
@@ -32,6 +36,8 @@ class PlainReporter:
         self._lock = threading.Lock()
         self._progress = Progress()
         self._awaited = float("-inf")  # time of the last such line
+        self._running: dict[str, ActionStarted] = {}
+        self._printed = time.monotonic()  # when the last line about an action was printed
 
     def emit(self, event: Event) -> None:
         with self._lock:
@@ -39,8 +45,13 @@ class PlainReporter:
             match event:
                 case ActionFinished():
                     self._action(event)
+                case ActionStarted():
+                    self._running[event.id] = event
+                case ActionProgress():
+                    self._part(event)
                 case BuildStarted():
                     self._awaited = float("-inf")
+                    self._printed = event.at
                 case UploadsAwaited() if not self._quiet and event.at - self._awaited >= _REPEAT:
                     self._awaited = event.at
                     write(self._err, uploads_line(event))
@@ -55,10 +66,19 @@ class PlainReporter:
         """Does nothing."""
 
     def _action(self, event: ActionFinished) -> None:
+        self._running.pop(event.id, None)
+        self._printed = event.at
         if not self._quiet:
             write(self._err, finished_line(event, self._progress.done, self._progress.total))
         if event.status == "failed":
             write(self._err, "\n".join(failure_lines(event)))
+
+    def _part(self, event: ActionProgress) -> None:
+        """Print the progress of an action if nothing was printed for a minute."""
+        action = self._running.get(event.id)
+        if action is not None and not self._quiet and event.at - self._printed >= _REPEAT:
+            self._printed = event.at
+            write(self._err, f"{action_line(action)}  {event.part}")
 
 
 def show_end(progress: Progress, out: TextIO, err: TextIO, quiet: bool) -> None:

@@ -58,6 +58,7 @@ EVENTS: list[Event] = [
     events.CacheUsed("b", "lookup", 0.5, at=1.375),
     events.CacheUsed("a", "store", 0.125, at=3.0),
     ActionStarted("a", "//m:a", "make", "make", at=1.0),
+    events.ActionProgress("a", "kernel 4 of 17", at=2.0),
     ran("a", 2.0, 3.0),
     ran("b", 1.0, 2.0, worker=1),
     ran("c", 3.0, 6.0, ("a", "b")),
@@ -151,7 +152,7 @@ def test_build_events_are_as_documented(tmp_path: Path, repository: Path, ci_for
     played(BuildEvents(tmp_path / "e.jsonl"))
     lines = ci_formats.check_events(tmp_path / "e.jsonl", repository)
     assert [line["event"] for line in lines] == ["stream_started", *(name_of(type(event)) for event in EVENTS)]
-    assert lines[13]["cases"][1]["place"] == "m/test_t.py:3"
+    assert lines[14]["cases"][1]["place"] == "m/test_t.py:3"
 
 
 def test_every_kind_of_event_is_documented(repository: Path, ci_formats: Any) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from modelbuild.events import (
     ActionFinished,
+    ActionProgress,
     ActionStarted,
     BuildAborted,
     BuildFinished,
@@ -97,6 +98,24 @@ def test_plain_lines() -> None:
         f"  {PTE}",
         "Built 1 target in 1 min 17 s: 4 actions, 3 ran, 1 cached",
     ]
+
+
+def test_a_running_action_has_a_line_after_a_minute_without_one() -> None:
+    """Some CI systems end jobs that print nothing for minutes."""
+    seconds = (10.0, 61.0, 62.0, 130.0, 140.0)
+    parts = [ActionProgress("e", f"part {number} of 6", at=at) for number, at in enumerate(seconds, 1)]
+    ended = ActionFinished("o", LABEL, "emit", "emit", "ran", 1.0, at=135.0)
+    late = ActionProgress("e", "part 6 of 6", at=196.0)
+    started = [BuildStarted((LABEL,), 2, at=0.0), ActionStarted("e", LABEL, "export", "export", at=1.0)]
+    events = [*started, *parts[:4], ended, parts[4], late, ActionProgress("unknown", "x", at=999.0)]
+    _, err = shown(PlainReporter, events)
+    assert err == [
+        "export //models:detector  part 2 of 6",
+        "export //models:detector  part 4 of 6",
+        "[1/2] emit //models:detector  1.0 s",
+        "export //models:detector  part 6 of 6",
+    ]
+    assert shown(functools.partial(PlainReporter, quiet=True), events) == ([], [])
 
 
 def test_failure_ends_with_the_line_that_says_why() -> None:

@@ -28,6 +28,7 @@ reporter.emit(BuildStarted((L,), 2, 2, ("a", "c0")))
 reporter.emit(ActionFinished("a", L, "export", "export", "cached"))
 for i in range(4):
     reporter.emit(ActionStarted(f"c{i}", L, "compile", f"p{i} (xnnpack)"))
+reporter.emit(ActionProgress("c3", "kernel 4 of 17"))
 reporter.emit(GraphGrew(6, ("a", "c0", "c1", "c2", "c3", "later")))
 reporter.emit(Notice("something \\u201codd\\u201d"))
 time.sleep(0.4)
@@ -85,7 +86,9 @@ def test_live_picture_then_what_stays() -> None:
     text = on_terminal()
     lines = frames(text)
     assert any(re.fullmatch(r"━.*  1/6  0 ran, 1 cached  \d+\.\d+ s *", line) for line in lines)
-    assert any(re.fullmatch(r"  compile //models:detector p3 \(xnnpack\)  \d+\.\d+ s *", line) for line in lines)
+    assert any(re.fullmatch(r"  compile //models:detector p2 \(xnnpack\) +\d+\.\d+ s *", line) for line in lines)
+    part = r"  compile //models:detector p3 \(xnnpack\)  kernel 4 of 17  \d+\.\d+ s *"
+    assert any(re.fullmatch(part, line) for line in lines)
     assert any("5/6  3 ran, 1 cached, 1 failed" in line for line in lines)
     assert "note: something “odd”" in lines
     assert "error: compile //models:detector p3 (xnnpack): no kernel" in lines

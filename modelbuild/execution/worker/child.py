@@ -109,7 +109,7 @@ def work(
         landlock.release()
         drop_capabilities()
         hook.install()
-        end = _run(order, hook)
+        end = _run(order, hook, streams)
         if os.getpid() == worker:
             modules = order["modules"]
             strays, third_party = loaded.strays(modules), hook.third_party()
@@ -142,7 +142,7 @@ def _set_up(order: Order, streams: Streams) -> None:
         loaded["torch"].set_num_threads(order["cpus"])
 
 
-def _run(order: Order, hook: AuditHook) -> End:
+def _run(order: Order, hook: AuditHook, streams: Streams) -> End:
     root = Path(order["root"])
     step = Step(
         params=order["params"],
@@ -150,6 +150,7 @@ def _run(order: Order, hook: AuditHook) -> End:
         outputs={name: root / path for name, path in order["outputs"].items()},
         root=root,
         cpus=order["cpus"],
+        show=streams.show,
     )
     try:
         importlib.import_module(order["step"]).run(step)

@@ -22,10 +22,13 @@ from modelbuild.execution.worker.child import Loaded, work
 from modelbuild.execution.worker.streams import Streams
 
 if TYPE_CHECKING:
-    from modelbuild.execution.orders import Answer, CompletedSettings, Failure, NumberedOrder, Ready
+    from modelbuild.execution.orders import Answer, CompletedSettings, Failure, NumberedOrder, Part, Ready
 
 # Bytes per read from the socket: enough for a few orders, and less than an allocator requests from the kernel.
 _CHUNK = 1 << 16
+
+# Seconds between looks at the running children.
+_LOOK = 0.25
 
 
 def die_with_parent(kind: int) -> None:
@@ -33,12 +36,15 @@ def die_with_parent(kind: int) -> None:
     prctl(PR_SET_PDEATHSIG, kind)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Child:
+    """A running child; `part` is the part of its work that the engine knows."""
+
     order: NumberedOrder
     pid: int
     started: float
     streams: Streams
+    part: str = ""
 
 
 class OrderLoop:
@@ -60,6 +66,7 @@ class OrderLoop:
         self._received = b""
         self._served = True
         self._children: dict[int, _Child] = {}
+        self._look = 0.0  # when to look at them next
 
     def serve(self) -> None:
         """Run orders until the engine closes the socket."""
@@ -72,8 +79,9 @@ class OrderLoop:
         try:
             self._answer({"ready": True})
             while self._served:
-                for key, _ in self._selector.select():
+                for key, _ in self._selector.select(_LOOK if self._children else None):
                     key.data()
+                self._look_at_children()
         except (BrokenPipeError, ConnectionResetError):
             return
         finally:
@@ -90,7 +98,19 @@ class OrderLoop:
             except OSError as error:
                 self._answer({"id": order["id"], "problem": f"cannot start a process: {error}"})
 
-    def _answer(self, answer: Answer | Failure | Ready) -> None:
+    def _look_at_children(self) -> None:
+        """Send the parts of the work that children have begun since the last look."""
+        now = time.monotonic()
+        if now < self._look:
+            return
+        self._look = now + _LOOK
+        for child in self._children.values():
+            part = child.streams.shown()
+            if part != child.part:
+                child.part = part
+                self._answer({"id": child.order["id"], "part": part})
+
+    def _answer(self, answer: Answer | Failure | Part | Ready) -> None:
         self._line.sendall(json.dumps(answer).encode() + b"\n")
 
     def _fork(self, order: NumberedOrder) -> None:

@@ -113,6 +113,7 @@ def _fork(folder: Path, code: Path, remote: RemoteOrder) -> Exit:
     report, stdout, stderr = (
         os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) for name in ("report", "stdout", "stderr")
     )
+    streams = Streams(report, stdout, stderr, os.open(os.devnull, os.O_WRONLY))  # the API has no progress
     started = time.monotonic()
     ready_to_fork()
     loaded = Loaded.now(packages, ours)
@@ -123,7 +124,7 @@ def _fork(folder: Path, code: Path, remote: RemoteOrder) -> Exit:
     modules = confine.Code.of([*order["modules"], *ours], packages)
     child = os.fork()
     if child == 0:
-        work(order, settings, loaded, modules, Streams(report, stdout, stderr), view)
+        work(order, settings, loaded, modules, streams, view)
     _, status, usage = os.wait4(child, 0)
     end_orphans(())
     return {

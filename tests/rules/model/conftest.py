@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from modelbuild.step import Step, StepError
+from modelbuild.step import Step, StepError, ignore_progress
 
 FOLDERS = ("program", "weights")
 FILES = {"signature": "signature.json", "examples": "examples.safetensors", "debug": "debug.json"}
@@ -47,9 +47,14 @@ class Exported:
 
 
 def run_export(
-    root: Path, source: str, inputs: Any = (INPUT,), files: Mapping[str, tuple[Path, ...]] | None = None, **params: Any
+    root: Path,
+    source: str,
+    inputs: Any = (INPUT,),
+    files: Mapping[str, tuple[Path, ...]] | None = None,
+    show: Callable[[str], object] = ignore_progress,
+    **params: Any,
 ) -> Exported:
-    """Export m/net.py:Net of a workspace, whose source begins with the usual imports."""
+    """Export m/net.py:Net of a workspace, whose source begins with the usual imports. `show` gets the progress."""
     from modelbuild_rules.model.steps import export
 
     (root / "m").mkdir(parents=True, exist_ok=True)
@@ -74,7 +79,8 @@ def run_export(
     outputs = {name: folder / name for name in FOLDERS} | {name: folder / path for name, path in FILES.items()}
     path, modules = list(sys.path), set(sys.modules)
     try:
-        export.run(Step(defaults | params, {"srcs": (root / "m" / "net.py",), **files}, outputs, root))
+        inputs = {"srcs": (root / "m" / "net.py",), **files}
+        export.run(Step(defaults | params, inputs, outputs, root, show=show))
     finally:
         sys.path[:] = path
         for name in set(sys.modules) - modules:

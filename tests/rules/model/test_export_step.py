@@ -41,6 +41,12 @@ def state() -> dict[str, torch.Tensor]:
     }
 
 
+def test_it_shows_what_it_does(export: Callable[..., Any]) -> None:
+    parts: list[str] = []
+    export("class Net(nn.Module):\n    def forward(self, x):\n        return x + 1", show=parts.append)
+    assert parts == ["loading the model", "exporting", "writing the program"]
+
+
 class TestBytes:
     """Equal models have equal bytes, different ones do not."""
 

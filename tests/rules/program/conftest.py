@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim, ExportedProgram
 
-from modelbuild.step import Step
+from modelbuild.step import Step, ignore_progress
 
 XNNPACK: Mapping[str, Any] = {
     "precisions": ["dynamic_quant", "fp32", "static_quant"],
@@ -294,8 +294,10 @@ def run_steps(
     ops: Sequence[str] | None = None,
     portable: bool = True,
     external: bool = False,
+    show: Callable[[str], object] = ignore_progress,
 ) -> Lowered:
-    """Save a program and run the steps on it. `xnnpack` replaces default attributes, `ops` are portable's."""
+    """Save a program and run the steps on it. `xnnpack` replaces default attributes, `ops` are portable's, and `show`
+    gets the progress of the partition step."""
     from modelbuild_rules.model.steps.exported.program import save_program
 
     for part in ("program", "weights"):
@@ -309,11 +311,16 @@ def run_steps(
         }
     ]
     stack += [{"kind": "portable", "partitioning": "", "attributes": {"ops": ops}}] if portable else []
-    return run_steps_on(folder / "program", folder / "weights", folder, stack, external)
+    return run_steps_on(folder / "program", folder / "weights", folder, stack, external, show)
 
 
 def run_steps_on(
-    program: Path, weights: Path, folder: Path, stack: Sequence[Mapping[str, Any]], external: bool = False
+    program: Path,
+    weights: Path,
+    folder: Path,
+    stack: Sequence[Mapping[str, Any]],
+    external: bool = False,
+    show: Callable[[str], object] = ignore_progress,
 ) -> Lowered:
     """Run the steps on a program that is saved already."""
     from modelbuild_rules.backends.xnnpack.steps import compile
@@ -335,6 +342,7 @@ def run_steps_on(
                 "report": folder / "report.json",
             },
             folder,
+            show=show,
         )
     )
     ids = [each["id"] for each in json.loads((folder / "plan.json").read_text())]

@@ -45,6 +45,12 @@ def export(module: nn.Module, *inputs: torch.Tensor) -> Any:
 INPUT = torch.ones(2, 8)
 
 
+def test_it_shows_what_it_does(lower: Callable[..., Any], tmp_path: Path) -> None:
+    parts: list[str] = []
+    lower(export(Head(), INPUT), tmp_path / "made", show=parts.append)
+    assert parts == ["reading the program", "lowering pass 1", "partition 1", "partition 2", "planning memory"]
+
+
 @pytest.fixture(scope="module")
 def base(lower: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
     return lower(export(Head(), INPUT), tmp_path_factory.mktemp("base") / "made")

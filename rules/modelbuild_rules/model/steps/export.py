@@ -41,11 +41,14 @@ if TYPE_CHECKING:
 def run(step: Step) -> None:
     params = cast("ModelParams", step.params)
     name = model_name(params, step.inputs)
+    step.progress("loading the model")
     module = make_module(step.root, params, step.inputs)
     examples = example_inputs(params["inputs"], params["dynamic"], params["seed"], step.inputs)
+    step.progress("exporting")
     program = _export(module, examples, params, name, step.root)
     if all(output is None for output in program.graph_signature.user_outputs):
         raise StepError(f"forward of {name} returns nothing; expected one or more tensors")
+    step.progress("writing the program")
     try:
         save_program(program, step.outputs["program"], step.outputs["weights"])
     except ValueError as error:

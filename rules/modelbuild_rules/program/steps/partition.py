@@ -19,13 +19,14 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from importlib import metadata
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
 from safetensors.torch import load_file
 
-from modelbuild.step import Step
+from modelbuild.step import Progress, Step, ignore_progress
 from modelbuild_rules.model.steps.exported.program import load_program
 from modelbuild_rules.program.steps.lowering import executorch_private
 from modelbuild_rules.program.steps.lowering.agreement import check_agreement
@@ -44,12 +45,15 @@ if TYPE_CHECKING:
 
 def run(step: Step) -> None:
     executorch_private.require()
+    step.progress("reading the program")
     program = load_program(step.input("program"), step.input("weights"))
     entries: Sequence[OfferedBackend] = step.params["backends"]
     backends = {i: backend for i, entry in enumerate(entries) if (backend := partitioning(entry)) is not None}
-    edge, delegation, partitions = lower(correct_nonzero(program), entries, backends, step.outputs["partitions"])
+    folder = step.outputs["partitions"]
+    edge, delegation, partitions = lower(correct_nonzero(program), entries, backends, folder, step.progress)
     plan = partitions.plan(entries)
     if "examples" in step.inputs:
+        step.progress("comparing with the model")
         stored = load_file(step.input("examples"))
         places = {each["id"]: each["entry"] for each in plan}
 
@@ -67,6 +71,7 @@ def run(step: Step) -> None:
     config: dict[str, Any] = {"external_constants": outside if external else False}
     if step.params.get("device_io"):
         config |= device_io_config()
+    step.progress("planning memory")
     with device_io_errors():
         lowered = to_executorch(edge, ExecutorchBackendConfig(**config), facts)
     _write_residual(lowered, step.outputs["residual"])
@@ -77,15 +82,21 @@ def run(step: Step) -> None:
 
 
 def lower(
-    program: Any, entries: Sequence[OfferedBackend], backends: Mapping[int, Partitioning], folder: Path
+    program: Any,
+    entries: Sequence[OfferedBackend],
+    backends: Mapping[int, Partitioning],
+    folder: Path,
+    progress: Progress = ignore_progress,
 ) -> tuple[Any, Delegation, Partitions]:
     """Return the lowered edge program, the delegation of its nodes, and the partitions in `folder`."""
     for backend in backends.values():
         backend.prepare(program)
     failed_nodes: dict[int, dict[str, str]] = {i: {} for i in backends}
+    passes = count(1)
     while True:
+        progress("lowering pass", next(passes))
         try:
-            return _lower_once(program, entries, backends, folder, failed_nodes)
+            return _lower_once(program, entries, backends, folder, failed_nodes, progress)
         except _Failed as failed:
             # Lower the whole program again, without the failed partition's nodes for that backend.
             failed_nodes[failed.entry].update(failed.nodes)
@@ -99,12 +110,16 @@ def _lower_once(
     backends: Mapping[int, Partitioning],
     folder: Path,
     failed_nodes: Mapping[int, Mapping[str, str]],
+    progress: Progress,
 ) -> tuple[Any, Delegation, Partitions]:
     """Lower the program once. Raises _Failed for a partition that its backend tried and can't compile."""
     delegation = Delegation()
     partitions = Partitions(folder, delegation, {i: b.annotations for i, b in backends.items()})
 
+    numbers = count(1)
+
     def keep(part: Any, specs: Any) -> str:
+        progress("partition", next(numbers))
         entry = delegation.entry
         why = backends[entry].failure(part, entries[entry]["attributes"])
         if why:

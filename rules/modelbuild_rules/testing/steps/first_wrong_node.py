@@ -140,7 +140,7 @@ class _Search:
         mark(own)
         partitions = self._folder / "partitions"
         partitions.mkdir()
-        edge, _, kept = lower(correct_nonzero(own), self._entries, self._backends, partitions)
+        edge, _, kept = lower(correct_nonzero(own), self._entries, self._backends, partitions, self._step.progress)
         places = {each["id"]: each["entry"] for each in kept.plan(self._entries)}
         lowered = edge.exported_program()
         known = origins(lowered, self._exported)
@@ -188,7 +188,8 @@ class _Search:
         prefix = f"backend.{entry}."
         more = {n.removeprefix(prefix): paths for n, paths in self._step.inputs.items() if n.startswith(prefix)}
         params = {"attributes": self._entries[entry]["compiled"]}
-        part = Step(params, {"partition": (partition,), **more}, {"compiled": compiled}, self._step.root)
+        inputs = {"partition": (partition,), **more}
+        part = Step(params, inputs, {"compiled": compiled}, self._step.root, show=self._step.show)
         try:
             importlib.import_module(self._entries[entry]["compiling"]).run(part)
             given = run_delegate(call.module, compiled, names, [arrays[name] for name in call.arguments])

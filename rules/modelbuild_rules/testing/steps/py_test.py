@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from modelbuild.step import Step, StepError
+from modelbuild.step import Progress, Step, StepError
 from modelbuild_rules.testing.steps.test_report import Case, limit_time, write_report
 
 _PATTERNS = ("test_*.py", "*_test.py")
@@ -22,7 +22,7 @@ def run(step: Step) -> None:
     tests = [str(path) for path in step.inputs["srcs"] if any(fnmatch(path.name, each) for each in _PATTERNS)]
     if not tests:
         raise StepError(f"no test among the srcs; expected a file called {' or '.join(_PATTERNS)}")
-    plugin = _ShardPlugin(*step.params["shard"])
+    plugin = _ShardPlugin(*step.params["shard"], progress=step.progress)
     plugins = [argument for name in step.params["plugins"] for argument in ("-p", name)]
     own = [
         "-p",
@@ -44,13 +44,20 @@ def run(step: Step) -> None:
 class _ShardPlugin:
     """A pytest plugin that selects this shard's tests and records their results."""
 
-    def __init__(self, shard: int, count: int) -> None:
+    def __init__(self, shard: int, count: int, progress: Progress) -> None:
         self._shard = shard
         self._count = count
+        self._progress = progress
+        self._started = self._tests = 0
         self.cases: dict[str, Case] = {}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = items[self._shard :: self._count]
+        self._tests = len(items)
+
+    def pytest_runtest_logstart(self) -> None:
+        self._started += 1
+        self._progress("test", self._started, self._tests)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:

@@ -8,6 +8,7 @@ compiler and the linker are written to one file instead: these would take longes
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import traceback
@@ -40,7 +41,9 @@ def compile(partition: Path, out: Path, more: dict[str, Any], tuning: Path | Non
     attributes = {"capabilities": [90], "target": "x86_64-linux-gnu.2.28", **more}
     check = patch.object(compiled, "check", lambda *_: SimpleNamespace(glibc=(2, 28)))
     with patch.object(compiled, "link", joined), check:
-        compiled.compile(program, specs, attributes, Path(), work, out, tuning)
+        parts: list[tuple[Any, ...]] = []
+        compiled.compile(program, specs, attributes, Path(), work, out, tuning, lambda *part: parts.append(part))
+    out.with_name(f"{out.name}.parts").write_text(json.dumps(parts))
 
 
 def forked(partition: Path, out: Path, more: dict[str, Any], tuning: Path | None = None, **environment: str) -> None:

@@ -35,6 +35,24 @@ def test_one_tensor_given_twice(partition: Callable[..., Any], tmp_path: Path, c
     assert len(set(engine.outputs)) == len(engine.outputs)
 
 
+def test_building_shows_its_steps_and_changes_no_byte(
+    partition: Callable[..., Any], tmp_path: Path, compiled: Mapping[str, Any]
+) -> None:
+    made = partition(Relu(), (torch.ones(2, 4),), tmp_path / "made")
+    parts: list[tuple[Any, ...]] = []
+
+    def progress(*part: Any) -> None:
+        parts.append(part)
+
+    program = read_partition(made.folder / "partitions/p0")[0]
+    shown = build(program, compiled, progress)
+    (first,), *steps = parts
+    assert first == "converting to TensorRT"
+    assert steps
+    assert all(1 <= number <= total for _, number, total in steps)
+    assert bytes(shown.plan) == bytes(built(made, compiled).plan)
+
+
 def test_topk_and_sort_of_one_dimension(
     partition: Callable[..., Any], tmp_path: Path, compiled: Mapping[str, Any]
 ) -> None:

@@ -29,4 +29,5 @@ def run(step: Step) -> None:
             Path(work),
             step.outputs["compiled"],
             next(iter(step.inputs.get("tuning", ())), None),
+            step.progress,
         )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from modelbuild.step import Step
+from modelbuild.step import Progress, Step, ignore_progress
 from modelbuild_rules.backends.tensorrt.steps.engine.blob import Metadata, write_blob
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import build
 from modelbuild_rules.program.steps.linking.named_data import write_named
@@ -19,12 +19,12 @@ from modelbuild_rules.program.steps.partitions.files import read_partition
 def run(step: Step) -> None:
     executorch_private.require()
     program, _ = read_partition(step.input("partition"))
-    compile(program, step.params["attributes"], step.outputs["compiled"])
+    compile(program, step.params["attributes"], step.outputs["compiled"], step.progress)
 
 
-def compile(program: Any, attributes: Mapping[str, Any], folder: Path) -> None:
+def compile(program: Any, attributes: Mapping[str, Any], folder: Path, progress: Progress = ignore_progress) -> None:
     """Build a partition's engine and write its blob into an existing folder."""
-    engine = build(program, attributes)
+    engine = build(program, attributes, progress)
     metadata = Metadata(engine.inputs, engine.outputs, attributes["gpu"], platform=attributes["platform"])
     write_blob(folder / PROCESSED, metadata, engine.plan)
     write_named(folder, ())

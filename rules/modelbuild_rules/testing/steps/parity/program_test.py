@@ -28,13 +28,15 @@ def results(step: Step, runner: Runner) -> tuple[list[Case], dict[str, float]]:
         measures["memory"] = peak_memory() - before
     eager = eager_model(step, program)
     found, came_to_an_end = [], True
-    for name, each in drawn:
+    for number, (name, each) in enumerate(drawn, 1):
+        step.progress("case", number, len(drawn))
         try:
             found.append(_case(step, name, runner.run(each), eager, each))
         except ProgramError as error:
             found.append(Case(name, "failed", message=str(error)))
             came_to_an_end = False
     if came_to_an_end:
+        step.progress("measuring")
         found += _budgets(step, runner, eager, inputs, measures)
     return found, measures
 

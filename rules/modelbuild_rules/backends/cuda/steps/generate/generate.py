@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from modelbuild.step import StepError
+from modelbuild.step import Progress, StepError, ignore_progress
 from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import mark_nodes, missing_kernels
 from modelbuild_rules.backends.cuda.steps.generate.target_gpu import require, target_gpu
 from modelbuild_rules.backends.cuda.steps.generate.weights import blob, move
@@ -68,6 +68,7 @@ def generate(
     precision: str = "fp32",
     tuning: Tuning | None = None,
     card: Timer | None = None,
+    progress: Progress = ignore_progress,
 ) -> Generated:
     """Compile a partition (an edge ExportedProgram, which is changed) for the lowest of some capabilities.
 
@@ -86,7 +87,7 @@ def generate(
 
     gpu = common_gpu(capabilities)
     watch = Stopwatch(card) if card else None
-    chooser = Chooser(gpu, tuning or Tuning(), watch)
+    chooser = Chooser(gpu, tuning or Tuning(), watch, progress)
     launched = {"launched": watch.launched} if watch else {}
     made = Generated()
     autotuners: dict[str, Any] = {}
@@ -107,7 +108,8 @@ def generate(
 
     specs = list(specs)
     options = {**CudaBackend.get_aoti_compile_options(specs), **OPTIONS}
-    with target_gpu(gpu, chooser, compiled, take, **launched), _float32(precision), torch.no_grad():
+    progress("generating kernels")
+    with target_gpu(gpu, chooser, compiled, take, progress, **launched), _float32(precision), torch.no_grad():
         weights = move(program, "cuda")
         _to_aten(program.graph_module)
         for each in CudaBackend.get_custom_passes(specs):

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from modelbuild.step import StepError
+from modelbuild.step import Progress, StepError, ignore_progress
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
 from modelbuild_rules.backends.cuda.steps.kernels.cubin import resources
 from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu, registers_allow
@@ -51,6 +52,7 @@ PATCHED = (
     "triton.runtime:driver._active",
     "triton.knobs:compilation.disable_line_info",
     "triton.knobs:nvidia.libdevice_path",
+    "torch._inductor.async_compile:AsyncCompile.triton",
     # Work on the device.
     "torch._inductor.codegen.wrapper:PythonWrapperCodegen.generate_and_run_autotune_block",
     "torch._inductor.select_algorithm:AlgorithmSelectorCache.pick_deterministic_choice",
@@ -140,6 +142,7 @@ def target_gpu(
     chooser: Chooser,
     compiled: Callable[[Any], None],
     take: Callable[..., list[str]],
+    progress: Progress = ignore_progress,
     launched: Callable[[Launch], None] = refuse,
 ) -> Iterator[None]:
     """Make AOTInductor compile for `gpu` while the context lasts.
@@ -147,6 +150,7 @@ def target_gpu(
     chooser   chooses a candidate for each matrix product or convolution, and a configuration for each kernel
     compiled  is called with each compiled Triton kernel (a CachingAutotuner)
     take      replaces AotCodeCompiler.compile
+    progress  is called with the number of each kernel before it is compiled
     launched  is called instead of each launch of a kernel
     """
     import torch
@@ -190,7 +194,8 @@ def target_gpu(
         libdevice = Path(triton.__file__).parent / "backends/nvidia/lib/libdevice.10.bc"
         replace(triton.knobs.nvidia, "libdevice_path", str(libdevice))
         replace(triton_helpers, "set_driver_to_gpu", lambda: None)
-        replace(PythonWrapperCodegen, "generate_and_run_autotune_block", _compiling_only(chooser, compiled))
+        block = _compiling_only(chooser, compiled, progress)
+        replace(PythonWrapperCodegen, "generate_and_run_autotune_block", block)
         replace(
             select_algorithm.AlgorithmSelectorCache,
             "pick_deterministic_choice",
@@ -250,14 +255,23 @@ def _driver(gpu: Gpu, launched: Callable[[Launch], None]) -> Any:
     )
 
 
-def _compiling_only(chooser: Chooser, compiled: Callable[[Any], None]) -> Callable[[Any], None]:
+def _compiling_only(chooser: Chooser, compiled: Callable[[Any], None], progress: Progress) -> Callable[[Any], None]:
     """Return a replacement for the generated block that compiles kernels and times them on the device."""
 
     def block(self: Any) -> None:
+        from torch._inductor.async_compile import AsyncCompile
         from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
         scope: dict[str, Any] = {}
-        exec(self.kernel_autotune_defs.getvalue() + "\nasync_compile.wait(globals())\n", scope)
+        definitions = self.kernel_autotune_defs.getvalue()
+        total, numbers, original = definitions.count(" = async_compile.triton("), count(1), AsyncCompile.triton
+
+        def compile_next(*args: Any, **kwargs: Any) -> Any:
+            progress("kernel", next(numbers), total)
+            return original(*args, **kwargs)
+
+        with patch.object(AsyncCompile, "triton", compile_next):
+            exec(definitions + "\nasync_compile.wait(globals())\n", scope)
         arguments = arguments_of_kernels(self.kernel_autotune_calls.getvalue())
         for value in scope.values():
             if isinstance(value, CachingAutotuner):

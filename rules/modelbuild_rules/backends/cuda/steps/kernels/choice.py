@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from modelbuild.step import StepError
+from modelbuild.step import Progress, StepError, ignore_progress
 from modelbuild_rules.backends.cuda.steps.kernels.cost import Product, cost, tile
 from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu
 from modelbuild_rules.backends.cuda.steps.kernels.launches import Call, Stopwatch, configuration_call, template_call
@@ -23,8 +23,10 @@ TRIED = 6
 class Chooser:
     """Chooses kernels for one partition. With a stopwatch, it times candidates and adds its choices to `tuning`."""
 
-    def __init__(self, gpu: Gpu, tuning: Tuning, watch: Stopwatch | None = None) -> None:
-        self._gpu, self._tuning, self._watch = gpu, tuning, watch
+    def __init__(
+        self, gpu: Gpu, tuning: Tuning, watch: Stopwatch | None = None, progress: Progress = ignore_progress
+    ) -> None:
+        self._gpu, self._tuning, self._watch, self._progress = gpu, tuning, watch, progress
 
     def template(self, candidates: Sequence[Any]) -> Any:
         """Return one of Inductor's ChoiceCallers."""
@@ -47,7 +49,8 @@ class Chooser:
         ]
 
         def calls() -> list[Call | None]:
-            return [template_call(each, kernel) if (kernel := _compiled(each)) else None for each in templates]
+            compiled = self._compiled(templates, range(len(templates)))
+            return [template_call(templates[index], kernel) if kernel else None for index, kernel in compiled]
 
         return templates[self._chosen(what, chosen, lambda: self._cheapest(templates), calls)]
 
@@ -117,14 +120,19 @@ class Chooser:
         costs = [cost(tile(each.log_info), product, self._gpu) for each in templates]
         ranked = sorted(range(len(templates)), key=lambda index: (costs[index], index))
         spilling = None
-        for index in ranked[:TRIED]:
-            kernel = _compiled(templates[index])
+        for index, kernel in self._compiled(templates, ranked[:TRIED]):
             if kernel is None:
                 continue
             if not any(launcher.n_spills for launcher in kernel.launchers):
                 return index
             spilling = index if spilling is None else spilling
         return ranked[0] if spilling is None else spilling
+
+    def _compiled(self, templates: Sequence[Any], indices: Sequence[int]) -> Iterator[tuple[int, Any]]:
+        """Yield each index with its candidate's compiled kernel; None if it does not compile."""
+        for number, index in enumerate(indices, 1):
+            self._progress(f"candidate for {_operator(templates[index])}", number, len(indices))
+            yield index, _compiled(templates[index])
 
 
 def _product(template: Any) -> Product:

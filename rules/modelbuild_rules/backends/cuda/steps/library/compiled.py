@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from modelbuild.step import StepError
+from modelbuild.step import Progress, StepError, ignore_progress
 from modelbuild_rules.backends.cuda.steps.generate.generate import Generated, generate
 from modelbuild_rules.backends.cuda.steps.kernels.driver import CardProcess
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import FILE, Tuning, describe, read, tuning_text
@@ -26,6 +26,7 @@ def compile(
     work: Path,
     folder: Path,
     tuning: Path | None = None,
+    progress: Progress = ignore_progress,
 ) -> Generated:
     """Compile a partition's library and write the delegate's files into an existing folder. Return the generated code.
 
@@ -36,7 +37,9 @@ def compile(
     lowest = min(attributes["capabilities"])
     card = _card(lowest, attributes.get("gpu")) if attributes.get("build_on") == "gpu" else None
     tuned = Tuning(read(tuning, version("torch"), version("triton"), lowest) if tuning else {})
-    generated = generate(program, specs, attributes["capabilities"], attributes.get("precision", "fp32"), tuned, card)
+    precision = attributes.get("precision", "fp32")
+    generated = generate(program, specs, attributes["capabilities"], precision, tuned, card, progress)
+    progress("linking")
     library = link(generated, attributes["capabilities"], attributes["target"], runtime, work)
     needed = check(library, attributes["target"])
     code = library.read_bytes()

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from modelbuild.step import StepError
+from modelbuild.step import Progress, StepError, ignore_progress
 from modelbuild_rules.backends.tensorrt.steps.engine.lowering import lowered
 from modelbuild_rules.backends.tensorrt.steps.engine.plan import order_bindings
+from modelbuild_rules.backends.tensorrt.steps.engine.progress import progress_monitor
 from modelbuild_rules.backends.tensorrt.steps.engine.settings import capabilities, compilation_settings
 from modelbuild_rules.backends.tensorrt.steps.engine.torch_tensorrt_private import import_torch_tensorrt
 
@@ -32,7 +33,7 @@ class Engine:
     outputs: tuple[str, ...]
 
 
-def build(program: ExportedProgram, attributes: Mapping[str, Any]) -> Engine:
+def build(program: ExportedProgram, attributes: Mapping[str, Any], progress: Progress = ignore_progress) -> Engine:
     """Build an engine. Raises StepError with TensorRT's message if it can't."""
     torch_tensorrt = import_torch_tensorrt(attributes["flavour"])
     from torch_tensorrt.dynamo.conversion._conversion import infer_module_output_dtypes
@@ -47,6 +48,7 @@ def build(program: ExportedProgram, attributes: Mapping[str, Any]) -> Engine:
     outputs = _distinct_outputs(module)
     specs = [_input(torch_tensorrt, node.meta["val"], each) for node, each in zip(inputs, shapes, strict=True)]
     errors = _ErrorLog()
+    progress("converting to TensorRT")
     with errors:
         interpreter = TRTInterpreter(
             module, specs, output_dtypes=infer_module_output_dtypes(module), compilation_settings=settings
@@ -60,6 +62,7 @@ def build(program: ExportedProgram, attributes: Mapping[str, Any]) -> Engine:
         config.num_compute_capabilities = len(wanted)
         for index, capability in enumerate(wanted):
             config.set_compute_capability(capability, index)
+        config.progress_monitor = progress_monitor(trt, progress)
         plan = interpreter.builder.build_serialized_network(interpreter.ctx.net, config)
     if plan is None:
         raise StepError(f"TensorRT can't build the engine: {errors.text or 'it logged no reason'}")
