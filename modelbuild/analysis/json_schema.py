@@ -30,6 +30,11 @@ _ENGINE: dict[str, Any] = {
     "name": {**_TEXT, "minLength": 1, "description": "The target's name, unique in its package."},
     "visibility": _VISIBILITY,
     "tags": {**_TEXTS, "description": "Words for selecting targets."},
+    "action_timeout": {
+        "type": ["string", "integer"],
+        "description": 'Duration that an action of the target may run, such as "2 h" or seconds; in place of the'
+        " build's limit.",
+    },
     "matrix": {
         "type": "object",
         "description": "Axes and their values; the target is declared once for each combination, with {axis} replaced"

@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 
 import modelbuild
-from modelbuild.action_graph import ActionGraph
+from modelbuild.actions import Action
+from modelbuild.analysis.analyze import Analyzer
 from modelbuild.build.request import Request
 from modelbuild.build.source_files import Sources
 from modelbuild.code.step_sources import StepCode
@@ -23,7 +24,10 @@ from modelbuild.execution.local_executor import LocalExecutor
 from modelbuild.execution.longest_paths import Estimates
 from modelbuild.execution.resources import ResourcePool, machine
 from modelbuild.execution.scheduler import CacheLookups, Scheduler
+from modelbuild.execution.time_limit import TimeLimit
 from modelbuild.history.estimates import expected_seconds
+from modelbuild.labels import Label
+from modelbuild.loading.loader import Loader
 from modelbuild.remote.open import executing, shared
 from modelbuild.store.interface import Store
 from modelbuild.store.local import open_store
@@ -43,20 +47,30 @@ class Engine:
     executor: Executor
     estimates: Estimates
 
-    def scheduler(self, graph: ActionGraph, executor: Executor | None = None, afresh: Sequence[str] = ()) -> Scheduler:
-        """Return a scheduler for a graph, with another executor if given. The actions `afresh` run although the cache
-        contains their results."""
+    def scheduler(self, analyzer: Analyzer, executor: Executor | None = None, afresh: Sequence[str] = ()) -> Scheduler:
+        """Return a scheduler for an analyzer's graph, with another executor if given. The actions `afresh` run although
+        the cache contains their results."""
         request = self.request
         pool = ResourcePool(machine(request.jobs))
+        limit = partial(time_limit, analyzer.loader, request.action_timeout)
         return Scheduler(
-            graph,
+            analyzer.graph,
             self.store,
-            Running(executor or self.executor, pool, self.reporter, request.jobs, request.keep_going),
+            Running(executor or self.executor, pool, self.reporter, request.jobs, request.keep_going, limit),
             self.keys,
             Values(self.sources.entry),
             CacheLookups(request.remote.lookups_at_once, afresh),
             self.estimates,
         )
+
+
+def time_limit(loader: Loader, seconds: float | None, action: Action) -> TimeLimit | None:
+    """Return the time that an action may run: that of its target, or else `seconds` of the build."""
+    label = action.owner.label
+    own = loader.target(Label.parse(label)).action_timeout
+    if own is not None:
+        return TimeLimit(own, f"action_timeout of {label}")
+    return TimeLimit(seconds, "--action-timeout") if seconds is not None else None
 
 
 @contextmanager

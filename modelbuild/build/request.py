@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from modelbuild.durations import parse_duration
 from modelbuild.errors import ExitCode, UsageError, did_you_mean
 from modelbuild.labels import Label
 from modelbuild.workspace.remote_address import GRPC, parse_address
 from modelbuild.workspace.remote_settings import NO_REMOTE, RemoteSettings
 from modelbuild.workspace.remote_strategy import parse_strategy
-from modelbuild.workspace.workspace import FlagValue, Workspace
+from modelbuild.workspace.workspace import Config, FlagValue, Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Flags:
     devices: tuple[str, ...] = ()
     jobs: int | None = None
     keep_going: bool | None = None
+    action_timeout: str | None = None
     sandbox_debug: bool | None = None
     quiet: bool | None = None
     json: bool | None = None
@@ -42,6 +44,7 @@ class Request:
     patterns  target patterns as typed
     devices   device targets to build for, each separately; none leaves the choice to the targets and the workspace
     remote    the remote cache and workers
+    action_timeout  seconds that an action may run; None: no limit
     purpose   distinguishes requests for the same targets: '' to build them
     """
 
@@ -55,11 +58,12 @@ class Request:
     json: bool = False
     remote: RemoteSettings = NO_REMOTE
     purpose: str = ""
+    action_timeout: float | None = None
 
 
 def make_request(workspace: Workspace, directory: Path, patterns: tuple[str, ...], flags: Flags) -> Request:
-    """Return the request for flags. Raises UsageError for an unknown profile, a device that is not a label, and a
-    malformed address."""
+    """Return the request for flags. Raises UsageError for an unknown profile, a device that is not a label, a malformed
+    address, and a malformed duration."""
     config = workspace.config
     if flags.profile is not None and flags.profile not in config.profiles:
         hint = did_you_mean(flags.profile, config.profiles)
@@ -84,7 +88,18 @@ def make_request(workspace: Workspace, directory: Path, patterns: tuple[str, ...
         flag("quiet"),
         flag("json"),
         remote_settings(config.remote, profile, flags),
+        action_timeout=_action_timeout(config, profile, flags),
     )
+
+
+def _action_timeout(config: Config, profile: Mapping[str, FlagValue], flags: Flags) -> float | None:
+    if flags.action_timeout is not None:
+        try:
+            return parse_duration(flags.action_timeout)
+        except ValueError as error:
+            raise UsageError(f"--action-timeout: {error}") from None
+    chosen = profile.get("action_timeout", config.action_timeout)
+    return chosen if isinstance(chosen, float) else None
 
 
 def remote_settings(file: RemoteSettings, profile: Mapping[str, FlagValue], flags: Flags) -> RemoteSettings:

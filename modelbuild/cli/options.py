@@ -26,6 +26,7 @@ _OPTIONS = [
     ),
     click.option("-j", "--jobs", type=click.IntRange(1, MOST_JOBS), help="Number of actions that run at once."),
     click.option("-k", "--keep-going/--no-keep-going", default=None, help="Continue with unaffected actions."),
+    click.option("--action-timeout", metavar="DURATION", help="Fail actions that run longer, such as '30 min'."),
     click.option("--config", "profile", metavar="NAME", help="Use flags from [profile.NAME] of MODELBUILD.toml."),
     click.option("--sandbox-debug", is_flag=True, default=None, help="Keep the folders of failed actions."),
     click.option(

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import queue
+from collections.abc import Callable
+from dataclasses import replace
 
+from modelbuild.actions import Action
 from modelbuild.events import ActionStarted, Reporter
 from modelbuild.execution.executor import Executor, Outcome, Request
 from modelbuild.execution.resources import ResourcePool
+from modelbuild.execution.time_limit import TimeLimit
 
 
 class Running:
-    """Runs actions for at most `jobs` threads."""
+    """Runs actions for at most `jobs` threads. `limit` returns the time that an action may run, or None."""
 
     def __init__(
-        self, executor: Executor, pool: ResourcePool, reporter: Reporter, jobs: int, keep_going: bool = False
+        self,
+        executor: Executor,
+        pool: ResourcePool,
+        reporter: Reporter,
+        jobs: int,
+        keep_going: bool = False,
+        limit: Callable[[Action], TimeLimit | None] = lambda action: None,
     ) -> None:
         self.jobs = jobs
         self.keep_going = keep_going
         self._executor = executor
+        self._limit = limit
         self._pool = pool
         self.reporter = reporter
         self._stopped = False
@@ -36,7 +47,7 @@ class Running:
                 self.reporter.emit(
                     ActionStarted(action.id, action.owner, action.mnemonic, action.description or action.mnemonic, slot)
                 )
-                outcome = self._executor.run(request)
+                outcome = self._execute(request)
                 # Set here, before the outcome is processed, so that no waiting thread starts another action.
                 self._stopped |= outcome.result is None and not self.keep_going
             return outcome, slot
@@ -46,7 +57,10 @@ class Running:
     def run_again(self, request: Request) -> Outcome:
         """Run an action whose result turned out to be unusable."""
         with self._pool.acquire(request.action.resources):
-            return self._executor.run(request)
+            return self._execute(request)
+
+    def _execute(self, request: Request) -> Outcome:
+        return self._executor.run(replace(request, limit=self._limit(request.action)))
 
     def close(self) -> None:
         """End every process."""

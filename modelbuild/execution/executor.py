@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from modelbuild.actions import Action, ActionResult, Digest, Place, StagedInput
+from modelbuild.execution.time_limit import TimeLimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,7 @@ class Request:
     local    files of the local modules that they may import, below LOCAL; each input's name is its module
     preload  modules that a warm worker imports before it forks
     gpus     models of the GPUs that it sees, if it uses any (see gpus.py)
+    limit    the time that it may run, if there is a limit
     modules  the step's source closure, SHA-256 by import name: the modules of modelbuild and rule packages it may load
     """
 
@@ -27,6 +29,7 @@ class Request:
     local: tuple[StagedInput, ...] = ()
     preload: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
+    limit: TimeLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)

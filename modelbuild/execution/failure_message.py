@@ -30,6 +30,8 @@ def failure_message(request: Request, ended: Ended, report: str, workspace: Path
     action = request.action
     if ended.problem:
         return ended.problem
+    if ended.late and request.limit is not None:
+        return request.limit.problem
     found, end = _read(report)
     if end is not None and end.get("changed"):
         return changed(end["changed"][0])

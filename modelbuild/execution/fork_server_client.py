@@ -33,13 +33,14 @@ _MOST_SHOWN = 60
 @dataclass(frozen=True, slots=True)
 class Ended:
     """The end of a worker: its exit status, or minus the signal that killed it, and its report (see worker/child.py).
-    `problem` is the reason if it never ran."""
+    `problem` is the reason if it never ran; it is `late` if it was killed because it reached its limit."""
 
     status: int = 0
     report: str = ""
     seconds: float = 0.0
     max_rss: int = 0
     problem: str = ""
+    late: bool = False
 
 
 class ForkServer:

@@ -211,6 +211,7 @@ def _order(sandbox: Sandbox, request: Request, workspace: Path) -> LocalOrder:
         "writable": [str(sandbox.outputs), str(sandbox.home)],
         "stdout": str(sandbox.stdout),
         "stderr": str(sandbox.stderr),
+        "limit": request.limit.seconds if request.limit is not None else None,
     }
 
 

@@ -95,6 +95,8 @@ class LocalOrder(Order):
     """The file for the step's output."""
 
     stderr: str
+    limit: float | None
+    """Seconds after which the worker is killed; None for no limit."""
 
 
 class NumberedOrder(LocalOrder):
@@ -161,6 +163,9 @@ class Answer(Exit):
     id: int
     report: str
     """The worker's report: a `Read` or, last, an `End` in each line."""
+
+    late: bool
+    """True if the worker was killed because it reached its limit."""
 
     problem: NotRequired[str]
     """The reason why the step's output could not be kept."""

@@ -14,15 +14,16 @@ from modelbuild.workspace.toml_positions import KeyPath
 PACKAGE_FILE = "BUILD.toml"
 
 # Attributes of every rule: the engine reads them, and rules never see them.
-ENGINE_ATTRIBUTES = ("name", "visibility", "tags", "matrix")
+ENGINE_ATTRIBUTES = ("name", "visibility", "tags", "matrix", "action_timeout")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
     """A declared target. Attributes are tomli's values: not validated, selects not resolved.
 
-    visibility  valid entries with absolute labels; the package's default if there is no attribute
-    path        position of the declaration in the document, such as ("torch_model", 0)
+    visibility      valid entries with absolute labels; the package's default if there is no attribute
+    path            position of the declaration in the document, such as ("torch_model", 0)
+    action_timeout  seconds that its actions may run, in place of the build's limit; None if there is no attribute
     """
 
     label: Label
@@ -32,6 +33,7 @@ class Target:
     tags: tuple[str, ...]
     document: Document
     path: KeyPath
+    action_timeout: float | None = None
 
     @property
     def file(self) -> str:

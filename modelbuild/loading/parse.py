@@ -83,12 +83,14 @@ def _target(
         raise document.error((*path, "name"), f"{show(name)} is reserved in labels; choose another name")
     visibility = default
     tags: tuple[str, ...] = ()
-    if "visibility" in values or "tags" in values:
+    timeout = None
+    if "visibility" in values or "tags" in values or "action_timeout" in values:
         table = Table(document, path, values)
         visibility = _visibility(table, "visibility", package, default)
         tags = table.strings("tags") or ()
+        timeout = table.duration("action_timeout")
     attributes = {key: value for key, value in values.items() if key not in ENGINE_ATTRIBUTES}
-    return Target(Label(package, name), str(path[0]), attributes, visibility, tags, document, path)
+    return Target(Label(package, name), str(path[0]), attributes, visibility, tags, document, path, timeout)
 
 
 def _visibility(table: Table, key: str, package: str, default: tuple[str, ...]) -> tuple[str, ...]:

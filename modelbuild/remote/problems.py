@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 # down     unreachable or disconnected: worth a retry
-Kind: TypeAlias = Literal["down", "slow", "refused", "full", "big", "wrong", "missing"]
+# late     an action reached its time limit
+Kind: TypeAlias = Literal["down", "slow", "refused", "full", "big", "wrong", "missing", "late"]
 
 
 # In characters: a server's message may be a whole page.

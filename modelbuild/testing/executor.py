@@ -71,7 +71,7 @@ class TestExecutor:
 
     def _run(self, request: Request) -> tuple[Outcome, Attempts]:
         """Run a test once. An aborted run returns a report about that, so that it stops no other test."""
-        outcome = self._inner.run(request)
+        outcome = self._inner.run(replace(request, limit=None))  # a test has a timeout of its own
         output = "".join(self._text(digest) for digest in (outcome.stdout, outcome.stderr))
         name = self._reports[request.action.id]
         if outcome.result is None:

@@ -128,7 +128,7 @@ def _run(
 ) -> Tested:
     wanted = [artifact for _, action in tests for artifact in action.reports]
     afresh = reports if not session.options.cache_results or session.options.runs_per_test > 1 else ()
-    scheduler = session.engine.scheduler(session.analyzer.graph, session.executor, afresh)
+    scheduler = session.engine.scheduler(session.analyzer, session.executor, afresh)
     needed = scheduler.actions(session.analyzer.graph.needed_for(wanted))
     labels = tuple(str(target.node.label) for target, _ in tests)
     reporter = session.engine.reporter

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from modelbuild import durations
 from modelbuild.errors import LoadingError, did_you_mean
 from modelbuild.lines import is_line
 from modelbuild.workspace.toml_document import Document, show
@@ -36,6 +37,18 @@ class Table:
         if value is None or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most):
             return value
         raise self.wrong(key, f"a whole number from 1 to {most}")
+
+    def duration(self, key: str) -> float | None:
+        """Return the seconds of a duration (see modelbuild.durations)."""
+        value = self.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, str)):
+            raise self.wrong(key, durations.EXPECTED)
+        try:
+            return durations.parse_duration(value)
+        except ValueError as error:
+            raise self.error(f"'{key}': {error}", key) from None
 
     def string(self, key: str, expected: str = "a string") -> str | None:
         value = self.get(key)

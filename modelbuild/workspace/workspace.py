@@ -34,7 +34,7 @@ PROFILE_REMOTE = ("remote_cache", "remote_upload", "remote_download")
 
 _RULE_PACKAGE = re.compile(r"//[\w+@-][\w.+@-]*(/[\w+@-][\w.+@-]*)*\Z|[^\W\d]\w*(\.[^\W\d]\w*)*\Z", re.ASCII)
 
-FlagValue: TypeAlias = bool | int | str | Address | tuple[Label, ...]
+FlagValue: TypeAlias = bool | int | float | str | Address | tuple[Label, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class Config:
     rules           rule packages besides the built-in one: import names, or folders such as `//tools/rules`
     default_device  the device of a target when neither the command line nor the target names one
     jobs            number of actions that may run at once; None: decided by the machine
+    action_timeout  seconds that an action may run; None: no limit
     cache_dir       absolute; MODELBUILD_CACHE_DIR overrides the file, which overrides ~/.cache/modelbuild
     cache_size      bytes above which the least recently used results are deleted
     remote          the remote cache and workers
@@ -54,6 +55,7 @@ class Config:
     default_device: Label | None
     jobs: int | None
     keep_going: bool
+    action_timeout: float | None
     cache_dir: Path
     cache_size: int
     remote: RemoteSettings
@@ -106,6 +108,7 @@ def load_workspace(root: Path, environ: Mapping[str, str] = os.environ) -> Works
         default_device=_label(build, "default_device"),
         jobs=build.count("jobs", MOST_JOBS),
         keep_going=build.boolean("keep_going") or False,
+        action_timeout=build.duration("action_timeout"),
         cache_dir=_cache_dir(root, cache, environ),
         cache_size=_size(cache, "max_size", DEFAULT_CACHE_SIZE),
         remote=read_settings(remote, root),
@@ -143,6 +146,7 @@ def _profile(profiles: Table, name: str) -> Mapping[str, FlagValue]:
         return {}
     flags = {
         "jobs": profile.count("jobs", MOST_JOBS),
+        "action_timeout": profile.duration("action_timeout"),
         "device": _devices(profile),
         PROFILE_REMOTE[0]: read_address(profile, PROFILE_REMOTE[0]),
         PROFILE_REMOTE[1]: read_choice(profile, PROFILE_REMOTE[1], UPLOADS),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from tests.stages import Stages
 from tests.workspace_builder import Workspace
 
 
@@ -125,3 +126,11 @@ def example_rules(repository: Path) -> dict[str, str]:
     found = dict(re.findall(r"^`(tools/rules/[^`]+)`.*?\n\n```python\n(.*?)```", text, re.DOTALL | re.MULTILINE))
     assert len(found) == 3
     return {**found, "tools/rules/steps/__init__.py": "", "MODELBUILD.toml": 'rules = ["//tools/rules"]\n'}
+
+
+@pytest.fixture
+def stages(workspace: Workspace, tmp_path: Path) -> Stages:
+    """A workspace with a rule of stages."""
+    folder = tmp_path / "signals"
+    folder.mkdir()
+    return Stages(workspace, folder)

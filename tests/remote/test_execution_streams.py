@@ -29,6 +29,7 @@ def start(fake_server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
     class Server(fake_server.FakeServer):  # type: ignore[misc]
         ends, told = 0.0, True
+        status = 0
 
         def Execute(self, request: Any, context: Any, fault: str) -> Iterator[Any]:
             yield from self._operation(context, self.told)
@@ -47,7 +48,9 @@ def start(fake_server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
                 time.sleep(0.02)
             operation.done = True
             operation.metadata.Pack(message("ExecuteOperationMetadata")(stage=4))
-            operation.response.Pack(message("ExecuteResponse")(message="ended"))
+            response = message("ExecuteResponse")(message="ended")
+            response.status.code = self.status
+            operation.response.Pack(response)
             yield operation
 
     def begin(ends: float, told: bool = True) -> tuple[Any, Execution]:
@@ -85,3 +88,11 @@ def test_a_server_that_answers_nothing_any_more_is_given_up(start: Any) -> None:
     with pytest.raises(RemoteProblem):
         client.execute(ACTION, False, lambda stage: None)
     assert server.calls["WaitExecution"] == service._BREAKS
+
+
+def test_an_action_that_the_server_ended_at_its_limit_is_late(start: Any) -> None:
+    server, client = start(ends=0)
+    server.status = 4  # DEADLINE_EXCEEDED
+    with pytest.raises(RemoteProblem) as caught:
+        client.execute(ACTION, False, lambda stage: None)
+    assert caught.value.kind == "late"

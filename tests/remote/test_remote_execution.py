@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +25,9 @@ from modelbuild.errors import UsageError
 from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.gpus import visible
 from modelbuild.execution.isolation.kernel_choice import machine
-from modelbuild.remote.execution.executor import place_of
+from modelbuild.execution.time_limit import TimeLimit
+from modelbuild.remote.execution.executor import RemoteExecutor, place_of
+from modelbuild.remote.execution.queue_watch import QueueWatch
 from modelbuild.remote.execution.remote_action import SourceChanged, Workers, describe, outputs_of
 from modelbuild.remote.execution.strategy_executor import StrategyExecutor
 from modelbuild.remote.execution.worker_entry import TOOLCHAIN
@@ -325,6 +327,39 @@ def test_the_same_action_is_the_same_message_whatever_machine_it_comes_from(code
     assert describe(request(), Workers(code, "python3", {})).action != one.action
     assert describe(request(params={"x": 1}), Workers(code, "python3", {"OSFamily": "linux"})).action != one.action
     assert not any(str(tmp_path).encode() in data for data in one.blobs.values())
+
+
+@pytest.mark.parametrize("seconds", [None, 1.5, 1_000_000.0])
+def test_the_time_limit_of_an_action_is_the_servers(code: StepCode, seconds: float | None) -> None:
+    limit = None if seconds is None else TimeLimit(seconds, "--action-timeout")
+    described = describe(replace(request(), limit=limit), Workers(code, "python3", {}))
+    sent = message("Action").FromString(described.blobs[described.action])
+    assert sent.HasField("timeout") == (seconds is not None)
+    assert sent.timeout.ToNanoseconds() == (seconds or 0) * 1e9
+
+
+def test_an_action_that_reaches_its_limit_on_a_worker_fails_and_does_not_run_here(
+    code: StepCode, local: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def execute(*_: Any) -> Any:
+        raise RemoteProblem("late", "it could not run the action: deadline exceeded")
+
+    nowhere: Any = SimpleNamespace(execute=execute, close=lambda: None)
+    queue = QueueWatch("farm", 60.0, lambda text: None)
+    executor = RemoteExecutor(nowhere, nowhere, local, local, Workers(code, "python3", {}), queue)
+    monkeypatch.setattr(executor, "_send", lambda described: None)
+    places = StrategyExecutor(nowhere, executor, "farm", (), lambda text: None)
+    outcome = places.run(replace(request(), limit=TimeLimit(1800, "--action-timeout")))
+    assert (outcome.result, outcome.problem) == (None, "took longer than 30 min (--action-timeout)")
+
+
+def test_a_worker_ends_an_action_at_its_limit(place: Any, any_farm: Any) -> None:
+    there = place("there")
+    there.write({"tools/rules/steps/checksums.py": "import time\n\n\ndef run(step):\n    time.sleep(60)\n"})
+    remotely(there, any_farm.address, ONLY_REMOTE)
+    ended = there.run("build", "//a:all", "--action-timeout", "2 s")
+    assert ended.code == 1
+    assert "took longer than 2 s (--action-timeout)" in ended.err
 
 
 def asked_of_workers(described: Any) -> dict[str, str]:

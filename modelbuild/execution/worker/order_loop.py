@@ -38,13 +38,15 @@ def die_with_parent(kind: int) -> None:
 
 @dataclass(slots=True)
 class _Child:
-    """A running child; `part` is the part of its work that the engine knows."""
+    """A running child; `part` is the part of its work that the engine knows; it is `late` if it was killed because it
+    reached its limit."""
 
     order: NumberedOrder
     pid: int
     started: float
     streams: Streams
     part: str = ""
+    late: bool = False
 
 
 class OrderLoop:
@@ -99,7 +101,8 @@ class OrderLoop:
                 self._answer({"id": order["id"], "problem": f"cannot start a process: {error}"})
 
     def _look_at_children(self) -> None:
-        """Send the parts of the work that children have begun since the last look."""
+        """Send the parts of the work that children have begun since the last look, and kill those that reached their
+        limit. _reap() kills their processes."""
         now = time.monotonic()
         if now < self._look:
             return
@@ -109,6 +112,10 @@ class OrderLoop:
             if part != child.part:
                 child.part = part
                 self._answer({"id": child.order["id"], "part": part})
+            limit = child.order["limit"]
+            if limit is not None and now - child.started > limit and not child.late:
+                child.late = True
+                os.kill(child.pid, signal.SIGKILL)
 
     def _answer(self, answer: Answer | Failure | Part | Ready) -> None:
         self._line.sendall(json.dumps(answer).encode() + b"\n")
@@ -167,6 +174,7 @@ class OrderLoop:
             "id": child.order["id"],
             "status": os.waitstatus_to_exitcode(status),
             "report": child.streams.reported(),
+            "late": child.late and status == signal.SIGKILL,
             "seconds": time.monotonic() - child.started,
             "max_rss": usage.ru_maxrss * 1024,
         }

@@ -75,6 +75,8 @@ class RemoteExecutor:
                 with self._queue.watch(request.action, described.asked) as on_stage:
                     answer = self._execution.execute(described.action, fresh, on_stage)
             except RemoteProblem as problem:
+                if problem.kind == "late" and request.limit is not None:
+                    return Outcome(None, request.limit.problem)
                 if problem.kind != "missing" or fresh:
                     raise
                 continue

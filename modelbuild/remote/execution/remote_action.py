@@ -100,6 +100,8 @@ def describe(request: Request, workers: Workers) -> RemoteAction:
     action = message("Action")(
         command_digest=to_message(keep(command, blobs)), input_root_digest=to_message(root), platform=needed
     )
+    if request.limit is not None:
+        action.timeout.FromNanoseconds(int(request.limit.seconds * 1e9))
     return RemoteAction(keep(action, blobs), blobs, inputs, asked)
 
 

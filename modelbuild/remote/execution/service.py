@@ -24,8 +24,8 @@ _STREAM = 60.0
 _BREAKS = 4
 _PAUSE = 0.3
 
-# google.rpc.Code
-_FAILED_PRECONDITION = 9
+# By google.rpc.Code: FAILED_PRECONDITION and DEADLINE_EXCEEDED.
+_KINDS: dict[int, Kind] = {9: "missing", 4: "late"}
 
 
 class Execution:
@@ -131,7 +131,7 @@ class Execution:
             if answer.status.code == 0:
                 return answer
             status = answer.status
-        kind: Kind = "missing" if status.code == _FAILED_PRECONDITION else "down"
+        kind = _KINDS.get(status.code, "down")
         raise RemoteProblem(kind, f"it could not run the action: {status.message or status.code}")
 
 
