@@ -162,7 +162,7 @@ def test_nested_tables_fixed_tuples_and_choices() -> None:
     rule = Rule("outer", OuterAttrs, lambda ctx: (), "here")
     schema = build_file_schema({"outer": rule})
     table = schema["properties"]["outer"]["items"]
-    assert set(table["properties"]) == {"name", "visibility", "tags", "matrix", "inner", "source", "title"}
+    assert set(table["properties"]) == {*ENGINE_ATTRIBUTES, "inner", "source", "title"}
     assert table["required"] == ["name", "inner", "source"]
     assert sorted(schema["definitions"]) == ["Inner", "axis", "select"]
 

@@ -119,7 +119,13 @@ def test_the_workspace_file_is_one(text: str, tmp_path: Path) -> None:
     assert str(config.default_device) == "//devices:orin"
     assert config.cache_size == 20 << 30
     section = text.partition("A profile may set")[2].partition("\n\n")[0]
-    assert set(re.findall(r"`(\w+)`", section)) == {"jobs", "device", *PROFILE_SWITCHES, *PROFILE_REMOTE}
+    assert set(re.findall(r"`(\w+)`", section)) == {
+        "jobs",
+        "device",
+        "action_timeout",
+        *PROFILE_SWITCHES,
+        *PROFILE_REMOTE,
+    }
 
 
 def test_examples_have_the_attributes_that_they_need(text: str, schema: dict[str, Any]) -> None:

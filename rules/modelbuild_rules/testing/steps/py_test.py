@@ -22,7 +22,8 @@ def run(step: Step) -> None:
     tests = [str(path) for path in step.inputs["srcs"] if any(fnmatch(path.name, each) for each in _PATTERNS)]
     if not tests:
         raise StepError(f"no test among the srcs; expected a file called {' or '.join(_PATTERNS)}")
-    plugin = _ShardPlugin(*step.params["shard"], progress=step.progress)
+    shard, count = step.params["shard"]
+    plugin = _ShardPlugin(shard, count, step.progress)
     plugins = [argument for name in step.params["plugins"] for argument in ("-p", name)]
     own = [
         "-p",
