@@ -13,6 +13,7 @@ import pytest
 from modelbuild.analysis.json_schema import DRAFT, build_file_schema
 from modelbuild.analysis.rules import load_rules
 from modelbuild.api import Attrs, Rule, Source
+from modelbuild.loading.package import ENGINE_ATTRIBUTES
 
 _TYPES: dict[str, Any] = {
     "object": dict,
