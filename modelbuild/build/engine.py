@@ -11,6 +11,7 @@ from pathlib import Path
 import modelbuild
 from modelbuild.actions import Action
 from modelbuild.analysis.analyze import Analyzer
+from modelbuild.build.failure_files import FailureFiles
 from modelbuild.build.request import Request
 from modelbuild.build.source_files import Sources
 from modelbuild.code.step_sources import StepCode
@@ -31,7 +32,7 @@ from modelbuild.loading.loader import Loader
 from modelbuild.remote.open import executing, shared
 from modelbuild.store.interface import Store
 from modelbuild.store.local import open_store
-from modelbuild.workspace.workspace import Workspace
+from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ def open_engine(
     Raises what open_store(), shared() and executing() do.
     """
     config = workspace.config
+    reporter = FailureFiles(reporter, workspace.root / OUTPUT_FOLDER)
     with open_store(config.cache_dir, config.cache_size) as local, shared(local, request.remote, reporter) as store:
         roots = {"modelbuild": Path(modelbuild.__file__).parent, **packages}
         code, sources = StepCode(roots), Sources(workspace.root, local)

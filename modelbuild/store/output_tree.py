@@ -103,6 +103,21 @@ def clean(root: Path) -> None:
         root.rmdir()
 
 
+def keep_failure(root: Path, name: str, text: str) -> str:
+    """Write the output of a failed action to a file in modelbuild's own folder, in place of that of an earlier failure.
+    Return the file's path as the user may type it in the workspace, or why there is no file."""
+    folder = root / _STATE / "failures"
+    short = name if len(name) <= 100 else f"{name[:80]}~{digest_bytes(name.encode()).hash[:12]}"
+    target, temporary = folder / f"{short}.txt", folder / f"{short}.{os.getpid()}.new"
+    try:
+        make_folder(root, folder)
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+        os.replace(temporary, target)
+    except OSError as error:
+        return f"not kept, {error.strerror}"
+    return str(target.relative_to(root.parent))
+
+
 @contextmanager
 def _held(root: Path) -> Iterator[None]:
     with exclusive(root / _STATE / "lock", root):

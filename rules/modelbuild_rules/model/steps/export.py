@@ -13,23 +13,22 @@ Outputs  program, weights   trees, as model/steps/exported/program.py writes the
 from __future__ import annotations
 
 import json
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from safetensors.torch import save_file
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.model.steps.eager.archive import from_torchscript
 from modelbuild_rules.model.steps.eager.call import arguments
-from modelbuild_rules.model.steps.eager.entry import first_line, seed_generators
+from modelbuild_rules.model.steps.eager.entry import seed_generators
 from modelbuild_rules.model.steps.eager.example_inputs import example_inputs
 from modelbuild_rules.model.steps.eager.module import make_module, model_name
 from modelbuild_rules.model.steps.eager.results import named_leaves, plain
 from modelbuild_rules.model.steps.exported.arguments import flatten_arguments
-from modelbuild_rules.model.steps.exported.dimensions import dynamic_shapes, suggested
+from modelbuild_rules.model.steps.exported.dimensions import dynamic_shapes
+from modelbuild_rules.model.steps.exported.failure import refusal
 from modelbuild_rules.model.steps.exported.program import save_program
 from modelbuild_rules.model.steps.exported.signature import signature
 from modelbuild_rules.model.steps.exported.symbols import SYMBOLIC
@@ -74,23 +73,11 @@ def _export(
             program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
     except StepError:
         raise
-    except GuardOnDataDependentSymNode as error:
-        raise StepError(
-            f"{_place(error, root, name)} depends on values that are known only when the program runs"
-            f" ({error.cond}); expected torch.where, torch.cond, or sizes from shapes"
-        ) from error
-    except torch._dynamo.exc.UserError as error:
-        _, _, fixes = str(error).partition("Suggested fixes:\n")
-        if "Constraints violated" not in str(error) or not fixes:
-            raise StepError(f"torch.export cannot export {name}: {first_line(error)}") from error
-        wanted = suggested(fixes.partition("\n\n")[0])
-        raise StepError(
-            f"{name} does not accept every size that 'dynamic' allows; torch.export suggests {wanted}"
-        ) from error
     except Exception as error:
-        if _frames(error, root):
+        refused = refusal(error, name, root)
+        if refused is None:
             raise
-        raise StepError(f"torch.export cannot export {name}: {first_line(error)}") from error
+        raise refused from error
     finally:
         hook.remove()
     flatten_arguments(program, args, kwargs, examples)
@@ -106,18 +93,6 @@ def _checked(result: Any, entry: str) -> Any:
                 " containers that torch.utils._pytree.register_pytree_node knows"
             )
     return result
-
-
-def _frames(error: BaseException, root: Path) -> list[traceback.FrameSummary]:
-    """Return the traceback's frames in the user's source, innermost last."""
-    return [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(root)]
-
-
-def _place(error: BaseException, root: Path, entry: str) -> str:
-    frames = _frames(error, root)
-    if not frames:
-        return f"code in {entry}"
-    return f"{Path(frames[-1].filename).relative_to(root)}:{frames[-1].lineno}: '{frames[-1].line}'"
 
 
 def _debug(program: Any, root: Path) -> Debug:

@@ -34,7 +34,20 @@ def plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return {name: plain(each) for name, each in fields.items() if each is not None}
+    if (cache := _cache(value)) is not None:
+        return cache
     return value
+
+
+def _cache(value: Any) -> Any:
+    """Return the keys and values of a cache of transformers, which registers its caches only on request; None for any
+    other object."""
+    layers = getattr(value, "layers", None)
+    if not isinstance(layers, list) or not layers:
+        return None
+    if not all(isinstance(getattr(each, part, None), torch.Tensor) for each in layers for part in ("keys", "values")):
+        return None
+    return {"key_cache": [each.keys for each in layers], "value_cache": [each.values for each in layers]}
 
 
 def _registered(value: Any) -> Any:

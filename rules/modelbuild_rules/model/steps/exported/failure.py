@@ -1,0 +1,106 @@
+"""Describe why torch.export refuses a model: in one line, with the operator, the places in the code and a hint.
+
+torch's own message may have thousands of lines, with the whole graph. It is printed, and the engine keeps it in a file.
+
+Private names used, checked on torch 2.14.0: torch._subclasses.fake_tensor (DataDependentOutputException,
+DynamicOutputShapeException, UnsupportedOperatorException). None is patched.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from modelbuild.step import StepError
+from modelbuild_rules.model.steps.eager.entry import first_line
+from modelbuild_rules.model.steps.exported.dimensions import suggested
+
+_LONGEST = 200
+_HINT = re.compile(r"^\s*Hint: (.+)$", re.MULTILINE)
+_OWN = ("torch", "modelbuild", "modelbuild_rules", "executorch")
+_VALUES = "expected torch.where, torch.cond, or sizes from shapes"
+_OPERATOR = "expected another operator, or a decomposition or fake kernel of it (torch.library.register_fake)"
+
+
+def refusal(error: Exception, name: str, root: Path) -> StepError | None:
+    """Return the error to raise in place of one of torch.export; None for an exception of the model's own code, whose
+    traceback explains it. Prints torch's whole message."""
+    frames = list(_frames(error))
+    innermost = traceback.extract_tb(error.__traceback__)[-1].filename
+    if Path(innermost).is_relative_to(root) and not _operator(error):
+        return None
+    traceback.print_exception(error)
+    where = _places(frames, name, root)
+    if isinstance(error, GuardOnDataDependentSymNode):
+        why = f"depends on values that are known only when the program runs ({_short(error.cond)}); {_VALUES}"
+        return StepError(f"{where} {why}")
+    fixes = str(error).partition("Suggested fixes:\n")[2].partition("\n\n")[0]
+    if "Constraints violated" in str(error) and fixes:
+        return StepError(
+            f"{name} does not accept every size that 'dynamic' allows; torch.export suggests {suggested(fixes)}"
+        )
+    operator = _operator(error)
+    if operator:
+        values = isinstance(error, (DataDependentOutputException, DynamicOutputShapeException))
+        why = f"has a result that depends on values; {_VALUES}" if values else f"is not supported; {_OPERATOR}"
+        return StepError(f"{where}: torch {torch.__version__} cannot export the operator {operator}, which {why}")
+    hints = "; ".join(dict.fromkeys(_HINT.findall(str(error))))
+    words = f"{type(error).__name__}: {_short(first_line(error))}"
+    if _package(innermost) not in _OWN:
+        return StepError(f"{where}: {words}")  # a library's own
+    hint = f"; its hint: {_short(hints)}" if hints else ""
+    return StepError(f"{where}: torch {torch.__version__} refuses this, in its own words: {words}{hint}")
+
+
+def _operator(error: BaseException | None) -> str:
+    """Return the operator that torch names in an exception or its causes; ''."""
+    while error is not None:
+        if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException)):
+            return str(error.func)
+        error = error.__cause__ or error.__context__
+    return ""
+
+
+def _frames(error: BaseException) -> Iterator[traceback.FrameSummary]:
+    """Yield the frames outside torch and modelbuild, innermost last."""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if _package(frame.filename) not in _OWN and not frame.filename.startswith("<"):
+            yield frame
+
+
+def _package(file: str) -> str:
+    """Return the package of an installed file; '' for another file, except those of modelbuild's checkout."""
+    parts = Path(file).parts
+    if "site-packages" in parts:
+        return parts[len(parts) - parts[::-1].index("site-packages")]
+    return next((own for own in _OWN if own in parts[:-1]), "")
+
+
+def _places(frames: list[traceback.FrameSummary], name: str, root: Path) -> str:
+    """Return the innermost line of the user's source, and that of the library that it calls: `net.py:3: 'a(b)' (in
+    lib/x.py:7: 'c')`. Without a line of the user's, the place begins with the model's name."""
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(root)]
+    user = (
+        f"{Path(own[-1].filename).relative_to(root)}:{own[-1].lineno}: '{own[-1].line}'" if own else f"code in {name}"
+    )
+    if not frames or frames[-1] in own:
+        return user
+    last = frames[-1]
+    parts = Path(last.filename).parts
+    start = len(parts) - parts[::-1].index("site-packages") if "site-packages" in parts else -2
+    return f"{user} (in {'/'.join(parts[start:])}:{last.lineno}: '{last.line}')"
+
+
+def _short(text: object) -> str:
+    written = str(text)
+    return written if len(written) <= _LONGEST else f"{written[:_LONGEST]}..."
