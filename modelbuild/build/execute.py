@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,7 +17,7 @@ from modelbuild.build.request import BuiltTarget, Request, Result
 from modelbuild.build.snapshot import Seen, Snapshots
 from modelbuild.build.source_files import Sources
 from modelbuild.build.stale_targets import StaleTargets
-from modelbuild.errors import ExitCode, LoadingError
+from modelbuild.errors import ExitCode, LoadingError, ModelbuildError
 from modelbuild.events import BuildFinished, BuildStarted, Reporter, TargetBuilt, TargetFailed
 from modelbuild.execution.fork_server_client import ForkServer
 from modelbuild.execution.scheduler import Scheduler
@@ -66,7 +67,20 @@ def _build(workspace: Workspace, engine: Engine, plan: Plan, scheduler: Schedule
     needed = scheduler.actions(plan.graph.needed_for(wanted))
     labels = tuple(str(target.node.label) for target in plan.targets)
     reporter.emit(BuildStarted(labels, len(needed), request.jobs, tuple(needed)))
-    report = scheduler.build(wanted)
+    try:
+        report = scheduler.build(wanted)
+    except KeyboardInterrupt:
+        with suppress(ModelbuildError):
+            _lay_out(workspace, engine, plan, scheduler, seen)
+        raise
+    built = _lay_out(workspace, engine, plan, scheduler, seen)
+    code = ExitCode.OK if len(built) == len(plan.targets) else ExitCode.BUILD_FAILED
+    return Result(tuple(built), code, len(report.keys))
+
+
+def _lay_out(workspace: Workspace, engine: Engine, plan: Plan, scheduler: Scheduler, seen: Seen) -> list[BuiltTarget]:
+    """Lay out the outputs of the targets that are built, also after an interruption. Returns these targets."""
+    request, reporter = engine.request, engine.reporter
     built: list[BuiltTarget] = []
     for target in plan.targets:
         label, config = str(target.node.label), config_name(target.device)
@@ -83,8 +97,7 @@ def _build(workspace: Workspace, engine: Engine, plan: Plan, scheduler: Schedule
         made = BuiltTarget(label, config, tuple(f"{OUTPUT_FOLDER}/{folder}/{name}" for name in outputs))
         built.append(made)
         reporter.emit(TargetBuilt(label, config, made.outputs))
-    code = ExitCode.OK if len(built) == len(plan.targets) else ExitCode.BUILD_FAILED
-    return Result(tuple(built), code, len(report.keys))
+    return built
 
 
 def _outputs(plan: Plan, scheduler: Scheduler, sources: Sources, target: ConfiguredTarget) -> Mapping[str, Value]:

@@ -1,4 +1,4 @@
-"""The longest path from each action to the end of the build: the order in which the scheduler starts actions."""
+"""The longest path from each action to the end of the build."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ class LongestPaths:
         self._own: dict[str, float] = {}
         self._left: dict[str, float] = {}
 
-    def add(self, names: Iterable[str]) -> None:
-        """Add required nodes."""
+    def add(self, names: Iterable[str]) -> list[str]:
+        """Add required nodes. Returns the new ones, readers before makers."""
         import networkx as nx
 
         new = set(names) - self._left.keys()
         own = self._estimates(new)
         self._own.update((name, own.get(name, 0.0)) for name in new)
-        for name in reversed(list(nx.topological_sort(self._dag.subgraph(new)))):
+        readers_first = list(nx.topological_sort(self._dag.subgraph(new)))[::-1]
+        for name in readers_first:
             self._left[name] = self._own[name] + self._after(name)
         changed = {maker for name in new for maker in self._dag.pred[name]} & self._left.keys()
         while changed:
@@ -42,6 +43,11 @@ class LongestPaths:
             if left > self._left[name]:
                 self._left[name] = left
                 changed |= self._dag.pred[name].keys() & self._left.keys()
+        return readers_first
+
+    def seconds(self, name: str) -> float:
+        """Return the estimated seconds of a node itself."""
+        return self._own[name]
 
     def __getitem__(self, name: str) -> float:
         return self._left[name]

@@ -1,4 +1,4 @@
-"""The suspending scheduler: run required actions, the longest remaining path first, while the graph grows.
+"""The suspending scheduler: run required actions, program by program, while the graph grows.
 
 The terms are those of "Build systems a la carte" (Mokhov, Mitchell, Peyton Jones 2018): suspending scheduler,
 constructive traces. An action with unchanged inputs has an unchanged key, so a rebuild stops there (early cutoff).
@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import queue
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -37,8 +37,9 @@ from modelbuild.execution.action_runner import Running
 from modelbuild.execution.artifact_values import Values
 from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.keys import Keys, key_of
-from modelbuild.execution.longest_paths import Estimates, LongestPaths
+from modelbuild.execution.longest_paths import Estimates
 from modelbuild.execution.lost_blobs import Found, Remaker
+from modelbuild.execution.start_order import StartOrder
 from modelbuild.store.interface import MissingBlob, Store
 from modelbuild.workspace.workspace import BUILT_IN
 
@@ -102,10 +103,11 @@ class Scheduler:
         self._waiting: dict[str, int] = {}
         self._actions = 0
         self._estimates = estimates
-        self._paths: LongestPaths | None = None  # set when an action first waits for a free job
-        self._ready: list[tuple[float, int, Action, _Prepared]] = []
-        self._started = 0
-        self._awaited: set[str] = set()  # lookups of actions that the last finished action made ready
+        self._order: StartOrder | None = None  # set when an action first waits for a free job
+        self._ready: list[tuple[tuple[int, float], int, Action, _Prepared]] = []
+        self._arrived = 0
+        self._begun: set[str] = set()
+        self._awaited: set[str] = set()  # lookups of nodes that the last finished action made ready
         self._settling = False
         self._free = running.jobs
         self._same_key: dict[str, list[tuple[Action, _Prepared]]] = {}
@@ -160,8 +162,8 @@ class Scheduler:
             self._waiting[node] = 0
         for node in new:
             self._wait(node, self.graph.makers(node))
-        if self._paths is not None:
-            self._paths.add(new)
+        if self._order is not None:
+            self._order.add(new)
         actions = self.actions(new)
         self._actions += len(actions)
         if grows:
@@ -181,14 +183,22 @@ class Scheduler:
         if self.report.failed and (not self._running.keep_going or node in self.report.failed):
             return
         item = self.graph.nodes[node]
+        if self._settling and node not in self._expanded:
+            self._awaited.add(node)
         if isinstance(item, Action):
-            if self._settling:
-                self._awaited.add(node)
-            self._submit(self._lookups, lambda: self._prepare(item), lambda found: self._prepared(item, found))
+            self._submit(
+                self._lookups,
+                lambda: self._prepare(item),
+                lambda found: self._settle(node, partial(self._prepared, item, found)),
+            )
         elif node in self._expanded:
             self._finish(node)
         else:
-            self._submit(self._lookups, lambda: self._read(item), lambda data: self._expand(item, data))
+            self._submit(
+                self._lookups,
+                lambda: self._read(item),
+                lambda data: self._settle(node, partial(self._expand, item, data)),
+            )
 
     def _finish(self, node: str) -> None:
         self._done.add(node)
@@ -221,6 +231,15 @@ class Scheduler:
                 self._events.put(settle)
 
         pool.submit(self._remaker.keeping, work).add_done_callback(ended)
+
+    def _settle(self, node: str, work: Callable[[], None], ran: bool = False) -> None:
+        """Do the work after a node's lookup or run, then start actions. The nodes that a run makes ready are awaited,
+        and those that become ready because an awaited one is in the cache, or is an expansion."""
+        self._settling = ran or node in self._awaited
+        self._awaited.discard(node)
+        work()
+        self._settling = False
+        self._run_next()
 
     # -- expansions --------------------------------------------------------------------------------------------------
 
@@ -294,12 +313,10 @@ class Scheduler:
                 yield StagedInput(item.name, item.path, None, self.values.value(artifact))
 
     def _prepared(self, action: Action, found: _Prepared | BuildError) -> None:
-        self._awaited.discard(action.id)
         if isinstance(found, BuildError):
             self._failed(ActionFinished(*_named(action), "failed", 0.0, str(found)))
         else:
             self._take(action, found)
-        self._run_next()
 
     def _take(self, action: Action, found: _Prepared) -> None:
         self.report.keys[action.id] = found.key
@@ -313,22 +330,26 @@ class Scheduler:
             self._run_when_free(action, found)
 
     def _run_when_free(self, action: Action, found: _Prepared) -> None:
-        if self._free == 0 and self._paths is None:
-            self._paths = LongestPaths(self.graph.dag, lambda names: self._estimates(self.actions(names)))
-            self._paths.add(self._waiting.keys() - self._done)
-        self._started += 1
-        left = self._paths[action.id] if self._paths is not None else 0.0
-        heapq.heappush(self._ready, (-left, self._started, action, found))
+        if self._free == 0 and self._order is None:
+            nodes = self._waiting.keys() - self._done
+            self._order = StartOrder(self.graph.dag, self._seconds, nodes, self._begun)
+        self._arrived += 1
+        key = self._order[action.id] if self._order is not None else (0, 0.0)
+        heapq.heappush(self._ready, (key, self._arrived, action, found))
+
+    def _seconds(self, names: Iterable[str]) -> Mapping[str, float]:
+        return self._estimates(self.actions(names))
 
     def _run_next(self) -> None:
-        """Start the actions with the longest remaining paths, one per free job. Wait for lookups of actions that the
-        last finished action made ready; otherwise each action of the longest chain would wait for an unrelated one."""
+        """Start the first actions in order, one per free job. Wait for lookups of nodes that the last finished action
+        made ready; otherwise each action of a program would wait for an unrelated one."""
         while self._free and self._ready:
-            left = -self._ready[0][0]
-            if self._paths is not None and any(self._paths[name] > left for name in self._awaited):
+            key = self._ready[0][0]
+            if self._order is not None and any(self._order[name] < key for name in self._awaited):
                 return
             _, _, action, found = heapq.heappop(self._ready)
             self._free -= 1
+            self._begun.add(action.id)
             self._submit(self._runs, partial(self._run, found), partial(self._ran, action, found))
 
     def _run(self, found: _Prepared) -> tuple[Outcome, int] | None:
@@ -355,12 +376,9 @@ class Scheduler:
 
     def _ran(self, action: Action, found: _Prepared, ended: tuple[Outcome, int] | None) -> None:
         self._free += 1
-        self._settling = True
-        self._settle(action, found, ended)
-        self._settling = False
-        self._run_next()
+        self._settle(action.id, partial(self._take_outcome, action, found, ended), ran=True)
 
-    def _settle(self, action: Action, found: _Prepared, ended: tuple[Outcome, int] | None) -> None:
+    def _take_outcome(self, action: Action, found: _Prepared, ended: tuple[Outcome, int] | None) -> None:
         twins = self._same_key.pop(found.key)
         if ended is None:
             return

@@ -310,6 +310,39 @@ def test_the_longest_remaining_path_starts_first(workspace: MemoryWorkspace) -> 
     assert later == [name for name in ("z1", "z2", "z8", "a5", "a4", "a3", "a1") if name != first]
 
 
+def programs(on: Expander) -> list[Artifact]:
+    """Three programs of two actions, an expansion that adds four, and a last one."""
+
+    def program(name: str) -> Artifact:
+        first = act(on, f"{name}first", "copy", SourceArtifact(name))
+        parts = act(on, f"{name}split", "split", first)
+
+        def then(inner: Expander, data: bytes) -> Mapping[str, Artifact]:
+            compiled = [
+                act(inner, f"{name}compile{i}", "join", DerivedArtifact(parts.action, "out", f"p{i}")) for i in range(2)
+            ]
+            return {"all": act(inner, f"{name}link", "copy", *compiled)}
+
+        plan = act(on, f"{name}plan", "plan", first)
+        made = on.expand(reads=plan, promises=["all"], then=then, name=f"{name}expand")["all"]
+        return act(on, f"{name}last", "copy", made)
+
+    return [program(name) for name in "abc"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_program_is_finished_before_the_next_but_one_begins(workspace: MemoryWorkspace, jobs: int) -> None:
+    """With one job, no action of a program runs between two actions of another; each further job adds one program."""
+    workspace.files.update({name: f"{name}1 {name}2".encode() for name in "abc"})
+    # All first actions are ready before one of them ends, so that the order is decided.
+    _, fake, _, _ = workspace.build(programs, jobs=jobs, estimates=lambda names: dict.fromkeys(names, 1.0), ready=3)
+    ran = [name.partition("#")[2] for name in fake.ran]
+    assert len(ran) == 21
+    for place in range(len(ran)):
+        begun, left = {name[0] for name in ran[: place + 1]}, {name[0] for name in ran[place + 1 :]}
+        assert len(begun & left) <= jobs + (place < jobs)  # the first actions start before there is an order
+
+
 def test_an_expansion_that_gives_what_reads_its_own_promise_is_refused(workspace: MemoryWorkspace) -> None:
     workspace.files["words"] = b"red"
 
