@@ -1,6 +1,7 @@
 """Compile a partition in a separate process: `compile_partition.py PARTITION CAPABILITIES RUNTIME OUT`.
 
-Writes library.so, weights.bin, kernels.json (for the emulator) and compiled/ to OUT, an existing folder.
+Writes library.so, weights.bin, kernels.json (for the emulator) and compiled/ to OUT, an existing folder. Unlike in a
+build, kernels contain line numbers, by which the emulator knows how wide each access is.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from emulator.memory_check import widths
+
+from modelbuild_rules.backends.cuda.steps.generate import target_gpu
 from modelbuild_rules.backends.cuda.steps.library import compiled
 from modelbuild_rules.program.steps.partitions.files import read_partition
 
@@ -19,6 +23,7 @@ def main(partition: Path, capabilities: str, runtime: Path, out: Path) -> None:
     attributes = {"capabilities": [int(each) for each in capabilities.split(",")], "target": "x86_64-linux-gnu.2.28"}
     program, specs = read_partition(partition)
     (out / "compiled").mkdir()
+    target_gpu.LINE_NUMBERS = True
     with TemporaryDirectory() as work:
         made = compiled.compile(program, specs, attributes, runtime, Path(work), out / "compiled")
         (out / "library.so").write_bytes((Path(work) / "library.so").read_bytes())
@@ -27,7 +32,8 @@ def main(partition: Path, capabilities: str, runtime: Path, out: Path) -> None:
     for kernel in made.kernels:
         source = out / f"{kernel.name}.py"
         source.write_bytes(kernel.source.read_bytes())
-        kernels[kernel.entry] = {**asdict(kernel), "source": str(source), "ptx": None, "cubin": None}
+        seen = widths(kernel.ptx.read_text(), kernel.source.name)
+        kernels[kernel.entry] = {**asdict(kernel), "source": str(source), "ptx": None, "cubin": None, "widths": seen}
     (out / "kernels.json").write_text(json.dumps(kernels, indent=1))
 
 

@@ -87,6 +87,23 @@ class Vit(nn.Module):
         return self.head(x.mean(1))
 
 
+class ClassToken(nn.Module):
+    """The start of a vision transformer with a class token. The kernel of the matrix product concatenates the token
+    with the patches, and normalizes these rows. There are 37, which no tile divides."""
+
+    def __init__(self, size: int = 192) -> None:
+        super().__init__()
+        self.patches, self.norm = nn.Conv2d(4, size, 4, 4, groups=2), nn.LayerNorm(size)
+        self.token = nn.Parameter(torch.randn(1, 1, size))
+        self.places = nn.Parameter(torch.randn(1, 37, size))
+        self.layer = nn.Linear(size, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        x = torch.cat((self.token.expand(x.shape[0], -1, -1), x), 1) + self.places
+        return self.layer(self.norm(x))
+
+
 class Block(nn.Module):
     """Of a ResNet."""
 
@@ -238,6 +255,7 @@ PROGRAMS = {
     "topk": Program(Topk, [(4, 64)], 0.0),
     "sort": Program(Sort, [(4, 64)], 0.0, emulated=False),
     "vit": Program(Vit, [(1, 3, 32, 32)], 1e-4),
+    "class_token": Program(ClassToken, [(1, 4, 24, 24)], 1e-5),
     "resnet18": Program(Resnet18, [(1, 3, 224, 224)], 2e-3, emulated=False),
     "select": Program(Select, [(24, 16)], 1e-5),
     "branch": Program(Branch, [(5,)], 1e-6, calls=4),

@@ -10,7 +10,7 @@ import torch
 
 from modelbuild_rules.bundle.steps.runtime.elf import needs
 
-CI = ("mlp_dynamic", "cnn", "attention", "cache")
+CI = ("mlp_dynamic", "cnn", "attention", "cache", "class_token")
 REST = ("mlp", "mlp_fp16", "depthwise", "attention_fp16", "norms", "mixed", "topk", "vit")
 COMPILED = ("attention_bf16", "mlp_bf16", "resnet18", "sort")  # run by benchmarks/cuda_programs.py on a GPU only
 

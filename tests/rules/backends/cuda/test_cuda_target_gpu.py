@@ -6,13 +6,16 @@ import importlib
 import inspect
 import re
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch._inductor.kernel
 
 from modelbuild.step import StepError
 from modelbuild_rules.backends.cuda.steps.generate import target_gpu as replaced
+from modelbuild_rules.backends.cuda.steps.generate.corrections import ALIGNED
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
 from modelbuild_rules.backends.cuda.steps.kernels.device import GPUS, common_gpu, number, registers_allow
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning
@@ -37,6 +40,15 @@ def test_attributes_of_instances_are_there(name: str) -> None:
     module, _, path = name.partition(":")
     source = inspect.getsource(getattr(importlib.import_module(module), path))
     assert [each for each in replaced.INSTANCES[name] if not re.search(rf"self\.{each}\b", source)] == []
+
+
+def test_every_hint_of_alignment_in_a_template_is_known() -> None:
+    """Templates have hints that are false if no block divides the rows; another form would not be left out."""
+    home = Path(inspect.getfile(torch._inductor.kernel)).parent
+    texts = [path.read_text() for path in home.rglob("*") if path.suffix in (".py", ".jinja")]
+    lines = [line for text in texts for line in text.splitlines() if "tl.multiple_of(" in line.partition("#")[0]]
+    assert len(lines) >= 8
+    assert [line for line in lines if "tl.multiple_of(" in ALIGNED.sub("", line)] == []
 
 
 def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

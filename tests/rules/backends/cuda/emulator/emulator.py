@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from modelbuild_rules.backends.cuda.steps.library.cpp import zig
 
 HERE = Path(__file__).parent
@@ -65,14 +67,19 @@ def _hash(name: str) -> bytes:
 
 
 class Launcher:
-    """Runs kernels (see Kernel in backends/cuda/steps/generate/generate.py) by the names of their functions."""
+    """Runs kernels (see Kernel in backends/cuda/steps/generate/generate.py) by the names of their functions, and checks
+    each access to memory."""
 
     def __init__(self, libraries: Path, kernels: Mapping[str, Mapping[str, Any]]) -> None:
+        from memory_check import MemoryCheck  # a script's folder is on the path, but not when only `build` is wanted
+
         self.count = 0
         self._kernels = kernels
         self._functions: dict[str, Any] = {}
         self.runtime = ctypes.CDLL(str(libraries / RUNTIME), ctypes.RTLD_GLOBAL)
         self.runtime.emu_remaining.restype = ctypes.c_size_t
+        self._check = MemoryCheck(self._allocations)
+        self._check.install()
         self._driver = ctypes.CDLL(str(libraries / DRIVER), ctypes.RTLD_GLOBAL)
         numbers = [ctypes.c_uint] * 4
         kind = ctypes.CFUNCTYPE(None, ctypes.c_char_p, *numbers, ctypes.POINTER(ctypes.c_void_p))
@@ -96,10 +103,18 @@ class Launcher:
                 values[name] = self._tensor(ctypes.c_uint64.from_address(place).value, kind[1:])
             else:
                 values[name] = _NUMBERS[kind].from_address(place).value
+        self._check.start(kernel["source"], kernel["widths"])
         function = self._functions.setdefault(kernel["entry"], None) or _function(kernel)
         self._functions[kernel["entry"]] = function
         given = {**kernel["constants"], **kernel["config"], **values}
         function[grid](**{name: given.get(name) for name in function.arg_names})
+
+    def _allocations(self) -> tuple[Any, Any]:
+        """Return the starts and ends of the device's allocations, each sorted."""
+        found = ((ctypes.c_uint64 * 2) * 4096)()
+        count = self.runtime.emu_allocations(found)
+        pairs = np.sort(np.ctypeslib.as_array(found)[:count], axis=0)
+        return pairs[:, 0].copy(), pairs[:, 1].copy()
 
     def _tensor(self, address: int, kind: str) -> Any:
         import torch

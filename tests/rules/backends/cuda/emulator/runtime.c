@@ -1,15 +1,18 @@
 /* A CUDA runtime without a GPU: device memory is host memory that knows its bounds. New memory holds no zeros. */
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCKS = 4096 };
+/* GUARD bytes around each block belong to no block, so that an access beyond it does not hit another one. */
+enum { BLOCKS = 4096, GUARD = 65536 };
 static struct { char *start; size_t size; } blocks[BLOCKS];
 
 static void *take(size_t size) {
-  void *start = NULL;
-  if (posix_memalign(&start, 256, size ? size : 1)) return NULL;
-  memset(start, 0xAB, size);
+  void *whole = NULL;
+  if (posix_memalign(&whole, 256, size + 2 * GUARD)) return NULL;
+  memset(whole, 0xAB, size + 2 * GUARD);
+  char *start = (char *)whole + GUARD;
   for (int i = 0; i < BLOCKS; i++)
     if (!blocks[i].start) { blocks[i].start = start; blocks[i].size = size; return start; }
   abort();
@@ -17,7 +20,7 @@ static void *take(size_t size) {
 static int give(void *start) {
   if (!start) return 0;
   for (int i = 0; i < BLOCKS; i++)
-    if (blocks[i].start == start) { blocks[i].start = NULL; free(start); return 0; }
+    if (blocks[i].start == start) { blocks[i].start = NULL; free((char *)start - GUARD); return 0; }
   fprintf(stderr, "emulator: freed what was not allocated\n");
   return 1;
 }
@@ -28,6 +31,16 @@ size_t emu_remaining(const void *address) {
     if (blocks[i].start && p >= blocks[i].start && p <= blocks[i].start + blocks[i].size)
       return blocks[i].start + blocks[i].size - p;
   return 0;
+}
+/* Write the start and end of each block, and return how many there are. */
+int emu_allocations(uint64_t (*found)[2]) {
+  int n = 0;
+  for (int i = 0; i < BLOCKS; i++)
+    if (blocks[i].start) {
+      found[n][0] = (uint64_t)blocks[i].start;
+      found[n++][1] = (uint64_t)(blocks[i].start + blocks[i].size);
+    }
+  return n;
 }
 size_t emu_blocks(void) {
   size_t n = 0;

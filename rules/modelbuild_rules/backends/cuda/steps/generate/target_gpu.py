@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 from modelbuild.step import Progress, StepError, ignore_progress
+from modelbuild_rules.backends.cuda.steps.generate.corrections import corrections
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
 from modelbuild_rules.backends.cuda.steps.kernels.cubin import resources
 from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu, registers_allow
@@ -56,8 +56,16 @@ PATCHED = (
     # Work on the device.
     "torch._inductor.codegen.wrapper:PythonWrapperCodegen.generate_and_run_autotune_block",
     "torch._inductor.select_algorithm:AlgorithmSelectorCache.pick_deterministic_choice",
-    "torch._inductor.heuristics.template.triton:BaseConfigHeuristic.get_conv_configs",
     "torch._inductor.graph:is_same_tensor",
+    # Corrections (corrections.py).
+    "torch._inductor.heuristics.template.triton:BaseConfigHeuristic.get_conv_configs",
+    "torch._inductor.select_algorithm:PartialRender",
+    "torch._inductor.decomposition:needs_fallback_due_to_atomic_add_limitations",
+    "torch._inductor.decomposition:use_scatter_fallback",
+    "torch._inductor.lowering:needs_fallback_due_to_atomic_add_limitations",
+    "torch._inductor.lowering:use_scatter_fallback",
+    "torch._inductor.utils:needs_fallback_due_to_atomic_add_limitations",
+    "torch._inductor.utils:use_scatter_fallback",
     # Output: source text is returned instead of being compiled with the machine's compiler.
     "torch._inductor.codecache:AotCodeCompiler.compile",
 )
@@ -104,9 +112,6 @@ INSTANCES = {
 }
 """Instance attributes that are read."""
 
-SMALL_TILES = ((64, 32, 32), (32, 64, 32), (32, 32, 32), (32, 32, 64), (16, 64, 64), (16, 32, 64), (16, 32, 128))
-"""Rows, columns and depth."""
-
 INDUCTOR: Mapping[str, Any] = {
     "always_keep_tensor_constants": True,  # their values are fake and can't be read
     "compile_threads": 1,
@@ -118,6 +123,10 @@ INDUCTOR: Mapping[str, Any] = {
     "triton.autotune_at_compile_time": True,
     "use_static_triton_launcher": False,
 }
+
+
+LINE_NUMBERS = False
+"""Whether kernels contain the line numbers of their Python source, for tools that look at them."""
 
 
 def require() -> None:
@@ -159,7 +168,6 @@ def target_gpu(
     import triton
     from torch._inductor import codecache, graph, scheduler, select_algorithm, utils  # noqa: F401
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
-    from torch._inductor.heuristics.template import triton as heuristics
     from torch._inductor.runtime import triton_helpers
     from torch._inductor.runtime.hints import DeviceProperties
 
@@ -189,7 +197,7 @@ def target_gpu(
         replace(utils, "is_big_gpu", lambda *_: True)
         _patch_true(stack, "has_triton")
         replace(triton.runtime.driver, "_active", _driver(gpu, launched))
-        replace(triton.knobs.compilation, "disable_line_info", True)
+        replace(triton.knobs.compilation, "disable_line_info", not LINE_NUMBERS)
         # Otherwise torch searches the machine's CUDA for it.
         libdevice = Path(triton.__file__).parent / "backends/nvidia/lib/libdevice.10.bc"
         replace(triton.knobs.nvidia, "libdevice_path", str(libdevice))
@@ -201,22 +209,14 @@ def target_gpu(
             "pick_deterministic_choice",
             lambda _, choices: chooser.template(choices),
         )
-        replace(heuristics.BaseConfigHeuristic, "get_conv_configs", _with_small_tiles)
         replace(graph, "is_same_tensor", _same(graph.is_same_tensor))
+        for owner, name, value in corrections():
+            replace(owner, name, value)
         replace(codecache.AotCodeCompiler, "compile", take)
         stack.enter_context(config.patch(INDUCTOR))
         DeviceProperties.create.cache_clear()
         stack.callback(DeviceProperties.create.cache_clear)
         yield
-
-
-def _with_small_tiles(self: Any) -> Any:
-    """Return the configurations of convolutions, with additional small tiles: for the last layers of a single image,
-    Inductor's own tiles are fewer than a GPU's multiprocessors."""
-    from torch._inductor.heuristics.template.triton import ConvConfig
-
-    small = [ConvConfig(*each, num_stages=3, num_warps=4) for each in SMALL_TILES]
-    return partial(self.preprocess_mm_configs, configs=[*self.conv_configs, *small], op_name="conv")
 
 
 def _patch_true(stack: ExitStack, name: str) -> None:

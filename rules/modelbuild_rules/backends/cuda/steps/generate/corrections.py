@@ -1,0 +1,65 @@
+"""Correct Inductor's templates and choices where its own lead to wrong addresses or to kernels that the delegate lacks.
+
+Uses private parts of torch; target_gpu.py applies the corrections, and lists the versions that they were checked on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+
+ALIGNED = re.compile(r"tl\.multiple_of\((\w+ % [A-Z]), BLOCK_[A-Z]\)")
+"""A hint in templates that a block's rows (or columns), which begin again after the last one, start at multiples of
+the block's size. It is false where no block ends with the last row: of 37 rows in blocks of 16, the third has rows 32
+to 36, then 0, 1 and so on. An operator fused into the template may read one element for each row. Triton then reads
+four at once, beyond the last element and at addresses that are no multiple of 16 bytes. Without the hint, it derives
+the alignment that there is. The template's own reads lose nothing: the rows' distance also bounds their width."""
+
+SMALL_TILES = ((64, 32, 32), (32, 64, 32), (32, 32, 32), (32, 32, 64), (16, 64, 64), (16, 32, 64), (16, 32, 128))
+"""Rows, columns and depth."""
+
+
+def corrections() -> Iterator[tuple[Any, str, Any]]:
+    """Yield owners and names of parts of Inductor, each with its replacement."""
+    from torch._inductor import decomposition, lowering, select_algorithm, utils
+    from torch._inductor.heuristics.template import triton as heuristics
+
+    yield select_algorithm, "PartialRender", _without_false_hints(select_algorithm.PartialRender)
+    yield heuristics.BaseConfigHeuristic, "get_conv_configs", _with_small_tiles
+    for name in ("needs_fallback_due_to_atomic_add_limitations", "use_scatter_fallback"):
+        corrected = _with_atomic_int64(getattr(utils, name))
+        for module in (utils, lowering, decomposition):
+            yield module, name, corrected
+
+
+def _without_false_hints(original: Any) -> Any:
+    """Return a replacement of the class for a template's text that leaves out false hints."""
+
+    class Render(original):
+        def __init__(self, code: str, hooks: Any) -> None:
+            super().__init__(ALIGNED.sub(r"\1", code), hooks)
+
+    return Render
+
+
+def _with_small_tiles(self: Any) -> Any:
+    """Return the configurations of convolutions, with additional small tiles: for the last layers of a single image,
+    Inductor's own tiles are fewer than a GPU's multiprocessors."""
+    from torch._inductor.heuristics.template.triton import ConvConfig
+
+    small = [ConvConfig(*each, num_stages=3, num_warps=4) for each in SMALL_TILES]
+    return partial(self.preprocess_mm_configs, configs=[*self.conv_configs, *small], op_name="conv")
+
+
+def _with_atomic_int64(original: Callable[..., bool]) -> Callable[..., bool]:
+    """Return a replacement for "does a sum of these types need libtorch?" that treats int64 as int32: Triton adds both
+    atomically, and libtorch's kernel is missing."""
+
+    def needed(*given: Any) -> bool:
+        return original(*(torch.int32 if each is torch.int64 else each for each in given))
+
+    return needed
