@@ -50,6 +50,8 @@ _TENSORRT = {
 }
 _CUDA = {"type": "cuda", "build_on": "cpu", "tuning": "t.json", "min_block_size": 5, "precision": "tf32"}
 
+_LIBRARY = {"file": "libx.so.1", "version": "1.6.1.120", "licence": "A licence", "licence_file": "a.txt"}
+
 FILES = [{"name": "files", "files": {"x": "y.npy", "y": "y.npy"}}]
 PACKAGE: dict[str, Any] = {
     "package": {"default_visibility": ["//visibility:public"]},
@@ -133,7 +135,14 @@ PACKAGE: dict[str, Any] = {
         },
     ],
     "runtime_bundle": [
-        {"name": "bundle", "program": ":program", "runtime": "runtime.tar", "tar": True, "device": ":cpu"}
+        {
+            "name": "bundle",
+            "program": ":program",
+            "runtime": "runtime.tar",
+            "tar": True,
+            "device": ":cpu",
+            "libraries": [_LIBRARY],
+        }
     ],
     "pte_test": [
         {
@@ -178,6 +187,7 @@ PACKAGE: dict[str, Any] = {
             "inputs": FILES,
             "gpus": 1,
             "runtime": "runtime.tar",
+            "libraries": [_LIBRARY],
         },
     ],
     "py_test": [
@@ -200,6 +210,7 @@ PACKAGE: dict[str, Any] = {
 
 FILES = (
     *("a.txt", "b.txt", "net.py", "w.safetensors", "y.npy", "t.json", "runtime.tar", "metric.py", "test_a.py"),
+    "libx.so.1",
     "sub/c.py",
 )
 

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "delegates/requirements.hpp"
 #include "part.hpp"
 
 namespace modelbuild::aoti {
@@ -96,6 +97,22 @@ class Backend final : public er::BackendInterface {
 
 Backend backend;
 const Error registered = er::register_backend({"CudaBackend", &backend});
+
+// A blob does not state the GPU that its library runs on.
+std::vector<std::string> unmet(std::span<const std::uint8_t> /*blob*/, const std::optional<Target>& target) {
+  if (std::string problem = cuda::driver_problem(); !problem.empty()) return {problem};
+  const std::vector<std::string> wanted = target ? target->compute_capabilities : std::vector<std::string>{};
+  const auto fits = [&](int gpu) { return std::count(wanted.begin(), wanted.end(), cuda::capability_of(gpu)) != 0; };
+  std::string found;
+  for (int gpu = 0; gpu < cuda::device_count(); ++gpu) {
+    if (wanted.empty() || fits(gpu)) return {};
+    found += (found.empty() ? "" : ", ") + cuda::capability_of(gpu);
+  }
+  if (found.empty()) return {cuda::missing_device(0)};
+  return {"no GPU here has a compute capability that the program was built for; found " + found};
+}
+
+const bool provided = (provide_requirements("CudaBackend", unmet), true);
 
 }  // namespace
 }  // namespace modelbuild::aoti

@@ -57,4 +57,24 @@ std::string missing_device(int device) {
          " CUDA device" + (count == 1 ? "" : "s");
 }
 
+std::string driver_problem() {
+  // The oldest driver for Linux that supports CUDA 13, whatever its minor version.
+  constexpr const char* kExpected = "expected driver 580 or newer";
+  static_assert(CUDART_VERSION / 1000 == 13);
+  int version = 0;
+  if (cudaDriverGetVersion(&version) != cudaSuccess) cudaGetLastError();
+  if (version == 0) return std::string("there is no NVIDIA driver here; ") + kExpected;
+  if (version / 1000 >= CUDART_VERSION / 1000) return "";
+  return "the NVIDIA driver here supports CUDA " + std::to_string(version / 1000) + "." +
+         std::to_string(version % 1000 / 10) + " only; " + kExpected + ", for CUDA 13";
+}
+
+std::string capability_of(int device) {
+  int major = 0;
+  int minor = 0;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+  return std::to_string(major) + "." + std::to_string(minor);
+}
+
 }  // namespace modelbuild::cuda

@@ -33,6 +33,13 @@ bool page_locked(const void* data);              // host memory that copies read
 // Logs a failed call and its device to ExecuTorch's log, and clears CUDA's last error.
 Error failed(const char* where, const char* what, cudaError_t error);
 
+// "there is no NVIDIA driver here; expected driver 580 or newer", or one that is too old for this CUDA runtime; "" if
+// it is new enough.
+std::string driver_problem();
+
+// The compute capability of a GPU that exists, as "8.9".
+std::string capability_of(int device);
+
 // "cuda:1 does not exist here; this machine has 1 CUDA device", or "" if it exists.
 std::string missing_device(int device);
 

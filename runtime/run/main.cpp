@@ -162,7 +162,8 @@ int main_of(int count, char** arguments) {
     if (options.describe) {
       const LoadOptions& load = options.load;
       const Description description = describe(options.program, load.data, load.verify, load.plugin_dirs);
-      std::puts((options.json ? description.json() : description.text()).c_str());
+      const std::vector<std::string> unmet = unmet_requirements(options.program, load);
+      std::fputs((options.json ? json(description, unmet) : text(description, unmet)).c_str(), stdout);
       return 0;
     }
     const Report report = run(options);

@@ -26,7 +26,7 @@ const char kUsage[] =
     "  --no-verify            do not check the SHA-256 in files' manifests\n"
     "  --plugin FILE.so       load a delegate or kernels\n"
     "  --plugin-dir DIR       search DIR first for libraries of the program's backends\n"
-    "  --describe             print the program's inputs and outputs; run nothing\n"
+    "  --describe             print the program's inputs and outputs, and what this machine lacks; run nothing\n"
     "  --json                 print one JSON object\n"
     "  --log LEVEL            debug, info, error (default), fatal, off\n";
 

@@ -83,4 +83,16 @@ std::string json(const Report& report) {
   return found.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+std::string text(const Description& program, const std::vector<std::string>& unmet) {
+  std::string lines = program.text() + "\n";
+  for (const std::string& line : unmet) lines += "  this machine cannot run it: " + line + "\n";
+  return lines;
+}
+
+std::string json(const Description& program, const std::vector<std::string>& unmet) {
+  Json found = Json::parse(program.json());
+  found["unmet"] = unmet;
+  return found.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace modelbuild

@@ -40,4 +40,8 @@ struct Report {
 std::string text(const Report& report);
 std::string json(const Report& report);
 
+// The description of a program, and the requirements that this machine does not meet.
+std::string text(const Description& program, const std::vector<std::string>& unmet);
+std::string json(const Description& program, const std::vector<std::string>& unmet);
+
 }  // namespace modelbuild

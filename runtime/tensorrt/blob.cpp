@@ -87,6 +87,56 @@ void read_aliases(const Json& metadata, Blob* blob) {
   }
 }
 
+bool flag(const Json& object, const char* name, const char* where) {
+  const Json& found = field(object, name, where);
+  if (!found.is_boolean()) throw BadBlob(std::string(where) + ": \"" + name + "\" is neither true nor false");
+  return found;
+}
+
+const Json& list(const Json& object, const char* name, const char* where) {
+  const Json& found = field(object, name, where);
+  if (!found.is_array()) throw BadBlob(std::string(where) + ": \"" + name + "\" is not a list");
+  return found;
+}
+
+std::vector<std::int64_t> sizes(const Json& object, const char* name, const char* where) {
+  std::vector<std::int64_t> found;
+  for (const Json& each : list(object, name, where)) {
+    if (!each.is_number_integer()) throw BadBlob(std::string(where) + ": \"" + name + "\" has no whole numbers");
+    found.push_back(each.get<std::int64_t>());
+  }
+  return found;
+}
+
+void read_declared(const Json& metadata, Blob* blob) {
+  constexpr const char* kWhere = "\"declared\"";
+  const auto declared = metadata.find("declared");
+  if (declared == metadata.end()) return;
+  check_object(*declared, kWhere);
+  Declared& found = blob->declared.emplace();
+  for (const Json& each : list(*declared, "compute_capabilities", kWhere)) {
+    if (!each.is_string()) throw BadBlob(std::string(kWhere) + ": a compute capability is not a text");
+    found.capabilities.push_back(each);
+  }
+  found.version_compatible = flag(*declared, "version_compatible", kWhere);
+  found.host_code = flag(*declared, "host_code", kWhere);
+  for (const Json& each : list(*declared, "inputs", kWhere)) {
+    check_object(each, kWhere);
+    DeclaredBinding& input =
+        found.inputs.emplace_back(DeclaredBinding{text(each, "name", kWhere), text(each, "dtype", kWhere), {}, {}});
+    for (const Json& profile : list(each, "profiles", kWhere)) {
+      check_object(profile, kWhere);
+      input.profiles.push_back(
+          {sizes(profile, "min", kWhere), sizes(profile, "opt", kWhere), sizes(profile, "max", kWhere)});
+    }
+  }
+  for (const Json& each : list(*declared, "outputs", kWhere)) {
+    check_object(each, kWhere);
+    found.outputs.push_back(
+        {text(each, "name", kWhere), text(each, "dtype", kWhere), {}, sizes(each, "shape", kWhere)});
+  }
+}
+
 void read_device(const Json& metadata, Blob* blob) {
   const auto device = metadata.find("device_id");
   if (device == metadata.end()) return;
@@ -126,6 +176,7 @@ Blob parse_blob(std::span<const std::uint8_t> data) {
   read_bindings(metadata, &blob);
   read_aliases(metadata, &blob);
   read_device(metadata, &blob);
+  read_declared(metadata, &blob);
   return blob;
 }
 

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "declared.hpp"
 
 namespace modelbuild::tensorrt {
 
@@ -20,6 +23,7 @@ struct Blob {
   std::vector<std::string> outputs;
   std::vector<Alias> aliases;
   int device = 0;
+  std::optional<Declared> declared;
   std::span<const std::uint8_t> engine;
 };
 

@@ -9,6 +9,7 @@
 
 #include "flavour_search.hpp"
 #include "queue.hpp"
+#include "requirements.hpp"
 
 namespace modelbuild::tensorrt {
 namespace {
@@ -29,11 +30,18 @@ Error Engine::load(const Blob& blob, const std::string& method, std::unique_ptr<
            missing.c_str());
     return Error::NotFound;
   }
+  const auto capabilities = blob.declared ? blob.declared->capabilities : std::vector<std::string>{};
+  if (const std::vector<std::string> problems = unmet(blob, capabilities); !problems.empty()) {
+    for (const std::string& problem : problems) {
+      ET_LOG(Error, "a TensorRT engine of method %s cannot be loaded: %s", method.c_str(), problem.c_str());
+    }
+    return Error::DelegateInvalidCompatibility;
+  }
   std::unique_ptr<Engine> engine(new Engine());
   engine->device_ = blob.device;
   const cuda::DeviceGuard guard(blob.device);
   MB_CUDA("TensorRT engine", guard.error());
-  Opened opened = open_engine(blob.engine);
+  Opened opened = open_engine(blob.engine, blob.declared && blob.declared->host_code);
   if (opened.engine == nullptr) {
     ET_LOG(Error, "a TensorRT engine of %zu bytes of method %s cannot be loaded: %s", blob.engine.size(),
            method.c_str(), opened.problem.c_str());
@@ -46,6 +54,13 @@ Error Engine::load(const Blob& blob, const std::string& method, std::unique_ptr<
   engine->name_ = part_name(engine->flavour_->engine_name(engine->engine_), method);
   const Error error = read_bindings(*engine->flavour_, engine->engine_, blob, engine->name_, &engine->bindings_);
   if (error != Error::Ok) return error;
+  if (blob.declared) {
+    const std::string problem = difference(*blob.declared, *engine->flavour_, engine->engine_);
+    if (!problem.empty()) {
+      ET_LOG(Error, "%s: %s", engine->name_.c_str(), problem.c_str());
+      return Error::DelegateInvalidCompatibility;
+    }
+  }
   engine->context_ = engine->flavour_->context(engine->engine_);
   if (engine->context_ == nullptr) {
     return engine->failed("no execution context can be made on cuda:" + std::to_string(engine->device_),

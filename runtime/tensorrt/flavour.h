@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-#define MB_TRT_ABI 2u
+#define MB_TRT_ABI 3u
 #define MB_TRT_MAX_DIMS 8
 
 typedef struct {
@@ -36,18 +36,27 @@ typedef struct mb_trt_context mb_trt_context;
 typedef struct {
   uint32_t abi;
   uint32_t struct_size;
+  const char* product;          /* "TensorRT" or "TensorRT-RTX" */
+  int32_t major;                /* of the versions that it can call */
+  const char* const* libraries; /* names of the files that it looks for, in this order; NULL at the end */
   /* Loads TensorRT's library, once, and returns its name and version: "TensorRT 10.16.1 (libnvinfer.so.10)". Returns
    * NULL if there is none, with a message of severity INFO, or if its version is unknown, with one of severity ERROR.
    */
   const char* (*load)(const mb_trt_log* log);
-  /* Call after load. Returns NULL if this flavour can't read the bytes, which need not outlive the call. */
-  mb_trt_engine* (*deserialize)(const void* data, size_t size, const mb_trt_log* log);
+  /* Call these after load. `file` returns the name of the loaded file; `version` writes major, minor and patch. */
+  const char* (*file)(void);
+  void (*version)(int32_t* three);
+  /* Returns NULL if this flavour can't read the bytes, which need not outlive the call. host_code: not 0 to let
+   * TensorRT load code that is embedded in the engine. */
+  mb_trt_engine* (*deserialize)(const void* data, size_t size, int host_code, const mb_trt_log* log);
   void (*engine_free)(mb_trt_engine*);
   const char* (*engine_name)(mb_trt_engine*); /* "" if it has none */
+  int32_t (*bindings)(mb_trt_engine*);        /* their number */
   int (*has_binding)(mb_trt_engine*, const char* name, int is_input);
   int32_t (*dtype)(mb_trt_engine*, const char* name); /* mb_dtype; -1 for a type that ExecuTorch lacks */
   /* Returns why a binding cannot be row-major memory on the GPU, or "". */
   const char* (*obstacle)(mb_trt_engine*, const char* name);
+  mb_trt_dims (*binding_shape)(mb_trt_engine*, const char* name); /* -1 for sizes that vary */
   int32_t (*profiles)(mb_trt_engine*);
   mb_trt_dims (*profile)(mb_trt_engine*, const char* name, int32_t index, mb_trt_bound bound);
   mb_trt_context* (*context)(mb_trt_engine*); /* NULL for failure */

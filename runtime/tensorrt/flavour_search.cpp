@@ -6,7 +6,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <mutex>
+#include <optional>
+#include <string_view>
 #include <vector>
+
+#include "plan_header.hpp"
 
 namespace modelbuild::tensorrt {
 namespace {
@@ -48,23 +52,59 @@ std::vector<const mb_trt_flavour*> find() {
   return found;
 }
 
+std::mutex mutex;  // a flavour's `load` is not thread-safe
+
+// Call with the mutex held.
+std::vector<const mb_trt_flavour*>& all_flavours() {
+  static std::vector<const mb_trt_flavour*> flavours = find();
+  return flavours;
+}
+
 }  // namespace
 
-Opened open_engine(std::span<const std::uint8_t> plan) {
-  static std::mutex mutex;  // a flavour's `load` is not thread-safe
+std::vector<Library> libraries(const std::function<bool(const mb_trt_flavour&)>& wanted) {
   const std::lock_guard<std::mutex> lock(mutex);
-  static std::vector<const mb_trt_flavour*> flavours = find();
+  std::vector<const mb_trt_flavour*> flavours;
+  for (const mb_trt_flavour* each : all_flavours()) {
+    if (wanted(*each)) flavours.push_back(each);
+  }
+  std::sort(flavours.begin(), flavours.end(),
+            [](const auto* one, const auto* other) { return one->major < other->major; });
+  std::vector<Library> found;
+  for (const mb_trt_flavour* each : flavours) {
+    Messages messages;
+    const mb_trt_log log = messages.log();
+    Library& library = found.emplace_back();
+    for (const char* const* file = each->libraries; *file != nullptr; ++file) library.files.emplace_back(*file);
+    if (const char* name = each->load(&log)) {
+      library.name = name;
+      library.file = each->file();
+      each->version(library.version.data());
+    }
+    library.problem = messages.take_error();
+  }
+  return found;
+}
+
+Opened open_engine(std::span<const std::uint8_t> plan, bool host_code) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::vector<const mb_trt_flavour*>& flavours = all_flavours();
   Opened opened;
   if (flavours.empty()) {
     opened.problem = "there is no flavour of TensorRT beside the delegate (libmodelbuild_tensorrt_*.so)";
     return opened;
   }
+  const std::optional<PlanHeader> engine = read_plan_header(plan);
+  const auto may_read = [&](const mb_trt_flavour& flavour) {
+    return !engine || (std::string_view(flavour.product) == engine->product && flavour.major >= engine->version[0]);
+  };
   std::string refusing;
   for (auto each = flavours.begin(); each != flavours.end(); ++each) {
+    if (!may_read(**each)) continue;
     opened.messages = std::make_unique<Messages>();
     const mb_trt_log log = opened.messages->log();
     const char* library = (*each)->load(&log);
-    if (library != nullptr) opened.engine = (*each)->deserialize(plan.data(), plan.size(), &log);
+    if (library != nullptr) opened.engine = (*each)->deserialize(plan.data(), plan.size(), host_code ? 1 : 0, &log);
     if (opened.engine != nullptr) {
       opened.flavour = *each;
       opened.reasons.clear();

@@ -1,6 +1,8 @@
 // The flavours of TensorRT beside this library.
 #pragma once
 
+#include <array>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,8 +23,21 @@ struct Opened {
   std::vector<std::string> reasons;
 };
 
+// A flavour, and the library of TensorRT that it found.
+struct Library {
+  std::vector<std::string> files;  // that it looks for
+  std::string name;                // "TensorRT 10.16.1 (libnvinfer.so.10)"; "" if none was found
+  std::string file;
+  std::array<std::int32_t, 3> version{};
+  std::string problem;  // why the library that it found can't be used
+};
+
+// Returns the flavours that are wanted, by major version, and loads their libraries of TensorRT.
+std::vector<Library> libraries(const std::function<bool(const mb_trt_flavour&)>& wanted);
+
 // Tries the flavours, the one that read the last engine first. Messages of flavours that can't read it are dropped if
 // another one can.
-Opened open_engine(std::span<const std::uint8_t> plan);
+// With `host_code` TensorRT may load code that is embedded in the plan.
+Opened open_engine(std::span<const std::uint8_t> plan, bool host_code);
 
 }  // namespace modelbuild::tensorrt

@@ -84,6 +84,9 @@ TARGETS: Mapping[str, Mapping[str, Any]] = {
 
 Edit = tuple[tuple[str | int, ...], Any]
 
+LIBRARY = {"file": "runtime.tar", "version": "1.0", "licence": "a"}
+WITH_LIBRARY: tuple[Edit, ...] = ((("runtime_bundle", "bundle", "libraries"), [LIBRARY]),)
+
 
 class Row(NamedTuple):
     """The value of the attribute at a path, the actions whose keys change, and edits made before."""
@@ -237,6 +240,13 @@ ROWS: Mapping[str, Row | None] = {
     "runtime_bundle.runtime": Row(("runtime_bundle", "bundle", "runtime"), "other.tar", {"bundle#bundle"}),
     "runtime_bundle.device": Row(("runtime_bundle", "bundle", "device"), ":device", {"bundle#bundle", "xnnpack#emit"}),
     "runtime_bundle.tar": Row(("runtime_bundle", "bundle", "tar"), True, {"bundle#bundle"}),
+    "runtime_bundle.libraries": Row(("runtime_bundle", "bundle", "libraries"), [LIBRARY], {"bundle#bundle"}),
+    **{
+        f"runtime_bundle.libraries[].{name}": Row(
+            ("runtime_bundle", "bundle", "libraries", 0, name), value, {"bundle#bundle"}, WITH_LIBRARY
+        )
+        for name, value in {"file": "other.tar", "version": "2.0", "licence": "b", "licence_file": "data.txt"}.items()
+    },
 }
 
 

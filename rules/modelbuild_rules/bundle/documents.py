@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NotRequired, TypedDict
 
+from modelbuild_rules.program.documents import NeededLibrary
+
 
 class RuntimeBackend(TypedDict):
     """A backend of the runtime."""
@@ -69,6 +71,26 @@ class BundledFile(TypedDict):
     """In hexadecimal."""
 
 
+class NeededByBundle(NeededLibrary):
+    """A library that compiled partitions of a bundle's program need besides the runtime."""
+
+    bundled: str | None
+    """Path of the file in the bundle; None if the device must have it."""
+
+
+class BundledLibrary(TypedDict):
+    """A library in a bundle that is not part of the runtime."""
+
+    version: str
+    """As declared."""
+
+    licence: str
+    """As declared."""
+
+    licence_file: str | None
+    """Path of the licence's text in the bundle."""
+
+
 class MachineNeeds(TypedDict):
     """The requirements of a bundle on its machine."""
 
@@ -81,6 +103,15 @@ class MachineNeeds(TypedDict):
     nvidia_driver: str | None
     """The oldest driver of NVIDIA GPUs, as "580"; None for a program that needs none."""
 
+    compute_capabilities: Sequence[str] | None
+    """Of the GPU, one of these; None for a program that needs none, or that does not state them."""
+
+    libraries: Sequence[NeededByBundle]
+    """Libraries that compiled partitions need besides the runtime."""
+
+    missing: str | None
+    """The libraries that the device must have besides the bundle, in one line; None if there are none."""
+
 
 class BundleManifest(TypedDict):
     """manifest.json of a bundle."""
@@ -92,6 +123,9 @@ class BundleManifest(TypedDict):
     needs: MachineNeeds
     versions: Mapping[str, str]
     """Versions of the runtime's parts, by name."""
+
+    libraries: Mapping[str, BundledLibrary]
+    """Libraries that are not part of the runtime, by path."""
 
     files: Mapping[str, BundledFile]
     """By path, relative to the bundle."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from modelbuild.api import Attrs, Context, Dep, Files, Label, Output, Provider, rule
 from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_place
+from modelbuild_rules.bundle.vendor_library import VendorLibrary, library_inputs, library_params, library_places
 from modelbuild_rules.providers import DeviceTarget, Program
 
 
@@ -23,6 +24,10 @@ class RuntimeBundleAttrs(Attrs):
     device: Dep | None = None
     """The device: a `device_target`; by default the program's. `--device` overrides it."""
 
+    libraries: tuple[VendorLibrary, ...] = ()
+    """Libraries that the program needs and that are not part of the runtime: TensorRT's. Without them, the device must
+    have them, and the manifest states which."""
+
     tar: bool = False
     """Pack the folder into one file, `NAME.tar.gz`."""
 
@@ -41,6 +46,7 @@ def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
             "delegation": program.delegation,
             "runtime": ctx.file(ctx.attrs.runtime),
             **({"ptd": program.ptd} if program.ptd else {}),
+            **library_inputs(ctx, ctx.attrs.libraries),
         },
         outputs=[Output("bundle", f"{name}.tar.gz") if ctx.attrs.tar else Output("bundle", name, "tree")],
         params={
@@ -49,8 +55,9 @@ def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
             "tar": ctx.attrs.tar,
             "arch": device.arch if device else None,
             "capabilities": sorted(device.compute_capabilities) if device else None,
+            "libraries": library_params(ctx.attrs.libraries),
         },
-        unkeyed={"place": archive_place(ctx)},
+        unkeyed={"place": archive_place(ctx), "library_places": library_places(ctx)},
         tools=("numpy",),
         description=f"bundle {ctx.attrs.program} with its runtime",
     )

@@ -90,6 +90,22 @@ class NodeDelegation(NodePlace):
     """The backends before `backend` in the stack, in order."""
 
 
+class NeededLibrary(TypedDict):
+    """A library that a compiled partition needs and that is not part of the runtime."""
+
+    product: str
+    """Its name, such as "TensorRT-RTX"."""
+
+    version: str
+    """The version that compiled the partition, as "1.6.1"."""
+
+    exact: bool
+    """True if no other version can run it; else any newer one of the same major version can."""
+
+    libraries: list[str]
+    """Names of files of which any one is enough."""
+
+
 class PartitionFacts(TypedDict, total=False):
     """about.json, which a backend's compile step may write: facts about a compiled partition. A backend may add others,
     in a subclass."""
@@ -99,6 +115,9 @@ class PartitionFacts(TypedDict, total=False):
 
     glibc: str
     """The oldest glibc that its library loads on, as "2.28"."""
+
+    requires: NeededLibrary
+    """The library that it needs besides the runtime."""
 
 
 class ProcessedBlob(TypedDict):
@@ -176,6 +195,9 @@ class ManifestPart(TypedDict):
 
     sha256: str
     """SHA-256 of the blob, in hexadecimal."""
+
+    requires: NotRequired[NeededLibrary]
+    """The library that it needs besides the runtime."""
 
 
 class Manifest(TypedDict):

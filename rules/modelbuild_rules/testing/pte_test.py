@@ -27,6 +27,7 @@ from modelbuild.api import (
 )
 from modelbuild.errors import did_you_mean
 from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_place
+from modelbuild_rules.bundle.vendor_library import VendorLibrary, library_inputs, library_params, library_places
 from modelbuild_rules.providers import DeviceTarget, EagerModel, ExportedModel, Lowering, Program
 from modelbuild_rules.testing.attributes import TestAttrs, resources, seconds
 
@@ -120,6 +121,10 @@ class PteTestAttrs(TestAttrs):
     """The archive that `make runtime` writes (build/runtime.tar). If set, its C++ runtime runs the program, on GPUs
     too; by default ExecuTorch's Python runtime runs it on the CPU."""
 
+    libraries: tuple[VendorLibrary, ...] = ()
+    """Libraries that the program needs besides `runtime`, as in a `runtime_bundle`: TensorRT's. By default those of the
+    system."""
+
     inputs: tuple[TestInputs, ...] = Field(min_length=1)
     """The cases: inputs of the program and the model."""
 
@@ -198,7 +203,7 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
         "outputs": {name: _tolerance(each) for name, each in attrs.outputs.items()},
         "metrics": [_metric(ctx, index, metric_srcs) for index in range(len(attrs.metrics))],
     }
-    runtime = {"runtime": ctx.file(attrs.runtime)} if attrs.runtime else {}
+    runtime = {"runtime": ctx.file(attrs.runtime), **library_inputs(ctx, attrs.libraries)} if attrs.runtime else {}
     inputs = {
         **eager.inputs,
         **files,
@@ -221,9 +226,12 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
             },
             "backends": attrs.backends,
             "arch": device.arch if device else None,
-            **({"gpu": _gpu(attrs, program)} if attrs.runtime else {}),
+            **({"gpu": _gpu(attrs, program), "libraries": library_params(attrs.libraries)} if attrs.runtime else {}),
         },
-        unkeyed={"timeout": seconds(attrs), **({"place": archive_place(ctx)} if attrs.runtime else {})},
+        unkeyed={
+            "timeout": seconds(attrs),
+            **({"place": archive_place(ctx), "library_places": library_places(ctx)} if attrs.runtime else {}),
+        },
         tools=("flatbuffers", *eager.tools),
         python=("srcs", "metric_srcs"),
         preload=("torch",),
@@ -243,6 +251,9 @@ def _check_runtime(ctx: Context[PteTestAttrs]) -> None:
     if attrs.gpus and attrs.runtime is None:
         message = f"only the C++ runtime uses GPUs; expected 'runtime' as well: {RuntimeArchive.where_from}"
         raise ctx.error("gpus", message)
+    if attrs.libraries and attrs.runtime is None:
+        message = f"only the C++ runtime loads libraries; expected 'runtime' as well: {RuntimeArchive.where_from}"
+        raise ctx.error("libraries", message)
     if attrs.runtime is not None and attrs.max_memory is not None:
         raise ctx.error("max_memory", "memory is measured in ExecuTorch's Python runtime only; expected no 'runtime'")
 

@@ -96,6 +96,9 @@ mb_status mb_set_log(int32_t least, mb_log_sink sink, void* user);
 
 /* Describes a program as one JSON object, without loading it. Free the text with mb_free. */
 mb_status mb_describe(const char* path, char** json);
+/* Writes the requirements of a program that this machine does not meet, each with a line break after it; "" if it meets
+ * all. No part of the program is loaded. Free the text with mb_free. */
+mb_status mb_check(const char* path, const mb_load_options* options, char** lines);
 void mb_free(void* pointer);
 
 mb_status mb_load(const char* path, const mb_load_options* options, mb_program** program);

@@ -117,12 +117,20 @@ struct Target {
   std::vector<std::string> compute_capabilities;  // of its GPU, such as "8.7"; empty without one
 };
 
+// A library that a part needs and that is not part of the runtime: any one of these files.
+struct NeededLibrary {
+  std::string product;  // "TensorRT-RTX"
+  std::string version;  // that the part was compiled with
+  std::vector<std::string> files;
+};
+
 // A compiled partition, with the SHA-256 (hex) of its delegate's blob.
 struct Part {
   std::string id;
   std::string backend;
   std::uint64_t bytes = 0;
   std::string sha256;
+  std::optional<NeededLibrary> library;
 };
 
 struct Description {
@@ -180,6 +188,11 @@ struct LoadOptions {
   std::vector<std::filesystem::path> plugin_dirs;  // folders to search for those, before this library's own folder
   bool verify = true;                              // check the SHA-256 in files' manifests
 };
+
+// Returns the requirements of a program that this machine does not meet, one line each: a delegate that the runtime
+// lacks, a GPU, its driver, its compute capability, TensorRT's library. Loads the libraries of the program's delegates,
+// but no part of the program. Throws Error if the program cannot be described.
+std::vector<std::string> unmet_requirements(const std::filesystem::path& path, const LoadOptions& options = {});
 
 struct RunOptions {
   // A cudaStream_t on which all work is enqueued. Without it each method has its own stream, and run() returns when the

@@ -25,8 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         program = load(options.program, options.data, verify=options.verify)
         if options.describe:
-            description = program.describe()
-            print(json.dumps(description.to_json()) if options.json else description)
+            print(_description(program, options.json))
             return 0
         report = _run(program, options)
     except (ProgramError, OSError, MemoryError) as error:
@@ -36,6 +35,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 8
     print(json.dumps(report) if options.json else _text(report))
     return 0
+
+
+def _description(program: Program, as_json: bool) -> str:
+    described, unmet = program.describe(), program.unmet_requirements()
+    if as_json:
+        return json.dumps({**described.to_json(), "unmet": unmet})
+    return "\n".join([str(described), *(one_line(f"  this machine cannot run it: {line}") for line in unmet)])
 
 
 def _run(program: Program, options: argparse.Namespace) -> dict[str, Any]:
@@ -107,7 +113,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-verify", dest="verify", action="store_false", help="do not check the SHA-256 of the files' manifests"
     )
-    parser.add_argument("--describe", action="store_true", help="print the program's inputs and outputs; run nothing")
+    parser.add_argument(
+        "--describe", action="store_true", help="print inputs, outputs and unmet requirements; run nothing"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 

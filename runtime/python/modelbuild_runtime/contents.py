@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,38 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class NeededLibrary:
+    """A library that a part needs and that is not part of the runtime: any one of the files `libraries`.
+
+    product  "TensorRT-RTX"
+    version  the version that the part was compiled with
+    """
+
+    product: str
+    version: str
+    libraries: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"product": self.product, "version": self.version, "libraries": list(self.libraries)}
+
+    def __str__(self) -> str:
+        return f"{self.product} {self.version}: {' or '.join(self.libraries)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
-    """A compiled partition: its id in the partition step, and the size and SHA-256 (hex) of the delegate's blob."""
+    """A compiled partition: its id in the partition step, the size and SHA-256 (hex) of the delegate's blob, and the
+    library that it needs besides the runtime; None if there is none."""
 
     id: str
     backend: str
     bytes: int
     sha256: str
+    library: NeededLibrary | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        needed = {} if self.library is None else {"requires": self.library.to_json()}
+        return {"id": self.id, "backend": self.backend, "bytes": self.bytes, "sha256": self.sha256, **needed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +79,14 @@ class Contents:
         return {
             "device": None if self.device is None else self.device.to_json(),
             "versions": dict(self.versions),
-            "parts": [asdict(part) for part in self.parts],
+            "parts": [part.to_json() for part in self.parts],
         }
 
     def lines(self) -> list[str]:
         device = [] if self.device is None else [f"for {self.device}"]
         versions = ", ".join(f"{name} {version}" for name, version in sorted(self.versions.items()))
-        return [*device, *([f"made with {versions}"] if versions else [])]
+        needed = dict.fromkeys(f"needs {part.library}" for part in self.parts if part.library is not None)
+        return [*device, *([f"made with {versions}"] if versions else []), *needed]
 
 
 def contents(manifest: Mapping[str, Any] | None, path: Path) -> Contents:
@@ -91,7 +117,15 @@ def _part(declared: Field) -> Part:
         declared.get("backend").text(),
         declared.get("bytes").size(),
         declared.get("sha256").text(),
+        _library(declared.get("requires")),
     )
+
+
+def _library(declared: Field) -> NeededLibrary | None:
+    if declared.value is None:
+        return None
+    libraries = tuple(each.text() for each in declared.get("libraries").list())
+    return NeededLibrary(declared.get("product").text(), declared.get("version").text(), libraries)
 
 
 NONE = Contents()

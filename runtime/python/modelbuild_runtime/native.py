@@ -112,14 +112,37 @@ def _log_message(level: int, text: Any, size: int, _user: Any) -> None:
 _log = _SINK(_log_message)  # must outlive the library
 
 
+def _load_options(data: Sequence[Path], verify: bool) -> LoadOptions:
+    paths = (ctypes.c_char_p * len(data))(*(os.fsencode(path) for path in data))
+    return LoadOptions(ctypes.sizeof(LoadOptions), paths, len(data), skip_verify=not verify)
+
+
+def unmet_requirements(library: Path, pte: Path, data: Sequence[Path]) -> list[str]:
+    """Return the requirements of a program that this machine does not meet. Raises ProgramError."""
+    opened = _opened(library)
+    text = ctypes.c_char_p()
+    options = _load_options(data, verify=False)
+    check(opened, opened.mb_check(os.fsencode(pte), ctypes.byref(options), ctypes.byref(text)))
+    try:
+        return (text.value or b"").decode(errors="replace").splitlines()
+    finally:
+        opened.mb_free(text)
+
+
+def check(library: ctypes.CDLL, status: int) -> None:
+    """Raise the library's last error, as InputError or ProgramError, for a status that is not 0."""
+    if status:
+        message = library.mb_last_error().decode(errors="replace")
+        raise (InputError if status == _INPUT else ProgramError)(message)
+
+
 class Handle:
     """A program that the library has loaded. Errors are raised as InputError or ProgramError."""
 
     def __init__(self, library: Path, pte: Path, data: Sequence[Path], verify: bool = True) -> None:
         self._library = _opened(library)
         self._program = ctypes.c_void_p()
-        paths = (ctypes.c_char_p * len(data))(*(os.fsencode(path) for path in data))
-        options = LoadOptions(ctypes.sizeof(LoadOptions), paths, len(data), skip_verify=not verify)
+        options = _load_options(data, verify)
         self._check(
             self._library.mb_load(os.fsencode(pte), ctypes.byref(options), ctypes.byref(self._program)),
         )
@@ -158,6 +181,4 @@ class Handle:
         return found
 
     def _check(self, status: int) -> None:
-        if status:
-            message = self._library.mb_last_error().decode(errors="replace")
-            raise (InputError if status == _INPUT else ProgramError)(message)
+        check(self._library, status)

@@ -17,7 +17,7 @@ from modelbuild_runtime.errors import InputError, did_you_mean
 from modelbuild_runtime.exchange import DEFAULT_STREAM, View, from_bfloat16, torch_tensor, view_of
 from modelbuild_runtime.latency import Latency, measured
 from modelbuild_runtime.named import Inputs, check_constant, in_order
-from modelbuild_runtime.native import Handle, RunOptions, Tensor
+from modelbuild_runtime.native import Handle, RunOptions, Tensor, unmet_requirements
 from modelbuild_runtime.program import Program
 from modelbuild_runtime.pte import Moved
 
@@ -30,7 +30,12 @@ class NativeProgram(Program):
     ) -> None:
         super().__init__(pte, None, description)
         self._handle = Handle(library, pte, data, verify)
+        self._files = library, pte, tuple(data)
         self._kept: dict[tuple[str, str, int], Any] = {}
+
+    def unmet_requirements(self) -> list[str]:
+        """Return the requirements that this machine does not meet: a GPU, its driver, TensorRT's library."""
+        return unmet_requirements(*self._files)
 
     def transfers(self) -> Moved:
         """Return the bytes that the last run of any thread moved between host and device."""

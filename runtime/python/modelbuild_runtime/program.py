@@ -34,6 +34,13 @@ class Program:
         """Return methods, inputs and outputs, backends and sizes. Torch-free."""
         return self._description
 
+    def unmet_requirements(self) -> list[str]:
+        """Return the requirements of its parts that this machine or runtime does not meet, a line each. Torch-free."""
+        needed = dict.fromkeys(part.library for part in self._description.contents.parts if part.library is not None)
+        return [
+            f"needs {each}, which only the C++ runtime loads; MODELBUILD_RUNTIME names its folder" for each in needed
+        ]
+
     def run(self, inputs: Inputs, method: str = "forward") -> dict[str, np.ndarray]:
         """Run a method on arrays by name or in order. Return arrays, which the caller owns, by output name.
 

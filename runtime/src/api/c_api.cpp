@@ -43,6 +43,20 @@ mb_status guarded(Do act) {
   return MB_ERROR_PROGRAM;
 }
 
+// Returns a copy of a text for mb_free.
+char* allocated(const std::string& text) {
+  auto* copy = static_cast<char*>(std::malloc(text.size() + 1));
+  if (copy == nullptr) throw std::bad_alloc();
+  std::memcpy(copy, text.c_str(), text.size() + 1);
+  return copy;
+}
+
+modelbuild::LoadOptions load_options(const mb_load_options* options) {
+  const mb_load_options given = c::copied(options, "mb_load_options");
+  return {c::paths(given.data, given.data_count, "data"), c::paths(given.plugins, given.plugin_count, "plugins"),
+          c::paths(given.plugin_dirs, given.plugin_dir_count, "plugin_dirs"), given.skip_verify == 0};
+}
+
 }  // namespace
 
 struct mb_program {
@@ -74,11 +88,18 @@ mb_status mb_describe(const char* path, char** json) {
   return guarded([&] {
     char*& result = c::given(json, "place for the description");
     result = nullptr;
-    const std::string described = modelbuild::describe(&c::given(path, "path")).json();
-    auto* text = static_cast<char*>(std::malloc(described.size() + 1));
-    if (text == nullptr) throw std::bad_alloc();
-    std::memcpy(text, described.c_str(), described.size() + 1);
-    result = text;
+    result = allocated(modelbuild::describe(&c::given(path, "path")).json());
+  });
+}
+
+mb_status mb_check(const char* path, const mb_load_options* options, char** lines) {
+  return guarded([&] {
+    char*& result = c::given(lines, "place for the requirements");
+    result = nullptr;
+    const modelbuild::LoadOptions given = load_options(options);
+    std::string text;
+    for (const std::string& line : modelbuild::unmet_requirements(&c::given(path, "path"), given)) text += line + "\n";
+    result = allocated(text);
   });
 }
 
@@ -88,12 +109,9 @@ mb_status mb_load(const char* path, const mb_load_options* options, mb_program**
   return guarded([&] {
     mb_program*& result = c::given(program, "place for the program");
     result = nullptr;
-    const mb_load_options given = c::copied(options, "mb_load_options");
+    const modelbuild::LoadOptions given = load_options(options);
     auto loaded = std::make_unique<mb_program>();
-    loaded->program = modelbuild::Program::load(
-        &c::given(path, "path"),
-        {c::paths(given.data, given.data_count, "data"), c::paths(given.plugins, given.plugin_count, "plugins"),
-         c::paths(given.plugin_dirs, given.plugin_dir_count, "plugin_dirs"), given.skip_verify == 0});
+    loaded->program = modelbuild::Program::load(&c::given(path, "path"), given);
     loaded->json = loaded->program->describe().json();
     result = loaded.release();
   });

@@ -21,7 +21,13 @@ Target target(const Json& declared) {
 Part part(const Json& declared) {
   const Json& bytes = declared.at("bytes");
   if (!bytes.is_number_unsigned()) throw Damaged("its manifest cannot be read: expected a size");
-  return {declared.at("id"), declared.at("backend"), bytes, declared.at("sha256")};
+  Part found{declared.at("id"), declared.at("backend"), bytes, declared.at("sha256"), {}};
+  if (has(declared, "requires")) {
+    const Json& needed = declared.at("requires");
+    found.library = {needed.at("product"), needed.at("version"),
+                     needed.at("libraries").get<std::vector<std::string>>()};
+  }
+  return found;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "delegates/delegate_files.hpp"
 #include "files/contents.hpp"
@@ -105,10 +106,21 @@ Json json(const Target& device) {
 }
 
 Json json(const Part& part) {
-  return {{"id", part.id}, {"backend", part.backend}, {"bytes", part.bytes}, {"sha256", part.sha256}};
+  Json found = {{"id", part.id}, {"backend", part.backend}, {"bytes", part.bytes}, {"sha256", part.sha256}};
+  if (const auto& library = part.library) {
+    found["requires"] = {{"product", library->product}, {"version", library->version}, {"libraries", library->files}};
+  }
+  return found;
 }
 
-// Returns the lines about the device and the versions, each with a line break before it.
+// Returns "needs TensorRT-RTX 1.6.1: libtensorrt_rtx.so.1".
+std::string needed_text(const NeededLibrary& library) {
+  std::string files;
+  for (const std::string& file : library.files) files += (files.empty() ? "" : " or ") + file;
+  return "needs " + library.product + " " + library.version + ": " + files;
+}
+
+// Returns the lines about the device, the versions and needed libraries, each with a line break before it.
 std::string origin(const Description& program) {
   std::string text;
   if (program.device) {
@@ -123,6 +135,10 @@ std::string origin(const Description& program) {
   for (const auto& [name, version] : program.versions) {
     text += separator + name + " " + version;
     separator = ", ";
+  }
+  std::set<std::string> needed;
+  for (const Part& part : program.parts) {
+    if (part.library && needed.insert(needed_text(*part.library)).second) text += "\n  " + needed_text(*part.library);
   }
   return text;
 }

@@ -241,4 +241,25 @@ Description read_pte(const PteFile& file, const OnGpu& on_gpu) {
   return found;
 }
 
+void for_each_blob(const PteFile& file, flatbuffer::Bytes bytes,
+                   const std::function<void(const std::string& backend, flatbuffer::Bytes blob)>& act) {
+  const Table program = file.program();
+  const std::vector<Table> segments = program.tables(4);
+  const std::vector<std::uint64_t> sizes = segment_sizes(segments, file.base(), file.size());
+  const std::vector<Table> inline_blobs = program.tables(3);
+  for (const Table& plan : program.tables(1)) {
+    for (const Table& delegate : plan.tables(7)) {
+      if (!delegate.has(1)) continue;
+      const Table where = delegate.table(1);
+      const auto index = where.scalar<std::uint32_t>(1);
+      if (where.scalar<std::int8_t>(0) == 1) {
+        const std::uint64_t size = item(sizes, index);
+        act(delegate.name(0), bytes.subspan(file.base() + segments[index].scalar<std::uint64_t>(0), size));
+      } else {
+        act(delegate.name(0), item(inline_blobs, index).scalars<std::uint8_t>(0));
+      }
+    }
+  }
+}
+
 }  // namespace modelbuild

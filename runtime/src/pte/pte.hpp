@@ -30,6 +30,11 @@ using OnGpu = std::function<bool(const std::string& backend)>;
 // flatbuffer::Malformed.
 Description read_pte(const PteFile& file, const OnGpu& on_gpu);
 
+// Calls a function with the backend and the blob of each delegate. `bytes` are the file's. Throws
+// flatbuffer::Malformed.
+void for_each_blob(const PteFile& file, flatbuffer::Bytes bytes,
+                   const std::function<void(const std::string& backend, flatbuffer::Bytes blob)>& act);
+
 // Throws flatbuffer::Malformed for a valid flatbuffer that would make ExecuTorch read outside its bytes: missing
 // fields, indices out of range, tensors outside their memory.
 void check_pte(const PteFile& file);

@@ -20,12 +20,12 @@ using nvinfer1::TensorIOMode;
 
 #ifdef MODELBUILD_TENSORRT_RTX
 constexpr const char* kProduct = "TensorRT-RTX";
-constexpr std::array<const char*, 1> kLibraries = {"libtensorrt_rtx.so." MB_TEXT(NV_TENSORRT_MAJOR)};
+constexpr std::array<const char*, 2> kLibraries = {"libtensorrt_rtx.so." MB_TEXT(NV_TENSORRT_MAJOR), nullptr};
 #else
 constexpr const char* kProduct = "TensorRT";
-constexpr std::array<const char*, 3> kLibraries = {"libnvinfer.so." MB_TEXT(NV_TENSORRT_MAJOR),
+constexpr std::array<const char*, 4> kLibraries = {"libnvinfer.so." MB_TEXT(NV_TENSORRT_MAJOR),
                                                    "libnvinfer_lean.so." MB_TEXT(NV_TENSORRT_MAJOR),
-                                                   "libnvinfer_dispatch.so." MB_TEXT(NV_TENSORRT_MAJOR)};
+                                                   "libnvinfer_dispatch.so." MB_TEXT(NV_TENSORRT_MAJOR), nullptr};
 #endif
 #if NV_TENSORRT_MAJOR == 8
 constexpr int kScale = 1000;
@@ -80,10 +80,15 @@ const char* load(const mb_trt_log* log) {
   return library() ? library().name().c_str() : nullptr;
 }
 
-mb_trt_engine* deserialize(const void* data, std::size_t size, const mb_trt_log* log) {
+mb_trt_engine* deserialize(const void* data, std::size_t size, int host_code, const mb_trt_log* log) {
   auto made = std::make_unique<mb_trt_engine>(*log);
   made->runtime.reset(static_cast<nvinfer1::IRuntime*>(library().create_runtime(&made->logger)));
   if (made->runtime == nullptr) return nullptr;
+#ifdef MODELBUILD_TENSORRT_RTX
+  if (host_code != 0) return nullptr;  // its engines have none
+#else
+  if (host_code != 0) made->runtime->setEngineHostCodeAllowed(true);
+#endif
   made->engine.reset(made->runtime->deserializeCudaEngine(data, size));
   return made->engine == nullptr ? nullptr : made.release();
 }
@@ -151,13 +156,20 @@ cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream);
 const mb_trt_flavour kFlavour = {
     MB_TRT_ABI,
     sizeof(mb_trt_flavour),
+    kProduct,
+    NV_TENSORRT_MAJOR,
+    kLibraries.data(),
     load,
+    [] { return library().file().c_str(); },
+    [](std::int32_t* three) { library().version(three); },
     deserialize,
     [](mb_trt_engine* of) { delete of; },
     [](mb_trt_engine* of) { return of->engine->getName(); },
+    [](mb_trt_engine* of) { return of->engine->getNbIOTensors(); },
     has_binding,
     dtype,
     obstacle,
+    [](mb_trt_engine* of, const char* name) { return plain(of->engine->getTensorShape(name)); },
     [](mb_trt_engine* of) { return of->engine->getNbOptimizationProfiles(); },
     profile,
     context,

@@ -10,6 +10,7 @@
 
 namespace {
 
+using modelbuild::tensorrt::kNone;
 using modelbuild::tensorrt::Library;
 using modelbuild::tensorrt::Object;
 
@@ -64,10 +65,20 @@ const char* load(const mb_trt_log* log) {
   return library() ? library().name().c_str() : nullptr;
 }
 
-mb_trt_engine* deserialize(const void* data, std::size_t size, const mb_trt_log* log) {
+// TensorRT 8.5 has no method for embedded code.
+bool knows_host_code() {
+  return kFamily.runtime.host_code != kNone && (kFamily.major != 8 || library().number() >= 8600);
+}
+
+mb_trt_engine* deserialize(const void* data, std::size_t size, int host_code, const mb_trt_log* log) {
+  if (host_code != 0 && !knows_host_code()) {
+    log->write(log->user, MB_TRT_ERROR, "this version can't load code that is embedded in an engine");
+    return nullptr;
+  }
   auto made = std::make_unique<mb_trt_engine>(*log);
   made->runtime = static_cast<Object*>(library().create_runtime(&made->logger));
   if (made->runtime == nullptr) return nullptr;
+  if (host_code != 0) made->runtime->call<void>(kFamily.runtime.host_code, true);
   if constexpr (kFamily.major == 8) {
     void* plugins = nullptr;
     made->engine = made->runtime->call<Object*>(kFamily.runtime.deserialize, data, size, plugins);
@@ -126,13 +137,20 @@ int infer_shapes(mb_trt_context* of) {
 const mb_trt_flavour kFlavour = {
     MB_TRT_ABI,
     sizeof(mb_trt_flavour),
+    kFamily.product,
+    kFamily.newest / kFamily.scale,
+    kFamily.libraries.data(),
     load,
+    [] { return library().file().c_str(); },
+    [](std::int32_t* three) { library().version(three); },
     deserialize,
     [](mb_trt_engine* of) { delete of; },
     [](mb_trt_engine* of) { return of->engine->call<const char*>(kEngine.name); },
+    [](mb_trt_engine* of) { return of->engine->call<std::int32_t>(kEngine.bindings); },
     has_binding,
     dtype,
     obstacle,
+    [](mb_trt_engine* of, const char* name) { return mb_trt_dims(of->engine->call<Dims>(kEngine.shape, name)); },
     [](mb_trt_engine* of) { return of->engine->call<std::int32_t>(kEngine.profiles); },
     profile,
     context,

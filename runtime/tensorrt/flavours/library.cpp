@@ -7,9 +7,15 @@
 namespace modelbuild::tensorrt {
 namespace {
 
+struct Parts {
+  std::int32_t major, minor, patch;
+};
+
+Parts parts(std::int32_t version, int scale) { return {version / scale, version % scale / 100, version % 100}; }
+
 std::string text(std::int32_t version, int scale) {
-  const auto part = [](std::int32_t number) { return std::to_string(number); };
-  return part(version / scale) + "." + part(version % scale / 100) + "." + part(version % 100);
+  const Parts all = parts(version, scale);
+  return std::to_string(all.major) + "." + std::to_string(all.minor) + "." + std::to_string(all.patch);
 }
 
 // Opens a library from this flavour's folder, or else by the system's search. Returns nullptr, and dlerror's text, if
@@ -43,6 +49,8 @@ Library Library::load(const char* product, std::span<const char* const> names, c
     if (create != nullptr && number >= versions.oldest && number <= versions.newest) {
       found.create_ = create;
       found.version_ = number;
+      found.scale_ = versions.scale;
+      found.file_ = name;
       found.name_ = std::string(product) + " " + text(number, versions.scale) + " (" + name + ")";
       return found;
     }
@@ -53,6 +61,13 @@ Library Library::load(const char* product, std::span<const char* const> names, c
   }
   if (!missing.empty()) log.write(log.user, MB_TRT_INFO, missing.c_str());
   return found;
+}
+
+void Library::version(std::int32_t* three) const {
+  const Parts all = parts(version_, scale_);
+  three[0] = all.major;
+  three[1] = all.minor;
+  three[2] = all.patch;
 }
 
 }  // namespace modelbuild::tensorrt

@@ -22,7 +22,10 @@ class Library {
                       const mb_trt_log& log);
 
   explicit operator bool() const { return create_ != nullptr; }
-  const std::string& name() const { return name_; }
+  const std::string& name() const { return name_; }  // "TensorRT 10.16.1 (libnvinfer.so.10)"
+  const std::string& file() const { return file_; }
+  std::int32_t number() const { return version_; }  // as getInferLibVersion returns it
+  void version(std::int32_t* three) const;
   // Returns an nvinfer1::IRuntime*, or nullptr. `logger` is an nvinfer1::ILogger*.
   void* create_runtime(void* logger) const { return create_(logger, version_); }
 
@@ -30,7 +33,9 @@ class Library {
   using Create = void* (*)(void* logger, std::int32_t version);
   Create create_ = nullptr;
   std::int32_t version_ = 0;
+  int scale_ = 1;
   std::string name_;
+  std::string file_;
 };
 
 }  // namespace modelbuild::tensorrt

@@ -92,6 +92,12 @@ def test_the_archives_content_is_in_the_key_where_it_runs_the_program(keys: Any)
     assert keys(ARCHIVE)["bisect"] == keys(ARCHIVE, runtime="other")["bisect"] != keys()["bisect"]
 
 
+def test_libraries_besides_the_runtime_are_in_the_key(keys: Any) -> None:
+    library = '{{ file = "net.py", version = "{}", licence = "{}" }}'
+    given = ["", *(f"libraries = [{library.format(*each)}]" for each in (("1.0", "a"), ("1.1", "a"), ("1.0", "b")))]
+    assert len({keys(ARCHIVE + more)["test"] for more in given}) == len(given)
+
+
 def test_how_many_gpus_the_test_takes_is_in_the_key(keys: Any) -> None:
     assert len({keys(ARCHIVE + more)["test"] for more in ("", "gpus = 1", "gpus = 2")}) == 3
 
@@ -138,6 +144,10 @@ def test_the_architecture_is_that_of_the_programs_device(actions: Actions) -> No
     ("more", "line"),
     [
         (ARCHIVE, "no file 'runtime.tar' in //; `make runtime` writes the C++ runtime's archive, build/runtime.tar"),
+        (
+            'libraries = [{ file = "net.py", version = "1.0", licence = "a" }]',
+            "only the C++ runtime loads libraries; expected 'runtime' as well: `make runtime` writes the",
+        ),
         ("gpus = 1", "only the C++ runtime uses GPUs; expected 'runtime' as well: `make runtime` writes the"),
         ('runtime = "net.py"\nmax_memory = 9', "memory is measured in ExecuTorch's Python runtime only; expected no"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -149,6 +150,11 @@ def engine(
     return json.dumps(described).encode()
 
 
+def headed(plan: bytes, tag: str, *version: int) -> bytes:
+    """Return an engine of a fake TensorRT after the header of a real one: tag "ftrt", or "vtrt" of TensorRT-RTX."""
+    return struct.pack("<4sIQQ4B", tag.encode(), 0, 1, 28 + len(plan), *version, 0) + plan
+
+
 STATIC = {"x": [((2, 16), (2, 16))]}
 
 
@@ -220,6 +226,7 @@ def trt_programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     format    the input's format is not linear
     8, 10, 11, rtx  the engine is for that library of TensorRT
     nonsense  the engine is invalid
+    headed_8, headed_rtx  the engine has the header of one of TensorRT 8.6.1, or of TensorRT-RTX 1.6.1
     """
     import torch
     from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
@@ -269,6 +276,8 @@ def trt_programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             make("format", [0], plan=engine(STATIC, ["y"], x_format=2)),
             *(make(name, [0], plan=engine(STATIC, ["y"], library)) for name, library in libraries.items()),
             make("nonsense", [0], plan=b"nothing that is an engine"),
+            make("headed_8", [0], plan=headed(engine(STATIC, ["y"], libraries["8"]), "ftrt", 8, 6, 1)),
+            make("headed_rtx", [0], plan=headed(engine(STATIC, ["y"], libraries["rtx"]), "vtrt", 1, 6, 1)),
         ]
     )
 

@@ -50,6 +50,16 @@ SIGNATURE = {
     "inputs": [{"name": "x", "dtype": "float32", "shape": [2, 16]}],
     "outputs": [{"name": "y", "dtype": "float32", "shape": [2, 16]}],
 }
+RTX_NEEDED = {
+    "product": "TensorRT-RTX",
+    "version": "1.6.1",
+    "exact": False,
+    "libraries": ["libtensorrt_rtx.so.1"],
+}
+RTX_DELEGATION = {
+    "nodes": [],
+    "partitions": [{"id": "p0", "backend": "tensorrt", "about": {"capabilities": [11], "requires": RTX_NEEDED}}],
+}
 # A fake GPU returns 1 for every attribute, including its compute capability.
 COMMON = """
 [[device_target]]
@@ -81,6 +91,7 @@ PROGRAM = """
 [[ready_program]]
 name = "{name}"
 pte = "{name}.pte"
+delegation = "{delegation}.json"
 device = ":fake"
 """
 TEST = """
@@ -93,6 +104,7 @@ inputs = [{{ name = "drawn", generator = {{ seed = 3, count = 2 }} }}]
 """
 REAL, FAKE = 'runtime = "runtime.tar"\n', 'runtime = "fakes.tar"\n'
 ON_FAKE = f'{FAKE}device = ":fake"\ngpus = 1\n'
+LIBRARIES = 'libraries = [{ file = "vendor/libtensorrt_rtx.so.1", version = "1.6.1", licence = "none" }]\n'
 TESTS = {
     # name: (program, model, more)
     "cpu": ("cpu", "right", f'{REAL}baseline = ":cpu"\nmax_latency_ratio = 1e6\n'),
@@ -108,6 +120,8 @@ TESTS = {
     "gpu_python": ("planned", "right", 'device = ":fake"\n'),
     "tensorrt": ("host", "right", ON_FAKE),
     "tensorrt_plain": ("host", "right", ON_FAKE.replace("fakes.tar", "plain.tar")),
+    "tensorrt_library": ("headed_rtx", "right", f"{ON_FAKE}{LIBRARIES}"),
+    "tensorrt_no_library": ("headed_rtx", "right", ON_FAKE),
 }
 HERE = "with the attribute 'runtime' the C++ runtime runs the program"
 NOT_RUN = {
@@ -115,26 +129,27 @@ NOT_RUN = {
     "gpu_other": "needs a GPU of compute capability 1.2 or 1.3, and GPU 0 here has 1.1",
     "gpu_real": r"needs a GPU of compute capability 1.1, and (there is none here \(.+\)|GPU 0 here has \d+\.\d)",
     "gpu_python": f"needs the backend CudaBackend, which ExecuTorch's Python runtime lacks; {re.escape(HERE)}",
+    "tensorrt_no_library": "the engine needs TensorRT-RTX 1.6.1: found no libtensorrt_rtx.so.1 beside the runtime, .*",
     "tensorrt_plain": "needs TensorRT, of which the runtime has no flavour; `make runtime` .*",
 }
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]
 
 
-def pack_fakes(real: Path, out: Path, libraries: list[Path]) -> None:
-    """Copy a runtime's archive, with libraries replaced or added. Without a TensorRT it has no flavour either."""
+def pack_fakes(real: Path, out: Path, libraries: list[Path], flavours: bool = True) -> None:
+    """Copy a runtime's archive, with libraries replaced or added, and with or without flavours of TensorRT."""
     folder = out.with_suffix("")
     with tarfile.open(real) as archive:
         archive.extractall(folder)
     described = json.loads((folder / "runtime.json").read_text())
-    flavours = described["backends"]["TensorRTBackend"]["flavours"]
-    if len(libraries) == 1:
-        flavours.clear()
+    packed = described["backends"]["TensorRTBackend"]["flavours"]
+    if not flavours:
+        packed.clear()
     for library in libraries:
         shutil.copy(library, folder / "lib")
         described["files"].setdefault(f"lib/{library.name}", {"needs": [], "glibc": "2.0"})
         if "nvinfer" in library.name:
-            flavours.append(f"lib/{library.name}")
+            packed.append(f"lib/{library.name}")
     (folder / "runtime.json").write_text(json.dumps(described))
     with tarfile.open(out, "w") as archive:
         archive.add(folder, "")
@@ -150,11 +165,13 @@ class PteTests(Workspace):
             "tools/rules/ready.py": READY,
             "net.py": NET,
             "delegation.json": json.dumps({"nodes": [], "partitions": []}),
+            "rtx.json": json.dumps(RTX_DELEGATION),
             "signature.json": json.dumps(SIGNATURE),
         }
         tests = [TEST.format(name=n, program=p, model=m, more=more) for n, (p, m, more) in TESTS.items()]
         models = [MODEL.format(name=name, plus=plus) for name, plus in (("right", 1.0), ("wrong", 2.0))]
-        programs = [PROGRAM.format(name=name) for name in ("planned", "broken", "host")]
+        programs = [PROGRAM.format(name=name, delegation="delegation") for name in ("planned", "broken", "host")]
+        programs.append(PROGRAM.format(name="headed_rtx", delegation="rtx"))
         super().__init__(folder, {**files, "BUILD.toml": "".join([COMMON, *models, *programs, *tests])})
 
     def test(self, *arguments: str, code: int = 0, **environment: str) -> dict[str, Any]:
@@ -168,12 +185,15 @@ def workspace(
     repository: Path, native: Path, cuda_programs: dict[str, Path], trt_programs: dict[str, Path], tmp_path: Path
 ) -> PteTests:
     made = PteTests(tmp_path)
-    for path in (cuda_programs["planned"], cuda_programs["broken"], trt_programs["host"]):
+    programs = cuda_programs["planned"], cuda_programs["broken"], trt_programs["host"], trt_programs["headed_rtx"]
+    for path in programs:
         shutil.copy(path, made.root)
+    (made.root / "vendor").mkdir()
+    shutil.copy(native / "fakes/libtensorrt_rtx.so.1", made.root / "vendor")
     pack = [sys.executable, repository / "runtime/archive.py", "--build", native, "--out", made.root / "runtime.tar"]
     subprocess.run(pack, check=True, stdout=subprocess.DEVNULL)
     cudart, tensorrt = native / "fakes/libcudart.so.13", native / "fakes/libnvinfer.so.10"
-    pack_fakes(made.root / "runtime.tar", made.root / "plain.tar", [cudart])
+    pack_fakes(made.root / "runtime.tar", made.root / "plain.tar", [cudart], flavours=False)
     pack_fakes(made.root / "runtime.tar", made.root / "fakes.tar", [cudart, tensorrt])
     return made
 
@@ -182,7 +202,9 @@ def test_programs_are_run_by_the_cpp_runtime_or_said_not_to_be(workspace: PteTes
     tests = workspace.test("//...", code=4)
     assert tests.keys() == TESTS.keys()
     passed = {name for name, test in tests.items() if test["status"] == "passed"}
-    assert passed == {"cpu", "cpu_with_gpu", "gpu", "tensorrt"}, [test["reason"] for test in tests.values()]
+    assert passed == {"cpu", "cpu_with_gpu", "gpu", "tensorrt", "tensorrt_library"}, [
+        test["reason"] for test in tests.values()
+    ]
     for name in passed:
         assert [case["name"] for case in tests[name]["cases"]][:2] == ["drawn[0]", "drawn[1]"]
         assert tests[name]["measures"]["latency_ms"] > 0

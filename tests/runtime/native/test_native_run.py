@@ -14,6 +14,7 @@ import pytest
 
 import modelbuild_runtime
 
+LIBRARY = {"product": "TensorRT-RTX", "version": "1.6.1", "libraries": ["libtensorrt_rtx.so.1"]}
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 SAMPLES = (
@@ -78,7 +79,7 @@ def test_gives_what_python_gives(samples: dict[str, Any], modelbuild_run: Run, t
 def test_describes_as_python_does(samples: dict[str, Any], modelbuild_run: Run, name: str) -> None:
     path = samples[name].path
     description = modelbuild_runtime.load(path).describe()
-    assert json.loads(modelbuild_run(path, "--describe", "--json").stdout) == description.to_json()
+    assert json.loads(modelbuild_run(path, "--describe", "--json").stdout) == {**description.to_json(), "unmet": []}
     assert modelbuild_run(path, "--describe").stdout == f"{description}\n"
 
 
@@ -99,7 +100,7 @@ def test_describes_by_the_signature(samples: dict[str, Any], modelbuild_run: Run
     }
     (tmp_path / "signature.json").write_text(json.dumps(signature))
     description = modelbuild_runtime.load(program).describe()
-    assert json.loads(modelbuild_run(program, "--describe", "--json").stdout) == description.to_json()
+    assert json.loads(modelbuild_run(program, "--describe", "--json").stdout) == {**description.to_json(), "unmet": []}
 
     np.save(tmp_path / "x.npy", np.ones((2, 4), np.float32))
     np.save(tmp_path / "y.npy", np.ones((3, 3), np.float32))
@@ -123,13 +124,17 @@ def test_describes_by_the_manifest(
         "signature": {"version": 1, "inputs": inputs, "outputs": outputs},
         "device": {"arch": "aarch64", "os": "linux", "compute_capabilities": ["8.7", "11.0"]},
         "versions": {"torch": "2.14.0", "executorch": "1.4.1"},
-        "parts": [{"id": "p0", "backend": "xnnpack", "bytes": 12, "sha256": "ab" * 32}],
+        "parts": [{"id": "p0", "backend": "xnnpack", "bytes": 12, "sha256": "ab" * 32, "requires": LIBRARY}],
     }
     path = seal_copy(samples["dynamic"].path, tmp_path / "p.pte", **facts)
     description = modelbuild_runtime.load(path).describe()
     assert [port.name for port in description.method("forward").inputs] == ["x", "y"]
-    assert json.loads(modelbuild_run(path, "--describe", "--json").stdout) == description.to_json()
-    assert modelbuild_run(path, "--describe").stdout == f"{description}\n"
+    unmet = "the program is for aarch64; this runtime is for x86_64"
+    told = json.loads(modelbuild_run(path, "--describe", "--json").stdout)
+    assert told == {**description.to_json(), "unmet": [unmet]}
+    assert told["parts"][0]["requires"] == LIBRARY
+    text = f"{description}\n  this machine cannot run it: {unmet}\n"
+    assert modelbuild_run(path, "--describe").stdout == text
     for changes in ({"device": "x"}, {"versions": {"torch": 2}}, {"parts": [{"id": "p0"}]}, {"signature": []}):
         seal_copy(samples["dynamic"].path, path, **{**facts, **changes})
         done = modelbuild_run(path, "--describe")

@@ -48,7 +48,8 @@ def test_slots_are_those_of_the_virtual_tables(native: Path, flavour: str) -> No
     done = subprocess.run(
         [native / f"bin/modelbuild_tensorrt_{flavour}_slots"], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stdout) == (0, "16 methods, 0 differ\n")
+    methods = 18 if flavour == "rtx_1" else 19  # engines of TensorRT-RTX contain no code
+    assert (done.returncode, done.stdout) == (0, f"{methods} methods, 0 differ\n")
 
 
 def test_flavours_are_built_without_headers_of_tensorrt(native: Path) -> None:

@@ -10,6 +10,8 @@ Params   name          the folder's name
          arch          the architecture that all its files must be for; null: that of modelbuild-run
          place         the place of the archive in the BUILD file, as "BUILD.toml:4:1"; not in the key
          capabilities  the compute capabilities of the device, as "8.6"; null if unknown
+         libraries     version and licence of the inputs library.0, ...; licence.0, ... are their texts
+         library_places  their places in the BUILD file; not in the key
 """
 
 from __future__ import annotations
@@ -26,6 +28,12 @@ from typing import TYPE_CHECKING
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.bundle.steps.runtime.archive import LaidOut, calls_of, lay_out
+from modelbuild_rules.bundle.steps.runtime.vendor import (
+    lay_out_libraries,
+    missing_text,
+    needed_libraries,
+    with_places,
+)
 
 if TYPE_CHECKING:
     from modelbuild_rules.bundle.documents import BundledFile, BundleManifest
@@ -33,7 +41,7 @@ if TYPE_CHECKING:
 
 _RUN = """#!/bin/sh
 # Runs this bundle's program: run.sh --input NAME=FILE.npy; run.sh --help lists all options.
-here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
+{needs}here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 exec "$here/bin/modelbuild-run" "$here/program/{name}" "$@"
 """
 
@@ -63,12 +71,28 @@ def _lay_out(step: Step, folder: Path) -> None:
         laid_out = lay_out(step.input("runtime"), calls, folder, step.params["arch"])
     except StepError as error:
         raise StepError(f"{step.params['place']}: {error}") from error
+    needed = needed_libraries(parts)
+    libraries, glibc = lay_out_libraries(step, laid_out, needed, folder)
+    places = with_places(needed, libraries)
     script = folder / "run.sh"
-    script.write_text(_RUN.format(name=program.name))
+    missing = missing_text(places)
+    script.write_text(_RUN.format(name=program.name, needs=f"# {missing}.\n" if missing else ""))
     script.chmod(0o755)
     compiled = [part["about"]["glibc"] for part in parts if "glibc" in part.get("about", {})]
-    manifest = json.dumps(_manifest(folder, laid_out, compiled), indent=1, sort_keys=True) + "\n"
-    (folder / "manifest.json").write_text(manifest)
+    made = _manifest(folder, laid_out, [*compiled, glibc])
+    made["libraries"] = libraries
+    made["needs"]["libraries"] = places
+    made["needs"]["missing"] = missing
+    made["needs"]["compute_capabilities"] = _capabilities(parts)
+    (folder / "manifest.json").write_text(json.dumps(made, indent=1, sort_keys=True) + "\n")
+
+
+def _capabilities(parts: Sequence[CompiledPartition]) -> list[str] | None:
+    """Return the compute capabilities on which all partitions run that state theirs; None if none does."""
+    stated = [set(part["about"]["capabilities"]) for part in parts if part.get("about", {}).get("capabilities")]
+    if not stated:
+        return None
+    return [f"{number // 10}.{number % 10}" for number in sorted(set.intersection(*stated))]
 
 
 def _check_capabilities(parts: Sequence[CompiledPartition], wanted: Sequence[str] | None) -> None:
@@ -83,7 +107,8 @@ def _check_capabilities(parts: Sequence[CompiledPartition], wanted: Sequence[str
 
 
 def _manifest(folder: Path, laid_out: LaidOut, compiled: Iterable[str]) -> BundleManifest:
-    """Return manifest.json. `compiled` are the glibc versions that libraries inside the program need."""
+    """Return manifest.json without libraries of other vendors. `compiled` are the glibc versions that they and the
+    libraries inside the program need."""
     runtime, needed = laid_out.runtime, laid_out.needed
     versions = [*(runtime["files"][name].get("glibc", "2.0") for name in needed), *compiled]
     glibc = max(tuple(map(int, version.split("."))) for version in versions)
@@ -95,7 +120,11 @@ def _manifest(folder: Path, laid_out: LaidOut, compiled: Iterable[str]) -> Bundl
             "machine": laid_out.arch,
             "glibc": ".".join(map(str, glibc)),
             "nvidia_driver": runtime.get("driver") if runtime["cudart"] in needed else None,
+            "compute_capabilities": None,
+            "libraries": (),
+            "missing": None,
         },
+        "libraries": {},
         "versions": runtime.get("versions", {}),
         "files": {path.relative_to(folder).as_posix(): _facts(path) for path in files},
     }

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         CompiledPartition,
         DelegationDocument,
         Manifest,
+        ManifestPart,
         NodeDelegation,
         PartitionAbout,
         ProcessedBlob,
@@ -61,16 +62,20 @@ def manifest(step: Step, partitions: Sequence[CompiledPartition], parts: Mapping
         "signature": json.loads(step.input("signature").read_text()) if "signature" in step.inputs else None,
         "device": step.params.get("device"),
         "versions": json.loads(versions.read_text()) if versions.is_file() else {},
-        "parts": [
-            {
-                "id": each["id"],
-                "backend": each["backend"],
-                "bytes": each["processed_bytes"],
-                "sha256": each.get("processed_sha256") or _sha256(parts[each["id"]].processed),
-            }
-            for each in partitions
-        ],
+        "parts": [_manifest_part(each, parts[each["id"]]) for each in partitions],
     }
+
+
+def _manifest_part(partition: CompiledPartition, part: Part) -> ManifestPart:
+    found: ManifestPart = {
+        "id": partition["id"],
+        "backend": partition["backend"],
+        "bytes": partition["processed_bytes"],
+        "sha256": partition.get("processed_sha256") or _sha256(part.processed),
+    }
+    if part.about and "requires" in part.about:
+        found["requires"] = part.about["requires"]
+    return found
 
 
 def delegation(nodes: Sequence[NodeDelegation], parts: Mapping[str, Part]) -> DelegationDocument:

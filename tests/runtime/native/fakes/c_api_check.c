@@ -161,6 +161,11 @@ static void check_rest(const char* path, const char* broken) {
   EXPECT(mb_describe("/nowhere.pte", &json) == MB_ERROR_PROGRAM && json == NULL);
   EXPECT(mb_describe(path, &json) == MB_OK && json[0] == '{');
   mb_free(json);
+  EXPECT(refused(mb_check(NULL, NULL, &json), "no path is given") && json == NULL);
+  EXPECT(refused(mb_check(path, NULL, NULL), "no place for the requirements is given"));
+  EXPECT(mb_check("/nowhere.pte", NULL, &json) == MB_ERROR_PROGRAM && json == NULL);
+  EXPECT(mb_check(path, NULL, &json) == MB_OK && json[0] == '\0');
+  mb_free(json);
   mb_free(NULL);
 
   /* Without a GPU, or a delegate that could use one. */

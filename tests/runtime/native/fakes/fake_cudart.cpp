@@ -3,6 +3,8 @@
 // something waits for it, so that a missing wait shows as a wrong result.
 //
 // FAKE_CUDA_GPUS   how many GPUs there are (2)
+// FAKE_CUDA_CAPABILITY  their compute capability (1.1)
+// FAKE_CUDA_DRIVER the version of CUDA that the driver supports, as 12040; 0 for no driver (the runtime's)
 // FAKE_CUDA_TRACE  a file to append each call to, and at the end what was not
 // freed FAKE_CUDA_FAIL   "cudaMalloc:2": the second call of that function fails
 #include "fake_cudart.hpp"
@@ -411,8 +413,21 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   attributes->device = device;
   return cudaSuccess;
 }
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  const char* capability = std::getenv("FAKE_CUDA_CAPABILITY");
+  const char* minor = capability == nullptr ? nullptr : std::strchr(capability, '.');
   *value = 1;
+  if (minor != nullptr && attribute == cudaDevAttrComputeCapabilityMajor) *value = std::atoi(capability);
+  if (minor != nullptr && attribute == cudaDevAttrComputeCapabilityMinor) *value = std::atoi(minor + 1);
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  const char* given = std::getenv("FAKE_CUDA_DRIVER");
+  *version = given == nullptr ? CUDART_VERSION : std::atoi(given);
   return cudaSuccess;
 }
 cudaError_t cudaGetLastError(void) {

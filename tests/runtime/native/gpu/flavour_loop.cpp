@@ -87,7 +87,7 @@ int main(int count, char** arguments) {
   check(cudaStreamCreate(&stream) == cudaSuccess, "cudaStreamCreate");
   const char* name = trt.load(&log);
   check(name != nullptr, "load");
-  mb_trt_engine* engine = trt.deserialize(plan.data(), plan.size(), &log);
+  mb_trt_engine* engine = trt.deserialize(plan.data(), plan.size(), 0, &log);
   check(engine != nullptr, "deserialize");
   mb_trt_context* context = trt.context(engine);
   check(context != nullptr, "context");

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.step import Progress, Step, ignore_progress
+from modelbuild_rules.backends.tensorrt.steps.engine.about import write_about
 from modelbuild_rules.backends.tensorrt.steps.engine.blob import Metadata, write_blob
 from modelbuild_rules.backends.tensorrt.steps.engine.engine import build
+from modelbuild_rules.backends.tensorrt.steps.engine.plan_header import read_header
 from modelbuild_rules.program.steps.linking.named_data import write_named
 from modelbuild_rules.program.steps.lowering import executorch_private
 from modelbuild_rules.program.steps.partitions.compiled import PROCESSED
@@ -28,3 +30,4 @@ def compile(program: Any, attributes: Mapping[str, Any], folder: Path, progress:
     metadata = Metadata(engine.inputs, engine.outputs, attributes["gpu"], platform=attributes["platform"])
     write_blob(folder / PROCESSED, metadata, engine.plan)
     write_named(folder, ())
+    write_about(folder, read_header(bytes(memoryview(engine.plan)[:256])), attributes["compute_capabilities"])

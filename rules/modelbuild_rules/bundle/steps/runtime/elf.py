@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 _MACHINES = {62: "x86_64", 183: "aarch64"}
-_SYMTAB, _DYNSYM, _VERNEED, _VERSYM = 2, 11, 0x6FFFFFFE, 0x6FFFFFFF
+_SYMTAB, _DYNAMIC, _DYNSYM, _VERNEED, _VERSYM = 2, 6, 11, 0x6FFFFFFE, 0x6FFFFFFF
+_NEEDED = 1  # of a dynamic section
 _WEAK = 2
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -20,11 +22,13 @@ class Needs:
     undefined   unversioned symbols that the process must define
     defined     symbols that it exports (for an object file, all its symbols)
     glibc       the newest glibc version of its symbols, as (2, 17); (0, 0) if none has one
+    libraries   names of the libraries that it loads
     """
 
     undefined: frozenset[str]
     defined: frozenset[str]
     glibc: tuple[int, ...]
+    libraries: frozenset[str] = frozenset()
 
 
 def machine(path: Path) -> str | None:
@@ -39,13 +43,18 @@ def machine(path: Path) -> str | None:
 
 def needs(path: Path) -> Needs:
     """Read the requirements of a library. Raises ValueError for a file that is not 64-bit little-endian ELF."""
-    data = path.read_bytes()
+    # Mapped: TensorRT's libraries have hundreds of megabytes.
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return _needs(path, data)
+
+
+def _needs(path: Path, data: mmap.mmap) -> Needs:
     if data[:6] != b"\x7fELF\x02\x01":
         raise ValueError(f"{path.name} is not a 64-bit little-endian ELF file")
     (start,) = struct.unpack_from("<Q", data, 40)
     size, count = struct.unpack_from("<HH", data, 58)
     sections = [_SECTION.unpack_from(data, start + number * size) for number in range(count)]
-    undefined, defined = set(), set()
+    undefined, defined, libraries = set(), set(), set()
     versions: set[tuple[int, ...]] = {(0, 0)}
     versioned = {
         number
@@ -65,10 +74,13 @@ def needs(path: Path) -> Needs:
                     undefined.add(_text(data, names + name))
         elif kind == _VERNEED:
             versions |= _glibc(data, offset, info, names)
-    return Needs(frozenset(undefined - {""}), frozenset(defined), max(versions))
+        elif kind == _DYNAMIC:
+            entries = struct.iter_unpack("<QQ", data[offset : offset + length])
+            libraries |= {_text(data, names + place) for tag, place in entries if tag == _NEEDED}
+    return Needs(frozenset(undefined - {""}), frozenset(defined), max(versions), frozenset(libraries))
 
 
-def _glibc(data: bytes, offset: int, count: int, names: int) -> set[tuple[int, ...]]:
+def _glibc(data: mmap.mmap, offset: int, count: int, names: int) -> set[tuple[int, ...]]:
     found = set()
     for _ in range(count):
         _, entries, _, first, following = struct.unpack_from("<HHIII", data, offset)
@@ -83,5 +95,8 @@ def _glibc(data: bytes, offset: int, count: int, names: int) -> set[tuple[int, .
     return found
 
 
-def _text(data: bytes, place: int) -> str:
-    return data[place : data.index(b"\0", place)].decode()
+def _text(data: mmap.mmap, place: int) -> str:
+    end = data.find(b"\0", place)
+    if end < 0:
+        raise ValueError("a name does not end")
+    return data[place:end].decode()

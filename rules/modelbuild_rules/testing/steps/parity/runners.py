@@ -13,6 +13,7 @@ import numpy as np
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.bundle.steps.runtime.archive import RUNNER, LaidOut, MissingBackend, calls_of, lay_out
+from modelbuild_rules.bundle.steps.runtime.vendor import lay_out_libraries, needed_libraries
 from modelbuild_rules.testing.steps.parity.gpus import missing_gpu
 from modelbuild_rules.testing.steps.parity.machine import machine_for
 from modelbuild_rules.testing.steps.parity.programs import Arrays, open_program, program_file
@@ -71,6 +72,8 @@ class CppRunner:
     def __init__(self, step: Step, name: str) -> None:
         self._program = program_file(step, name)
         self._data = [f"--data={step.input(f'{name}.ptd')}"] if f"{name}.ptd" in step.inputs else []
+        self._step = step
+        self._delegation = step.input(f"{name}.delegation")
         self._runtime = step.input("runtime")
         self._gpu = step.params["gpu"]
         self._arch = step.params["arch"]
@@ -89,7 +92,9 @@ class CppRunner:
             return str(problem)
         except StepError as error:
             raise StepError(f"{self._place}: {error}") from error
-        return self._missing_gpu(laid_out) or laid_out.missing_flavour()
+        parts = json.loads(self._delegation.read_bytes())["partitions"]
+        lay_out_libraries(self._step, laid_out, needed_libraries(parts), self._folder, only_needed=True)
+        return self._missing_gpu(laid_out) or laid_out.missing_flavour() or self._unmet(laid_out)
 
     def run(self, inputs: Arrays) -> Arrays:
         report = self._report(inputs)
@@ -105,6 +110,16 @@ class CppRunner:
         if self.emulator:
             return f"needs a GPU of a device with {self._arch}, and {self.emulator} emulates none"
         return missing_gpu(self._folder / cudart, self._gpu)
+
+    def _unmet(self, laid_out: LaidOut) -> str:
+        """Return the first requirement of the program's parts on a GPU that this machine does not meet."""
+        if laid_out.runtime["cudart"] not in laid_out.needed:
+            return ""
+        command = [*self._machine.command, str(self._folder / RUNNER), str(self._program), *self._data]
+        done = subprocess.run([*command, "--describe", "--json"], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise StepError(f"modelbuild-run {_failure(done)}")
+        return next(iter(json.loads(done.stdout)["unmet"]), "")
 
     def _report(self, inputs: Arrays, *flags: str) -> dict[str, Any]:
         folder = Path(tempfile.mkdtemp(prefix="run"))

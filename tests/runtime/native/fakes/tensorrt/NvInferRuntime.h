@@ -52,6 +52,8 @@ class ICudaEngine : public INoCopy {
   }
 #endif
   const char* getName() const noexcept { return mImpl->getName(); }
+  std::int32_t getNbIOTensors() const noexcept { return mImpl->getNbIOTensors(); }
+  Dims getTensorShape(const char* name) const noexcept { return mImpl->getTensorShape(name); }
   DataType getTensorDataType(const char* name) const noexcept { return mImpl->getTensorDataType(name); }
   TensorLocation getTensorLocation(const char* name) const noexcept { return mImpl->getTensorLocation(name); }
   bool isShapeInferenceIO(const char* name) const noexcept { return mImpl->isShapeInferenceIO(name); }
@@ -68,6 +70,7 @@ class ICudaEngine : public INoCopy {
 
 class IRuntime : public INoCopy {
  public:
+  void setEngineHostCodeAllowed(bool allowed) noexcept { mImpl->setEngineHostCodeAllowed(allowed); }
   ICudaEngine* deserializeCudaEngine(const void* data, std::size_t size) noexcept {
 #if STANDIN_MAJOR == 8
     return mImpl->deserializeCudaEngine(data, size, nullptr);

@@ -1,6 +1,7 @@
 // A TensorRT library whose engines are JSON: {"magic": "FAKE", "library": "libnvinfer.so.10", "name",
-// "inputs": [{"name", "dtype", "profiles": [{"min", "max"}], "location", "format"}], "outputs": [{"name", "dtype"}],
-// "scale", "bias", "waits", "fails", "no_context"}. It reads engines of its own file name only.
+// "inputs": [{"name", "dtype", "profiles": [{"min", "opt", "max"}], "location", "format"}], "outputs": [{"name",
+// "dtype", "shape"}], "scale", "bias", "waits", "fails", "no_context", "host_code"}, optionally after the header of a
+// real plan. It reads engines of its own file name only, and one with host_code only if that is allowed.
 //
 // Output i is input i (of as many as there are) * scale + bias, in float32, and has its shape. Work is put on the
 // stream, and refuses memory that is not of the GPU that was current.
@@ -10,6 +11,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "fake_cudart.hpp"
 
@@ -50,7 +52,7 @@ bool is_whole(const Json& plan) {
       profiles = own.size();
     }
   }
-  for (const char* flag : {"waits", "fails", "no_context", "warns"}) {
+  for (const char* flag : {"waits", "fails", "no_context", "warns", "host_code"}) {
     if (!plan.value(flag, Json(false)).is_boolean()) return false;
   }
   return plan.value("scale", Json()).is_number() && plan.value("bias", Json()).is_number() &&
@@ -134,7 +136,31 @@ class Engine final : public ICudaEngine, public apiv::VCudaEngine {
     return static_cast<std::int32_t>(plan["inputs"][0]["profiles"].size());
   }
   Dims getProfileShape(const char* name, std::int32_t profile, OptProfileSelector select) const noexcept override {
-    return dims_of(bound(name, static_cast<std::size_t>(profile), select == OptProfileSelector::kMIN ? "min" : "max"));
+    const auto index = static_cast<std::size_t>(profile);
+    if (select == OptProfileSelector::kMIN) return dims_of(bound(name, index, "min"));
+    const bool opt =
+        select == OptProfileSelector::kOPT && (*binding(name, "inputs"))["profiles"][index].contains("opt");
+    return dims_of(bound(name, index, opt ? "opt" : "max"));
+  }
+  std::int32_t getNbIOTensors() const noexcept override {
+    return static_cast<std::int32_t>(plan["inputs"].size() + plan["outputs"].size());
+  }
+  // Without a shape of its own, an output has its input's. A size that a profile leaves open is -1.
+  Dims getTensorShape(const char* name) const noexcept override {
+    const Json* output = binding(name, "outputs");
+    if (output != nullptr && output->contains("shape")) return dims_of((*output)["shape"].get<Shape>());
+    const char* input = name;
+    for (std::size_t i = 0; output != nullptr && i < plan["outputs"].size(); ++i) {
+      if (plan["outputs"][i]["name"] != name) continue;
+      input = plan["inputs"][i % plan["inputs"].size()]["name"].get_ref<const std::string&>().c_str();
+    }
+    Shape shape = bound(input, 0, "min");
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      for (std::size_t k = 0; k < plan["inputs"][0]["profiles"].size(); ++k) {
+        if (bound(input, k, "max")[i] != shape[i]) shape[i] = -1;
+      }
+    }
+    return dims_of(shape);
   }
 
   const Json* binding(const char* name, const char* list) const {
@@ -226,21 +252,30 @@ bool Context::enqueueV3(cudaStream_t stream) noexcept {
 class Runtime final : public IRuntime, public apiv::VRuntime {
  public:
   explicit Runtime(ILogger* logger) : logger_(logger) { mImpl = this; }
+  void setEngineHostCodeAllowed(bool allowed) noexcept override { host_code_ = allowed; }
 #if STANDIN_MAJOR == 8
   ICudaEngine* deserializeCudaEngine(const void* data, std::size_t size, void*) noexcept override {
 #else
   ICudaEngine* deserializeCudaEngine(const void* data, std::size_t size) noexcept override {
 #endif
     const auto* text = static_cast<const char*>(data);
-    Json plan = Json::parse(text, text + size, nullptr, false);
-    if (is_whole(plan) && plan.value("library", "") == FAKE_NAME) return new Engine(std::move(plan), logger_);
+    const auto* end = text + size;
+    if (size > kHeader && std::string_view(text + 1, 3) == "trt") text += kHeader;
+    Json plan = Json::parse(text, end, nullptr, false);
+    if (is_whole(plan) && plan.value("library", "") == FAKE_NAME) {
+      if (!plan.value("host_code", false) || host_code_) return new Engine(std::move(plan), logger_);
+      logger_->log(ILogger::Severity::kERROR, "the engine has host code, which is not allowed");
+      return nullptr;
+    }
     logger_->log(ILogger::Severity::kINTERNAL_ERROR, "the plan is of another version\n");
     logger_->log(ILogger::Severity::kERROR, "deserialization failed");
     return nullptr;
   }
 
  private:
+  static constexpr std::size_t kHeader = 28;
   ILogger* logger_;
+  bool host_code_ = false;
 };
 
 }  // namespace

@@ -9,6 +9,8 @@
 
 namespace {
 
+using modelbuild::tensorrt::kNone;
+
 using nvinfer1::apiv::VCudaEngine;
 using nvinfer1::apiv::VExecutionContext;
 using nvinfer1::apiv::VRuntime;
@@ -23,6 +25,7 @@ template <typename Method>
 void check(const char* name, int slot, Method method) {
   std::uintptr_t word = 0;
   std::memcpy(&word, &method, sizeof word);
+  if (slot == kNone) return;
   const auto found = static_cast<int>(word / sizeof(void*) - kDestructors);
   ++checked;
   if (found == slot) return;
@@ -34,9 +37,11 @@ void check(const char* name, int slot, Method method) {
 
 int main() {
   check("deserializeCudaEngine", kFamily.runtime.deserialize, &VRuntime::deserializeCudaEngine);
+  check("setEngineHostCodeAllowed", kFamily.runtime.host_code, &VRuntime::setEngineHostCodeAllowed);
   const auto& engine = kFamily.engine;
   check("createExecutionContext", engine.context, &VCudaEngine::createExecutionContext);
   check("getName", engine.name, &VCudaEngine::getName);
+  check("getTensorShape", engine.shape, &VCudaEngine::getTensorShape);
   check("getTensorDataType", engine.dtype, &VCudaEngine::getTensorDataType);
   check("getTensorLocation", engine.location, &VCudaEngine::getTensorLocation);
   check("isShapeInferenceIO", engine.is_shape, &VCudaEngine::isShapeInferenceIO);
@@ -44,6 +49,7 @@ int main() {
   check("getTensorFormat", engine.format, &VCudaEngine::getTensorFormat);
   check("getNbOptimizationProfiles", engine.profiles, &VCudaEngine::getNbOptimizationProfiles);
   check("getProfileShape", engine.profile_shape, &VCudaEngine::getProfileShape);
+  check("getNbIOTensors", engine.bindings, &VCudaEngine::getNbIOTensors);
   const auto& context = kFamily.context;
   check("setOptimizationProfileAsync", context.set_profile, &VExecutionContext::setOptimizationProfileAsync);
   check("setInputShape", context.set_shape, &VExecutionContext::setInputShape);

@@ -9,6 +9,24 @@ class VRuntime : public VRoot {
  public:
   UNUSED(0)
   virtual ICudaEngine* deserializeCudaEngine(const void* data, std::size_t size) noexcept = 0;  // 1
+  UNUSED(2)
+  UNUSED(3)
+  UNUSED(4)
+  UNUSED(5)
+  UNUSED(6)
+  UNUSED(7)
+  UNUSED(8)
+  UNUSED(9)
+  UNUSED(10)
+  UNUSED(11)
+  UNUSED(12)
+  UNUSED(13)
+  UNUSED(14)
+  UNUSED(15)
+  UNUSED(16)
+  UNUSED(17)
+  UNUSED(18)
+  virtual void setEngineHostCodeAllowed(bool allowed) noexcept = 0;  // 19
 };
 
 class VCudaEngine : public VRoot {
@@ -30,7 +48,7 @@ class VCudaEngine : public VRoot {
   UNUSED(14)
   UNUSED(15)
   UNUSED(16)
-  UNUSED(17)
+  virtual Dims getTensorShape(const char* name) const noexcept = 0;               // 17
   virtual DataType getTensorDataType(const char* name) const noexcept = 0;        // 18
   virtual TensorLocation getTensorLocation(const char* name) const noexcept = 0;  // 19
   virtual bool isShapeInferenceIO(const char* name) const noexcept = 0;           // 20
@@ -42,6 +60,7 @@ class VCudaEngine : public VRoot {
   UNUSED(26)
   virtual Dims getProfileShape(const char* name, std::int32_t profile,
                                OptProfileSelector select) const noexcept = 0;  // 27
+  virtual std::int32_t getNbIOTensors() const noexcept = 0;                    // 28
 };
 
 class VExecutionContext : public VRoot {

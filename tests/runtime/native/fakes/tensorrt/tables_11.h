@@ -10,6 +10,22 @@ class VRuntime : public VRoot {
  public:
   UNUSED(0)
   virtual ICudaEngine* deserializeCudaEngine(const void* data, std::size_t size) noexcept = 0;  // 1
+  UNUSED(2)
+  UNUSED(3)
+  UNUSED(4)
+  UNUSED(5)
+  UNUSED(6)
+  UNUSED(7)
+  UNUSED(8)
+  UNUSED(9)
+  UNUSED(10)
+  UNUSED(11)
+  UNUSED(12)
+  UNUSED(13)
+  UNUSED(14)
+  UNUSED(15)
+  UNUSED(16)
+  virtual void setEngineHostCodeAllowed(bool allowed) noexcept = 0;  // 17
 };
 
 class VCudaEngine : public VRoot {
@@ -27,7 +43,7 @@ class VCudaEngine : public VRoot {
   UNUSED(10)
   UNUSED(11)
   UNUSED(12)
-  UNUSED(13)
+  virtual Dims getTensorShape(const char* name) const noexcept = 0;               // 13
   virtual DataType getTensorDataType(const char* name) const noexcept = 0;        // 14
   virtual TensorLocation getTensorLocation(const char* name) const noexcept = 0;  // 15
   virtual bool isShapeInferenceIO(const char* name) const noexcept = 0;           // 16
@@ -39,6 +55,7 @@ class VCudaEngine : public VRoot {
   UNUSED(22)
   virtual Dims getProfileShape(const char* name, std::int32_t profile,
                                OptProfileSelector select) const noexcept = 0;  // 23
+  virtual std::int32_t getNbIOTensors() const noexcept = 0;                    // 24
 };
 
 class VExecutionContext : public VRoot {

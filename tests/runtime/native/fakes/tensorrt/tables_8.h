@@ -9,6 +9,24 @@ namespace nvinfer1::apiv {
 class VRuntime : public VRoot {
  public:
   virtual ICudaEngine* deserializeCudaEngine(const void* data, std::size_t size, void* plugins) noexcept = 0;  // 0
+  UNUSED(1)
+  UNUSED(2)
+  UNUSED(3)
+  UNUSED(4)
+  UNUSED(5)
+  UNUSED(6)
+  UNUSED(7)
+  UNUSED(8)
+  UNUSED(9)
+  UNUSED(10)
+  UNUSED(11)
+  UNUSED(12)
+  UNUSED(13)
+  UNUSED(14)
+  UNUSED(15)
+  UNUSED(16)
+  UNUSED(17)
+  virtual void setEngineHostCodeAllowed(bool allowed) noexcept = 0;  // 18, from 8.6 on
 };
 
 class VCudaEngine : public VRoot {
@@ -45,7 +63,7 @@ class VCudaEngine : public VRoot {
   UNUSED(29)
   UNUSED(30)
   UNUSED(31)
-  UNUSED(32)
+  virtual Dims getTensorShape(const char* name) const noexcept = 0;               // 32
   virtual DataType getTensorDataType(const char* name) const noexcept = 0;        // 33
   virtual TensorLocation getTensorLocation(const char* name) const noexcept = 0;  // 34
   virtual bool isShapeInferenceIO(const char* name) const noexcept = 0;           // 35
@@ -57,6 +75,7 @@ class VCudaEngine : public VRoot {
   UNUSED(41)
   virtual Dims getProfileShape(const char* name, std::int32_t profile,
                                OptProfileSelector select) const noexcept = 0;  // 42
+  virtual std::int32_t getNbIOTensors() const noexcept = 0;                    // 43
 };
 
 class VExecutionContext : public VRoot {

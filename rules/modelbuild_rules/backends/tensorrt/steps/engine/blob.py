@@ -4,13 +4,15 @@ The format is torch_tensorrt's (torch_tensorrt/executorch/serialization.py), so 
 programs; backends/tensorrt/blob_reader.py reads it. All numbers are little-endian: magic (TR01, or TR02 if results
 share memory with inputs), offset and size of the metadata (u32, u32), offset of the engine (u32, a multiple of 16),
 size of the engine (u64), one byte 1, seven zero bytes; then JSON, padding, the engine. The JSON's field
-serialized_metadata, a pickle of Python objects that no runtime needs, is left empty.
+serialized_metadata, a pickle of Python objects that no runtime needs, is left empty. The field "declared" is
+modelbuild's own (runtime/tensorrt/declared.hpp).
 """
 
 from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ class Metadata:
     device           index of the GPU that runs the engine
     platform         "linux_x86_64"
     aliased          (output, input, kind) of results that share the memory of an input
+    declared         facts about an engine from elsewhere, which the runtime compares with the engine; None for others
     """
 
     inputs: tuple[str, ...]
@@ -34,6 +37,7 @@ class Metadata:
     device: int = 0
     platform: str = "linux_x86_64"
     aliased: tuple[tuple[str, str, str], ...] = ()
+    declared: Mapping[str, Any] | None = None
 
     def json(self) -> bytes:
         """Return the metadata as JSON, with fields in torch_tensorrt's order."""
@@ -46,7 +50,8 @@ class Metadata:
             "serialized_metadata": "",
             "target_platform": self.platform,
         }
-        return json.dumps(described, separators=(",", ":")).encode()
+        declared = {} if self.declared is None else {"declared": self.declared}
+        return json.dumps(described | declared, separators=(",", ":")).encode()
 
 
 def write_blob(path: Path, metadata: Metadata, engine: Any) -> None:
