@@ -10,7 +10,7 @@ Outputs  residual           tree: program.pte, whose delegates are placeholders,
                             versions.json
          partitions         tree: p0/, p1/, ... each a program of its own (program/, weights/) with partition.json
          plan               JSON: [PlannedPartition]
-         report             JSON: [NodeDelegation], in the program's orderprogram/documents.py has the documents.
+         report             JSON: [NodeDelegation], in the program's order; program/documents.py has the documents.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from modelbuild_rules.program.steps.lowering import executorch_private
 from modelbuild_rules.program.steps.lowering.agreement import check_agreement
 from modelbuild_rules.program.steps.lowering.capture import captured
 from modelbuild_rules.program.steps.lowering.constants import CONSTANTS, initialize_buffers, outside, write_constants
-from modelbuild_rules.program.steps.lowering.delegation import Delegation, RecordingPartitioner, computing
+from modelbuild_rules.program.steps.lowering.delegation import Delegation, RecordingPartitioner
 from modelbuild_rules.program.steps.lowering.device_io import device_io_config, device_io_errors
 from modelbuild_rules.program.steps.lowering.nonzero import correct_nonzero
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning, partitioning
@@ -98,7 +98,7 @@ def lower(
         try:
             return _lower_once(program, entries, backends, folder, failed_nodes, progress)
         except _Failed as failed:
-            # Lower the whole program again, without the failed partition's nodes for that backend.
+            # Lower the whole program again, without the failed nodes for that backend.
             failed_nodes[failed.entry].update(failed.nodes)
             for path in folder.iterdir():
                 shutil.rmtree(path)
@@ -121,9 +121,9 @@ def _lower_once(
     def keep(part: Any, specs: Any) -> str:
         progress("partition", next(numbers))
         entry = delegation.entry
-        why = backends[entry].failure(part, entries[entry]["attributes"])
-        if why:
-            raise _Failed(entry, {name: why for name, _ in computing(part.graph_module)})
+        failed = backends[entry].failure(part, entries[entry]["attributes"])
+        if failed:
+            raise _Failed(entry, failed)
         return partitions.keep(part, specs)
 
     partitioners = [RecordingPartitioner(i, entries[i], b, delegation, failed_nodes[i]) for i, b in backends.items()]
@@ -138,9 +138,9 @@ def _lower_once(
 
 
 class _Failed(Exception):
-    """Raised if a backend can't compile a partition, with its number in the stack, and the reason by node."""
+    """Raised if a backend can't compile a partition, with its number in the stack, and the reason by node at fault."""
 
-    def __init__(self, entry: int, nodes: dict[str, str]) -> None:
+    def __init__(self, entry: int, nodes: Mapping[str, str]) -> None:
         super().__init__(entry, nodes)
         self.entry = entry
         self.nodes = nodes

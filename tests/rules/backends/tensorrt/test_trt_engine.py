@@ -138,8 +138,70 @@ def test_what_tensorrt_refuses(
         built(best, compiled)
     engine = {**compiled}
     left = partition(Best(), (torch.rand(7),), tmp_path / "left", {"engine": engine})
-    assert {node["backend"] for node in left.report.values()} == {"portable"}
+    backends = {op: node["backend"] for op, node in left.report.items()}
+    assert backends["aten.topk.default"] == "portable"
+    assert backends["aten.add.Tensor"] == "tensorrt"
     assert "at least 2 dimensions are required" in left.why("aten.topk.default")
+
+
+class Cache(nn.Module):
+    """A row of a cache is replaced: an index after slices, and a buffer that is a result too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(1, 2, 6, 3))
+
+    def forward(self, row: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+        self.kept[:, :, place] = row
+        return torch.relu(self.kept)
+
+
+class Counter(nn.Module):
+    """A constant beside a changed buffer, and a copy of a result as another result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(1, dtype=torch.int64))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        self.count.add_(1)
+        return torch.relu(x) * self.count, self.count.clone()
+
+
+class Half(nn.Module):
+    """bfloat16 inside, float32 outside, and an alias of a result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(32, 32).bfloat16()
+        self.norm = nn.RMSNorm(32).bfloat16()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten.alias(self.norm(self.inner(x.bfloat16()))).float()
+
+
+@pytest.mark.parametrize(
+    ("module", "inputs"),
+    [
+        (Cache, (torch.rand(1, 2, 1, 3), torch.tensor([4]))),
+        (Cache, (torch.rand(1, 2, 2, 3), torch.tensor([4, 0]))),
+        (Counter, (torch.rand(2, 3),)),
+        (Half, (torch.rand(4, 32),)),
+    ],
+    ids=["a row of a cache", "two rows", "a counter", "bfloat16"],
+)
+def test_state_and_types_of_language_models_are_one_engine(
+    partition: Callable[..., Any],
+    link: Callable[..., Path],
+    tmp_path: Path,
+    module: type[nn.Module],
+    inputs: tuple[torch.Tensor, ...],
+) -> None:
+    torch.manual_seed(0)
+    made = partition(module(), inputs, tmp_path / "made")
+    assert {node["backend"] for node in made.report.values()} == {"tensorrt"}
+    assert len(made.plan) == 1
+    assert link(made).stat().st_size > 1000
 
 
 def test_a_planted_fault_is_found(

@@ -99,16 +99,13 @@ def test_an_operator_that_does_not_exist(partition: Callable[..., Any], tmp_path
         partition(Bodied(), (torch.rand(3, 4),), tmp_path / "made", {"torch_executed_ops": ["aten.sigmod.default"]})
 
 
-@pytest.mark.parametrize("kind", [torch.float64, torch.complex64])
-def test_types_that_tensorrt_lacks(partition: Callable[..., Any], tmp_path: Path, kind: torch.dtype) -> None:
+@pytest.mark.parametrize("kind", [torch.float64, torch.complex64, torch.uint8, torch.int16])
+def test_types_that_tensorrt_lacks(kind: torch.dtype) -> None:
     class Mixed(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.relu(torch.sin(x.to(kind)).abs().float())
+            return torch.relu((x.to(kind) + 1).abs().float())
 
-    if kind.is_complex:
-        from modelbuild_rules.backends.tensorrt.steps.engine.support import COMPLEX as expected
-    else:
-        from modelbuild_rules.backends.tensorrt.steps.engine.support import DOUBLE as expected
+    expected = "complex numbers" if kind.is_complex else f"TensorRT does not compute with {str(kind)[6:]}"
     from executorch.exir import EdgeCompileConfig, to_edge
 
     from modelbuild_rules.backends.tensorrt.steps.engine.settings import compilation_settings
@@ -119,3 +116,45 @@ def test_types_that_tensorrt_lacks(partition: Callable[..., Any], tmp_path: Path
     support = Support(edge, compilation_settings({}))
     assert expected in support.refused.values()
     assert not any("relu" in name for name in support.refused)
+
+
+def test_a_picture_of_a_camera_is_converted_before_the_engine(partition: Callable[..., Any], tmp_path: Path) -> None:
+    class Camera(nn.Module):
+        def forward(self, image: torch.Tensor) -> torch.Tensor:
+            return torch.relu(image.permute(2, 0, 1).float() / 255 - 0.5)
+
+    picture = torch.randint(0, 256, (4, 5, 3), dtype=torch.uint8)
+    made = partition(Camera(), (picture,), tmp_path / "made")
+    assert made.why("aten.permute_copy.default") == "TensorRT does not compute with uint8"
+    assert made.report["aten.relu.default"]["backend"] == "tensorrt"
+
+
+def test_control_flow_is_left(partition: Callable[..., Any], tmp_path: Path) -> None:
+    class Chosen(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x * 2, (torch.sigmoid(x),))
+
+    made = partition(Chosen(), (torch.rand(3),), tmp_path / "made")
+    assert made.why("higher_order.cond") == "no converter"
+    assert made.report["aten.sigmoid.default"]["backend"] == "tensorrt"
+
+
+def test_a_loop_that_executorch_cannot_run_is_named(partition: Callable[..., Any], tmp_path: Path) -> None:
+    from torch._higher_order_ops.while_loop import while_loop
+
+    class Looped(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            start = (torch.zeros((), dtype=torch.int64), torch.sigmoid(x))
+            return while_loop(lambda i, x: i < 4, lambda i, x: (i + 1, x * 1.5), start)[1]
+
+    with pytest.raises(StepError, match=r"can't run higher_order.while_loop \(node .*expected control flow"):
+        partition(Looped(), (torch.rand(3),), tmp_path / "made")
+
+
+def test_an_operator_that_cannot_be_decomposed_is_left(partition: Callable[..., Any], tmp_path: Path) -> None:
+    class Scattered(nn.Module):
+        def forward(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+            return torch.zeros(4).scatter_reduce(0, index, torch.sigmoid(x), "amax", include_self=False)
+
+    with pytest.raises(StepError, match=r"no portable kernel for aten.scatter_reduce.two .*can't decompose it"):
+        partition(Scattered(), (torch.rand(6), torch.arange(6) % 4), tmp_path / "made")

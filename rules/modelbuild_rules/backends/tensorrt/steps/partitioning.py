@@ -8,12 +8,14 @@ from typing import Any
 import torch
 
 from modelbuild.step import StepError
-from modelbuild_rules.backends.tensorrt.steps.engine.engine import PROFILES, build
+from modelbuild_rules.backends.tensorrt.steps.engine.engine import PROFILES, ConversionError, build
 from modelbuild_rules.backends.tensorrt.steps.engine.lowering import lowered
 from modelbuild_rules.backends.tensorrt.steps.engine.partitioner import BACKEND, TensorrtPartitioner
 from modelbuild_rules.backends.tensorrt.steps.engine.pooling import round_down
 from modelbuild_rules.backends.tensorrt.steps.engine.settings import compilation_settings
+from modelbuild_rules.backends.tensorrt.steps.engine.support import Support
 from modelbuild_rules.backends.tensorrt.steps.engine.torch_tensorrt_private import import_torch_tensorrt
+from modelbuild_rules.program.steps.lowering.delegation import computing
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 from modelbuild_rules.program.steps.lowering.sizes import own_sizes
 
@@ -39,15 +41,19 @@ class _TensorrtPartitioning(Partitioning):
 
         return TensorrtPartitioner(attributes, failed_nodes)
 
-    def failure(self, program: Any, attributes: Mapping[str, Any]) -> str:
-        """Build the engine if failed nodes shall fall back. Return why it can't be built; '' if it can."""
+    def failure(self, program: Any, attributes: Mapping[str, Any]) -> dict[str, str]:
+        """Build the engine if failed nodes shall fall back. Return the nodes that prevent it, with the reason: those of
+        the operator that can't be converted, or all."""
         if attributes["engine"] is None:
-            return ""
+            return {}
         try:
             build(program, attributes["engine"])
+        except ConversionError as error:
+            nodes = Support(program, compilation_settings(attributes)).lowered_to(error.target)
+            return dict.fromkeys(nodes or _nodes(program), str(error))
         except StepError as error:
-            return str(error)
-        return ""
+            return dict.fromkeys(_nodes(program), str(error))
+        return {}
 
     def eager(self, program: Any, attributes: Mapping[str, Any]) -> tuple[Callable[..., Any], float]:
         """Return a partition as torch_tensorrt lowers it, and its tolerance."""
@@ -56,6 +62,10 @@ class _TensorrtPartitioning(Partitioning):
     def refusal(self, partitioner: TensorrtPartitioner, node: Any) -> str:
         """Return why the partitioner did not take a node."""
         return partitioner.refused.get(node.name, "not offered")
+
+
+def _nodes(program: Any) -> list[str]:
+    return [name for name, _ in computing(program.graph_module)]
 
 
 PARTITIONING = _TensorrtPartitioning()

@@ -21,7 +21,7 @@ from modelbuild_rules.program.steps.partitions.placeholder import partition_of
 Eager = Callable[..., Any]
 
 TOLERANCES = {torch.float64: 1e-4, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 4e-2}
-"""The maximum difference, relative to a result's greatest magnitude."""
+"""The maximum difference, relative to a result's greatest magnitude, of a program that computes in the type."""
 
 
 def check_agreement(
@@ -41,10 +41,11 @@ def check_agreement(
             partitioned, _Partitioned(partitioned.graph_module, compiled).run(*flat_inputs(partitioned, inputs))
         )
         expected = pytree.tree_leaves(original.module(check_guards=False)(*[each.clone() for each in inputs]))
+    precision = _precision(original)
     for place, (result, wanted) in enumerate(zip(results, expected, strict=True)):
         if not isinstance(wanted, torch.Tensor) or result.shape != wanted.shape:
             continue  # the number of rows may depend on the last bit of a comparison
-        difference = _difference(result, wanted, 0.0)
+        difference = _difference(result, wanted, precision)
         if difference:
             raise StepError(
                 f"output {place} of the partitioned program differs from the model's on example inputs: {difference}"
@@ -67,7 +68,7 @@ class _Partitioned(torch.fx.Interpreter):
         if other is not None:
             eager, least = other
             for place, (wanted, result) in enumerate(zip(results, pytree.tree_leaves(eager(*given)), strict=True)):
-                difference = _difference(result, wanted, least)
+                difference = _difference(result, wanted, max(least, _precision(program)))
                 if difference:
                     raise StepError(
                         f"output {place} of partition {id}, as {module.backend_id} compiles it, differs from that of"
@@ -89,6 +90,12 @@ def flat_inputs(program: ExportedProgram, inputs: Sequence[Any]) -> list[Any]:
 def _user_outputs(program: ExportedProgram, results: Sequence[Any]) -> list[Any]:
     kinds = [spec.kind for spec in program.graph_signature.output_specs]
     return [result for kind, result in zip(kinds, results, strict=True) if kind == OutputKind.USER_OUTPUT]
+
+
+def _precision(program: ExportedProgram) -> float:
+    """Return the tolerance of the least precise type that a program computes in; its outputs may be of another."""
+    dtypes = {getattr(node.meta.get("val"), "dtype", None) for node in program.graph.nodes}
+    return max((tolerance for dtype, tolerance in TOLERANCES.items() if dtype in dtypes), default=0.0)
 
 
 def _difference(result: Any, wanted: Any, least: float) -> str:

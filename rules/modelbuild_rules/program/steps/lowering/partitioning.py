@@ -40,9 +40,10 @@ class Partitioning:
         """Collect the partitioner's reasons for not taking nodes, by name, while the context lasts."""
         yield {}
 
-    def failure(self, program: Any, attributes: Mapping[str, Any]) -> str:
-        """Return why a partition can't be compiled, if the backend tries it while partitioning; else ''."""
-        return ""
+    def failure(self, program: Any, attributes: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return the nodes that prevent a partition's compilation, with the reason, if the backend tries it while
+        partitioning; else an empty mapping."""
+        return {}
 
     def eager(self, program: Any, attributes: Mapping[str, Any]) -> tuple[Callable[..., Any], float] | None:
         """Return a partition's form in the compiler, to run in eager mode, and its tolerance; None if the form is the

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+import torch
 from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig, ExecutorchProgramManager
 
 from modelbuild.errors import did_you_mean
@@ -13,6 +14,9 @@ from modelbuild_rules.program.steps.lowering.delegation import Fact, computing, 
 from modelbuild_rules.program.steps.lowering.executorch_private import CHECKED
 
 _SHOWN = 3
+
+# The higher-order operators that executorch emits (executorch/exir/emit/_emitter.py).
+_CONTROL_FLOW = ("cond", "map_impl", "scan", "executorch_call_delegate")
 
 
 def check_allowed(facts: Iterable[Fact], allowed: Sequence[str] | None, present: bool) -> None:
@@ -81,13 +85,23 @@ def to_executorch(edge: EdgeProgramManager, config: ExecutorchBackendConfig, fac
     try:
         program = edge.to_executorch(config)
     except Exception:
-        nodes = computing(edge.exported_program().graph_module)
+        nodes = list(computing(edge.exported_program().graph_module))
+        loops = [by_name[name] for name, node in nodes if name in by_name and _is_unknown_control_flow(node)]
+        if loops:
+            raise StepError(
+                f"ExecuTorch {CHECKED} can't run {_listed(loops)}; expected control flow by torch.cond or torch.map, or"
+                " a Python loop of a known number of rounds"
+            ) from None
         missing = [by_name[name] for name, node in nodes if name in by_name and not _has_kernel(node, kernels)]
         if missing:
             raise StepError(_no_kernel(missing)) from None
         raise
     _check_kernels(program, kernels, by_name)
     return program
+
+
+def _is_unknown_control_flow(node: Any) -> bool:
+    return isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() not in _CONTROL_FLOW
 
 
 def _has_kernel(node: Any, kernels: Collection[str]) -> bool:
@@ -142,7 +156,5 @@ def _about(fact: Fact) -> str:
 
 def _all_operators() -> set[str]:
     """Return all registered operators of torch, as `aten.add.Tensor`."""
-    import torch
-
     names = (name.replace("::", ".") for name in torch._C._dispatch_get_all_op_names())
     return {name if name.count(".") == 2 else f"{name}.default" for name in names}

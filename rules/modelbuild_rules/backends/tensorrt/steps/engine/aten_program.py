@@ -17,8 +17,8 @@ from modelbuild_rules.backends.tensorrt.steps.engine.pooling import WITH_INDICES
 from modelbuild_rules.program.steps.lowering.aten import aten_operator
 
 
-def aten_program(program: ExportedProgram) -> ExportedProgram:
-    """Return the program with ATen operators. It shares tensors with `program`, whose graph does not change."""
+def aten_graph(program: ExportedProgram) -> torch.fx.Graph:
+    """Return a copy of the program's graph with ATen operators. Branches and loop bodies keep theirs."""
     graph = torch.fx.Graph()
     mapping: dict[Any, Any] = {}
     graph.output(graph.graph_copy(program.graph, mapping))
@@ -29,14 +29,20 @@ def aten_program(program: ExportedProgram) -> ExportedProgram:
         if isinstance(node.meta.get("val"), torch.Tensor):
             copy.meta["tensor_meta"] = _extract_tensor_metadata(node.meta["val"])  # read by some validators
         if node.op == "call_function":
-            copy.target = aten_operator(node.target)
+            copy.target = _operator(node.target)
             if copy.target in WITH_INDICES:
                 copy.args = plain_arguments(copy)
             if getattr(getattr(node.target, "_op", None), "namespace", "") == "dim_order_ops":
                 copy.kwargs = {key: value for key, value in node.kwargs.items() if key != "dim_order"}
+    return graph
+
+
+def aten_program(program: ExportedProgram) -> ExportedProgram:
+    """Return a program without control flow with ATen operators. It shares tensors with `program`, whose graph does not
+    change."""
     return ExportedProgram(
         root=program.graph_module,
-        graph=graph,
+        graph=aten_graph(program),
         graph_signature=program.graph_signature,
         state_dict=program.state_dict,
         range_constraints=program.range_constraints,
@@ -44,3 +50,9 @@ def aten_program(program: ExportedProgram) -> ExportedProgram:
         constants=program.constants,
         verifiers=[load_verifier("ATEN")],
     )
+
+
+def _operator(target: Any) -> Any:
+    operator = aten_operator(target)
+    # torch_tensorrt decomposes an alias into the tensor itself, which torch forbids for a view.
+    return torch.ops.aten.clone.default if operator is torch.ops.aten.alias.default else operator

@@ -6,6 +6,7 @@ TRTInterpreter.run also loads the built engine, which needs a GPU, so this modul
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,10 @@ PROFILES = "tensorrt_profiles"
 """The key in nodes' meta of an input's shapes (see `shapes_of` in engine/profiles.py)."""
 
 
+# torch_tensorrt's name of a layer, in TensorRT's messages: [TOPK]-[aten_ops.topk.default]-[topk_1].
+_LAYER = re.compile(r"\[aten_ops\.(\w+)\.(\w+)\]")
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """A serialized engine (a buffer), and its bindings in the order of the partition's inputs and outputs."""
@@ -33,11 +38,18 @@ class Engine:
     outputs: tuple[str, ...]
 
 
+class ConversionError(StepError):
+    """TensorRT can't build the layers of an ATen operator, `target`."""
+
+    def __init__(self, target: Any, why: str) -> None:
+        super().__init__(f"TensorRT can't convert {target} of the partition: {why}")
+        self.target = target
+
+
 def build(program: ExportedProgram, attributes: Mapping[str, Any], progress: Progress = ignore_progress) -> Engine:
     """Build an engine. Raises StepError with TensorRT's message if it can't."""
     torch_tensorrt = import_torch_tensorrt(attributes["flavour"])
-    from torch_tensorrt.dynamo.conversion._conversion import infer_module_output_dtypes
-    from torch_tensorrt.dynamo.conversion._TRTInterpreter import TRTInterpreter, trt
+    from torch_tensorrt.dynamo.conversion._TRTInterpreter import trt
 
     settings = compilation_settings(attributes)
     wanted = capabilities(attributes["compute_capabilities"], trt)
@@ -45,19 +57,17 @@ def build(program: ExportedProgram, attributes: Mapping[str, Any], progress: Pro
     shapes = [metas[name].get(PROFILES) for name in program.graph_signature.user_inputs]
     module = lowered(program, settings)
     inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
-    outputs = _distinct_outputs(module)
+    results = next(iter(reversed(module.graph.nodes))).args[0]
     specs = [_input(torch_tensorrt, node.meta["val"], each) for node, each in zip(inputs, shapes, strict=True)]
     errors = _ErrorLog()
     progress("converting to TensorRT")
     with errors:
-        interpreter = TRTInterpreter(
-            module, specs, output_dtypes=infer_module_output_dtypes(module), compilation_settings=settings
-        )
+        interpreter = _interpreter(module, specs, settings)
         try:
             interpreter._construct_trt_network_def()
         except Exception as error:  # converters raise exceptions of many types
             why = errors.text or str(error).partition("\n")[0]
-            raise StepError(f"TensorRT can't convert {interpreter._cur_node.target} of the partition: {why}") from error
+            raise ConversionError(_operator_at_fault(errors.text) or interpreter._cur_node.target, why) from error
         config = interpreter._populate_trt_builder_config()
         config.num_compute_capabilities = len(wanted)
         for index, capability in enumerate(wanted):
@@ -65,14 +75,23 @@ def build(program: ExportedProgram, attributes: Mapping[str, Any], progress: Pro
         config.progress_monitor = progress_monitor(trt, progress)
         plan = interpreter.builder.build_serialized_network(interpreter.ctx.net, config)
     if plan is None:
+        if (operator := _operator_at_fault(errors.text)) is not None:
+            raise ConversionError(operator, errors.text)
         raise StepError(f"TensorRT can't build the engine: {errors.text or 'it logged no reason'}")
     if interpreter.ctx.requires_output_allocator or interpreter._aliased_io:
         raise StepError("the engine has results of unknown size, or results that share memory with inputs")
     names = tuple(interpreter._input_names), tuple(interpreter._output_names)
-    if [len(found) for found in names] != [len(program.graph_signature.user_inputs), len(outputs)]:
+    if [len(found) for found in names] != [len(program.graph_signature.user_inputs), len(results)]:
         raise StepError(f"TensorRT made an engine with bindings {names[0]} to {names[1]}")
     order_bindings(plan, (*names[0], *names[1]))
     return Engine(plan, *names)
+
+
+def _operator_at_fault(errors: str) -> Any:
+    """Return the ATen operator whose layer TensorRT's messages name; None if they name none. TensorRT may find a fault
+    only when later operators are converted."""
+    named = _LAYER.search(errors)
+    return getattr(getattr(torch.ops.aten, named[1], None), named[2], None) if named is not None else None
 
 
 def _input(torch_tensorrt: Any, value: torch.Tensor, profiles: Sequence[Any] | None) -> Any:
@@ -86,18 +105,21 @@ def _input(torch_tensorrt: Any, value: torch.Tensor, profiles: Sequence[Any] | N
     return torch_tensorrt.Input(profiles=tables, dtype=value.dtype)
 
 
-def _distinct_outputs(module: torch.fx.GraphModule) -> list[Any]:
-    """Clone repeated results of the graph, and return all: an engine can't return a tensor under two names."""
-    output = next(iter(reversed(module.graph.nodes)))
-    results = list(output.args[0])
-    for place, node in enumerate(results):
-        if node in results[:place]:
-            with module.graph.inserting_before(output):
-                results[place] = module.graph.call_function(torch.ops.aten.clone.default, (node,))
-                results[place].meta = dict(node.meta)
-    output.args = (tuple(results),)
-    module.recompile()
-    return results
+def _interpreter(module: torch.fx.GraphModule, specs: Sequence[Any], settings: Any) -> Any:
+    """Return torch_tensorrt's interpreter of a graph, which returns no tensor of the network under two names."""
+    from torch_tensorrt.dynamo.conversion._conversion import infer_module_output_dtypes
+    from torch_tensorrt.dynamo.conversion._TRTInterpreter import TRTInterpreter, trt
+
+    class Interpreter(TRTInterpreter):
+        def output(self, target: str, args: Any, kwargs: Any) -> Any:
+            distinct: list[Any] = []
+            for result in args[0]:
+                # Converters of copies return the tensor that they are given.
+                same = isinstance(result, trt.ITensor) and any(result is other for other in distinct)
+                distinct.append(self.ctx.net.add_identity(result).get_output(0) if same else result)
+            return super().output(target, (tuple(distinct),), kwargs)
+
+    return Interpreter(module, specs, output_dtypes=infer_module_output_dtypes(module), compilation_settings=settings)
 
 
 class _ErrorLog(logging.Handler):

@@ -16,13 +16,13 @@ aten = torch.ops.aten
 
 
 def decompositions(settings: Any) -> dict[Any, Any]:
-    """Return torch_tensorrt's decompositions, with changes for views and for one-dimensional topk and sort."""
+    """Return torch_tensorrt's decompositions, with changes for views, one-dimensional topk and sort, and index_put."""
     from torch_tensorrt.dynamo.lowering import get_decompositions
 
     table = get_decompositions(settings.enable_experimental_decompositions, settings.decompose_attention)
     # Views have converters; their decompositions are copies, with fewer converters.
     table.pop(aten.view.default, None)
-    return {**table, aten.topk.default: _topk, aten.sort.default: _sort}
+    return {**table, aten.topk.default: _topk, aten.sort.default: _sort, aten.index_put.default: _index_put}
 
 
 def _topk(x: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
@@ -38,6 +38,20 @@ def _sort(x: torch.Tensor, dim: int = -1, descending: bool = False) -> Any:
         return NotImplemented
     values, indices = aten.sort.default(x.unsqueeze(0), 1, descending)
     return values.squeeze(0), indices.squeeze(0)
+
+
+def _index_put(x: torch.Tensor, indices: Sequence[Any], values: torch.Tensor, accumulate: bool = False) -> Any:
+    """Decompose `x[:, :, index] = values`: the converter broadcasts values rightly only where the first dimension is
+    indexed."""
+    given = [place for place, index in enumerate(indices) if index is not None]
+    if len(given) != 1 or given[0] == 0 or indices[given[0]].dtype == torch.bool:
+        return NotImplemented
+    place, index = given[0], indices[given[0]]
+    if index.dim() != 1:
+        return NotImplemented
+    values = values.expand(*x.shape[:place], index.shape[0], *x.shape[place + 1 :])
+    first = aten.index_put.default(x.movedim(place, 0), [index], values.movedim(place, 0), accumulate)
+    return first.movedim(0, place)
 
 
 def lowered(program: ExportedProgram, settings: Any) -> torch.fx.GraphModule:

@@ -53,8 +53,7 @@ class TensorrtPartitioner(Partitioner):
                 shapes = shapes_of(node.meta["val"], profiles)
                 if shapes is not None:
                     node.meta[PROFILES] = shapes
-        tag_constant_data(program)
-        _keep_changed_buffers(program)
+        _tag_constants(program)
         return PartitionResult(tagged_exported_program=program, partition_tags=specs)
 
 
@@ -73,10 +72,19 @@ def _require_all(program: ExportedProgram, partitions: list[list[torch.fx.Node]]
         raise StepError(f"require_full_compilation: the program has {len(partitions)} partitions; expected one")
 
 
-def _keep_changed_buffers(program: ExportedProgram) -> None:
-    """Keep buffers that the program mutates out of partitions, since an engine has no state between calls."""
+def _tag_constants(program: ExportedProgram) -> None:
+    """Put constants into the partition that uses them, but no buffer that the program changes: an engine has no state
+    between calls."""
+    tag_constant_data(program)
     signature = program.graph_signature
     changed = set(signature.buffers_to_mutate.values())
     for node in program.graph.nodes:
-        if node.op == "placeholder" and signature.inputs_to_buffers.get(node.name) in changed:
+        if node.op != "placeholder" or node.name in signature.user_inputs:
+            continue
+        if signature.inputs_to_buffers.get(node.name) in changed:
             node.meta.pop("delegation_tag", None)
+        elif "delegation_tag" not in node.meta:
+            # executorch leaves out each constant beside a changed buffer: the 1 of `count + 1`.
+            tags = {user.meta.get("delegation_tag") for user in node.users}
+            if len(tags) == 1 and None not in tags:
+                node.meta["delegation_tag"] = tags.pop()

@@ -19,7 +19,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils import _pytree as pytree
 
-from modelbuild_rules.backends.tensorrt.steps.engine.aten_program import aten_program
+from modelbuild_rules.backends.tensorrt.steps.engine.aten_program import aten_graph
 from modelbuild_rules.backends.tensorrt.steps.engine.lowering import decompositions, forget_pending_sizes
 from modelbuild_rules.backends.tensorrt.steps.engine.pooling import WITH_INDICES
 from modelbuild_rules.program.steps.lowering.sizes import on_sizes, values_of
@@ -30,7 +30,6 @@ OUTPUT_ALLOCATOR = "its converter needs an output allocator: the result's size d
 DATA_DEPENDENT = "an input or output has a size that depends on values"
 EXCLUDED = "listed in torch_executed_ops"
 COMPLEX = "complex numbers"
-DOUBLE = "TensorRT has no float64"
 SCALAR = "computes with numbers that are not sizes"
 
 
@@ -45,7 +44,7 @@ class Support(OperatorSupportBase):
         self._converters = DYNAMO_CONVERTERS
         self._settings = settings
         self._table = decompositions(settings)
-        self._aten = {node.name: node for node in aten_program(program).graph.nodes}
+        self._aten = {node.name: node for node in aten_graph(program).nodes}
         self.refused: dict[str, str] = {}
         for node in self._aten.values():
             if node.target in WITH_INDICES and [user.args[1:] for user in node.users] == [(0,)]:
@@ -60,6 +59,11 @@ class Support(OperatorSupportBase):
     def is_node_supported(self, submodules: Mapping[str, Any], node: torch.fx.Node) -> bool:
         return node.op == "call_function" and node.name in self._aten and node.name not in self.refused
 
+    def lowered_to(self, target: Any) -> list[str]:
+        """Return the names of nodes that are, or decompose into, an ATen operator."""
+        taken = [name for name, node in self._aten.items() if node.op == "call_function" and name not in self.refused]
+        return [name for name in taken if any(each.target is target for each in self._decomposed(self._aten[name]))]
+
     def _why_not(self, node: torch.fx.Node) -> str:
         if node.target is operator.getitem:
             return ""
@@ -71,9 +75,14 @@ class Support(OperatorSupportBase):
         dtypes = {getattr(value, "dtype", None) for value in values}
         if not dtypes.isdisjoint(_COMPLEX):
             return COMPLEX
-        if torch.float64 in dtypes:
-            return DOUBLE
-        return next(filter(None, map(self._refusal, self._decomposed(node))), "")
+        unknown = [dtype for dtype in dtypes if isinstance(dtype, torch.dtype) and dtype not in _TYPES]
+        if unknown:
+            return f"TensorRT does not compute with {str(unknown[0]).removeprefix('torch.')}"
+        try:
+            decomposed = self._decomposed(node)
+        except Exception as error:  # a decomposition may raise anything for arguments that it does not know
+            return f"torch_tensorrt can't decompose it: {str(error).partition(chr(10))[0]}"
+        return next(filter(None, map(self._refusal, decomposed)), "")
 
     def _needs_allocator(self, node: torch.fx.Node) -> bool:
         found = self._converters.get(node)
@@ -116,6 +125,8 @@ class Support(OperatorSupportBase):
 
 
 _COMPLEX = (torch.complex32, torch.complex64, torch.complex128)
+# TensorRT has uint8 and int8 as well, but hardly an operator takes them.
+_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.bool)
 
 
 def _tensors(node: torch.fx.Node) -> bool:

@@ -36,6 +36,7 @@ PRIVATE = (
     "torch_tensorrt.dynamo.conversion._ConverterRegistry:ConverterRegistry.qualified_name_or_str",
     "torch_tensorrt.dynamo.conversion._TRTInterpreter:TRTInterpreter._construct_trt_network_def",
     "torch_tensorrt.dynamo.conversion._TRTInterpreter:TRTInterpreter._populate_trt_builder_config",
+    "torch_tensorrt.dynamo.conversion._TRTInterpreter:TRTInterpreter.output",
     "torch_tensorrt.dynamo.conversion._conversion:infer_module_output_dtypes",
     "torch_tensorrt.dynamo.lowering:get_decompositions",
     "torch_tensorrt.dynamo.lowering:post_lowering",
