@@ -152,11 +152,13 @@ PACKAGE: dict[str, Any] = {
             "device": ":cpu",
             "inputs": [
                 *FILES,
+                {"name": "stream", "calls": [{"x": "y.npy", "y": "y.npy"}, {"x": "y.npy", "y": "y.npy"}]},
                 {
                     "name": "drawn",
                     "generator": {
                         "seed": 1,
                         "count": 2,
+                        "calls": 2,
                         "distribution": "normal",
                         "range": [0, 1],
                         "mean": 0.5,
@@ -167,7 +169,10 @@ PACKAGE: dict[str, Any] = {
             ],
             "tolerance": {"abs": 1e-4, "rel": 1e-4, "cosine": 0.9, "ignore": False},
             "outputs": {"o": {"abs": 0.1}},
-            "metrics": [{"entry": "metric.py:f", "min": 0.0, "max": 1.0}],
+            "metrics": [
+                {"entry": "metric.py:f", "min": 0.0, "max": 1.0},
+                {"top": 5, "output": "o", "min": 0.5},
+            ],
             "metric_srcs": ["metric.py"],
             "max_bytes": 1000000,
             "max_delegates": 3,

@@ -23,8 +23,10 @@ std::string names_of(const MethodDescription& method) {
   return names.empty() ? "none" : names;
 }
 
-void check_names(const Options& options, const MethodDescription& method) {
-  for (const auto& [name, file] : options.inputs) {
+using Files = std::vector<std::pair<std::string, std::filesystem::path>>;
+
+void check_names(const Files& files, const MethodDescription& method) {
+  for (const auto& [name, file] : files) {
     const auto port = std::find_if(method.inputs.begin(), method.inputs.end(),
                                    [&name = name](const Port& each) { return each.name == name; });
     if (port == method.inputs.end()) fail("no input '" + name + "'; inputs: " + names_of(method));
@@ -34,14 +36,14 @@ void check_names(const Options& options, const MethodDescription& method) {
   }
 }
 
-std::vector<Array> read_inputs(const Options& options, const MethodDescription& method) {
-  check_names(options, method);
+std::vector<Array> read_inputs(const Files& files, const MethodDescription& method) {
+  check_names(files, method);
   std::vector<Array> arrays;
   for (const Port& port : method.inputs) {
     if (port.kind != Kind::kTensor) continue;
-    const auto given = std::find_if(options.inputs.begin(), options.inputs.end(),
-                                    [&](const auto& each) { return each.first == port.name; });
-    if (given == options.inputs.end()) fail("missing input " + to_string(port));
+    const auto given =
+        std::find_if(files.begin(), files.end(), [&](const auto& each) { return each.first == port.name; });
+    if (given == files.end()) fail("missing input " + to_string(port));
     const auto converts = [&](DType dtype) { return port.dtype == DType::kBfloat16 && dtype == DType::kFloat32; };
     // Checked before the elements are read.
     Array array = read_npy(given->second, [&](DType dtype, const std::vector<std::int64_t>& shape) {
@@ -116,15 +118,43 @@ Latency measure(Program* program, const Options& options, const std::vector<Tens
   return latency_of(std::move(times), options.warmup);
 }
 
+// The inputs of a call. The tensors refer to the arrays, or to their copies in device memory.
+struct Call {
+  std::vector<Array> arrays;
+  std::vector<Tensor> tensors;
+  std::vector<DeviceBuffer> buffers;
+};
+
+Call read_call(const Files& files, const Options& options, const MethodDescription& method) {
+  Call call;
+  call.arrays = read_inputs(files, method);
+  call.tensors.reserve(call.arrays.size());
+  for (Array& array : call.arrays) call.tensors.push_back(array.tensor());
+  if (options.device_io) call.buffers = to_device(options, method, &call.tensors);
+  return call;
+}
+
+// Writes the outputs of a call, and adds them to the report. `number` is 0 if there is only one call.
+void report_outputs(const std::vector<Value>& values, std::optional<std::filesystem::path> folder, int number,
+                    Report* report) {
+  if (folder && number > 0) *folder /= std::to_string(number);
+  if (folder) std::filesystem::create_directories(*folder);
+  for (const Value& value : values) {
+    Array array = on_host(value);
+    report->outputs.push_back({value.name, dtype_name(array.dtype), array.shape, "", number});
+    if (!folder) continue;
+    if (array.dtype == DType::kBfloat16) array = from_bfloat16(array);
+    const auto path = *folder / file_name(value.name);
+    write_npy(path, array);
+    report->outputs.back().path = path.string();
+  }
+}
+
 Report run(const Options& options) {
   const std::unique_ptr<Program> program = Program::load(options.program, options.load);
   const MethodDescription& method = program->describe().method(options.method);
-  std::vector<Array> arrays = read_inputs(options, method);
-  std::vector<Tensor> tensors;
-  tensors.reserve(arrays.size());
-  for (Array& array : arrays) tensors.push_back(array.tensor());
-  std::vector<DeviceBuffer> buffers;
-  if (options.device_io) buffers = to_device(options, method, &tensors);
+  std::vector<Call> calls;
+  for (const Files& files : options.calls) calls.push_back(read_call(files, options, method));
 
   Report report;
   report.program = options.program.string();
@@ -132,21 +162,16 @@ Report run(const Options& options) {
   std::size_t next = 0;
   for (const Port& port : method.inputs) {
     if (port.kind != Kind::kTensor) continue;
-    const Array& array = arrays[next++];
-    report.inputs.push_back({port.name, dtype_name(array.dtype), array.shape, ""});
+    const Array& array = calls.front().arrays[next++];
+    report.inputs.push_back({port.name, dtype_name(array.dtype), array.shape, "", 0});
   }
-  if (options.output_dir) std::filesystem::create_directories(*options.output_dir);
-  for (const Value& value : program->run(options.method, tensors, run_options(options))) {
-    Array array = on_host(value);
-    report.outputs.push_back({value.name, dtype_name(array.dtype), array.shape, ""});
-    if (!options.output_dir) continue;
-    if (array.dtype == DType::kBfloat16) array = from_bfloat16(array);
-    const auto path = *options.output_dir / file_name(value.name);
-    write_npy(path, array);
-    report.outputs.back().path = path.string();
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const int number = calls.size() > 1 ? static_cast<int>(i) + 1 : 0;
+    report_outputs(program->run(options.method, calls[i].tensors, run_options(options)), options.output_dir, number,
+                   &report);
   }
   report.transfers = program->transfers();
-  if (options.repeat > 0) report.latency = measure(program.get(), options, tensors);
+  if (options.repeat > 0) report.latency = measure(program.get(), options, calls.front().tensors);
   if (options.cuda_graph) report.graphs = program->graph_counts();
   return report;
 }

@@ -15,6 +15,8 @@ const char kUsage[] =
     "Runs a program on files.\n"
     "\n"
     "  --input NAME=FILE.npy  a file for an input\n"
+    "  --next                 the following --input are of another call, which starts with the state that the call\n"
+    "                         before left; outputs go to DIR/1/, DIR/2/, ..., and --repeat measures the first call\n"
     "  --data FILE.ptd        external data; by default the .ptd beside the program\n"
     "  --method NAME          default: forward\n"
     "  --output-dir DIR       write outputs to DIR as NAME.npy\n"
@@ -34,6 +36,7 @@ namespace {
 
 enum Flag : int {
   kInput = 256,
+  kNext,
   kData,
   kMethod,
   kOutputDir,
@@ -50,7 +53,8 @@ enum Flag : int {
   kHelp
 };
 
-constexpr std::array<option, 16> kFlags = {{{"input", required_argument, nullptr, kInput},
+constexpr std::array<option, 17> kFlags = {{{"input", required_argument, nullptr, kInput},
+                                            {"next", no_argument, nullptr, kNext},
                                             {"data", required_argument, nullptr, kData},
                                             {"method", required_argument, nullptr, kMethod},
                                             {"output-dir", required_argument, nullptr, kOutputDir},
@@ -86,10 +90,10 @@ void add_input(const std::string& item, Options* options) {
     fail("--input " + item + ": expected name=file");
   }
   const std::string name = item.substr(0, equals);
-  for (const auto& [known, file] : options->inputs) {
+  for (const auto& [known, file] : options->calls.back()) {
     if (known == name) fail("--input " + item + ": '" + name + "' is given twice");
   }
-  options->inputs.emplace_back(name, item.substr(equals + 1));
+  options->calls.back().emplace_back(name, item.substr(equals + 1));
 }
 
 LogLevel level(std::string_view text) {
@@ -103,6 +107,8 @@ void apply(int flag, Options* options) {
   switch (flag) {
     case kInput:
       return add_input(value, options);
+    case kNext:
+      return options->calls.emplace_back(), void();
     case kData:
       return options->load.data.emplace_back(value), void();
     case kMethod:

@@ -12,7 +12,8 @@ namespace modelbuild {
 struct Options {
   std::filesystem::path program;
   LoadOptions load;
-  std::vector<std::pair<std::string, std::filesystem::path>> inputs;  // name, file
+  // Of each call, one after another on the same program: name, file.
+  std::vector<std::vector<std::pair<std::string, std::filesystem::path>>> calls{1};
   std::string method = "forward";
   std::optional<std::filesystem::path> output_dir;
   int repeat = 0;

@@ -34,7 +34,8 @@ std::string text(const Report& report) {
     lines += "input  " + port.name + ": " + port.dtype + shape_text(port.shape) + "\n";
   }
   for (const ReportedPort& port : report.outputs) {
-    lines += "output " + port.name + ": " + port.dtype + shape_text(port.shape);
+    const std::string call = port.call > 0 ? " of call " + std::to_string(port.call) : "";
+    lines += "output " + port.name + call + ": " + port.dtype + shape_text(port.shape);
     lines += port.path.empty() ? "\n" : " -> " + port.path + "\n";
   }
   if (any(report.transfers)) {
@@ -65,6 +66,7 @@ std::string json(const Report& report) {
   for (const ReportedPort& port : report.outputs) {
     Json path = port.path.empty() ? Json() : Json(port.path);
     outputs.push_back({{"name", port.name}, {"dtype", port.dtype}, {"shape", port.shape}, {"path", path}});
+    if (port.call > 0) outputs.back()["call"] = port.call;
   }
   const Transfers& t = report.transfers;
   Json found = {{"program", report.program}, {"method", report.method}, {"inputs", inputs}, {"outputs", outputs}};

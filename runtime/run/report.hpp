@@ -25,6 +25,7 @@ struct ReportedPort {
   std::string dtype;
   std::vector<std::int64_t> shape;
   std::string path;  // of an output that was written
+  int call = 0;      // of an output, counted from 1; 0 if there is only one call
 };
 
 struct Report {

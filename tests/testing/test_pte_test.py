@@ -141,12 +141,69 @@ outputs = ["y", "z"]
     assert all(case["message"].startswith("output 'z': cosine ") for case in failed)
 
 
+STREAM = """
+import torch
+
+class Net(torch.nn.Module):
+    \"\"\"Keeps the last inputs, as a cache of keys and values does.\"\"\"
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(4, 3)
+        self.register_buffer("kept", torch.zeros(3, 2, 4))
+        self.register_buffer("place", torch.zeros(1, dtype=torch.int64))
+
+    def forward(self, x):
+        self.kept.index_copy_(0, self.place % 3, x[None])
+        self.place.add_(1)
+        y = self.first(self.kept.sum(0))
+        return y, torch.relu(y)
+"""
+CALLS = f"""
+[[pte_test]]
+name = "stream_test"
+{COMMON}
+inputs = [
+    {{ name = "drawn", generator = {{ seed = 3, count = 2, calls = 5 }} }},
+    {{ name = "files", calls = [{{ x = "x.npy" }}, {{ x = "y.npy" }}, {{ x = "x.npy" }}] }},
+]
+metrics = [{{ output = "y", top = 1, min = 1 }}]
+"""
+
+
+@pytest.mark.slow
+def test_a_model_with_state_is_called_several_times_in_each_case(workspace: Workspace) -> None:
+    np.save(workspace.root / "y.npy", np.full((2, 4), 0.5, np.float32))
+    workspace.write({"net.py": STREAM, "BUILD.toml": PORTABLE + CALLS})
+    (test,) = workspace.test("//:stream_test").values()
+    assert [(case["name"], case["status"]) for case in test["cases"]] == [
+        ("drawn[0]", "passed"),
+        ("drawn[1]", "passed"),
+        ("files", "passed"),
+    ]
+    # A model whose state differs from the third call on: the fourth input replaces another one.
+    other = STREAM.replace("self.place % 3", "self.place % 2")
+    model = PORTABLE[PORTABLE.index("[[torch_model]]") : PORTABLE.index("[[pte_program]]")]
+    wrong = model.replace('name = "model"', 'name = "other"').replace("net.py", "other.py")
+    test = CALLS.replace('model = ":model"', 'model = ":other"')
+    workspace.write({"other.py": other, "BUILD.toml": PORTABLE + wrong + test})
+    (failed,) = workspace.test("//:stream_test", "--bisect", code=4).values()
+    *cases, bisect = failed["cases"]
+    messages = {case["name"]: case["message"] for case in cases}
+    assert messages.keys() == {"drawn[0]", "drawn[1]", "files"}
+    assert messages["drawn[0]"].startswith("call 3 of 5: output 'y': ")
+    assert messages["files"].startswith("call 3 of 3: output 'y': ")
+    assert bisect["name"] == "bisect"
+    assert bisect["message"].startswith("case drawn[0], call 3 of 5: first wrong node: "), bisect
+    assert bisect["place"].startswith("other.py:")
+
+
 @pytest.mark.parametrize(
     ("written", "line"),
     [
         (
             GOOD.replace(', files = { x = "x.npy" }', ""),
-            "case 'file': expected 'files', or 'generator', and not both",
+            "case 'file': expected one of 'files', 'calls' and 'generator'",
         ),
         (
             GOOD.replace("metric.py:same_sign", "metrics.py:same_sign"),

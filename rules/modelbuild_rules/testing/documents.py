@@ -13,10 +13,10 @@ class ToleranceParams(TypedDict):
     """The limits of an output's differences from eager PyTorch."""
 
     abs: float | None
-    """Allowed absolute difference; None if only the cosine counts."""
+    """Allowed absolute difference; None for the default of the output's type or, with `cosine`, for no limit."""
 
     rel: float | None
-    """Allowed difference relative to the expected value, added to `abs`; None exactly if `abs` is."""
+    """Allowed difference relative to the expected value, added to `abs`; None likewise."""
 
     cosine: float | None
     """Minimum cosine of the angle between both outputs, as vectors; None for no minimum."""
@@ -32,6 +32,9 @@ class GeneratorParams(TypedDict):
     count: int
     """Number of cases."""
 
+    calls: int
+    """Number of calls in each case."""
+
     distribution: Literal["uniform", "normal"]
     range: tuple[float, float] | None
     """Lowest and highest value; None for the range that the model declares, else 0 and 1."""
@@ -40,6 +43,20 @@ class GeneratorParams(TypedDict):
     std: float
     sizes: Mapping[str, int]
     """Sizes of dynamic dimensions, by name."""
+
+
+class MetricParams(TypedDict):
+    """A number computed from both results."""
+
+    entry: str
+    """`path:name` of a function; '' for the agreement of an output's largest elements."""
+
+    top: int
+    """How many elements of each row; 0 with a function."""
+
+    output: str
+    min: float | None
+    max: float | None
 
 
 class GpuNeeds(TypedDict):

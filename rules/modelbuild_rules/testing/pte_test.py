@@ -32,7 +32,7 @@ from modelbuild_rules.providers import DeviceTarget, EagerModel, ExportedModel, 
 from modelbuild_rules.testing.attributes import TestAttrs, resources, seconds
 
 if TYPE_CHECKING:
-    from modelbuild_rules.testing.documents import GpuNeeds, ToleranceParams
+    from modelbuild_rules.testing.documents import GpuNeeds, MetricParams, ToleranceParams
 
 _ENTRY = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)\Z")
 
@@ -45,6 +45,9 @@ class Generator(Attrs):
 
     count: int = Field(default=1, ge=1, le=1000)
     """Number of cases to draw."""
+
+    calls: int = Field(default=1, ge=1, le=1000)
+    """Number of calls in each case, one after another, with inputs of their own: see `calls` of a case."""
 
     distribution: Literal["uniform", "normal"] = "uniform"
     """Distribution of floating-point values: uniform in `range`, or normal with `mean` and `std`. Integers are uniform
@@ -64,13 +67,17 @@ class Generator(Attrs):
 
 
 class TestInputs(Attrs):
-    """A case: each input from a file, or all inputs from a generator."""
+    """A case: each input from a file, or all inputs from a generator. It starts with the model's initial state."""
 
     name: str
     """The case's name in the report."""
 
     files: dict[str, Source] = Field(default_factory=dict)
     """A `.npy`, `.json` or picture for each input, read as `modelbuild run` reads it."""
+
+    calls: tuple[dict[str, Source], ...] = ()
+    """In place of `files`: several calls, one after another, each a table of files. State that a call leaves, such as a
+    cache of keys and values, is that of the next call. The outputs of each call are compared."""
 
     generator: Generator | None = None
     """The generator that draws the inputs."""
@@ -79,11 +86,12 @@ class TestInputs(Attrs):
 class Tolerance(Attrs):
     """Limits of an output: |a - b| <= abs + rel * |b| for each value, b being eager PyTorch's, and the cosine."""
 
-    abs: float = 1e-4
-    """Allowed absolute difference of any value."""
+    abs: float | None = None
+    """Allowed absolute difference of any value; by default 1e-4 for float32 and float64, 1e-2 for float16, 4e-2 for
+    bfloat16, and 0 for integers and booleans."""
 
-    rel: float = 1e-4
-    """Allowed difference relative to eager PyTorch's value, added to `abs`."""
+    rel: float | None = None
+    """Allowed difference relative to eager PyTorch's value, added to `abs`; the same defaults."""
 
     cosine: float | None = None
     """Minimum cosine of the angle between both outputs, as vectors. If set, `abs` and `rel` apply only if set too."""
@@ -93,10 +101,18 @@ class Tolerance(Attrs):
 
 
 class Metric(Attrs):
-    """A user's function of the program's outputs and eager PyTorch's (arrays by name) that returns a number."""
+    """A number computed from the program's outputs and eager PyTorch's: by a function, or the agreement of an output's
+    largest elements."""
 
-    entry: str
-    """`file.py:name` of the function, in one of `metric_srcs`."""
+    entry: str | None = None
+    """`file.py:name` of a function, in one of `metric_srcs`. It gets both results as arrays by name."""
+
+    top: int | None = Field(default=None, ge=1)
+    """In place of a function: the fraction of the `top` largest elements of each row (the last dimension) of `output`
+    whose indices both results share; 1 is top-1 agreement. An output of integers contains such indices itself."""
+
+    output: str | None = None
+    """With `top`: the name of the output."""
 
     min: float | None = None
     """Minimum of the number."""
@@ -175,24 +191,26 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
     files: dict[str, tuple[Artifact, ...]] = {}
     cases = []
     for index, case in enumerate(attrs.inputs):
-        if bool(case.files) == (case.generator is not None):
-            message = f"case '{case.name}': expected 'files', or 'generator', and not both"
+        if [bool(case.files), bool(case.calls), case.generator is not None].count(True) != 1:
+            message = f"case '{case.name}': expected one of 'files', 'calls' and 'generator'"
             raise ctx.error(("inputs", index), message)
-        if case.files:
-            names = [each["name"] for each in eager.params["inputs"]]
-            _check_names(ctx, "input", ("inputs", index, "files"), case.files, names)
-            if missing := [name for name in names if name not in case.files]:
-                message = f"case '{case.name}': no file for the input '{missing[0]}'"
-                raise ctx.error(("inputs", index, "files"), message)
+        calls = case.calls or ((case.files,) if case.files else ())
+        names = [each["name"] for each in eager.params["inputs"]]
+        for number, given in enumerate(calls):
+            where = ("inputs", index, *(("calls", number) if case.calls else ("files",)))
+            _check_names(ctx, "input", where, given, names)
+            if missing := [name for name in names if name not in given]:
+                which = f"call {number + 1} of case" if case.calls else "case"
+                raise ctx.error(where, f"{which} '{case.name}': no file for the input '{missing[0]}'")
+            for name, source in given.items():
+                files[f"case.{index}.{number}.{name}"] = (ctx.file(source),)
         if case.generator:
             if case.generator.range and not case.generator.range[0] <= case.generator.range[1]:
                 raise ctx.error(("inputs", index, "generator", "range"), "expected [lowest, highest]")
             where = ("inputs", index, "generator", "sizes")
             _check_names(ctx, "dynamic dimension", where, case.generator.sizes, list(eager.params["dynamic"]))
-        for name, source in case.files.items():
-            files[f"case.{index}.{name}"] = (ctx.file(source),)
         drawn = case.generator.model_dump(mode="json") if case.generator else None
-        cases.append({"name": case.name, "inputs": sorted(case.files), "generator": drawn})
+        cases.append({"name": case.name, "calls": [sorted(given) for given in calls], "generator": drawn})
     if eager.params["outputs"] is not None:
         _check_names(ctx, "output", ("outputs",), attrs.outputs, eager.params["outputs"])
     baseline = ctx.provider(attrs.baseline, Program) if attrs.baseline else None
@@ -201,7 +219,7 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
         "cases": cases,
         "tolerance": _tolerance(attrs.tolerance),
         "outputs": {name: _tolerance(each) for name, each in attrs.outputs.items()},
-        "metrics": [_metric(ctx, index, metric_srcs) for index in range(len(attrs.metrics))],
+        "metrics": [_metric(ctx, index, metric_srcs, eager.params["outputs"]) for index in range(len(attrs.metrics))],
     }
     runtime = {"runtime": ctx.file(attrs.runtime), **library_inputs(ctx, attrs.libraries)} if attrs.runtime else {}
     inputs = {
@@ -318,7 +336,8 @@ def _files(program: Program) -> dict[str, Artifact]:
 
 
 def _tolerance(tolerance: Tolerance) -> ToleranceParams:
-    """Return a tolerance as JSON values. If `cosine` is set, `abs` and `rel` count only if they are set too."""
+    """Return a tolerance as JSON values. If `cosine` is set, `abs` and `rel` count only if they are set too; otherwise
+    None stands for the default of the output's type."""
     values = cast("ToleranceParams", tolerance.model_dump())
     if tolerance.cosine is not None:
         given = tolerance.model_fields_set & {"abs", "rel"}
@@ -330,15 +349,28 @@ def _tolerance(tolerance: Tolerance) -> ToleranceParams:
     return values
 
 
-def _metric(ctx: Context[PteTestAttrs], index: int, srcs: tuple[Artifact, ...]) -> dict[str, object]:
+def _metric(
+    ctx: Context[PteTestAttrs], index: int, srcs: tuple[Artifact, ...], outputs: Sequence[str] | None
+) -> MetricParams:
     metric = ctx.attrs.metrics[index]
-    where = ("metrics", index, "entry")
+    where = ("metrics", index)
+    place = f"attribute 'metrics[{index}]"
+    if (metric.entry is None) == (metric.top is None):
+        raise ctx.error(where, f"{place}': expected 'entry' or 'top'")
+    if (metric.top is None) != (metric.output is None):
+        raise ctx.error(where, f"{place}': expected 'top' and 'output' together")
+    if metric.min is None and metric.max is None:
+        raise ctx.error(where, f"{place}': expected 'min' or 'max'")
+    limits: MetricParams = {"entry": "", "top": 0, "output": "", "min": metric.min, "max": metric.max}
+    if metric.top is not None and metric.output is not None:
+        if outputs is not None:
+            _check_names(ctx, "output", (*where, "output"), [metric.output], outputs)
+        return {**limits, "top": metric.top, "output": metric.output}
+    assert metric.entry is not None
     match = _ENTRY.match(metric.entry)
     if match is None:
-        raise ctx.error(where, f"attribute 'metrics[{index}].entry': expected 'file.py:name', got '{metric.entry}'")
+        raise ctx.error((*where, "entry"), f"{place}.entry': expected 'file.py:name', got '{metric.entry}'")
     path = f"{ctx.label.package}/{match['file']}".lstrip("/")
     if SourceArtifact(path) not in srcs:
-        raise ctx.error(where, f"attribute 'metrics[{index}].entry': '{match['file']}' is not among the metric_srcs")
-    if metric.min is None and metric.max is None:
-        raise ctx.error(where, f"attribute 'metrics[{index}]': expected 'min' or 'max'")
-    return {"entry": f"{path}:{match['name']}", "min": metric.min, "max": metric.max}
+        raise ctx.error((*where, "entry"), f"{place}.entry': '{match['file']}' is not among the metric_srcs")
+    return {**limits, "entry": f"{path}:{match['name']}"}

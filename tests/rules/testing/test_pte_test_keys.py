@@ -36,18 +36,18 @@ SAME = FileEntry(digest_file(Path(__file__)))  # represents outputs of earlier a
 Actions = Callable[..., dict[str, Action]]
 
 
-def build_file(more: str = "", device: str = "") -> str:
-    return program_build('{ type = "portable" }', entry="net.py:Net", device=device) + TEST + more
+def build_file(more: str = "", device: str = "", test: str = TEST) -> str:
+    return program_build('{ type = "portable" }', entry="net.py:Net", device=device) + test + more
 
 
 @pytest.fixture
 def actions(tmp_path: Path) -> Actions:
     """Return the actions of the test, by mnemonic."""
 
-    def declared(more: str = "", device: str = "", owner: str = "program_test") -> dict[str, Action]:
+    def declared(more: str = "", device: str = "", owner: str = "program_test", test: str = TEST) -> dict[str, Action]:
         (tmp_path / "MODELBUILD.toml").write_text("")
         (tmp_path / "net.py").touch()
-        (tmp_path / "BUILD.toml").write_text(build_file(more, device))
+        (tmp_path / "BUILD.toml").write_text(build_file(more, device, test))
         rules = load_rules(tmp_path, ())
         analyzer = Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules)
         analyzer.analyze(Label("", owner))
@@ -61,7 +61,7 @@ def actions(tmp_path: Path) -> Actions:
 def keys(tmp_path: Path, actions: Actions) -> Callable[..., dict[str, str]]:
     """Return their keys for a content of runtime.tar."""
 
-    def keyed(more: str = "", device: str = "", runtime: str = "one") -> dict[str, str]:
+    def keyed(more: str = "", device: str = "", runtime: str = "one", test: str = TEST) -> dict[str, str]:
         (tmp_path / "runtime.tar").write_text(runtime)
 
         def staged(action: Action) -> list[StagedInput]:
@@ -77,7 +77,7 @@ def keys(tmp_path: Path, actions: Actions) -> Callable[..., dict[str, str]]:
         roots = {"modelbuild": Path(modelbuild.__file__).parent, **load_rules(tmp_path, ()).packages}
         with open_store(tmp_path / "store") as store:
             making = Keys.of(tmp_path, roots, store.read_bytes, Sources(tmp_path, store))
-            declared = actions(more, device)
+            declared = actions(more, device, test=test)
             return {
                 name: key_of(making.material(making.request(each, staged(each)))) for name, each in declared.items()
             }
@@ -178,3 +178,72 @@ def test_a_size_of_a_dimension_that_the_model_has_not_is_an_error(actions: Actio
     assert raised.value.location is not None
     written = build_file(SIZED).splitlines()[raised.value.location.line - 1]
     assert written[raised.value.location.column - 1 :].startswith("batch")
+
+
+CASES = """
+[[pte_test]]
+name = "program_test"
+program = ":program"
+model = ":model"
+inputs = [{inputs}]
+{more}
+"""
+DRAWN = '{ name = "a", generator = { seed = 1 } }'
+
+
+@pytest.mark.parametrize(
+    ("inputs", "more"),
+    [
+        ('{ name = "a", generator = { seed = 1, calls = 2 } }', ""),
+        ('{ name = "a", generator = { seed = 1, count = 2 } }', ""),
+        ('{ name = "a", files = { x = "x.npy" } }', ""),
+        ('{ name = "a", calls = [{ x = "x.npy" }, { x = "x.npy" }] }', ""),
+        ('{ name = "a", calls = [{ x = "x.npy" }, { x = "y.npy" }] }', ""),
+        ('{ name = "a", calls = [{ x = "x.npy" }, { x = "x.npy" }, { x = "x.npy" }] }', ""),
+        (DRAWN, "tolerance = { abs = 1e-4 }"),
+        (DRAWN, "tolerance = { rel = 1e-4 }"),
+        (DRAWN, 'metrics = [{ output = "y", top = 1, min = 1 }]'),
+        (DRAWN, 'metrics = [{ output = "y", top = 2, min = 1 }]'),
+        (DRAWN, 'metrics = [{ output = "z", top = 2, min = 1 }]'),
+        (DRAWN, 'metrics = [{ output = "y", top = 2, min = 0.5 }]'),
+    ],
+)
+def test_calls_tolerances_and_agreements_are_in_the_keys_of_the_test_and_its_bisection(
+    keys: Any, tmp_path: Path, inputs: str, more: str
+) -> None:
+    for name in ("x.npy", "y.npy"):
+        (tmp_path / name).write_text(name)
+    plain, other = (
+        keys(test=CASES.replace("{inputs}", i).replace("{more}", m)) for i, m in ((DRAWN, ""), (inputs, more))
+    )
+    assert plain["test"] != other["test"]
+    assert plain["bisect"] != other["bisect"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "more", "line"),
+    [
+        ('{ name = "a" }', "", "case 'a': expected one of 'files', 'calls' and 'generator'"),
+        (
+            '{ name = "a", files = { x = "x.npy" }, calls = [{ x = "x.npy" }] }',
+            "",
+            "case 'a': expected one of 'files', ",
+        ),
+        ('{ name = "a", calls = [{ x = "x.npy" }, {}] }', "", "call 2 of case 'a': no file for the input 'x'"),
+        ('{ name = "a", calls = [{ y = "x.npy" }] }', "", "the model has no input 'y'"),
+        (DRAWN, "metrics = [{ min = 1 }]", "attribute 'metrics[0]': expected 'entry' or 'top'"),
+        (DRAWN, "metrics = [{ top = 1, min = 1 }]", "attribute 'metrics[0]': expected 'top' and 'output' together"),
+        (DRAWN, 'metrics = [{ top = 1, output = "y" }]', "attribute 'metrics[0]': expected 'min' or 'max'"),
+        (
+            DRAWN,
+            'metrics = [{ entry = "a.py:f", output = "y", min = 1 }]',
+            "attribute 'metrics[0]': expected 'top' and ",
+        ),
+    ],
+)
+def test_what_is_no_case_and_no_metric(actions: Actions, tmp_path: Path, inputs: str, more: str, line: str) -> None:
+    (tmp_path / "x.npy").touch()
+    with pytest.raises(LoadingError) as raised:
+        actions(test=CASES.replace("{inputs}", inputs).replace("{more}", more))
+    assert raised.value.message.startswith(line)
+    assert raised.value.location is not None

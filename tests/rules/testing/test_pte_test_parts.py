@@ -11,8 +11,8 @@ import pytest
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.testing.steps.parity.budgets import budget_cases
-from modelbuild_rules.testing.steps.parity.compare import compare
-from modelbuild_rules.testing.steps.parity.parity import cases
+from modelbuild_rules.testing.steps.parity.compare import compare, top_agreement
+from modelbuild_rules.testing.steps.parity.parity import cases, tolerance_of
 from modelbuild_rules.testing.steps.parity.random_inputs import draw
 from modelbuild_runtime.describe import Port
 from modelbuild_runtime.shapes import Dim
@@ -62,7 +62,7 @@ def test_compare(found: np.ndarray, wanted: np.ndarray, tolerance: dict[str, Any
 
 
 def generator(**given: Any) -> dict[str, Any]:
-    plain = {"seed": 1, "distribution": "uniform", "range": None, "mean": 0.0, "std": 1.0, "sizes": {}}
+    plain = {"seed": 1, "calls": 1, "distribution": "uniform", "range": None, "mean": 0.0, "std": 1.0, "sizes": {}}
     return plain | given
 
 
@@ -72,21 +72,27 @@ IDS = Port("ids", "tensor", "int64", (Dim(50, 50),))
 
 
 def test_draw_is_decided_by_the_seed_and_the_number_of_the_case() -> None:
-    one, same, other = (draw([IMAGE, IDS], generator(), number) for number in (0, 0, 1))
+    (one,), (same,), (other,) = (draw([IMAGE, IDS], generator(), number) for number in (0, 0, 1))
     assert one["image"].shape == (2, 3)
     assert one["image"].dtype == np.float32
     assert 1 < one["image"].max() <= 255
     assert set(one["ids"]) == {0, 1}
     np.testing.assert_array_equal(one["image"], same["image"])
     assert not np.array_equal(one["image"], other["image"])
-    np.testing.assert_array_equal(draw([IMAGE], generator(seed=2), 0)["image"], other["image"])
+    np.testing.assert_array_equal(draw([IMAGE], generator(seed=2), 0)[0]["image"], other["image"])
+
+
+def test_each_call_of_a_case_has_inputs_of_its_own() -> None:
+    (one,), (first, second) = (draw([IMAGE], generator(calls=calls), 0) for calls in (1, 2))
+    np.testing.assert_array_equal(one["image"], first["image"])
+    assert not np.array_equal(first["image"], second["image"])
 
 
 def test_draw_by_distribution_range_and_size() -> None:
-    normal = draw([IMAGE], generator(distribution="normal", mean=100.0, std=0.1, sizes={"batch": 8}), 0)["image"]
+    normal = draw([IMAGE], generator(distribution="normal", mean=100.0, std=0.1, sizes={"batch": 8}), 0)[0]["image"]
     assert normal.shape == (8, 3)
     assert abs(normal.mean() - 100) < 1
-    assert draw([IDS], generator(range=(5, 7)), 0)["ids"].min() >= 5
+    assert draw([IDS], generator(range=(5, 7)), 0)[0]["ids"].min() >= 5
     with pytest.raises(StepError, match="input 'image': dimension batch is 9; expected 1 to 8"):
         draw([IMAGE], generator(sizes={"batch": 9}), 0)
 
@@ -103,11 +109,60 @@ def test_a_file_that_an_input_does_not_take_is_the_users_mistake(
 ) -> None:
     path = tmp_path / "photo.npy"
     np.save(path, array)
-    case = {"name": "photo", "generator": None, "inputs": ["image"]}
-    step = Step({"cases": [case]}, {"case.0.image": (path,)}, {}, tmp_path)
+    case = {"name": "photo", "generator": None, "calls": [["image"]]}
+    step = Step({"cases": [case]}, {"case.0.0.image": (path,)}, {}, tmp_path)
     program: Any = SimpleNamespace(describe=lambda: SimpleNamespace(method=lambda _: SimpleNamespace(inputs=[IMAGE])))
     with pytest.raises(StepError, match=f"case 'photo': input 'image': {path}: {problem}"):
         list(cases(step, program))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "given", "expected"),
+    [
+        ("float32", {}, (1e-4, 1e-4)),
+        ("float64", {}, (1e-4, 1e-4)),
+        ("float16", {}, (1e-2, 1e-2)),
+        ("bfloat16", {}, (4e-2, 4e-2)),
+        ("int64", {}, (0, 0)),
+        ("uint8", {}, (0, 0)),
+        ("bool", {}, (0, 0)),
+        ("", {}, (1e-4, 1e-4)),
+        ("bfloat16", {"abs": 0.5}, (0.5, 4e-2)),
+        ("int64", {"rel": 0.5, "abs": 0.0}, (0, 0.5)),
+        ("float16", {"cosine": 0.9}, (None, None)),
+    ],
+)
+def test_the_default_tolerance_depends_on_the_type(
+    tmp_path: Path, dtype: str, given: dict[str, float], expected: tuple[Any, ...]
+) -> None:
+    tolerance = {"abs": None, "rel": None, "cosine": None, "ignore": False, **given}
+    step = Step({"tolerance": tolerance, "outputs": {}}, {}, {}, tmp_path)
+    found = tolerance_of(step, "y", dtype)
+    assert (found["abs"], found["rel"]) == expected
+
+
+ROWS = np.array([[0.1, 0.9, 0.5, 0.2], [0.3, 0.1, 0.2, 0.9]], np.float32)
+SWAPPED = ROWS[:, [0, 2, 1, 3]]  # the first row's largest and second largest, and the second row's small ones
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "count", "agreement"),
+    [
+        (ROWS, ROWS, 1, 1.0),
+        (SWAPPED, ROWS, 1, 0.5),
+        (SWAPPED, ROWS, 2, 1.0),
+        (ROWS, ROWS, 99, 1.0),
+        (ROWS[:1], ROWS, 1, 0.0),
+        (ROWS[0], ROWS[0], 1, 1.0),
+        (np.array([3, 1, 2]), np.array([1, 3, 9]), 2, 1.0),
+        (np.array([3, 1, 2]), np.array([1, 3, 9]), 3, 2 / 3),
+        (np.array(1.5), np.array(1.5), 1, 1.0),
+        (ROWS[:0], ROWS[:0], 1, 1.0),
+        (0 * ROWS, 0 * ROWS, 1, 1.0),
+    ],
+)
+def test_agreement_of_the_largest_elements(found: np.ndarray, wanted: np.ndarray, count: int, agreement: float) -> None:
+    assert top_agreement(found, wanted, count) == pytest.approx(agreement)
 
 
 NODES = [

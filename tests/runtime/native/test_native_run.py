@@ -142,6 +142,27 @@ def test_describes_by_the_manifest(
         assert done.stderr.startswith(f"error: {path}: ")
 
 
+def test_calls_one_after_another_keep_the_programs_state(
+    samples: dict[str, Any], modelbuild_run: Run, tmp_path: Path
+) -> None:
+    path, folder = samples["counter"].path, tmp_path / "out"
+    arrays = [np.full((1,), value, np.float32) for value in (1.0, 10.0, 100.0)]
+    flags = []
+    for number, array in enumerate(arrays):
+        np.save(tmp_path / f"x{number}.npy", array)
+        name = modelbuild_runtime.load(path).describe().method("forward").inputs[0].name
+        flags += [*(["--next"] if number else []), f"--input={name}={tmp_path}/x{number}.npy"]
+    done = modelbuild_run(str(path), *flags, f"--output-dir={folder}", "--json")
+    assert done.returncode == 0, done.stderr
+    program = modelbuild_runtime.load(path)
+    expected = [(n, *each) for n, array in enumerate(arrays, 1) for each in program.run([array]).items()]
+    found = [(each["call"], each["name"], np.load(each["path"])) for each in json.loads(done.stdout)["outputs"]]
+    assert [(call, name) for call, name, _ in found] == [(call, name) for call, name, _ in expected]
+    for (*_, one), (*_, other) in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert Path(json.loads(done.stdout)["outputs"][-1]["path"]).parent == folder / "3"
+
+
 def test_measures(samples: dict[str, Any], modelbuild_run: Run, tmp_path: Path) -> None:
     path = samples["counter"].path
     np.save(tmp_path / "x.npy", np.zeros(1, np.float32))

@@ -25,6 +25,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from executorch.exir.delegate import executorch_call_delegate
+from torch.export.graph_signature import OutputKind
 
 from modelbuild.step import Step
 from modelbuild_rules.model.steps.eager.entry import first_line
@@ -36,18 +37,27 @@ from modelbuild_rules.program.steps.lowering.partitioning import partitioning
 from modelbuild_rules.program.steps.partition import lower
 from modelbuild_rules.program.steps.partitions.files import write_partition
 from modelbuild_rules.program.steps.partitions.placeholder import partition_of
-from modelbuild_rules.testing.steps.bisect.origins import Origin, mark, origins, result_of, results, takes_from_delegate
+from modelbuild_rules.testing.steps.bisect.origins import (
+    Origin,
+    advance,
+    mark,
+    origins,
+    result_of,
+    results,
+    takes_from_delegate,
+)
 from modelbuild_rules.testing.steps.bisect.taps import relink, run_delegate, run_tapped, tap
 from modelbuild_rules.testing.steps.parity.compare import compare, node_difference
 from modelbuild_rules.testing.steps.parity.parity import (
     cases,
     eager_model,
+    output_types,
     tensor_inputs,
     tolerance_of,
     wrong_metrics,
     wrong_outputs,
 )
-from modelbuild_rules.testing.steps.parity.programs import Arrays, open_program
+from modelbuild_rules.testing.steps.parity.programs import Arrays, Calls, open_program
 from modelbuild_runtime import Program
 from modelbuild_runtime.bindings import lacking_backends, to_array, to_tensor
 from modelbuild_runtime.describe import Port
@@ -67,10 +77,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class _Failed:
-    """The first case whose outputs are wrong."""
+    """The first case whose outputs are wrong: the inputs of its calls up to the first wrong one, whose outputs are
+    `found` and `expected`."""
 
     name: str
-    inputs: Arrays
+    calls: Calls
     found: Arrays
     expected: Arrays
     tolerance: ToleranceParams
@@ -92,15 +103,21 @@ def _lacking(backends: Sequence[str]) -> Finding:
 def _find(step: Step, program: Program) -> Finding:
     """Search the first failing case. Runs the program with ExecuTorch's Python runtime, whichever ran the test."""
     eager = eager_model(step, program)
-    for name, inputs in cases(step, program):
-        found, expected = open_program(step, "program").run(inputs), eager(inputs)
-        wrong = wrong_outputs(step, found, expected)
-        if wrong or wrong_metrics(step, found, expected):
-            tolerance = tolerance_of(step, next(iter(wrong))) if wrong else step.params["tolerance"]
-            failed = _Failed(name, inputs, found, expected, tolerance)
+    dtypes = output_types(program)
+    for name, calls in cases(step, program):
+        fresh = open_program(step, "program")
+        for number, (inputs, expected) in enumerate(zip(calls, eager(calls), strict=True), 1):
+            found = fresh.run(inputs)
+            wrong = wrong_outputs(step, found, expected, dtypes)
+            if not wrong and not wrong_metrics(step, found, expected):
+                continue
+            output = next(iter(wrong), next(iter(dtypes)))
+            tolerance = tolerance_of(step, output, dtypes[output])
+            failed = _Failed(name, calls[:number], found, expected, tolerance)
             with TemporaryDirectory() as folder:
                 finding = _Search(step, failed, tensor_inputs(program), Path(folder)).find()
-            return Finding(f"case {name}: {finding.message}", finding.place)
+            call = f", call {number} of {len(calls)}" if len(calls) > 1 else ""
+            return Finding(f"case {name}{call}: {finding.message}", finding.place)
     where = " in ExecuTorch's Python runtime; the test used the C++ runtime" if step.params["cpp_runtime"] else ""
     return Finding(f"parity holds in every case{where}")
 
@@ -128,9 +145,13 @@ class _Search:
         self._step = step
         self._failed = failed
         self._folder = folder
-        self._arrays = [failed.inputs[port.name] for port in ports]
-        self._tensors = [to_tensor(array, port) for array, port in zip(self._arrays, ports, strict=True)]
+        self._calls = [[inputs[port.name] for port in ports] for inputs in failed.calls]
+        self._arrays = self._calls[-1]
         self._exported = load_program(step.input("reference.program"), step.input("reference.weights"))
+        *before, self._tensors = (
+            [to_tensor(array, port) for array, port in zip(arrays, ports, strict=True)] for arrays in self._calls
+        )
+        self._state = advance(self._exported, before)
         self._debug = json.loads(step.input("reference.debug").read_bytes())
         self._entries: Sequence[LoweredBackend] = step.params["backends"]
         self._backends = {i: b for i, entry in enumerate(self._entries) if (b := partitioning(entry)) is not None}
@@ -145,15 +166,17 @@ class _Search:
         lowered = edge.exported_program()
         known = origins(lowered, self._exported)
         points = dict(_points(lowered, known))
-        stored = _stored(lowered)
+        stored = _stored(lowered, self._state)
         names = tap(lowered)
         data = self._step.input("program.ptd") if "program.ptd" in self._step.inputs else None
         user_inputs = lowered.graph_signature.user_inputs
         given = run_tapped(
-            relink(edge, self._step.input("program.pte"), self._folder), data, names, self._arrays
+            relink(edge, self._step.input("program.pte"), self._folder), data, names, self._calls
         )  # rewrites the lowered graph
         arrays = stored | dict(zip(user_inputs, self._arrays, strict=False)) | dict(given)
-        expected, outputs = results(self._exported, self._tensors, {p.origin.node for p in points.values()})
+        expected, values = results(self._exported, self._tensors, {p.origin.node for p in points.values()})
+        kinds = (spec.kind for spec in self._exported.graph_signature.output_specs)
+        outputs = [value for kind, value in zip(kinds, values, strict=True) if kind == OutputKind.USER_OUTPUT]
         problem = self._exported_wrong(outputs)
         if problem:
             return Finding(f"the exported program differs from the model, both in eager mode: {problem}")
@@ -248,7 +271,7 @@ def _producer(program: Any, node: Any) -> tuple[_Call | None, Any]:
     return _Call(module, arguments), module.original_module.graph.output_node().args[0][node.args[1]]
 
 
-def _stored(program: Any) -> dict[str, Any]:
-    """Return the constants of a lowered program, by the names of its placeholders."""
-    values = {**program.constants, **program.state_dict}
+def _stored(program: Any, state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the constants of a lowered program, by the names of its placeholders. `state`: changed buffers by name."""
+    values = {**program.constants, **program.state_dict, **state}
     return {s.arg.name: to_array(values[s.target]) for s in program.graph_signature.input_specs if s.target in values}

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from executorch.exir.delegate import executorch_call_delegate
+from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from modelbuild_rules.program.steps.lowering.agreement import flat_inputs
@@ -54,6 +55,27 @@ def results(exported: Any, inputs: Sequence[torch.Tensor], wanted: Collection[st
     with torch.no_grad():
         outputs = run.run(*flat_inputs(exported, [each.clone() for each in inputs]))
     return run.kept, pytree.tree_leaves(outputs)
+
+
+def advance(exported: Any, calls: Sequence[Sequence[torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """Run the program in eager mode on the inputs of some calls, and keep the state that they leave in it. Return the
+    changed buffers by name."""
+    signature, changed = exported.graph_signature, {}
+    for inputs in calls:
+        given = flat_inputs(exported, [each.clone() for each in inputs])
+        before = [value.clone() if isinstance(value, torch.Tensor) else value for value in given]
+        with torch.no_grad():
+            values = pytree.tree_leaves(torch.fx.Interpreter(exported.graph_module).run(*given))
+        # A program changes buffers in place, or returns new ones.
+        for spec, old, new in zip(signature.input_specs, before, given, strict=True):
+            if spec.kind == InputKind.BUFFER and not torch.equal(old, new):
+                changed[spec.target] = new
+        for spec, value in zip(signature.output_specs, values, strict=True):
+            if spec.kind == OutputKind.BUFFER_MUTATION:
+                changed[spec.target] = value.clone()
+        for name, value in changed.items():
+            (exported.state_dict if name in exported.state_dict else exported.constants)[name] = value
+    return changed
 
 
 def result_of(kept: Mapping[str, Any], origin: Origin) -> torch.Tensor:

@@ -92,10 +92,14 @@ def _empty(path: Path) -> Path:
     return path
 
 
-def run_tapped(path: Path, data: Path | None, names: Sequence[str], inputs: Sequence[Array]) -> list[tuple[str, Array]]:
-    """Run a program on inputs in its order. Return its outputs, each with the name given for its position."""
+def run_tapped(
+    path: Path, data: Path | None, names: Sequence[str], calls: Sequence[Sequence[Array]]
+) -> list[tuple[str, Array]]:
+    """Run a program on the inputs of some calls, in its order. Return the outputs of the last call, each with the name
+    given for its position."""
     program = modelbuild_runtime.load(path, [data] if data else [])
-    return list(zip(names, program.run(list(inputs)).values(), strict=True))
+    *_, last = [program.run(list(inputs)) for inputs in calls]
+    return list(zip(names, last.values(), strict=True))
 
 
 def _planned(module: torch.fx.GraphModule) -> Any:
@@ -116,4 +120,4 @@ def run_delegate(module: LoweredBackendModule, compiled: Path, names: Sequence[s
     made = LoweredBackendModule(module.original_module, module.backend_id, processed, module.compile_specs, data)
     path = compiled.parent / "delegate.pte"
     path.write_bytes(made.buffer(extract_delegate_segments=True, memory_planning=_planned))
-    return run_tapped(path, None, names, inputs)
+    return run_tapped(path, None, names, [inputs])

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.testing.steps.parity.budgets import budget_cases, median_ms, peak_memory
-from modelbuild_rules.testing.steps.parity.parity import Eager, cases, eager_model, wrong_metrics, wrong_outputs
-from modelbuild_rules.testing.steps.parity.programs import Arrays, open_program
+from modelbuild_rules.testing.steps.parity.parity import (
+    Eager,
+    cases,
+    eager_model,
+    output_types,
+    wrong_metrics,
+    wrong_outputs,
+)
+from modelbuild_rules.testing.steps.parity.programs import Arrays, Calls, open_program
 from modelbuild_rules.testing.steps.parity.runners import Runner, runner_of
 from modelbuild_rules.testing.steps.test_report import Case
 from modelbuild_runtime.errors import ProgramError
@@ -24,28 +32,35 @@ def results(step: Step, runner: Runner) -> tuple[list[Case], dict[str, float]]:
     if "runtime" not in step.inputs:  # the C++ runtime uses processes of its own
         before = peak_memory()
         with suppress(ProgramError):  # its case reports the error
-            program.run(inputs)
+            program.run(inputs[0])
         measures["memory"] = peak_memory() - before
     eager = eager_model(step, program)
+    dtypes = output_types(program)
     found, came_to_an_end = [], True
     for number, (name, each) in enumerate(drawn, 1):
         step.progress("case", number, len(drawn))
         try:
-            found.append(_case(step, name, runner.run(each), eager, each))
+            found.append(_case(step, name, runner.run(each), eager, each, dtypes))
         except ProgramError as error:
             found.append(Case(name, "failed", message=str(error)))
             came_to_an_end = False
     if came_to_an_end:
         step.progress("measuring")
-        found += _budgets(step, runner, eager, inputs, measures)
+        found += _budgets(step, runner, eager, inputs[0], measures)
     return found, measures
 
 
-def _case(step: Step, name: str, found: Arrays, eager: Eager, inputs: Arrays) -> Case:
+def _case(step: Step, name: str, found: Calls, eager: Eager, inputs: Calls, dtypes: Mapping[str, str]) -> Case:
+    """Return the result of a case, with the problems of its first wrong call: later ones may follow from them."""
     began = time.perf_counter()
-    expected = eager(inputs)
-    problems = [f"output '{output}': {problem}" for output, problem in wrong_outputs(step, found, expected).items()]
-    problems += wrong_metrics(step, found, expected)
+    problems: list[str] = []
+    for number, (one, expected) in enumerate(zip(found, eager(inputs), strict=True), 1):
+        wrong = wrong_outputs(step, one, expected, dtypes)
+        problems = [f"output '{output}': {problem}" for output, problem in wrong.items()]
+        problems += wrong_metrics(step, one, expected)
+        if problems:
+            problems[0] = f"call {number} of {len(found)}: {problems[0]}" if len(found) > 1 else problems[0]
+            break
     seconds = time.perf_counter() - began
     return Case(name, "failed" if problems else "passed", round(seconds, 6), "; ".join(problems))
 
@@ -69,7 +84,7 @@ def _budgets(step: Step, runner: Runner, eager: Eager, inputs: Arrays, measures:
 def _baseline(step: Step, eager: Eager, inputs: Arrays) -> float:
     """Return the median milliseconds of the baseline."""
     if "baseline.pte" not in step.inputs:
-        return median_ms(lambda: eager(inputs))
+        return median_ms(lambda: eager([inputs]))
     baseline = runner_of(step, "baseline")
     unmet = baseline.unmet_requirement()
     if unmet:

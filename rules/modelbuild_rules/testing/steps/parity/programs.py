@@ -13,6 +13,8 @@ from modelbuild.step import Step, StepError
 from modelbuild_runtime.errors import ProgramError
 
 Arrays: TypeAlias = dict[str, np.ndarray]
+# The inputs, or the outputs, of each call of a case.
+Calls: TypeAlias = list[Arrays]
 
 
 def program_file(step: Step, name: str) -> Path:

@@ -15,10 +15,15 @@ if TYPE_CHECKING:
     from modelbuild_rules.testing.documents import GeneratorParams
 
 
-def draw(ports: Sequence[Port], generator: GeneratorParams, number: int) -> dict[str, np.ndarray]:
-    """Return arrays by name, drawn with the generator's seed plus the number of the case. Raises StepError for a size
-    that a dynamic dimension does not allow, and for values that can't be drawn."""
+def draw(ports: Sequence[Port], generator: GeneratorParams, number: int) -> list[dict[str, np.ndarray]]:
+    """Return arrays by name for each call of a case, drawn with the generator's seed plus the number of the case.
+
+    Raises StepError for a size that a dynamic dimension does not allow, and for values that can't be drawn."""
     random = np.random.default_rng(generator["seed"] + number)
+    return [_call(ports, generator, random) for _ in range(generator["calls"])]
+
+
+def _call(ports: Sequence[Port], generator: GeneratorParams, random: np.random.Generator) -> dict[str, np.ndarray]:
     drawn = {}
     for port in ports:
         try:  # fails for sizes beyond memory or numpy's limits, and for ranges beyond the dtype's

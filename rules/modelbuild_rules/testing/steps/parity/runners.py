@@ -16,7 +16,7 @@ from modelbuild_rules.bundle.steps.runtime.archive import RUNNER, LaidOut, Missi
 from modelbuild_rules.bundle.steps.runtime.vendor import lay_out_libraries, needed_libraries
 from modelbuild_rules.testing.steps.parity.gpus import missing_gpu
 from modelbuild_rules.testing.steps.parity.machine import machine_for
-from modelbuild_rules.testing.steps.parity.programs import Arrays, open_program, program_file
+from modelbuild_rules.testing.steps.parity.programs import Arrays, Calls, open_program, program_file
 from modelbuild_runtime.bindings import lacking_backends
 from modelbuild_runtime.errors import ProgramError
 
@@ -29,8 +29,9 @@ class Runner(Protocol):
     def unmet_requirement(self) -> str:
         """Return a requirement of the program that this machine does not meet, as text; '' if the program can run."""
 
-    def run(self, inputs: Arrays) -> Arrays:
-        """Return outputs by name. Each run starts with the program's initial state."""
+    def run(self, calls: Calls) -> Calls:
+        """Call the program once for each inputs by name. Return the outputs of each call. The first call starts with
+        the program's initial state, and each other one with the state that the call before left."""
 
     def median_ms(self, inputs: Arrays) -> float:
         """Return the median milliseconds of 10 runs after 3 warm-up runs."""
@@ -59,8 +60,9 @@ class PythonRunner:
         hint = "ExecuTorch's Python runtime lacks; with the attribute 'runtime' the C++ runtime runs the program"
         return f"needs the backend {', '.join(lacking)}, which {hint}" if lacking else ""
 
-    def run(self, inputs: Arrays) -> Arrays:
-        return open_program(self._step, self._name).run(inputs)
+    def run(self, calls: Calls) -> Calls:
+        program = open_program(self._step, self._name)
+        return [program.run(inputs) for inputs in calls]
 
     def median_ms(self, inputs: Arrays) -> float:
         return self._program.measure(inputs).median_ms
@@ -96,12 +98,14 @@ class CppRunner:
         lay_out_libraries(self._step, laid_out, needed_libraries(parts), self._folder, only_needed=True)
         return self._missing_gpu(laid_out) or laid_out.missing_flavour() or self._unmet(laid_out)
 
-    def run(self, inputs: Arrays) -> Arrays:
-        report = self._report(inputs)
-        return {output["name"]: np.load(output["path"]) for output in report["outputs"]}
+    def run(self, calls: Calls) -> Calls:
+        found: Calls = [{} for _ in calls]
+        for output in self._report(calls)["outputs"]:
+            found[output.get("call", 1) - 1][output["name"]] = np.load(output["path"])
+        return found
 
     def median_ms(self, inputs: Arrays) -> float:
-        return float(self._report(inputs, "--repeat=10", "--warmup=3")["latency"]["median_ms"])
+        return float(self._report([inputs], "--repeat=10", "--warmup=3")["latency"]["median_ms"])
 
     def _missing_gpu(self, laid_out: LaidOut) -> str:
         cudart = laid_out.runtime["cudart"]
@@ -121,12 +125,15 @@ class CppRunner:
             raise StepError(f"modelbuild-run {_failure(done)}")
         return next(iter(json.loads(done.stdout)["unmet"]), "")
 
-    def _report(self, inputs: Arrays, *flags: str) -> dict[str, Any]:
+    def _report(self, calls: Calls, *flags: str) -> dict[str, Any]:
         folder = Path(tempfile.mkdtemp(prefix="run"))
-        files = [folder / f"input{index}.npy" for index in range(len(inputs))]
-        for file, array in zip(files, inputs.values(), strict=True):
-            np.save(file, array)
-        given = [f"--input={name}={file}" for name, file in zip(inputs, files, strict=True)]
+        given: list[str] = []
+        for number, inputs in enumerate(calls):
+            given += ["--next"] if number else []
+            for index, (name, array) in enumerate(inputs.items()):
+                file = folder / f"input{number}.{index}.npy"
+                np.save(file, array)
+                given.append(f"--input={name}={file}")
         program = [*self._machine.command, str(self._folder / RUNNER), str(self._program), *self._data]
         command = [*program, *given, f"--output-dir={folder}", "--json", *flags]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
