@@ -99,7 +99,7 @@ TEST = """
 name = "{name}_test"
 program = ":{program}"
 model = ":{model}"
-inputs = [{{ name = "drawn", generator = {{ seed = 3, count = 2 }} }}]
+inputs = [{{ name = "drawn", generator = {{ seed = 3, count = 2, calls = {calls} }} }}]
 {more}
 """
 REAL, FAKE = 'runtime = "runtime.tar"\n', 'runtime = "fakes.tar"\n'
@@ -108,6 +108,7 @@ LIBRARIES = 'libraries = [{ file = "vendor/libtensorrt_rtx.so.1", version = "1.6
 TESTS = {
     # name: (program, model, more)
     "cpu": ("cpu", "right", f'{REAL}baseline = ":cpu"\nmax_latency_ratio = 1e6\n'),
+    "cpu_calls": ("cpu", "right", REAL),
     "cpu_with_gpu": ("cpu", "right", f"{REAL}gpus = 1\n"),
     "cpu_wrong": ("cpu", "wrong", REAL),
     "cpu_large": ("cpu", "right", f"{REAL}max_bytes = 10\n"),
@@ -168,7 +169,10 @@ class PteTests(Workspace):
             "rtx.json": json.dumps(RTX_DELEGATION),
             "signature.json": json.dumps(SIGNATURE),
         }
-        tests = [TEST.format(name=n, program=p, model=m, more=more) for n, (p, m, more) in TESTS.items()]
+        tests = [
+            TEST.format(name=n, program=p, model=m, more=more, calls=3 if n == "cpu_calls" else 1)
+            for n, (p, m, more) in TESTS.items()
+        ]
         models = [MODEL.format(name=name, plus=plus) for name, plus in (("right", 1.0), ("wrong", 2.0))]
         programs = [PROGRAM.format(name=name, delegation="delegation") for name in ("planned", "broken", "host")]
         programs.append(PROGRAM.format(name="headed_rtx", delegation="rtx"))
@@ -202,7 +206,7 @@ def test_programs_are_run_by_the_cpp_runtime_or_said_not_to_be(workspace: PteTes
     tests = workspace.test("//...", code=4)
     assert tests.keys() == TESTS.keys()
     passed = {name for name, test in tests.items() if test["status"] == "passed"}
-    assert passed == {"cpu", "cpu_with_gpu", "gpu", "tensorrt", "tensorrt_library"}, [
+    assert passed == {"cpu", "cpu_calls", "cpu_with_gpu", "gpu", "tensorrt", "tensorrt_library"}, [
         test["reason"] for test in tests.values()
     ]
     for name in passed:
