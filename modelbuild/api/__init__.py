@@ -5,7 +5,7 @@ from modelbuild.api.attrs import Attrs, Dep, Glob, Size, Source, Sources
 from modelbuild.api.blob import Blob
 from modelbuild.api.context import Context, Expander
 from modelbuild.api.extension import Extensible, Extension
-from modelbuild.api.providers import Files, Platform, Provider, Runnable, TestAction
+from modelbuild.api.providers import Check, Files, Platform, Provider, Runnable, TestAction
 from modelbuild.api.rule import Rule, rule
 from modelbuild.errors import LoadingError
 from modelbuild.labels import Label
@@ -15,6 +15,7 @@ __all__ = [
     "Artifact",
     "Attrs",
     "Blob",
+    "Check",
     "Context",
     "Dep",
     "DerivedArtifact",

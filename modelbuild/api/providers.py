@@ -32,6 +32,14 @@ class Files(Provider):
 
 
 @dataclass(frozen=True, slots=True)
+class Check(Provider):
+    """The files that `modelbuild check` builds, and `modelbuild build` does not: the actions that make them find out in
+    seconds why a target can't be built. A failed one explains every reason."""
+
+    files: tuple[Artifact, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TestAction(Provider):
     """Makes a target a test. Each report is an output of a test action (one per shard): JSON as described in
     docs/ci.md. `modelbuild test` runs these actions, `modelbuild build` does not.

@@ -7,6 +7,7 @@ COMMANDS = {
     "aquery": "Print the actions of targets: keys, inputs, outputs, tools.",
     "build": "Build targets and lay out their outputs.",
     "cache": "Maintain the local cache.",
+    "check": "Check that programs can be lowered, without building them.",
     "ci": "Build and test targets affected by a change.",
     "clean": "Remove the output tree.",
     "cquery": "Query targets as built for a device.",

@@ -250,6 +250,9 @@ ROWS: Mapping[str, Row | None] = {
 }
 
 
+NOT_CHECKED = ("pte_program.external_weights", "pte_program.device_io")
+
+
 class ActionKeys:
     """Makes the keys of all actions of the targets, by `target#action`."""
 
@@ -376,4 +379,8 @@ def test_an_attribute_is_in_the_keys_that_depend_on_it_and_in_no_other(action_ke
     assert row is not None
     before, after = action_keys.before(json.dumps(row.before)), action_keys.keys(*row.before, (row.path, row.value))
     assert before.keys() == after.keys()
-    assert {name for name in before if before[name] != after[name]} == row.changed
+    changed = {name for name in before if before[name] != after[name]}
+    # A check depends on what the partition step does, except on how the program is written.
+    checks = {name.replace("#partition", "#check") for name in row.changed if name.endswith("#partition")}
+    assert changed - checks == row.changed
+    assert attribute in NOT_CHECKED or checks <= changed

@@ -7,6 +7,7 @@ from typing import cast
 
 from modelbuild.api import (
     Attrs,
+    Check,
     Context,
     Dep,
     DerivedArtifact,
@@ -85,6 +86,19 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         description=f"partition {ctx.attrs.model} with {ctx.attrs.stack}",
         error_text=source_places.of_program(model),
     )
+    checked = ctx.action(
+        "check",
+        step="check",
+        inputs={"program": model.program, "weights": model.weights},
+        outputs=[Output("checked", "checked.json")],
+        params={"backends": [offered(entry, facts) for entry in stack]},
+        tools=[*_LOWERING, *partitioning],
+        plugins=[entry.backend.partitioning for entry in stack if entry.backend.partitioning],
+        preload=PRELOAD,
+        resources=Resources(memory=2 << 30),
+        description=f"check {ctx.attrs.model} with {ctx.attrs.stack}",
+        error_text=source_places.of_program(model),
+    )
     backends = _for_device(ctx, stack, facts)
     sidecars = tuple(dict.fromkeys(each for entry in stack if (each := entry.backend.sidecar(entry.attributes))))
     partitioned = PartitionedProgram(ctx.label.name, model, backends, facts, lowered, external, sidecars)
@@ -98,7 +112,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     )
     program = Program(promised["pte"], ptd, promised["delegation"], model.signature, lowering, device)
     files = [program.pte, *(promised[name] for name in partitioned.extra), program.delegation, program.signature]
-    return program, Files(tuple(files))
+    return program, Files(tuple(files)), Check((checked["checked"],))
 
 
 def _for_device(

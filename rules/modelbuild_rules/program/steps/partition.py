@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import metadata
 from itertools import count
 from pathlib import Path
@@ -31,6 +32,7 @@ from modelbuild_rules.model.steps.exported.program import load_program
 from modelbuild_rules.program.steps.lowering import executorch_private
 from modelbuild_rules.program.steps.lowering.agreement import check_agreement
 from modelbuild_rules.program.steps.lowering.capture import captured
+from modelbuild_rules.program.steps.lowering.check import check_operators
 from modelbuild_rules.program.steps.lowering.constants import CONSTANTS, initialize_buffers, outside, write_constants
 from modelbuild_rules.program.steps.lowering.delegation import Delegation, RecordingPartitioner
 from modelbuild_rules.program.steps.lowering.device_io import device_io_config, device_io_errors
@@ -50,7 +52,8 @@ def run(step: Step) -> None:
     entries: Sequence[OfferedBackend] = step.params["backends"]
     backends = {i: backend for i, entry in enumerate(entries) if (backend := partitioning(entry)) is not None}
     folder = step.outputs["partitions"]
-    edge, delegation, partitions = lower(correct_nonzero(program), entries, backends, folder, step.progress)
+    check = partial(check_operators, entries=entries, backends=backends)
+    edge, delegation, partitions = lower(correct_nonzero(program), entries, backends, folder, step.progress, check)
     plan = partitions.plan(entries)
     if "examples" in step.inputs:
         step.progress("comparing with the model")
@@ -81,14 +84,20 @@ def run(step: Step) -> None:
     _write_json(step.outputs["report"], [fact.as_json() for fact in facts])
 
 
+def _accept(program: Any) -> None:
+    """Check nothing."""
+
+
 def lower(
     program: Any,
     entries: Sequence[OfferedBackend],
     backends: Mapping[int, Partitioning],
     folder: Path,
     progress: Progress = ignore_progress,
+    check: Callable[[Any], None] = _accept,
 ) -> tuple[Any, Delegation, Partitions]:
-    """Return the lowered edge program, the delegation of its nodes, and the partitions in `folder`."""
+    """Return the lowered edge program, the delegation of its nodes, and the partitions in `folder`. `check` is called
+    with the edge program before any backend gets a partition of it."""
     for backend in backends.values():
         backend.prepare(program)
     failed_nodes: dict[int, dict[str, str]] = {i: {} for i in backends}
@@ -96,10 +105,11 @@ def lower(
     while True:
         progress("lowering pass", next(passes))
         try:
-            return _lower_once(program, entries, backends, folder, failed_nodes, progress)
+            return _lower_once(program, entries, backends, folder, failed_nodes, progress, check)
         except _Failed as failed:
             # Lower the whole program again, without the failed nodes for that backend.
             failed_nodes[failed.entry].update(failed.nodes)
+            check = _accept
             for path in folder.iterdir():
                 shutil.rmtree(path)
 
@@ -111,6 +121,7 @@ def _lower_once(
     folder: Path,
     failed_nodes: Mapping[int, Mapping[str, str]],
     progress: Progress,
+    check: Callable[[Any], None],
 ) -> tuple[Any, Delegation, Partitions]:
     """Lower the program once. Raises _Failed for a partition that its backend tried and can't compile."""
     delegation = Delegation()
@@ -127,12 +138,15 @@ def _lower_once(
         return partitions.keep(part, specs)
 
     partitioners = [RecordingPartitioner(i, entries[i], b, delegation, failed_nodes[i]) for i, b in backends.items()]
+    for first in partitioners[:1]:
+        first.before = check
     passes = [each for backend in backends.values() for each in backend.passes]
     # Operators that no backend takes are checked later.
     config = EdgeCompileConfig(_check_ir_validity=False)
     with captured({id for backend in backends.values() for id in backend.ids}, keep):
         edge = to_edge_transform_and_lower(program, passes or None, partitioners, compile_config=config)
     if not backends:
+        check(edge.exported_program())
         delegation.record_nodes(edge.exported_program())
     return edge, delegation, partitions
 

@@ -120,11 +120,13 @@ class RecordingPartitioner(Partitioner):
         self._backend = backend
         self._partitioner = backend.partitioner(entry["attributes"], failed_nodes)
         self._delegation = delegation
+        self.before: Callable[[Any], None] = lambda program: None
 
     def ops_to_not_decompose(self, ep: Any) -> Any:
         return self._partitioner.ops_to_not_decompose(ep)
 
     def partition(self, exported_program: Any) -> Any:
+        self.before(exported_program)
         with self._backend.refusals() as why:
             result = self._partitioner.partition(exported_program)
         mark_places(result.tagged_exported_program.graph_module)

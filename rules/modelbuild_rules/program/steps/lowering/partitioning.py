@@ -40,6 +40,25 @@ class Partitioning:
         """Collect the partitioner's reasons for not taking nodes, by name, while the context lasts."""
         yield {}
 
+    def refused(self, program: Any, attributes: Mapping[str, Any]) -> dict[str, str]:
+        """Return why the backend does not take nodes of an edge program, by name, before anything is lowered: nodes of
+        the program itself, not of the branches of control flow. The program is unchanged afterwards.
+
+        By default this asks the partitioner, which has all nodes to choose from. A backend may know it sooner.
+        """
+        partitioner = self.partitioner(attributes, {})
+        metas = [(node, dict(node.meta)) for graph in _graphs(program) for node in graph.nodes]
+        try:
+            with self.refusals() as why:
+                partitioner.partition(program)
+            left = [node for node in program.graph.nodes if node.op == "call_function"]
+            left = [node for node in left if "delegation_tag" not in node.meta]
+            return {node.name: why.get(node.name) or self.refusal(partitioner, node) for node in left}
+        finally:
+            for node, meta in metas:
+                node.meta.clear()
+                node.meta.update(meta)
+
     def failure(self, program: Any, attributes: Mapping[str, Any]) -> Mapping[str, str]:
         """Return the nodes that prevent a partition's compilation, with the reason, if the backend tries it while
         partitioning; else an empty mapping."""
@@ -63,3 +82,10 @@ def partitioning(entry: OfferedBackend) -> Partitioning | None:
         if entry["partitioning"]
         else None
     )
+
+
+def _graphs(program: Any) -> Iterator[Any]:
+    """Yield the graphs of a program and of the branches in it."""
+    for module in program.graph_module.modules():
+        if hasattr(module, "graph"):
+            yield module.graph

@@ -13,7 +13,8 @@ from modelbuild.step import StepError
 from modelbuild_rules.program.steps.lowering.delegation import Fact, computing, named
 from modelbuild_rules.program.steps.lowering.executorch_private import CHECKED
 
-_SHOWN = 3
+SHOWN = 3
+"""The most operators that an error message of one line names."""
 
 # The higher-order operators that executorch emits (executorch/exir/emit/_emitter.py).
 _CONTROL_FLOW = ("cond", "map_impl", "scan", "executorch_call_delegate")
@@ -45,14 +46,26 @@ def check_dtypes(graph_module: Any, facts: Iterable[Fact]) -> None:
     """
     by_name = {fact.name: fact for fact in facts}
     for name, node in computing(graph_module):
-        constraint = getattr(getattr(node.target, "_schema", None), "dtype_constraint", None)
-        types = {} if constraint is None else _tensor_types(node)
-        if constraint is not None and types and not constraint.validate(types):
-            shown = ", ".join(f"{name} {str(dtype).removeprefix('torch.')}" for name, dtype in types.items())
-            raise StepError(
-                f"ExecuTorch {CHECKED}'s portable kernel of {_listed([by_name[name]])} does not support these types:"
-                f" {shown.replace('__ret_0', 'result')}; expected a backend of the stack to take it"
-            )
+        if types := wrong_types(node):
+            raise StepError(dtype_text(by_name[name], types))
+
+
+def wrong_types(node: Any) -> str:
+    """Return the types of a node's tensors if its portable kernel does not support them; else ''."""
+    constraint = getattr(getattr(node.target, "_schema", None), "dtype_constraint", None)
+    types = {} if constraint is None else _tensor_types(node)
+    if constraint is None or not types or constraint.validate(types):
+        return ""
+    shown = ", ".join(f"{name} {str(dtype).removeprefix('torch.')}" for name, dtype in types.items())
+    return shown.replace("__ret_0", "result")
+
+
+def dtype_text(fact: Fact, types: str) -> str:
+    """Return the error message for a node with types that its portable kernel does not support."""
+    return (
+        f"ExecuTorch {CHECKED}'s portable kernel of {_listed([fact])} does not support these types: {types};"
+        " expected a backend of the stack to take it"
+    )
 
 
 def _tensor_types(node: Any) -> dict[str, Any]:
@@ -78,9 +91,7 @@ def _dtype(value: Any) -> Any:
 
 def to_executorch(edge: EdgeProgramManager, config: ExecutorchBackendConfig, facts: Sequence[Fact]) -> Any:
     """Return the ExecuTorch program. Raises StepError for operators without a portable kernel."""
-    from executorch.extension.pybindings._portable_lib import _get_operator_names
-
-    kernels = frozenset(_get_operator_names())
+    kernels = kernel_names()
     by_name = {fact.name: fact for fact in facts}
     try:
         program = edge.to_executorch(config)
@@ -92,9 +103,9 @@ def to_executorch(edge: EdgeProgramManager, config: ExecutorchBackendConfig, fac
                 f"ExecuTorch {CHECKED} can't run {_listed(loops)}; expected control flow by torch.cond or torch.map, or"
                 " a Python loop of a known number of rounds"
             ) from None
-        missing = [by_name[name] for name, node in nodes if name in by_name and not _has_kernel(node, kernels)]
+        missing = [by_name[name] for name, node in nodes if name in by_name and not has_kernel(node, kernels)]
         if missing:
-            raise StepError(_no_kernel(missing)) from None
+            raise StepError(kernel_text(missing)) from None
         raise
     _check_kernels(program, kernels, by_name)
     return program
@@ -104,7 +115,14 @@ def _is_unknown_control_flow(node: Any) -> bool:
     return isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() not in _CONTROL_FLOW
 
 
-def _has_kernel(node: Any, kernels: Collection[str]) -> bool:
+def kernel_names() -> frozenset[str]:
+    """Return the names of all kernels outside partitions, as `aten::add.out`."""
+    from executorch.extension.pybindings._portable_lib import _get_operator_names
+
+    return frozenset(_get_operator_names())
+
+
+def has_kernel(node: Any, kernels: Collection[str]) -> bool:
     """Return whether an edge operator's out variant has a portable kernel; True for any other target."""
     if not hasattr(node.target, "to_out_variant"):
         return True
@@ -122,7 +140,7 @@ def _check_kernels(program: ExecutorchProgramManager, kernels: Collection[str], 
         if missing:
             nodes = computing(program.exported_program(plan.name).graph_module)
             found = [by_name[name] for name, node in nodes if _kernel(node.target) in missing and name in by_name]
-            raise StepError(_no_kernel(found) if found else f"no portable kernel {', '.join(sorted(missing))}")
+            raise StepError(kernel_text(found) if found else f"no portable kernel {', '.join(sorted(missing))}")
 
 
 def _kernel(operator: Any) -> str:
@@ -133,7 +151,8 @@ def _kernel(operator: Any) -> str:
     return f"{schema.name}.{schema.overload_name}" if schema.overload_name else str(schema.name)
 
 
-def _no_kernel(facts: Sequence[Fact]) -> str:
+def kernel_text(facts: Sequence[Fact]) -> str:
+    """Return the error message for nodes without a portable kernel."""
     return (
         f"ExecuTorch {CHECKED} has no portable kernel for {_listed(facts)}; expected a backend of the stack to take it"
     )
@@ -142,12 +161,13 @@ def _no_kernel(facts: Sequence[Fact]) -> str:
 def _listed(facts: Sequence[Fact]) -> str:
     """Return a text that lists operators, each with one of its nodes."""
     each = list({fact.op: fact for fact in reversed(facts)}.values())[::-1]
-    shown = [f"{fact.op} ({_about(fact)})" for fact in each[:_SHOWN]]
-    more = [f"{len(each) - _SHOWN} more operators"] if len(each) > _SHOWN else []
+    shown = [f"{fact.op} ({about(fact)})" for fact in each[:SHOWN]]
+    more = [f"{len(each) - SHOWN} more operators"] if len(each) > SHOWN else []
     return ", ".join(shown + more)
 
 
-def _about(fact: Fact) -> str:
+def about(fact: Fact) -> str:
+    """Return a node's place, and why each backend refused it."""
     module = f" of module {fact.module}" if fact.module else ""
     return "; ".join(
         [f"{named(fact.name, fact.origin)}{module}", *(f"{each['backend']}: {each['why']}" for each in fact.refused)]

@@ -1,0 +1,82 @@
+"""`modelbuild check`: programs that cannot be lowered, with every reason, and nothing lowered."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.workspace_builder import Workspace
+
+NET = """import torch
+from torch import nn
+
+
+class Good(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+
+class Bad(nn.Module):
+    def forward(self, x):
+        y = torch.sort(x)[0]
+        y = torch.erfinv(y)
+        y = torch.bincount(y.flatten().int())
+        return torch.linalg.inv(x[:2, :2])[0, 0] + y
+"""
+BUILD = """
+[[torch_model]]
+name = "{0}_model"
+entry = "net.py:{1}"
+srcs = ["net.py"]
+inputs = [{{ name = "x", shape = [2, 3], dtype = "float32" }}]
+
+[[pte_program]]
+name = "{0}"
+model = ":{0}_model"
+stack = ":stack"
+"""
+STACK = """
+[[backend_stack]]
+name = "stack"
+backends = [{ type = "xnnpack" }, { type = "portable" }]
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    build = STACK + BUILD.format("good", "Good") + BUILD.format("bad", "Bad")
+    files = {"MODELBUILD.toml": "", "BUILD.toml": build, "net.py": NET}
+    return Workspace(tmp_path_factory.mktemp("checked"), files)
+
+
+def test_every_reason_with_its_place_and_each_program(built: Workspace) -> None:
+    ended = built.run("check", "//...")
+    assert ended.code == 1
+    why = "xnnpack: no such XNNPACK operator"
+    assert f"  aten.sort.default, 1 node: node aten_sort_default at net.py:12; {why}\n" in ended.err
+    assert f"  aten.erfinv.default, 1 node: node aten_erfinv_default at net.py:13; {why}\n" in ended.err
+    assert "\nerror: check //:bad :bad_model with :stack: ExecuTorch " in ended.err
+    assert "//:bad was not built: //:bad#check failed\n" in ended.err
+    assert "//:good\n" in ended.out
+    assert not (built.root / "modelbuild-out/default/good").exists()
+
+
+def test_nothing_is_lowered(built: Workspace) -> None:
+    ended = built.run("check", "//:good")
+    assert ended.code == 0
+    assert "2 actions" in ended.out
+    assert "partition" not in ended.err
+
+
+def test_the_build_fails_for_the_same_reasons(built: Workspace) -> None:
+    ended = built.run("build", "//:bad")
+    assert ended.code == 1
+    assert "at net.py:12" in ended.err
+    assert "at net.py:13" in ended.err
+
+
+def test_targets_without_a_check(built: Workspace) -> None:
+    ended = built.run("check", "//:good_model")
+    assert (ended.code, ended.err) == (
+        2,
+        "error: nothing to check in //:good_model; expected targets such as a pte_program\n",
+    )

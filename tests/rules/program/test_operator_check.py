@@ -1,0 +1,107 @@
+"""The check of operators before a program is lowered: every reason at once, and none that is not one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from executorch.exir import EdgeCompileConfig, to_edge
+from torch import nn
+
+from modelbuild.step import StepError
+from modelbuild_rules.backends.xnnpack.steps.partitioning import PARTITIONING
+from modelbuild_rules.program.steps.lowering.check import check_operators
+
+XNNPACK = {
+    "kind": "xnnpack",
+    "partitioning": "modelbuild_rules.backends.xnnpack.steps.partitioning",
+    "attributes": {
+        "precisions": ["dynamic_quant", "fp32", "static_quant"],
+        "per_op_mode": False,
+        "exclude_ops": [],
+        "force_non_static_weights_for_f32_linear": False,
+    },
+}
+PORTABLE = {"kind": "portable", "partitioning": "", "attributes": {"ops": None}}
+
+
+class Bad(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y = self.linear(x)
+        return torch.sort(y)[0] + torch.sort(x)[0], torch.erfinv(y), torch.fft.fft(x).abs()
+
+
+def exported(module: nn.Module, *inputs: torch.Tensor) -> Any:
+    return torch.export.export(module.eval(), inputs)
+
+
+def edge(module: nn.Module, *inputs: torch.Tensor) -> Any:
+    config = EdgeCompileConfig(_check_ir_validity=False)
+    return to_edge(exported(module, *inputs), compile_config=config).exported_program()
+
+
+BAD = (Bad(), torch.ones(2, 4))
+
+
+def test_every_reason_at_once_before_a_partition_is_made(lower: Callable[..., Any], tmp_path: Path) -> None:
+    shown: list[str] = []
+    with pytest.raises(StepError) as error:
+        lower(exported(*BAD), tmp_path / "made", show=shown.append)
+    *lines, last = str(error.value).splitlines()
+    why = "xnnpack: no such XNNPACK operator"
+    assert lines[:2] == [
+        f"  aten.sort.default, 2 nodes: node aten_sort_default from sort; {why}",
+        f"  aten.erfinv.default, 1 node: node aten_erfinv_default from erfinv; {why}",
+    ]
+    assert any("aten.abs.default" in line for line in lines)
+    assert "does not support these types: self complex64" in last
+    assert "has no portable kernel for aten.sort.default" in last
+    assert "aten.erfinv.default" in last
+    assert shown == ["reading the program", "lowering pass 1"]
+
+
+def test_without_a_fallback_every_operator_that_no_backend_takes(lower: Callable[..., Any], tmp_path: Path) -> None:
+    class Sums(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(x.cumsum(0)).cumprod(1).flip(0).roll(1, 0).cos()
+
+    with pytest.raises(StepError) as error:
+        lower(exported(Sums(), torch.ones(2, 3)), tmp_path / "made", portable=False)
+    *lines, last = str(error.value).splitlines()
+    assert [line.split(",")[0].strip() for line in lines][:2] == ["aten.cumsum.default", "aten.cumprod.default"]
+    assert len(lines) > 3
+    assert last.startswith("no backend of the stack takes aten.cumsum.default (")
+
+
+def test_nodes_that_a_backend_takes_need_no_kernel() -> None:
+    program = edge(nn.Linear(4, 4), torch.ones(2, 4))
+    check_operators(program, [XNNPACK], {0: PARTITIONING})
+    check_operators(program, [XNNPACK, PORTABLE], {0: PARTITIONING})
+
+
+def test_the_check_changes_nothing_in_the_program() -> None:
+    program = edge(*BAD)
+    before = [(node.name, str(node.args), sorted(node.meta)) for node in program.graph.nodes]
+    refused = PARTITIONING.refused(program, XNNPACK["attributes"])
+    assert [(node.name, str(node.args), sorted(node.meta)) for node in program.graph.nodes] == before
+    assert refused["aten_sort_default"] == "no such XNNPACK operator"
+    assert not any("linear" in name or "addmm" in name for name in refused)
+
+
+def test_a_backend_may_declare_what_it_takes_without_a_partitioner() -> None:
+    class Everything(type(PARTITIONING)):  # type: ignore[misc]
+        def refused(self, program: Any, attributes: Any) -> dict[str, str]:
+            return {}
+
+        def partitioner(self, attributes: Any, failed_nodes: Any) -> Any:
+            raise AssertionError("asked although it declares its nodes")
+
+    program = edge(*BAD)
+    check_operators(program, [XNNPACK, PORTABLE], {0: Everything()})
