@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 # Commands whose arguments are targets.
-_OF_TARGETS = ("aquery", "build", "cquery", "explain", "history", "inspect", "query", "run", "test")
+_OF_TARGETS = ("aquery", "build", "check", "cquery", "explain", "history", "inspect", "query", "run", "test")
 
 _PACKAGE_FILE, _WORKSPACE_FILE = "BUILD.toml", "MODELBUILD.toml"
 _SKIPPED = ("__pycache__", "modelbuild-out", "node_modules")

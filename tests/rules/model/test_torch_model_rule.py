@@ -208,7 +208,7 @@ class TestProgram:
 
     def test_outputs(self, analyzer: Any) -> None:
         def outputs(build: str) -> list[str]:
-            _, files = analyzer(build).analyze(Label("pkg", "program")).providers
+            _, files, _ = analyzer(build).analyze(Label("pkg", "program")).providers
             return [artifact.output for artifact in files.files]
 
         assert outputs(PROGRAM) == ["pte", "delegation", "signature"]

@@ -27,7 +27,7 @@ def declared(analysed: Callable[..., Analyzer]) -> Declared:
 def test_backends_of_a_kind_share_what_they_are_linked_with(declared: Declared, count: int) -> None:
     tables = [f'{{ type = "cuda", min_block_size = {number + 1} }}' for number in range(count)]
     actions = declared(*tables, '{ type = "portable" }')
-    assert [action.mnemonic for action in actions] == ["partition", "cpp_runtime"]
+    assert [action.mnemonic for action in actions] == ["partition", "check", "cpp_runtime"]
     assert [each["attributes"]["min_block_size"] for each in actions[0].params["backends"][:-1]] == [1, 2, 3][:count]
 
 
