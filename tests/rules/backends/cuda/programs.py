@@ -144,6 +144,74 @@ class Cache(nn.Module):
         return self.state * self.table + torch.tensor([1.0, 2, 3, 4, 5, 6, 7, 8], device=x.device)
 
 
+class Convolutions(nn.Module):
+    """Convolutions of a line, with a dilation, transposed, and several of these; some are in groups."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = nn.Sequential(nn.Conv1d(4, 8, 5, 2, 3), nn.ReLU(), nn.Conv1d(8, 8, 1))
+        self.groups = nn.Conv1d(8, 8, 3, padding=4, dilation=4, groups=8)
+        self.apart = nn.Conv2d(1, 4, 3, (1, 2), 2, 2)
+        self.up = nn.Sequential(nn.ConvTranspose2d(4, 4, 4, 2, 1, groups=2), nn.ReLU(), nn.ConvTranspose2d(4, 3, 2, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.up(self.apart(self.groups(self.line(x)).unsqueeze(1)))
+
+
+class Convolutions3d(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.point = nn.Conv3d(3, 8, 3, padding=1), nn.Conv3d(8, 4, 1)
+        self.apart, self.up = nn.Conv3d(4, 4, 2, dilation=(1, 2, 1)), nn.ConvTranspose3d(4, 4, 2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.up(self.apart(self.point(F.relu(self.first(x)))))
+
+
+class Stream(nn.Module):
+    """Keeps the end of its input for the next call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("before", torch.zeros(1, 4, 6))
+        self.layer = nn.Conv1d(4, 8, 7)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.cat((self.before, x), -1)
+        self.before.copy_(x[..., -6:])
+        return self.layer(x)
+
+
+class Sums(nn.Module):
+    """Sums by index, which Inductor leaves to libtorch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sums, self.means = nn.EmbeddingBag(8, 5), nn.EmbeddingBag(8, 5, mode="mean")
+
+    def forward(self, x: Tensor, i: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
+        x = x / 2  # a partition's inputs are in the order of use
+        index = i.unsqueeze(1).expand(-1, x.shape[1])
+        return (
+            x.scatter_reduce(0, index, x[: i.shape[0]], "mean"),
+            x.scatter_reduce(0, index, x[: i.shape[0]], "mean", include_self=False),
+            x.index_add(0, i, x[: i.shape[0]]),
+            counts.scatter_add(0, i, i * 3),
+            counts.index_add(0, i, i),
+            torch.histc(x, 10, -1, 1),
+            torch.histc(x, 7),
+            self.sums(i, counts[:3]),
+            self.means(i.reshape(2, -1)),
+        )
+
+
+class Larger(nn.Module):
+    """Nearest neighbours, by a factor and to a size."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.interpolate(F.interpolate(x, scale_factor=2), (9, 11))
+
+
 class Topk(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return torch.topk(x, 3)
@@ -252,6 +320,11 @@ PROGRAMS = {
     "norms": Program(Norms, [(2, 16, 16, 16)], 1e-5),
     "mixed": Program(Mixed, [(8, 40)], 1e-5, integers=[[5, 0, 7, 2]]),
     "cache": Program(Cache, [(4, 8)], 1e-5, calls=3),
+    "convolutions": Program(Convolutions, [(2, 4, 20)], 1e-5),
+    "convolutions_3d": Program(Convolutions3d, [(1, 3, 4, 6, 5)], 1e-5),
+    "stream": Program(Stream, [(1, 4, 5)], 1e-5, calls=3),
+    "sums": Program(Sums, [(8, 3)], 1e-5, integers=[[5, 0, 7, 2, 2, 2], [0, 2, 2, 9, 9, 9, 9, 9]]),
+    "larger": Program(Larger, [(1, 4, 5, 5)], 0.0),
     "topk": Program(Topk, [(4, 64)], 0.0),
     "sort": Program(Sort, [(4, 64)], 0.0, emulated=False),
     "vit": Program(Vit, [(1, 3, 32, 32)], 1e-4),

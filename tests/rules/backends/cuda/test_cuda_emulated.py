@@ -10,8 +10,11 @@ import torch
 
 from modelbuild_rules.bundle.steps.runtime.elf import needs
 
-CI = ("mlp_dynamic", "cnn", "attention", "cache", "class_token")
-REST = ("mlp", "mlp_fp16", "depthwise", "attention_fp16", "norms", "mixed", "topk", "vit")
+CI = ("mlp_dynamic", "attention", "class_token", "convolutions", "stream")
+REST = (
+    *("mlp", "mlp_fp16", "attention_fp16", "vit", "cnn", "depthwise", "convolutions_3d", "norms"),
+    *("cache", "mixed", "topk", "sums", "larger"),
+)
 COMPILED = ("attention_bf16", "mlp_bf16", "resnet18", "sort")  # run by benchmarks/cuda_programs.py on a GPU only
 
 pytestmark = pytest.mark.xdist_group("cuda")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from modelbuild.step import StepError
-from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import PROVIDED
+from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import PROVIDED, missing_kernels
 from modelbuild_rules.backends.cuda.steps.library.cpp import stub_library, zig
 from modelbuild_rules.backends.cuda.steps.library.link import check, cuda_home
 from modelbuild_rules.bundle.steps.runtime.elf import machine, needs
@@ -75,3 +76,23 @@ def test_what_is_no_library_is_an_error(tmp_path: Path) -> None:
 def test_the_runtime_has_what_is_listed(emulator: Path) -> None:
     shims = needs(emulator / "libaoti_cuda_shims.so").defined
     assert {name for name in shims if name.startswith("aoti_torch_")} == PROVIDED
+
+
+def test_sums_that_are_left_to_libtorch_are_told_with_their_node() -> None:
+    """Inductor has classes of their own for them."""
+    import torch
+    from torch._inductor import ir
+
+    operations = []
+    for kind, operator in (
+        (ir.ScatterFallback, torch.ops.aten.scatter_reduce_.two),
+        (ir.IndexPutFallback, torch.ops.aten.index_put_.default),
+    ):
+        made = object.__new__(kind)
+        place = f"operator 3 of the partition ({str(operator).replace('_.', '.')})"
+        object.__setattr__(made, "op_overload", operator)
+        object.__setattr__(made, "origins", [SimpleNamespace(meta={"stack_trace": place})])
+        operations.append(made)
+    found = missing_kernels(SimpleNamespace(operations=operations), ())
+    assert "aten.scatter_reduce_.two (operator 3 of the partition (aten.scatter_reduce.two))" in found
+    assert 'exclude_ops = ["aten.index_put.default", "aten.scatter_reduce.two"]' in found

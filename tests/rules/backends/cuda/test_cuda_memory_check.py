@@ -23,6 +23,9 @@ PTX = """
 	@%p1 ld.global.v4.b32 { %r1, %r2, %r3, %r4 }, [ %rd1 + 0 ];
 	@%p1 ld.global.L1::evict_last.v2.b64 { %rd5, %rd6 }, [ %rd1 + 16 ];
 	// end inline asm
+	.loc	1 24 5
+	cp.async.ca.shared.global [ %r1 + 0 ], [ %rd2 + 0 ], 0x8, %r9;
+	cp.async.ca.shared.global [ %r1 + 0 ], [ %rd2 + 0 ], 0x4, %r9;
 	.loc	1 21 5
 	@%p1 ld.global.b16 { %rs1 }, [ %rd1 + 0 ];
 	.loc	2 90 1, function_name $L__info_string0, inlined_at 1 22 9
@@ -51,7 +54,7 @@ def accessed(memory_check: ModuleType, elements: np.ndarray, mask: np.ndarray, w
 
 
 def test_widths_of_accesses_are_those_of_instructions(memory_check: ModuleType) -> None:
-    assert memory_check.widths(PTX, "kernel.py") == {20: 16, 21: 2, 22: 16, 23: 4}
+    assert memory_check.widths(PTX, "kernel.py") == {20: 16, 21: 2, 22: 16, 23: 4, 24: 4}
 
 
 def test_rows_that_begin_again_are_read_one_by_one(memory_check: ModuleType) -> None:

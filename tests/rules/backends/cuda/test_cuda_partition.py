@@ -16,7 +16,7 @@ from modelbuild_rules.backends.cuda.steps.generate.support import (
     DATA_DEPENDENT,
     DTYPE,
     EXCLUDED,
-    TRANSPOSED,
+    NO_KERNEL,
 )
 from modelbuild_rules.program.steps.partitions.files import read_partition
 
@@ -83,21 +83,41 @@ def test_a_buffer_that_changes_belongs_to_the_partition(lowering: Any, programs:
 
 
 class Odd(nn.Module):
-    """A transposed convolution, and a number of more bits than the delegate has."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.up = nn.ConvTranspose2d(4, 4, 2, 2)
+    """An operator without a kernel, and a number of more bits than the delegate has."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.relu(self.up(x)), x.to(torch.float64) * 2
+        return torch.relu(nn.functional.pdist(x)), x.to(torch.float64) * 2
 
 
 def test_what_there_is_no_kernel_for_is_left(lowering: Any) -> None:
-    lowered = lowering(export(Odd().eval(), (torch.randn(1, 4, 4, 4),)), [lowering.cuda(), lowering.PORTABLE])
-    assert why(lowered, "aten.convolution.default") == {TRANSPOSED}
+    lowered = lowering(export(Odd().eval(), (torch.randn(4, 4),)), [lowering.cuda(), lowering.PORTABLE])
+    assert why(lowered, "aten._pdist_forward.default") == {NO_KERNEL}
     assert why(lowered, "aten.mul.Tensor") == {DTYPE.format("float64")}
     assert lowered.taken("cuda") == ["aten.relu.default"]
+
+
+class Forms(nn.Module):
+    """Convolutions of all forms, and operators that are decomposed for this backend alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = nn.Sequential(nn.Conv1d(4, 4, 3, dilation=2), nn.Conv1d(4, 4, 1), nn.ConvTranspose1d(4, 4, 4, 2))
+        self.image = nn.Sequential(nn.Conv2d(1, 2, 3, 1, 2, 2), nn.ConvTranspose2d(2, 2, 2, 2), nn.Upsample(None, 2))
+        self.bag = nn.EmbeddingBag(10, 4, mode="mean")
+
+    def forward(self, x: Tensor, index: Tensor) -> tuple[Tensor, ...]:
+        means = x[0].scatter_reduce(0, index, x[0], "mean")
+        return self.image(self.line(x).unsqueeze(1)), means, torch.histc(x, 4), self.bag(index)
+
+
+def test_convolutions_of_all_forms_and_what_is_decomposed_are_taken(lowering: Any) -> None:
+    given = (torch.randn(1, 4, 12), torch.zeros(4, 12, dtype=torch.int64))
+    lowered = lowering(export(Forms().eval(), given), [lowering.cuda()])
+    assert lowered.taken(None) == []
+    taken = lowered.taken("cuda")
+    assert taken.count("aten.convolution.default") == 5
+    assert {"aten.scatter_reduce.two", "aten.histc.default", "aten.upsample_nearest2d.vec"} <= set(taken)
+    assert any(op.startswith("aten._embedding_bag") for op in taken)
 
 
 def test_control_flow_is_left(lowering: Any, programs: Mapping[str, Any]) -> None:

@@ -80,6 +80,7 @@ class Launcher:
         self.runtime.emu_remaining.restype = ctypes.c_size_t
         self._check = MemoryCheck(self._allocations)
         self._check.install()
+        _copy_broadcasts()
         self._driver = ctypes.CDLL(str(libraries / DRIVER), ctypes.RTLD_GLOBAL)
         numbers = [ctypes.c_uint] * 4
         kind = ctypes.CFUNCTYPE(None, ctypes.c_char_p, *numbers, ctypes.POINTER(ctypes.c_void_p))
@@ -147,6 +148,20 @@ def _function(kernel: Mapping[str, Any]) -> Any:
     module.libdevice = triton_helpers.libdevice
     found = getattr(module, kernel["entry"])
     return getattr(found, "fn", found) if not hasattr(found, "arg_names") else found
+
+
+def _copy_broadcasts() -> None:
+    """Make the interpreter's broadcast arrays contiguous, as its atomic operations expect (triton 3.8.0)."""
+    from triton.runtime import interpreter
+
+    original = interpreter.InterpreterBuilder.create_broadcast
+
+    def broadcast(builder: Any, arg: Any, shape: Any) -> Any:
+        made = original(builder, arg, shape)
+        made.data = np.ascontiguousarray(made.data)
+        return made
+
+    interpreter.InterpreterBuilder.create_broadcast = broadcast
 
 
 class Libdevice:

@@ -22,8 +22,9 @@ _COPY = re.compile(r"\bcp\.async\.c[ag]\.shared\.global\S* \[.*?\], \[.*?\], (\w
 
 
 def widths(ptx: str, source: str) -> dict[int, int]:
-    """Return the widest access to global memory, in bytes, by line of a kernel's source file (its name). The PTX must
-    contain line numbers; an access without one is left out."""
+    """Return the width of accesses to global memory, in bytes, by line of a kernel's source file (its name). The PTX
+    must contain line numbers; an access without one is left out. Where a line has several widths, it is the narrowest:
+    of a loop's first iteration, which is compiled apart, Triton knows more than of the others."""
     files = {number for number, name in _FILE.findall(ptx) if name == source}
     found: dict[int, int] = {}
     line, assembly = 0, False
@@ -34,7 +35,7 @@ def widths(ptx: str, source: str) -> dict[int, int]:
             pairs = ((place[1], place[2]), (place[3], place[4]))
             line = next((int(at) for number, at in pairs if number in files), 0)
         elif width := _width(text):
-            found[line] = max(found.get(line, 0), width)
+            found[line] = min(found.get(line, width), width)
     found.pop(0, None)
     return found
 
@@ -130,4 +131,5 @@ def _line(source: str) -> int:
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename != source:
         frame = frame.f_back
-    return frame.f_lineno if frame is not None else 0
+    assert frame is not None, f"{source} is not being interpreted"
+    return int(frame.f_lineno)

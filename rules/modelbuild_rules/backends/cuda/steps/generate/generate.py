@@ -85,6 +85,8 @@ def generate(
     from executorch.backends.cuda.cuda_backend import CudaBackend
     from torch._inductor.exc import InductorError
 
+    from modelbuild_rules.backends.cuda.steps.generate.decompositions import decompositions
+
     gpu = common_gpu(capabilities)
     watch = Stopwatch(card) if card else None
     chooser = Chooser(gpu, tuning or Tuning(), watch, progress)
@@ -111,10 +113,10 @@ def generate(
     progress("generating kernels")
     with target_gpu(gpu, chooser, compiled, take, progress, **launched), _float32(precision), torch.no_grad():
         weights = move(program, "cuda")
-        _to_aten(program.graph_module)
+        _to_aten(program)
         for each in CudaBackend.get_custom_passes(specs):
             each(program if getattr(each, "requires_exported_program", False) else program.graph_module)
-        program = program.run_decompositions(CudaBackend.get_decomposition_table())
+        program = program.run_decompositions({**CudaBackend.get_decomposition_table(), **decompositions()})
         inputs = [n.meta["val"] for n in program.graph.nodes if n.name in program.graph_signature.user_inputs]
         with CudaBackend.get_extra_aoti_compile_context_manager(specs):
             try:
@@ -142,7 +144,7 @@ def _float32(precision: str) -> Iterator[None]:
             kind.fp32_precision = usual
 
 
-def _to_aten(module: Any) -> None:
+def _to_aten(program: Any) -> None:
     """Replace dim-order operators by ATen's, and each view by a reshape.
 
     Inductor may choose other strides than the edge program, so that a view may need a copy. For operators that copy a
@@ -151,6 +153,7 @@ def _to_aten(module: Any) -> None:
     """
     import torch
 
+    module = program.graph_module
     formats = {(0, 2, 3, 1): torch.channels_last, (0, 2, 3, 4, 1): torch.channels_last_3d}
     for node in list(module.graph.nodes):
         operator = getattr(node.target, "_op", None)
@@ -164,6 +167,7 @@ def _to_aten(module: Any) -> None:
             copy.meta = dict(node.meta)
             node.replace_all_uses_with(copy)
             copy.args, copy.kwargs = (node,), {"memory_format": torch.contiguous_format}
+            program.graph_signature.replace_all_uses(node.name, copy.name)  # it may be a buffer's new value
         elif attention and node.meta["val"].dtype != torch.bfloat16:
             node.target = operator
         elif getattr(operator, "namespace", "") == "dim_order_ops":

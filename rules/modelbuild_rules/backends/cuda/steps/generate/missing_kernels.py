@@ -38,7 +38,9 @@ def _missing(graph: Any, supported: Collection[str]) -> Iterator[tuple[str, tupl
     from torch._inductor import ir
 
     for operation in graph.operations:
-        if isinstance(operation, ir.FallbackKernel | ir.ExternKernelOut | ir.ExternKernelAlloc):
+        if isinstance(operation, ir.ScatterFallback | ir.IndexPutFallback):
+            yield str(operation.op_overload), _places(operation)
+        elif isinstance(operation, ir.FallbackKernel | ir.ExternKernelOut | ir.ExternKernelAlloc):
             kernel = operation.get_kernel_name()
             if kernel not in supported and kernel not in PROVIDED:
                 yield _operator(operation, kernel), _places(operation)

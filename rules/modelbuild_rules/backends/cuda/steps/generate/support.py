@@ -13,6 +13,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils import _pytree as pytree
 
+from modelbuild_rules.backends.cuda.steps.generate.decompositions import decompositions
 from modelbuild_rules.program.steps.lowering.aten import aten_operator
 
 EXCLUDED = "listed in exclude_ops"
@@ -20,7 +21,6 @@ LOWERED = "taken by an earlier backend"
 CONTROL_FLOW = "control flow"
 DATA_DEPENDENT = "an input or output has a size that depends on values"
 NO_KERNEL = "the CUDA delegate has no kernel, and AOTInductor makes none"
-TRANSPOSED = "AOTInductor has no template for transposed convolutions"
 DTYPE = "the CUDA delegate has no tensors of type {}"
 
 DTYPES = frozenset(
@@ -74,9 +74,7 @@ def _refusal(node: torch.fx.Node) -> str:
     target = node.target if isinstance(node.target, torch._ops.OpOverload) else getattr(node.target, "_op", None)
     if not isinstance(target, torch._ops.OpOverload):
         return ""
-    if target is torch.ops.aten.convolution.default and node.args[6]:
-        return TRANSPOSED
-    if str(target) in _UPSTREAM or aten_operator(node.target) in _made():
+    if str(target) in _UPSTREAM or aten_operator(node.target) in _made() | decompositions().keys():
         return ""
     return NO_KERNEL
 

@@ -71,6 +71,7 @@ PATCHED = (
 )
 
 USED = (
+    "torch._decomp:decomposition_table",
     "torch._inductor.codecache:CudaKernelParamCache.cache",
     "torch._inductor.codecache:PyCodeCache.load_by_key_path",
     "torch._inductor.graph:GraphLowering.get_original_value_of_constant",

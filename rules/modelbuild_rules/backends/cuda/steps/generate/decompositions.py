@@ -1,0 +1,82 @@
+"""Decompose operators that Inductor leaves to libtorch, whose kernels the CUDA delegate lacks, into ones that it
+compiles. A decomposition returns NotImplemented for arguments that it does not cover.
+
+Uses private parts of torch, which target_gpu.py lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._decomp import decomposition_table
+
+from modelbuild_rules.backends.cuda.steps.generate import convolutions
+
+aten = torch.ops.aten
+
+
+@cache
+def decompositions() -> Mapping[Any, Callable[..., Any]]:
+    """Return the decompositions, by operator."""
+    return {
+        aten.convolution.default: convolutions.decomposed,
+        aten.upsample_nearest2d.vec: decomposition_table[aten.upsample_nearest2d.vec],
+        aten.scatter_reduce.two: scatter_mean,
+        aten.histc.default: histogram,
+        aten._embedding_bag.default: embedding_bag,
+        aten._embedding_bag_forward_only.default: embedding_bag,
+    }
+
+
+def scatter_mean(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Any:
+    """Return aten.scatter_reduce for a mean: a sum divided by a number of terms."""
+    if reduce != "mean":
+        return NotImplemented
+    own = torch.full_like(x, int(include_self))
+    count = own.scatter_add(dim, index, torch.ones_like(src))
+    start = x if include_self else torch.where(count > 0, torch.zeros_like(x), x)
+    total, terms = start.scatter_add(dim, index, src), count.clamp(min=1)
+    return total / terms if x.is_floating_point() else torch.div(total, terms, rounding_mode="floor")
+
+
+def histogram(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """Return aten.histc. The last bin includes its upper edge."""
+    x = x.flatten()
+    low, high = (torch.full((), float(each), dtype=x.dtype, device=x.device) for each in (min, max))
+    if min == max:
+        low, high = x.amin(), x.amax()
+        low, high = torch.where(low == high, low - 1, low), torch.where(low == high, high + 1, high)
+    edges = low + (high - low) / bins * torch.arange(bins + 1, device=x.device, dtype=x.dtype)
+    inside = (x >= low) & (x <= high)
+    place = (torch.searchsorted(edges, x, right=True) - 1).clamp(0, bins - 1)
+    return x.new_zeros(bins).scatter_add(0, place, inside.to(x.dtype))
+
+
+def embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> Any:
+    """Return aten._embedding_bag for sums (mode 0) and means (mode 1)."""
+    if mode == 2:
+        return NotImplemented
+    bags = offsets.shape[0] - int(include_last_offset)
+    positions = torch.arange(indices.shape[0], device=indices.device, dtype=offsets.dtype)
+    bag = torch.searchsorted(offsets[:bags], positions, right=True) - 1
+    used = (indices != padding_idx).to(weight.dtype)
+    share = used if per_sample_weights is None else used * per_sample_weights
+    rows = weight.index_select(0, indices) * share.unsqueeze(1)
+    total = weight.new_zeros(bags, weight.shape[1]).scatter_add(0, bag.unsqueeze(1).expand_as(rows), rows)
+    count = weight.new_zeros(bags).scatter_add(0, bag, used)
+    made = total / count.clamp(min=1).unsqueeze(1) if mode == 1 else total
+    return made, bag, count.to(torch.int64), torch.zeros_like(bag[:bags])
