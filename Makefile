@@ -32,8 +32,9 @@ runtime: venv
 tidy: runtime
 	find runtime -name '*.cpp' ! -name by_headers.cpp | xargs -n 4 -P $(JOBS) $(BIN)/clang-tidy -p build/runtime --quiet
 
+# One process more than jobs, since some tests wait for timers and servers.
 test: lint runtime tidy $(CASD)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $$(($(JOBS) + 1)) --dist loadgroup $(PYTEST_ARGS)
 
 test-all: $(SERVERS)
 	$(MAKE) test PYTEST_ARGS=

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.xdist_group("cuda")
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_program_is_the_same_wherever_it_is_built(repository: Path, know_runtime: Any, tmp_path: Path) -> None:
     made = []
     for folder in (tmp_path / "one", tmp_path / "other/folder"):
