@@ -99,7 +99,8 @@ PACKAGE: dict[str, Any] = {
             "outputs": ["o"],
             "seed": 1,
             "requires": ["numpy"],
-        }
+        },
+        {"name": "archived", "archive": "m.pt2", "inputs": [{"name": "x", "file": "y.npy"}]},
     ],
     "backend_stack": [
         {
@@ -214,7 +215,7 @@ PACKAGE: dict[str, Any] = {
 }
 
 FILES = (
-    *("a.txt", "b.txt", "net.py", "w.safetensors", "y.npy", "t.json", "runtime.tar", "metric.py", "test_a.py"),
+    *("a.txt", "b.txt", "net.py", "m.pt2", "w.safetensors", "y.npy", "t.json", "runtime.tar", "metric.py", "test_a.py"),
     "libx.so.1",
     "sub/c.py",
 )
