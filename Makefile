@@ -1,9 +1,10 @@
 # make demo: build the example detector and run it on a photo. make runtime: build the C++ runtime, for this machine or,
-# with ARCH=aarch64, for another. make test: run every check. Each first makes .venv from requirements.lock if it is
-# missing or the lock changed.
+# with ARCH=aarch64, for another. make wheels: build the distributions into dist/, with the runtime for both. make test:
+# run every check. Each first makes .venv from requirements.lock if it is missing or the lock changed.
 
 PYTHON ?= python3
 JOBS ?= 2
+ARCHITECTURES ?= x86_64 aarch64
 PYTEST_ARGS ?= -m "not exhaustive"
 
 VENV := .venv
@@ -16,7 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 NATIVE = $(shell find runtime tests/runtime -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
 
-.PHONY: demo runtime tidy test test-all fuzz bench bench-models lint format venv lock clean
+.PHONY: demo runtime wheels tidy test test-all fuzz bench bench-models lint format venv lock clean
 .DELETE_ON_ERROR:
 
 demo: venv
@@ -27,6 +28,11 @@ demo: venv
 runtime: venv
 	$(BIN)/python runtime/build.py --tests $(if $(ARCH),--arch $(ARCH))
 	$(BIN)/python runtime/archive.py $(if $(ARCH),--arch $(ARCH))
+
+wheels: venv
+	for arch in $(ARCHITECTURES); do $(BIN)/python runtime/build.py --arch $$arch || exit 1; done
+	$(BIN)/python runtime/wheels.py $(addprefix --arch ,$(ARCHITECTURES))
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
 
 # With the compile commands of the runtime.
 tidy: runtime
@@ -63,8 +69,8 @@ format: venv
 
 venv: $(BIN)/modelbuild
 
-$(BIN)/modelbuild: $(LOCKED) pyproject.toml protos/generate.py $(shell find protos -name '*.proto')
-	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+$(BIN)/modelbuild: $(LOCKED) pyproject.toml runtime/pyproject.toml protos/generate.py $(shell find protos -name '*.proto')
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable . --editable runtime
 	@touch $@
 
 # setuptools is installed first, from the lock, so that source builds use only locked packages.
@@ -100,7 +106,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 	--custom-compile-command "make lock"
 
 lock:
-	$(LOCK) --extra models --extra tensorrt-rtx --extra cuda --extra runtime --extra remote --extra plot --extra dev $(LOCK_ARGS) \
+	$(LOCK) --no-emit-package modelbuild-runtime --extra models --extra tensorrt-rtx --extra cuda --extra runtime-build --extra remote --extra plot --extra dev $(LOCK_ARGS) \
 		--output-file requirements.lock pyproject.toml
 	$(LOCK) --output-file tests/remote/buildgrid.lock tests/remote/buildgrid.in
 	$(LOCK) --output-file benchmarks/tools/requirements.lock benchmarks/tools/requirements.in

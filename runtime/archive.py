@@ -4,7 +4,7 @@
 
 The archive, an input of the rule `runtime_bundle`, contains bin/, lib/, and runtime.json with each file's requirements:
 
-{"version": 2, "versions": {"executorch": "1.5.1", ...}, "driver": "580", "cudart": "lib/...",
+{"version": 2, "arch": "x86_64", "versions": {"executorch": "1.5.1", ...}, "driver": "580", "cudart": "lib/...",
  "backends": {"XnnpackBackend": {"files": ["lib/..."]}}, "kernels": "lib/...",
  "quantized_kernels": "lib/...", "files": {"lib/...": {"needs": ["lib/..."], "glibc": "2.34"}}}
 
@@ -32,12 +32,16 @@ from pathlib import Path
 from build import CUDART as CUDART_OF_SDK
 from build import default_out, fetch_sdk
 from libstdcxx import NAME, link, missing
+from older_symbols import lower
 from toolchain import ARCHITECTURES, BuildError, Toolchain, toolchain
 
+DESCRIPTION = "runtime.json"
 PROGRAM = "bin/modelbuild-run"
+GCC = "lib/gcc"  # the folder of the compiler's libraries
 DELEGATE = ".delegate.json"
 KERNELS = "lib/libexecutorch_kernels_optimized.so"
 QUANTIZED_KERNELS = "lib/libexecutorch_kernels_quantized.so"
+SHIMS = "libaoti_cuda_shims.so"
 CUDART = "lib/libcudart.so.13"
 
 # The oldest driver for Linux that a CUDA 13 runtime works with.
@@ -50,46 +54,56 @@ LOADERS = frozenset({"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"})
 
 def pack(build: Path, out: Path, arch: str) -> None:
     """Write the archive. Its bytes depend on the files' names and contents alone."""
-    tools = toolchain(arch)
     with tempfile.TemporaryDirectory() as work:
         root = Path(work)
-        for folder in ("bin", "lib"):
-            (root / folder).mkdir()
-        shutil.copy(build / PROGRAM, root / PROGRAM)
-        for library in (*(build / "lib").glob("*.so*"), *(build / "lib").glob(f"*{DELEGATE}")):
-            shutil.copy(library, root / "lib")
-        shutil.copy(fetch_sdk(build.parent / "sdk", arch) / CUDART_OF_SDK, root / "lib")
-        link(tools, root / "lib")
-        libgcc = tools.file("libgcc_s.so.1")
-        if libgcc is None:
-            raise BuildError(f"{tools.compiler} has no libgcc_s.so.1; expected GCC, or a compiler that uses its libgcc")
-        shutil.copy(libgcc, root / "lib/libgcc_s.so.1")
-        files = {path.relative_to(root).as_posix(): path for path in sorted(root.glob("*/*"))}
-        native = [path for path in files.values() if _is_native(path)]
-        if lacking := missing(tools, root / "lib" / NAME, native):
-            raise BuildError(f"{NAME} lacks {', '.join(lacking)}, which the archive's files need")
-        for path in native:
-            subprocess.run([tools.tool("strip"), "--strip-unneeded", path], check=True)
-        described = json.dumps(describe(files, tools), indent=1, sort_keys=True).encode() + b"\n"
+        files = lay_out(build, root, arch)
         out.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(out, "w", format=tarfile.USTAR_FORMAT) as archive:
-            _add(archive, "runtime.json", described, 0o644)
-            for name, path in files.items():
-                _add(archive, name, path.read_bytes(), 0o755 if _is_native(path) else 0o644)
+            for name in (DESCRIPTION, *files):
+                _add(archive, name, (root / name).read_bytes(), 0o755 if _is_native(root / name) else 0o644)
+
+
+def lay_out(build: Path, root: Path, arch: str) -> list[str]:
+    """Write the runtime's files and runtime.json into a folder; return the files' paths in it, sorted."""
+    tools = toolchain(arch)
+    for folder in ("bin", GCC):
+        (root / folder).mkdir(parents=True)
+    shutil.copy(build / PROGRAM, root / PROGRAM)
+    for library in (*(build / "lib").glob("*.so*"), *(build / "lib").glob(f"*{DELEGATE}")):
+        shutil.copy(library, root / "lib")
+    shutil.copy(fetch_sdk(build.parent / "sdk", arch) / CUDART_OF_SDK, root / "lib")
+    if (root / "lib" / SHIMS).exists():
+        lower(root / "lib" / SHIMS)
+    link(tools, root / GCC)
+    libgcc = tools.file("libgcc_s.so.1")
+    if libgcc is None:
+        raise BuildError(f"{tools.compiler} has no libgcc_s.so.1; expected GCC, or a compiler that uses its libgcc")
+    shutil.copy(libgcc, root / GCC / "libgcc_s.so.1")
+    files = {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*")) if path.is_file()}
+    native = [path for path in files.values() if _is_native(path)]
+    if lacking := missing(tools, root / GCC / NAME, native):
+        raise BuildError(f"{NAME} lacks {', '.join(lacking)}, which the archive's files need")
+    for path in native:
+        subprocess.run([tools.tool("strip"), "--strip-unneeded", path], check=True)
+        path.chmod(0o755)
+    (root / DESCRIPTION).write_text(json.dumps(describe(files, tools), indent=1, sort_keys=True) + "\n")
+    return list(files)
 
 
 def describe(files: Mapping[str, Path], tools: Toolchain) -> dict[str, object]:
     """Return runtime.json. Raises BuildError if a file needs a library that neither the archive nor the system has."""
     told = {}
+    libraries = {path.name: name for name, path in files.items()}
     for name, path in files.items():
-        libraries, glibc = _needs(path, tools) if _is_native(path) else ([], "2.0")
-        unknown = [each for each in libraries if each not in SYSTEM | LOADERS and f"lib/{each}" not in files]
+        needed, glibc = _needs(path, tools) if _is_native(path) else ([], "2.0")
+        unknown = [each for each in needed if each not in SYSTEM | LOADERS and each not in libraries]
         if unknown:
             raise BuildError(f"{name} needs {', '.join(unknown)}, which the archive does not have")
-        told[name] = {"needs": [f"lib/{each}" for each in libraries if f"lib/{each}" in files], "glibc": glibc}
+        told[name] = {"needs": [libraries[each] for each in needed if each in libraries], "glibc": glibc}
     locked = re.findall(r"^([a-z-]+)==(\S+)", (Path(__file__).parent / "sdk.lock").read_text(), re.MULTILINE)
     return {
         "version": 2,
+        "arch": tools.arch,
         "versions": {**dict(locked), "modelbuild": metadata.version("modelbuild")},
         "driver": DRIVER,
         "cudart": CUDART,
@@ -114,7 +128,7 @@ def backend_entry(path: Path, files: Mapping[str, Path]) -> tuple[str, dict[str,
 
 
 def _is_native(path: Path) -> bool:
-    return not path.name.endswith(DELEGATE)
+    return path.suffix != ".json"
 
 
 def _needs(path: Path, tools: Toolchain) -> tuple[list[str], str]:

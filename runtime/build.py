@@ -102,7 +102,7 @@ def folder_of(distribution: str, header: str) -> Path:
     try:
         files = metadata.files(distribution) or []
     except metadata.PackageNotFoundError:
-        raise BuildError(f"{distribution} is not installed; pip install 'modelbuild[runtime]' brings it") from None
+        raise _not_installed(distribution) from None
     found = next((file for file in files if file.as_posix().endswith("/" + header)), None)
     if found is None:
         raise BuildError(f"{distribution} has no {header}")
@@ -114,8 +114,12 @@ def _program(name: str) -> str:
     own = Path(sys.executable).parent / name
     found = str(own) if own.exists() else shutil.which(name)
     if found is None:
-        raise BuildError(f"{name} is not installed; pip install 'modelbuild[runtime]' brings it")
+        raise _not_installed(name)
     return found
+
+
+def _not_installed(name: str) -> BuildError:
+    return BuildError(f"{name} is not installed; pip install 'modelbuild[runtime-build]' brings it")
 
 
 def _run(*command: str | Path, log: Path) -> None:

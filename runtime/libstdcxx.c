@@ -20,7 +20,3 @@ EXPORTED void condition_variable_wait(void* self, void* lock) {
   _ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(self, lock);
 }
 __asm__(".symver condition_variable_wait,_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE@GLIBCXX_3.4.11");
-
-// GCC 13 names this function wherever <iostream> is included, and calls it nowhere. Before GCC 13 each such file
-// initializes the streams itself.
-EXPORTED void _ZSt21ios_base_library_initv(void) {}

@@ -1,8 +1,7 @@
 """Link the libstdc++ of the archive from the compiler's static libstdc++.
 
 The compiler's own libstdc++.so.6 is made for the glibc of the machine that builds: Debian 12's needs 2.36, for one
-function. Linked from the same objects and libstdcxx.c it needs 2.34. It has the symbols that GCC 13 added, which the
-aarch64 shims of the CUDA delegate need, and lacks some eighty of before GCC 4.7.
+function. Linked from the same objects and libstdcxx.c it needs 2.34. It lacks some eighty symbols of before GCC 4.7.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from toolchain import BuildError, Toolchain
 
 NAME = "libstdc++.so.6"
 SOURCE = Path(__file__).with_suffix(".c")
-NEWER = {"GLIBCXX_3.4.32": ["_ZSt21ios_base_library_initv"], "CXXABI_1.3.15": ["__cxa_call_terminate"]}
 
 
 def link(tools: Toolchain, folder: Path) -> None:
@@ -42,20 +40,23 @@ def link(tools: Toolchain, folder: Path) -> None:
 
 
 def missing(tools: Toolchain, library: Path, users: Iterable[Path]) -> list[str]:
-    """Return the symbols, as name@version, that files need of a libstdc++.so.6 and it does not have."""
+    """Return the symbols, as name@version, that files need of a libstdc++.so.6 and neither it nor one of them has."""
+    users = list(users)
     needed = {each for path in users for each in _symbols(tools, path, "--undefined-only")}
     found = {each.replace("@@", "@") for each in _symbols(tools, library, "--defined-only")}
-    return sorted(each for each in needed - found if re.search("@(GLIBCXX|CXXABI)_", each))
+    own = {each for path in users for each in _symbols(tools, path, "--defined-only")}
+    lacking = (each for each in needed - found if each.partition("@")[0] not in own)
+    return sorted(each for each in lacking if re.search("@(GLIBCXX|CXXABI)_", each))
 
 
 def _version_script(tools: Toolchain, shared: Path) -> str:
-    """Return a linker script with the versions and symbols of a library, and those of NEWER."""
+    """Return a linker script with the versions and symbols of a library."""
     found: dict[str, list[str]] = defaultdict(list)
     for symbol in _symbols(tools, shared, "--defined-only"):
         name, default, version = symbol.partition("@@")
         if default:
             found[version].append(name)
-    versions = sorted({**NEWER, **found}.items())
+    versions = sorted(found.items())
     blocks = (f"{version} {{ global: {' '.join(f'{name};' for name in names)} }};" for version, names in versions)
     return "\n".join(blocks) + "\n"
 

@@ -6,8 +6,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include "api/check_ports.hpp"
-#include "files/describe.hpp"
 #include "npy.hpp"
 #include "options.hpp"
 #include "report.hpp"

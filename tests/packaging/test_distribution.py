@@ -1,13 +1,11 @@
-"""The wheel and the source archive: their contents, and use of the wheel outside the checkout."""
+"""The wheels and source archives of both distributions: their contents, and their use outside the checkout."""
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import tomllib
 import venv
@@ -18,57 +16,61 @@ import numpy as np
 import pytest
 
 import modelbuild
+from tests.packaging.installation import ENGINE, PACKAGES, RUNTIME, build, checkout, environment, run
 
 # One worker builds and installs for all tests here.
 pytestmark = pytest.mark.xdist_group("distribution")
 
-PACKAGES = {
-    "modelbuild": "modelbuild",
-    "modelbuild_rules": "rules/modelbuild_rules",
-    "modelbuild_runtime": "runtime/python/modelbuild_runtime",
-}
-WHEEL = f"modelbuild-{modelbuild.__version__}-py3-none-any.whl"
-SDIST = f"modelbuild-{modelbuild.__version__}.tar.gz"
-
-
-def run(*command: str | Path, cwd: Path, **environment: str) -> str:
-    """Run a program to its end, without this process's import path; return its output."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    done = subprocess.run(
-        [*map(str, command)], cwd=cwd, env={**kept, **environment}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def checkout(repository: Path, copy: Path) -> Path:
-    """Return a copy of the files that the packages are built from."""
-    for name in ("pyproject.toml", ".gitignore", "README.md", "LICENSE"):
-        shutil.copy(repository / name, copy)
-    for folder in ("protos", *PACKAGES.values()):
-        shutil.copytree(repository / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    return copy
+VERSION = modelbuild.__version__
+WHEEL = f"modelbuild-{VERSION}-py3-none-any.whl"
+SDIST = f"modelbuild-{VERSION}.tar.gz"
+RUNTIME_WHEEL = f"modelbuild_runtime-{VERSION}-py3-none-any.whl"
 
 
 @pytest.fixture(scope="session")
 def dist(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the source archive, and the wheel built from it."""
+    """Return a folder with the source archives, and the wheels built from them."""
     copy = checkout(repository, tmp_path_factory.mktemp("checkout"))
-    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", copy / "dist", copy, cwd=copy)
-    return copy / "dist"
+    build(copy / "runtime", copy / "dist")
+    return build(copy, copy / "dist")
 
 
-def test_the_wheel_has_the_three_packages_and_nothing_else(repository: Path, dist: Path) -> None:
-    with zipfile.ZipFile(dist / WHEEL) as archive:
-        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+def files_of(wheel: Path) -> set[str]:
+    """Return the files of a wheel except its metadata."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+@pytest.mark.parametrize(
+    ("wheel", "packages", "generated"),
+    [
+        (WHEEL, ENGINE, {"modelbuild/cli/help.txt", "modelbuild/remote/reapi.binpb"}),
+        (RUNTIME_WHEEL, RUNTIME, set()),
+    ],
+)
+def test_a_wheel_has_the_files_of_its_packages_and_no_others(
+    repository: Path, dist: Path, wheel: str, packages: dict[str, str], generated: set[str]
+) -> None:
     expected = {
         f"{package}/{file.relative_to(repository / folder).as_posix()}"
-        for package, folder in PACKAGES.items()
+        for package, folder in packages.items()
         for file in (repository / folder).rglob("*")
         if file.is_file() and "__pycache__" not in file.parts
     }
-    assert names == expected | {"modelbuild/cli/help.txt", "modelbuild/remote/reapi.binpb"}
-    assert {f"{package}/py.typed" for package in PACKAGES} <= names
+    names = files_of(dist / wheel)
+    assert names == expected | generated
+    assert {f"{package}/py.typed" for package in packages} <= names
+
+
+def test_both_wheels_contain_the_licence(repository: Path, dist: Path) -> None:
+    for wheel in (WHEEL, RUNTIME_WHEEL):
+        info = wheel.removesuffix("-py3-none-any.whl") + ".dist-info"
+        with zipfile.ZipFile(dist / wheel) as archive:
+            assert archive.read(f"{info}/licenses/LICENSE").decode() == (repository / "LICENSE").read_text()
+
+
+def test_no_file_is_in_both_wheels(dist: Path) -> None:
+    assert files_of(dist / WHEEL).isdisjoint(files_of(dist / RUNTIME_WHEEL))
 
 
 def test_the_wheel_says_what_it_needs(repository: Path, dist: Path) -> None:
@@ -76,13 +78,13 @@ def test_the_wheel_says_what_it_needs(repository: Path, dist: Path) -> None:
         info = WHEEL.removesuffix("-py3-none-any.whl") + ".dist-info"
         metadata = archive.read(f"{info}/METADATA").decode()
         scripts = archive.read(f"{info}/entry_points.txt").decode()
-        assert f"{info}/licenses/LICENSE" in archive.namelist()
     project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
     core = [line for line in re.findall(r"^Requires-Dist: (.*)$", metadata, re.MULTILINE) if "extra ==" not in line]
     needed = {"click", "networkx", "packaging", "pydantic", "rich", "tomli"}
     assert {re.split(r"[<>=]", line)[0] for line in core} == needed
     assert set(re.findall(r"^Provides-Extra: (.*)$", metadata, re.MULTILINE)) == set(project["optional-dependencies"])
     assert scripts == "[console_scripts]\nmodelbuild = modelbuild.cli:main\n"
+    assert f"Requires-Dist: modelbuild-runtime=={VERSION}; extra == 'models'" in metadata
 
 
 def test_the_source_archive_has_what_the_wheel_is_built_from(dist: Path) -> None:
@@ -94,40 +96,28 @@ def test_the_source_archive_has_what_the_wheel_is_built_from(dist: Path) -> None
         "protos/NOTICE",
         "README.md",
         "LICENSE",
-        *(f"{f}/__init__.py" for f in PACKAGES.values()),
+        *(f"{folder}/__init__.py" for folder in ENGINE.values()),
     } <= names
 
 
 @pytest.fixture(scope="session")
 def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Programs of the wheel."""
-    return environment(tmp_path_factory.mktemp("venv"), dist / WHEEL)
-
-
-def environment(home: Path, *wanted: str | Path) -> Path:
-    """Return the programs of a virtual environment with these installed packages, which also sees this one's other
-    packages."""
-    venv.create(home, with_pip=False)
-    python = home / "bin" / "python"
-    site = Path(sysconfig.get_path("purelib", vars={"base": str(home)}))
-    # A folder on the import path by a .pth file: the .pth files in it, such as the checkout's own, have no effect.
-    (site / "third_party.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    pip = (sys.executable, "-m", "pip", "--python", python)
-    run(*pip, "install", "--no-deps", "--no-build-isolation", *wanted, cwd=home)
-    return home / "bin"
+    """Programs of the wheels."""
+    return environment(tmp_path_factory.mktemp("venv"), dist / WHEEL, dist / RUNTIME_WHEEL)
 
 
 def test_nothing_is_imported_from_the_checkout(installed: Path, tmp_path: Path) -> None:
     code = f"import {', '.join(PACKAGES)}; print({', '.join(f'{p}.__file__' for p in PACKAGES)}, sep='\\n')"
     files = run(installed / "python", "-c", code, cwd=tmp_path).split()
-    assert len(files) == 3
+    assert len(files) == len(PACKAGES)
     assert all(Path(file).is_relative_to(installed.parent) for file in files)
 
 
 def test_an_editable_install_is_the_checkout_and_costs_no_import(repository: Path, tmp_path: Path) -> None:
     copy = tmp_path / "checkout"
     copy.mkdir()
-    home = environment(tmp_path / "venv", "--editable", checkout(repository, copy))
+    checkout(repository, copy)
+    home = environment(tmp_path / "venv", "--editable", copy, "--editable", copy / "runtime")
     code = f"import {', '.join(PACKAGES)}; print({', '.join(f'{p}.__file__' for p in PACKAGES)}, sep='\\n')"
     files = run(home / "python", "-c", code, cwd=tmp_path).split()
     assert files == [str(copy / folder / "__init__.py") for folder in PACKAGES.values()]
@@ -142,7 +132,7 @@ def test_an_editable_install_is_the_checkout_and_costs_no_import(repository: Pat
     assert used - started == {"__future__", "modelbuild", "modelbuild.cli", "modelbuild.cli.quick_path"}
 
     pip = (sys.executable, "-m", "pip", "--python", home / "python")
-    run(*pip, "uninstall", "--yes", "modelbuild", cwd=tmp_path)
+    run(*pip, "uninstall", "--yes", "modelbuild", "modelbuild-runtime", cwd=tmp_path)
     assert not (home / "modelbuild").exists()
     assert subprocess.run([home / "python", "-c", "import modelbuild"], cwd=tmp_path, env={}, check=False).returncode
 

@@ -13,8 +13,13 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import modelbuild
+import modelbuild_runtime
+
 PIN = re.compile(r"(?P<name>[a-z0-9-]+)==(?P<version>[^ ]+)(?: ; (?P<marker>.+?))?((?: --hash=sha256:[0-9a-f]{64})+)")
-EXTRAS = ("models", "tensorrt-rtx", "cuda", "runtime", "remote", "plot", "dev")
+EXTRAS = ("models", "tensorrt-rtx", "cuda", "runtime-build", "remote", "plot", "dev")
+# This project's distributions, which are installed from the checkout.
+OWN = re.compile(r"modelbuild(-runtime.*)?")
 
 
 @pytest.fixture(scope="module")
@@ -32,15 +37,15 @@ def requirements(project: dict[str, Any], extras: tuple[str, ...]) -> Iterator[R
     """Return the project's requirements with some extras; extras that name the project itself are expanded."""
     for line in [*project["dependencies"], *(d for e in extras for d in project["optional-dependencies"][e])]:
         requirement = Requirement(line)
-        if canonicalize_name(requirement.name) == project["name"]:
-            assert requirement.extras <= set(extras)
-        else:
+        if not OWN.fullmatch(canonicalize_name(requirement.name)):
             yield requirement
+        else:
+            assert requirement.extras <= set(extras)
 
 
 def pins(text: str, python: str) -> dict[str, str]:
     """Return name -> version of the distributions that the lock installs on Linux with a version of Python."""
-    lines = re.sub(r" *\\\n *", " ", re.sub(r"^ *#.*\n", "", text, flags=re.MULTILINE)).splitlines()
+    lines = re.sub(r" *\\\n *", " ", re.sub(r"^ *(#.*)?\n", "", text, flags=re.MULTILINE)).splitlines()
     matches = [(line, PIN.fullmatch(line)) for line in lines]
     assert [line for line, match in matches if match is None] == []
     environment = {"python_version": python, "python_full_version": f"{python}.1", "sys_platform": "linux"}
@@ -73,6 +78,18 @@ def test_has_what_decides_a_programs_bytes_in_one_version(text: str, project: di
     assert {name: asked[name] for name in exact} == {name: f"=={version}" for name, version in exact.items()}
     locked = pins(text, python)
     assert {name: locked[name] for name in exact} == exact
+
+
+def test_distributions_of_the_project_are_of_one_version(project: dict[str, Any]) -> None:
+    lines = [line for lines in project["optional-dependencies"].values() for line in lines]
+    own = [each for each in map(Requirement, lines) if each.name.startswith("modelbuild-runtime")]
+    assert sorted({each.name for each in own}) == [
+        "modelbuild-runtime",
+        "modelbuild-runtime-aarch64",
+        "modelbuild-runtime-x86-64",
+    ]
+    assert {str(each.specifier) for each in own} == {f"=={modelbuild.__version__}"}
+    assert modelbuild_runtime.__version__ == modelbuild.__version__
 
 
 def test_names_no_place(text: str) -> None:

@@ -39,6 +39,9 @@ class RuntimeDocument(TypedDict):
 
     version: int
 
+    arch: NotRequired[str]
+    """The architecture that its files are for, as "x86_64"."""
+
     versions: NotRequired[Mapping[str, str]]
     """Versions of its parts, by name."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from modelbuild.api import Attrs, Context, Dep, Files, Label, Output, Provider, rule
+from modelbuild_rules.bundle.installed_runtime import installed_runtime
 from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_place
 from modelbuild_rules.bundle.vendor_library import VendorLibrary, library_inputs, library_params, library_places
 from modelbuild_rules.providers import DeviceTarget, Program
@@ -18,8 +19,9 @@ class RuntimeBundleAttrs(Attrs):
     program: Dep
     """The program: a `pte_program`."""
 
-    runtime: RuntimeArchive
-    """The archive that `make runtime` writes for the device's architecture (build/runtime.tar)."""
+    runtime: RuntimeArchive | None = None
+    """The archive that `make runtime` writes for the device's architecture (build/runtime.tar); by default the runtime
+    that `pip install 'modelbuild[runtime]'` installs."""
 
     device: Dep | None = None
     """The device: a `device_target`; by default the program's. `--device` overrides it."""
@@ -36,7 +38,8 @@ class RuntimeBundleAttrs(Attrs):
 def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
     program = ctx.provider(ctx.attrs.program, Program)
     device = _device(ctx, program)
-    name = ctx.label.name
+    arch = device.arch if device else None
+    name, archive, installed = ctx.label.name, ctx.attrs.runtime, installed_runtime(arch)
     made = ctx.action(
         "bundle",
         step="runtime_bundle",
@@ -44,7 +47,7 @@ def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
             "pte": program.pte,
             "signature": program.signature,
             "delegation": program.delegation,
-            "runtime": ctx.file(ctx.attrs.runtime),
+            **({"runtime": ctx.file(archive)} if archive else {}),
             **({"ptd": program.ptd} if program.ptd else {}),
             **library_inputs(ctx, ctx.attrs.libraries),
         },
@@ -53,12 +56,13 @@ def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
             "name": name,
             "program": Label.parse(ctx.attrs.program, ctx.label.package).name,
             "tar": ctx.attrs.tar,
-            "arch": device.arch if device else None,
+            "arch": arch,
             "capabilities": sorted(device.compute_capabilities) if device else None,
             "libraries": library_params(ctx.attrs.libraries),
+            **({} if archive else {"installed": installed.module}),
         },
         unkeyed={"place": archive_place(ctx), "library_places": library_places(ctx)},
-        tools=("numpy",),
+        tools=("numpy",) if archive else ("numpy", installed.distribution),
         description=f"bundle {ctx.attrs.program} with its runtime",
     )
     return (Files((made["bundle"],)),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ from modelbuild.api import (
     rule,
 )
 from modelbuild.errors import did_you_mean
+from modelbuild_rules.bundle.installed_runtime import InstalledRuntime, installed_runtime
 from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_place
 from modelbuild_rules.bundle.vendor_library import VendorLibrary, library_inputs, library_params, library_places
 from modelbuild_rules.providers import DeviceTarget, EagerModel, ExportedModel, Lowering, Program
@@ -133,13 +135,17 @@ class PteTestAttrs(TestAttrs):
     device: Dep | None = None
     """The device: a `device_target`. `--device` overrides it."""
 
+    cpp_runtime: bool = False
+    """Run the program with the C++ runtime. True for tests with `runtime` or `gpus`, and for a program of another
+    architecture if its runtime is installed; ExecuTorch's Python runtime runs the others on the CPU."""
+
     runtime: RuntimeArchive | None = None
-    """The archive that `make runtime` writes (build/runtime.tar). If set, its C++ runtime runs the program, on GPUs
-    too; by default ExecuTorch's Python runtime runs it on the CPU."""
+    """The C++ runtime: the archive that `make runtime` writes (build/runtime.tar); by default the runtime that
+    `pip install 'modelbuild[runtime]'` installs."""
 
     libraries: tuple[VendorLibrary, ...] = ()
-    """Libraries that the program needs besides `runtime`, as in a `runtime_bundle`: TensorRT's. By default those of the
-    system."""
+    """Libraries that the program needs besides the C++ runtime, as in a `runtime_bundle`: TensorRT's. By default those
+    of the system."""
 
     inputs: tuple[TestInputs, ...] = Field(min_length=1)
     """The cases: inputs of the program and the model."""
@@ -186,7 +192,15 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
     eager = ctx.provider(attrs.model, EagerModel)
     own = ctx.device(DeviceTarget) if ctx.device_label is not None else None
     device = program.device or own
-    _check_runtime(ctx)
+    arch = device.arch if device else None
+    installed = _installed_runtime(attrs, arch)
+    cpp = attrs.runtime is not None or installed is not None
+    if attrs.libraries and not cpp:
+        message = "only the C++ runtime loads libraries; expected 'cpp_runtime = true', 'runtime' or 'gpus' as well"
+        raise ctx.error("libraries", message)
+    if cpp and attrs.max_memory is not None:
+        message = "memory is measured in ExecuTorch's Python runtime only"
+        raise ctx.error("max_memory", f"{message}; expected no 'runtime', 'cpp_runtime' or 'gpus'")
     metric_srcs = ctx.files(attrs.metric_srcs)
     files: dict[str, tuple[Artifact, ...]] = {}
     cases = []
@@ -221,7 +235,8 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
         "outputs": {name: _tolerance(each) for name, each in attrs.outputs.items()},
         "metrics": [_metric(ctx, index, metric_srcs, eager.params["outputs"]) for index in range(len(attrs.metrics))],
     }
-    runtime = {"runtime": ctx.file(attrs.runtime), **library_inputs(ctx, attrs.libraries)} if attrs.runtime else {}
+    runtime = {"runtime": ctx.file(attrs.runtime)} if attrs.runtime else {}
+    libraries = library_inputs(ctx, attrs.libraries)
     inputs = {
         **eager.inputs,
         **files,
@@ -233,6 +248,7 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
         step="pte_test",
         inputs=inputs
         | runtime
+        | libraries
         | ({f"baseline.{name}": artifact for name, artifact in _files(baseline).items()} if baseline else {}),
         outputs=[Output("report", "report.json")],
         params={
@@ -243,14 +259,16 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
                 if getattr(attrs, name) is not None
             },
             "backends": attrs.backends,
-            "arch": device.arch if device else None,
-            **({"gpu": _gpu(attrs, program), "libraries": library_params(attrs.libraries)} if attrs.runtime else {}),
+            "arch": arch,
+            "cpp_runtime": cpp,
+            **({"gpu": _gpu(attrs, program), "libraries": library_params(attrs.libraries)} if cpp else {}),
+            **({"installed": installed.module} if installed else {}),
         },
         unkeyed={
             "timeout": seconds(attrs),
-            **({"place": archive_place(ctx), "library_places": library_places(ctx)} if attrs.runtime else {}),
+            **({"place": archive_place(ctx), "library_places": library_places(ctx)} if cpp else {}),
         },
-        tools=("flatbuffers", *eager.tools),
+        tools=("flatbuffers", *eager.tools, *((installed.distribution,) if installed else ())),
         python=("srcs", "metric_srcs"),
         preload=("torch",),
         resources=_resources(attrs, program),
@@ -259,21 +277,20 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
     exported = next((each for each in ctx.providers(attrs.model) if isinstance(each, ExportedModel)), None)
     bisect = None
     if exported is not None and program.lowering is not None:
-        params = {**parity, "cpp_runtime": attrs.runtime is not None}
+        params = {**parity, "cpp_runtime": cpp}
         bisect = _bisect(ctx, exported, program.lowering, inputs, params, eager.tools)
     return (TestAction((made["report"],), flaky=attrs.flaky, bisect=bisect),)
 
 
-def _check_runtime(ctx: Context[PteTestAttrs]) -> None:
-    attrs = ctx.attrs
-    if attrs.gpus and attrs.runtime is None:
-        message = f"only the C++ runtime uses GPUs; expected 'runtime' as well: {RuntimeArchive.where_from}"
-        raise ctx.error("gpus", message)
-    if attrs.libraries and attrs.runtime is None:
-        message = f"only the C++ runtime loads libraries; expected 'runtime' as well: {RuntimeArchive.where_from}"
-        raise ctx.error("libraries", message)
-    if attrs.runtime is not None and attrs.max_memory is not None:
-        raise ctx.error("max_memory", "memory is measured in ExecuTorch's Python runtime only; expected no 'runtime'")
+def _installed_runtime(attrs: PteTestAttrs, arch: str | None) -> InstalledRuntime | None:
+    """Return the package whose C++ runtime runs the program; None if ExecuTorch's Python runtime or an archive does."""
+    if attrs.runtime is not None:
+        return None
+    found = installed_runtime(arch)
+    if attrs.cpp_runtime or attrs.gpus:
+        return found
+    elsewhere = arch not in (None, os.uname().machine) and attrs.max_memory is None
+    return found if elsewhere and found.is_there() else None
 
 
 def _gpu(attrs: PteTestAttrs, program: Program) -> GpuNeeds:

@@ -10,6 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Marks the functions that the library exports; runtime/abi.txt lists them. */
+#define MB_API __attribute__((visibility("default")))
+
+/* The version of this header. It grows by one with each addition of a function, a field or a value. A program that was
+ * compiled with it needs a library whose mb_api_version() is at least as large. */
+#define MB_API_VERSION 1
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -87,39 +94,42 @@ typedef enum { MB_LOG_DEBUG, MB_LOG_INFO, MB_LOG_ERROR, MB_LOG_FATAL, MB_LOG_OFF
 typedef void (*mb_log_sink)(mb_log_level level, const char* message, size_t length, void* user);
 
 /* Returns the library's version of modelbuild, as "0.1.0". */
-const char* mb_version(void);
+MB_API const char* mb_version(void);
 
-const char* mb_last_error(void);
+/* Returns the MB_API_VERSION that the library was built with. */
+MB_API int32_t mb_api_version(void);
+
+MB_API const char* mb_last_error(void);
 /* least: an mb_log_level. sink NULL: stderr. The sink may be called from any thread, one call at a time; it must not
    call this function. */
-mb_status mb_set_log(int32_t least, mb_log_sink sink, void* user);
+MB_API mb_status mb_set_log(int32_t least, mb_log_sink sink, void* user);
 
 /* Describes a program as one JSON object, without loading it. Free the text with mb_free. */
-mb_status mb_describe(const char* path, char** json);
+MB_API mb_status mb_describe(const char* path, char** json);
 /* Writes the requirements of a program that this machine does not meet, each with a line break after it; "" if it meets
  * all. No part of the program is loaded. Free the text with mb_free. */
-mb_status mb_check(const char* path, const mb_load_options* options, char** lines);
-void mb_free(void* pointer);
+MB_API mb_status mb_check(const char* path, const mb_load_options* options, char** lines);
+MB_API void mb_free(void* pointer);
 
-mb_status mb_load(const char* path, const mb_load_options* options, mb_program** program);
-void mb_unload(mb_program* program);
-const char* mb_program_json(const mb_program* program);
+MB_API mb_status mb_load(const char* path, const mb_load_options* options, mb_program** program);
+MB_API void mb_unload(mb_program* program);
+MB_API const char* mb_program_json(const mb_program* program);
 
 /* Runs a method on its tensor inputs, in order. A program has one run at a time; other callers wait. Threads that share
  * a program must take turns from the run to the last use of its outputs. */
-mb_status mb_run(mb_program* program, const char* method, const mb_tensor* inputs, size_t input_count,
-                 const mb_run_options* options);
+MB_API mb_status mb_run(mb_program* program, const char* method, const mb_tensor* inputs, size_t input_count,
+                        const mb_run_options* options);
 /* The outputs of the last run; none if it failed. Their memory is valid until the program runs again or is unloaded. */
-size_t mb_output_count(const mb_program* program);
-const char* mb_output_name(const mb_program* program, size_t index);
-mb_status mb_output(const mb_program* program, size_t index, mb_tensor* tensor); /* numbers have rank 0 */
-mb_status mb_last_transfers(const mb_program* program, mb_transfers* transfers);
-mb_status mb_count_graphs(const mb_program* program, mb_graph_counts* counts);
+MB_API size_t mb_output_count(const mb_program* program);
+MB_API const char* mb_output_name(const mb_program* program, size_t index);
+MB_API mb_status mb_output(const mb_program* program, size_t index, mb_tensor* tensor); /* numbers have rank 0 */
+MB_API mb_status mb_last_transfers(const mb_program* program, mb_transfers* transfers);
+MB_API mb_status mb_count_graphs(const mb_program* program, mb_graph_counts* counts);
 
 /* GPU memory, for callers that do not use CUDA themselves. */
-mb_status mb_device_allocate(int32_t device, size_t bytes, void** pointer);
-void mb_device_free(int32_t device, void* pointer);
-mb_status mb_copy(void* to, const void* from, size_t bytes, int32_t device); /* either side may be host memory */
+MB_API mb_status mb_device_allocate(int32_t device, size_t bytes, void** pointer);
+MB_API void mb_device_free(int32_t device, void* pointer);
+MB_API mb_status mb_copy(void* to, const void* from, size_t bytes, int32_t device); /* either side may be host memory */
 
 #ifdef __cplusplus
 }

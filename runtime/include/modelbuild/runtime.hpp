@@ -16,11 +16,14 @@
 #include <variant>
 #include <vector>
 
+// Marks classes and functions that the library exports; runtime/abi.txt lists them.
+#define MODELBUILD_API __attribute__((visibility("default")))
+
 namespace modelbuild {
 
 // An error with a one-line message. Control characters in it, for example from a file, become question marks. `kind`
 // distinguishes invalid arguments of the caller from failures of the program or the machine.
-class Error : public std::runtime_error {
+class MODELBUILD_API Error : public std::runtime_error {
  public:
   enum class Kind { kInput, kProgram };
   Error(Kind kind, const std::string& message);
@@ -47,15 +50,15 @@ enum class DType : std::int8_t {
   kUint64 = 29,
 };
 
-std::string dtype_name(DType type);
-std::size_t dtype_size(DType type);
+MODELBUILD_API std::string dtype_name(DType type);
+MODELBUILD_API std::size_t dtype_size(DType type);
 
 struct Device {
   bool cuda = false;
   int index = 0;
   bool operator==(const Device&) const = default;
 };
-std::string to_string(Device device);
+MODELBUILD_API std::string to_string(Device device);
 
 // A dimension, fixed if min == max. Dimensions with the same name, unless it is "", are equal.
 struct Dim {
@@ -82,6 +85,9 @@ struct Port {
   std::string host_kernel;  // a CPU kernel that reads or writes it; "" if only delegates and copies do
   bool direct = false;      // of an input on the host: only a GPU reads it, so it is read from the caller's memory
 };
+MODELBUILD_API std::string to_string(const Port& port);  // `image: float32[1, 3, h=12..1024, 512] on cuda:0`
+// Throws Error of kind kInput, with the expected and the given value, unless a tensor of this type and shape fits.
+MODELBUILD_API void check_input(const Port& port, DType dtype, const std::vector<std::int64_t>& shape);
 
 struct DelegateInfo {
   std::string backend;
@@ -145,16 +151,16 @@ struct Description {
   std::map<std::string, std::string> versions;  // of the packages that lowered the program
   std::vector<Part> parts;
 
-  const MethodDescription& method(std::string_view name) const;  // throws Error
-  std::string json() const;  // one object, as `python -m modelbuild_runtime` prints it
-  std::string text() const;
+  MODELBUILD_API const MethodDescription& method(std::string_view name) const;  // throws Error
+  MODELBUILD_API std::string json() const;  // one object, as `python -m modelbuild_runtime` prints it
+  MODELBUILD_API std::string text() const;
 };
 
 // Describes a program without loading it; no delegate, kernel or GPU is needed. Throws Error. With `verify` the SHA-256
 // in the files' manifests is checked. The files <backend>.delegate.json in `plugin_dirs` and in this library's folder
 // state which delegates are on a GPU.
-Description describe(const std::filesystem::path& path, std::vector<std::filesystem::path> data = {},
-                     bool verify = true, std::vector<std::filesystem::path> plugin_dirs = {});
+MODELBUILD_API Description describe(const std::filesystem::path& path, std::vector<std::filesystem::path> data = {},
+                                    bool verify = true, std::vector<std::filesystem::path> plugin_dirs = {});
 
 // Elements in row-major order. The caller owns the memory.
 struct Tensor {
@@ -163,7 +169,7 @@ struct Tensor {
   std::vector<std::int64_t> shape;
   Device device;
 
-  std::size_t numel() const;
+  MODELBUILD_API std::size_t numel() const;
   std::size_t nbytes() const { return numel() * dtype_size(dtype); }
 };
 
@@ -192,7 +198,8 @@ struct LoadOptions {
 // Returns the requirements of a program that this machine does not meet, one line each: a delegate that the runtime
 // lacks, a GPU, its driver, its compute capability, TensorRT's library. Loads the libraries of the program's delegates,
 // but no part of the program. Throws Error if the program cannot be described.
-std::vector<std::string> unmet_requirements(const std::filesystem::path& path, const LoadOptions& options = {});
+MODELBUILD_API std::vector<std::string> unmet_requirements(const std::filesystem::path& path,
+                                                           const LoadOptions& options = {});
 
 struct RunOptions {
   // A cudaStream_t on which all work is enqueued. Without it each method has its own stream, and run() returns when the
@@ -210,17 +217,19 @@ struct RunOptions {
 // A loaded program. Its state between runs lives as long as this object. One run at a time; other callers wait.
 class Program {
  public:
-  static std::unique_ptr<Program> load(const std::filesystem::path& path, const LoadOptions& options = {});
-  ~Program();
+  MODELBUILD_API static std::unique_ptr<Program> load(const std::filesystem::path& path,
+                                                      const LoadOptions& options = {});
+  MODELBUILD_API ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  const Description& describe() const;
+  MODELBUILD_API const Description& describe() const;
   // `inputs` are in the order of the method's tensor inputs. Host tensors are read in place if the program's layout is
   // row-major; a program that writes to its inputs then writes to the caller's memory.
-  std::vector<Value> run(std::string_view method, std::span<const Tensor> inputs, const RunOptions& options = {});
-  Transfers transfers() const;       // of the last run
-  GraphCounts graph_counts() const;  // of all runs
+  MODELBUILD_API std::vector<Value> run(std::string_view method, std::span<const Tensor> inputs,
+                                        const RunOptions& options = {});
+  MODELBUILD_API Transfers transfers() const;       // of the last run
+  MODELBUILD_API GraphCounts graph_counts() const;  // of all runs
 
  private:
   struct State;
@@ -232,19 +241,19 @@ enum class LogLevel { kDebug, kInfo, kError, kFatal, kOff };
 using LogSink = std::function<void(LogLevel, std::string_view message)>;
 // Sets the sink for messages of ExecuTorch and the delegates of level `least` and above. By default errors go to
 // stderr. The sink may be called from any thread, one call at a time; it must not throw, or call this function.
-void set_log(LogLevel least, LogSink sink = {});
+MODELBUILD_API void set_log(LogLevel least, LogSink sink = {});
 
 // GPU memory, for callers that do not use CUDA themselves. Throws Error if no CUDA delegate is loaded.
 class DeviceBuffer {
  public:
-  DeviceBuffer(int device, std::size_t bytes);
-  ~DeviceBuffer();
-  DeviceBuffer(DeviceBuffer&& other) noexcept;
+  MODELBUILD_API DeviceBuffer(int device, std::size_t bytes);
+  MODELBUILD_API ~DeviceBuffer();
+  MODELBUILD_API DeviceBuffer(DeviceBuffer&& other) noexcept;
   DeviceBuffer& operator=(DeviceBuffer&&) = delete;
   DeviceBuffer(const DeviceBuffer&) = delete;
   void* data() const { return data_; }
-  void write(const void* host, std::size_t bytes);
-  void read(void* host, std::size_t bytes) const;
+  MODELBUILD_API void write(const void* host, std::size_t bytes);
+  MODELBUILD_API void read(void* host, std::size_t bytes) const;
 
  private:
   int device_;
@@ -252,6 +261,6 @@ class DeviceBuffer {
 };
 
 // Copies an output from any device to host memory.
-void copy_to_host(const Tensor& tensor, void* host);
+MODELBUILD_API void copy_to_host(const Tensor& tensor, void* host);
 
 }  // namespace modelbuild

@@ -3,10 +3,12 @@
 from modelbuild_runtime.describe import Description, MethodDescription, Port
 from modelbuild_runtime.errors import InputError, ProgramError
 from modelbuild_runtime.latency import Latency
-from modelbuild_runtime.load import load
+from modelbuild_runtime.load import load, load_with_executorch
 from modelbuild_runtime.native_program import NativeProgram
 from modelbuild_runtime.program import Program
 from modelbuild_runtime.shapes import Dim
+
+__version__ = "0.1.0"
 
 __all__ = [
     "Description",
@@ -19,4 +21,5 @@ __all__ = [
     "Program",
     "ProgramError",
     "load",
+    "load_with_executorch",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,35 +34,55 @@ def load(
 ) -> Program:
     """Load a .pte, and the .ptd beside it: the one of the same name, or the only one if the program may need one.
 
-    `runtime` is a folder that `make runtime` or `runtime_bundle` made; by default that of MODELBUILD_RUNTIME. If there
-    is one, the C++ runtime runs the program, on GPUs too. Otherwise ExecuTorch's Python bindings run it on the CPU; the
-    first run imports torch.
+    The C++ runtime runs the program, on GPUs too. `runtime` is a folder that `make runtime` or `runtime_bundle` made;
+    by default that of MODELBUILD_RUNTIME, or else the one that the wheel of modelbuild-runtime installed. Without any,
+    or with an empty MODELBUILD_RUNTIME, load_with_executorch() loads the program.
 
     With `verify` the SHA-256 in the files' manifests is checked.
 
     Raises ProgramError if the files are damaged, or not a program that this runtime supports.
     """
-    pte = Path(path)
     named = runtime if runtime is not None else os.environ.get(RUNTIME)
-    native = Path(named) if named else None
-    # The C++ runtime checks the files itself.
-    program = read_program_file(pte, verify=verify and native is None)
-    data = [Path(given) for given in data_paths] or _beside(pte, program)
-    if len(data) > 1 and native is None:
+    native = _installed() if named is None else named
+    if not native:
+        return load_with_executorch(path, data_paths, verify=verify)
+    from modelbuild_runtime.native import library_file
+
+    pte = Path(path)
+    program = read_program_file(pte, verify=False)  # the C++ runtime checks the files itself
+    data = _data_files(pte, data_paths, program)
+    return NativeProgram(library_file(Path(native)), pte, data, describe(pte, data, program), verify)
+
+
+def load_with_executorch(path: str | Path, data_paths: Sequence[str | Path] = (), *, verify: bool = True) -> Program:
+    """Load a .pte like load(), for the executorch package. It runs programs on the CPU; the first run imports torch."""
+    pte = Path(path)
+    program = read_program_file(pte, verify=verify)
+    data = _data_files(pte, data_paths, program)
+    if len(data) > 1:
         raise ProgramError(f"{pte}: ExecuTorch's Python runtime takes one .ptd, not {len(data)}")
+    for file in data:
+        check_data_file(file, verify)
+    return Program(pte, data[0] if data else None, describe(pte, data, program))
+
+
+def _data_files(pte: Path, given: Sequence[str | Path], program: ProgramFile) -> list[Path]:
+    """Return the .ptd files of a program. Raises ProgramError if one is missing."""
+    data = [Path(file) for file in given] or _beside(pte, program)
     for file in data:
         if not file.is_file():
             raise ProgramError(f"{file}: no such file")
-        if native is None:
-            check_data_file(file, verify)
     if program.external and not data:
         raise ProgramError(f"{pte}: {len(program.external)} of its tensors are in a .ptd, and there is none beside it")
-    description = describe(pte, data, program)
-    if native is not None:
-        from modelbuild_runtime.native import library_file
+    return data
 
-        return NativeProgram(library_file(native), pte, data, description, verify)
-    return Program(pte, data[0] if data else None, description)
+
+def _installed() -> Path | None:
+    """Return the folder of the C++ runtime that a wheel of modelbuild-runtime installed; None if there is none."""
+    # Without an import statement: actions never get here, and their keys contain no binaries.
+    spec = importlib.util.find_spec("modelbuild_runtime_native")
+    folder = Path(spec.origin).parent if spec is not None and spec.origin is not None else None
+    return folder if folder is not None and (folder / "runtime.json").is_file() else None
 
 
 def _beside(pte: Path, program: ProgramFile) -> list[Path]:

@@ -68,6 +68,8 @@ struct mb_program {
 
 const char* mb_version(void) { return MODELBUILD_VERSION; }
 
+int32_t mb_api_version(void) { return MB_API_VERSION; }
+
 const char* mb_last_error(void) { return last_error_lost ? "out of memory" : last_error.c_str(); }
 
 mb_status mb_set_log(int32_t least, mb_log_sink sink, void* user) {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "files/describe.hpp"
-
 namespace modelbuild {
 namespace {
 

@@ -7,8 +7,7 @@
 
 namespace modelbuild {
 
-// Throw Error of kind kInput with the input, the expected and the given value.
-void check_input(const Port& port, DType dtype, const std::vector<std::int64_t>& shape);
+// Throws Error of kind kInput with the input, the expected and the given value.
 void check_inputs(const MethodDescription& method, std::span<const Tensor> inputs);
 
 // Throws the same for memory of outputs; entries without data are skipped.

@@ -16,6 +16,6 @@ namespace modelbuild {
 using Requirements = std::vector<std::string> (*)(std::span<const std::uint8_t> blob,
                                                   const std::optional<Target>& target);
 
-void provide_requirements(const std::string& backend, Requirements check);
+MODELBUILD_API void provide_requirements(const std::string& backend, Requirements check);
 
 }  // namespace modelbuild

@@ -44,7 +44,7 @@ class DeviceServices {
   virtual void register_allocator() = 0;  // with ExecuTorch, unless there is one
 };
 
-void provide_device_services(DeviceServices* services);
+MODELBUILD_API void provide_device_services(DeviceServices* services);
 DeviceServices* device_services();          // nullptr if none are loaded
 DeviceServices& require_device_services();  // throws Error instead
 

@@ -1,6 +1,4 @@
 // Makes descriptions from a program's files, and converts them to text and JSON.
-#include "files/describe.hpp"
-
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -11,6 +9,7 @@
 #include "files/manifest.hpp"
 #include "files/mapped_file.hpp"
 #include "files/signature.hpp"
+#include "modelbuild/runtime.hpp"
 #include "pte/ptd.hpp"
 #include "pte/pte.hpp"
 

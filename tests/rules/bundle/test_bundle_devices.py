@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import platform
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -51,14 +51,14 @@ arch = "aarch64"
 """
 
 
-def analyzed(root: Path, program: str, bundle: str = "") -> dict[str, Any]:
-    """Return the params of a bundle's action."""
+def analyzed(root: Path, program: str, bundle: str = "", build: str = BUILD) -> Action:
+    """Return the action of a bundle."""
     files = {
         "MODELBUILD.toml": 'rules = ["//own"]\n',
         "own/__init__.py": "",
         "own/prebuilt.py": PREBUILT,
         "own/steps/__init__.py": "",
-        "BUILD.toml": BUILD.format(bundle=bundle),
+        "BUILD.toml": build.format(bundle=bundle),
         "nets/net/BUILD.toml": '[package]\ndefault_visibility = ["//visibility:public"]\n' + program,
         "nets/net/net.pte": "",
         "runtime.tar": "",
@@ -71,7 +71,7 @@ def analyzed(root: Path, program: str, bundle: str = "") -> dict[str, Any]:
     analyzer = Analyzer(Loader(workspace, rules.by_name), rules)
     analyzer.analyze(Label("", "bundle"))
     (action,) = (n for n in analyzer.graph.nodes.values() if isinstance(n, Action) and n.mnemonic == "bundle")
-    return dict(action.params)
+    return action
 
 
 def prebuilt(more: str = "") -> str:
@@ -114,6 +114,29 @@ def test_a_bundle_that_cannot_be_for_its_device(tmp_path: Path, program: str, bu
 def test_what_a_bundle_is_checked_for(
     tmp_path: Path, program: str, bundle: str, arch: str | None, capabilities: list[str] | None
 ) -> None:
-    params = analyzed(tmp_path, prebuilt(program), bundle)
+    params = analyzed(tmp_path, prebuilt(program), bundle).params
     assert (params["arch"], params["capabilities"]) == (arch, capabilities)
     assert params["program"] == "net"  # from '//nets/net', short for '//nets/net:net'
+
+
+@pytest.mark.parametrize(
+    ("program", "distribution", "module"),
+    [
+        ("", "modelbuild-runtime", "modelbuild_runtime_native"),
+        ('arch = "{here}"', "modelbuild-runtime", "modelbuild_runtime_native"),
+        ('arch = "{other}"', "modelbuild-runtime-{other}", "modelbuild_runtime_{other}"),
+    ],
+)
+def test_without_an_archive_a_bundle_needs_the_package_for_its_architecture(
+    tmp_path: Path, program: str, distribution: str, module: str
+) -> None:
+    here = platform.machine()
+    names = {"here": here, "other": next(each for each in ("x86_64", "aarch64") if each != here)}
+    action = analyzed(tmp_path, prebuilt(program.format(**names)), build=BUILD.replace('runtime = "runtime.tar"\n', ""))
+    assert distribution.format(**names).replace("_", "-") in action.tools
+    assert action.params["installed"] == module.format(**names)
+    assert "runtime" not in {each.name for each in action.inputs}
+
+    archive = analyzed(tmp_path / "archive", prebuilt(program.format(**names)))
+    assert "installed" not in archive.params
+    assert not any(name.startswith("modelbuild-runtime") for name in archive.tools)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from modelbuild.step import StepError
+from modelbuild.step import Step, StepError
 from modelbuild_rules.bundle.steps.runtime.archive import Calls, MissingBackend, calls_of, lay_out
+from modelbuild_rules.bundle.steps.runtime.source import runtime_of
 
 RUNTIME: dict[str, Any] = {
     "version": 2,
@@ -92,6 +93,28 @@ def test_a_delegate_without_a_flavour_is_said_in_the_runtime_s_words(tmp_path: P
     (tmp_path / "out").mkdir()
     made = lay_out(packed(tmp_path), calls(("BareBackend", "OwnBackend")), tmp_path / "out")
     assert made.missing_flavour() == "needs a flavour"
+
+
+def test_a_folder_of_the_same_files_is_laid_out_alike(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with tarfile.open(packed(tmp_path)) as archive:
+        archive.extractall(tmp_path / "folder")
+    made = lay_out(tmp_path / "folder", calls(("OwnBackend",)), tmp_path / "out")
+    assert made == lay_out(tmp_path / "runtime.tar", calls(("OwnBackend",)), tmp_path / "out")
+    (tmp_path / "folder/lib/own.so").unlink()
+    (tmp_path / "again").mkdir()
+    with pytest.raises(StepError, match=r"the runtime has no file lib/own\.so"):
+        lay_out(tmp_path / "folder", calls(("OwnBackend",)), tmp_path / "again")
+
+
+def test_an_installed_package_without_a_runtime_is_an_error_with_the_targets_place(tmp_path: Path) -> None:
+    step = Step({"installed": "modelbuild_runtime_native", "place": "BUILD.toml:3:1"}, {}, {}, tmp_path)
+    with pytest.raises(StepError) as raised:
+        runtime_of(step)
+    assert str(raised.value) == (
+        "BUILD.toml:3:1: the installed package modelbuild_runtime_native contains no C++ runtime; expected its wheel"
+        " for Linux with glibc 2.35, or the attribute 'runtime'"
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"nothing", None])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,35 @@ def test_the_gpu_that_the_device_names_is_in_the_key_with_an_archive_only(keys: 
     assert len({keys("", device)["test"] for device in devices}) == 1
 
 
+@pytest.mark.parametrize("more", ["cpp_runtime = true\n", "gpus = 1\n"])
+def test_without_an_archive_the_installed_runtime_is_a_tool(
+    actions: Actions, keys: Any, tmp_path: Path, more: str
+) -> None:
+    (tmp_path / "runtime.tar").touch()
+    installed, archive, python = (actions(text)["test"] for text in (more, more + ARCHIVE, ""))
+    assert "modelbuild-runtime" in installed.tools
+    assert installed.params["installed"] == "modelbuild_runtime_native"
+    for other in (archive, python):
+        assert "modelbuild-runtime" not in other.tools
+        assert "installed" not in other.params
+    assert [each.params["cpp_runtime"] for each in (installed, archive, python)] == [True, True, False]
+    assert len({keys(text)["test"] for text in (more, more + ARCHIVE, "")}) == 3
+    assert keys("cpp_runtime = true\n" + ARCHIVE)["test"] == keys(ARCHIVE)["test"]
+
+
+def test_a_program_of_another_architecture_is_run_by_its_runtime_if_that_is_installed(
+    actions: Actions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = "aarch64" if platform.machine() == "x86_64" else "x86_64"
+    without = actions(OTHER.replace("aarch64", other), owner="without_device")["test"]
+    assert (without.params["cpp_runtime"], "installed" in without.params) == (False, False)
+    (tmp_path / f"modelbuild_runtime_{other}.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    with_runtime = actions(OTHER.replace("aarch64", other), owner="without_device")["test"]
+    assert with_runtime.params["installed"] == f"modelbuild_runtime_{other}"
+    assert f"modelbuild-runtime-{other.replace('_', '-')}" in with_runtime.tools
+
+
 def test_workers_are_asked_for_a_gpu_of_the_devices_lowest_capability(actions: Actions, tmp_path: Path) -> None:
     (tmp_path / "runtime.tar").touch()
     device = 'compute_capability = ["12.0", "8.9"]'
@@ -146,10 +176,15 @@ def test_the_architecture_is_that_of_the_programs_device(actions: Actions) -> No
         (ARCHIVE, "no file 'runtime.tar' in //; `make runtime` writes the C++ runtime's archive, build/runtime.tar"),
         (
             'libraries = [{ file = "net.py", version = "1.0", licence = "a" }]',
-            "only the C++ runtime loads libraries; expected 'runtime' as well: `make runtime` writes the",
+            "only the C++ runtime loads libraries; expected 'cpp_runtime = true', 'runtime' or 'gpus' as well",
         ),
-        ("gpus = 1", "only the C++ runtime uses GPUs; expected 'runtime' as well: `make runtime` writes the"),
-        ('runtime = "net.py"\nmax_memory = 9', "memory is measured in ExecuTorch's Python runtime only; expected no"),
+        *(
+            (
+                f"{more}\nmax_memory = 9",
+                "memory is measured in ExecuTorch's Python runtime only; expected no 'runtime', ",
+            )
+            for more in ('runtime = "net.py"', "cpp_runtime = true", "gpus = 1")
+        ),
     ],
 )
 def test_what_does_not_go_together_is_an_error_with_the_command_that_helps(

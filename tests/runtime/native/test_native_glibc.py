@@ -19,7 +19,7 @@ def needed(archive: Path, folder: Path) -> dict[str, tuple[int, ...]]:
     """The glibc that each file of an archive needs."""
     with tarfile.open(archive) as packed:
         packed.extractall(folder)
-    files = [path for path in sorted(folder.glob("*/*")) if not path.name.endswith(".json")]
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".json"]
     assert {path.name for path in files} >= {"modelbuild-run", "libstdc++.so.6", "libgcc_s.so.1", "libcudart.so.13"}
     return {path.name: needs(path).glibc for path in files}
 
@@ -47,3 +47,19 @@ def test_files_for_aarch64_need_no_newer_glibc_than_documented(
 ) -> None:
     found = needed(aarch64.archive, tmp_path)
     assert {name: glibc for name, glibc in found.items() if glibc > limit(repository)} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("aarch64")
+def test_files_for_aarch64_load_beside_the_libstdcxx_of_jetpack(aarch64: Runtime) -> None:
+    """That is GCC 12's. A process may have loaded it before the runtime's own, which then is not used."""
+    newest = {"GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13)}
+    files = [path for path in (aarch64.folder / "lib").glob("*.so*") if path.is_file()]
+    found: set[tuple[str, tuple[int, ...]]] = set()
+    for path in files:
+        command = ["readelf", "--version-info", "--wide", path]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        for name, version in re.findall(r"Name: (GLIBCXX|CXXABI)_([\d.]+)", text):
+            found.add((name, tuple(map(int, version.split(".")))))
+    assert len(found) > 10
+    assert [each for each in found if each[1] > newest[each[0]]] == []

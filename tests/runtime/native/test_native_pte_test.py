@@ -124,7 +124,7 @@ TESTS = {
     "tensorrt_library": ("headed_rtx", "right", f"{ON_FAKE}{LIBRARIES}"),
     "tensorrt_no_library": ("headed_rtx", "right", ON_FAKE),
 }
-HERE = "with the attribute 'runtime' the C++ runtime runs the program"
+HERE = "with 'cpp_runtime = true' the C++ runtime runs the program"
 NOT_RUN = {
     "gpu_none": "needs a GPU of compute capability 1.1, and the test requests none; expected gpus = 1",
     "gpu_other": "needs a GPU of compute capability 1.2 or 1.3, and GPU 0 here has 1.1",

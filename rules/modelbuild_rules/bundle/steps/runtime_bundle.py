@@ -2,12 +2,14 @@
 
 Inputs   pte, signature, optionally ptd   the program
          delegation                       delegation.json; compiled parts may state the glibc that they need
-         runtime                          the archive of runtime/archive.py; its runtime.json has each file's needs
+         runtime                          optional: the archive of runtime/archive.py; its runtime.json has each file's
+                                          needs
 Outputs  bundle   run.sh, bin/, lib/, program/, manifest.json; a folder, or a .tar.gz of one
 Params   name          the folder's name
          program       the program's name, without .pte
          tar           true to pack the folder
          arch          the architecture that all its files must be for; null: that of modelbuild-run
+         installed     without `runtime`: the module whose folder has the runtime's files
          place         the place of the archive in the BUILD file, as "BUILD.toml:4:1"; not in the key
          capabilities  the compute capabilities of the device, as "8.6"; null if unknown
          libraries     version and licence of the inputs library.0, ...; licence.0, ... are their texts
@@ -28,6 +30,7 @@ from typing import TYPE_CHECKING
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.bundle.steps.runtime.archive import LaidOut, calls_of, lay_out
+from modelbuild_rules.bundle.steps.runtime.source import runtime_of
 from modelbuild_rules.bundle.steps.runtime.vendor import (
     lay_out_libraries,
     missing_text,
@@ -66,9 +69,9 @@ def _lay_out(step: Step, folder: Path) -> None:
     delegation: DelegationDocument = json.loads(step.input("delegation").read_bytes())
     parts = delegation["partitions"]
     _check_capabilities(parts, step.params["capabilities"])
-    calls = calls_of(program)
+    calls, runtime = calls_of(program), runtime_of(step)
     try:
-        laid_out = lay_out(step.input("runtime"), calls, folder, step.params["arch"])
+        laid_out = lay_out(runtime, calls, folder, step.params["arch"])
     except StepError as error:
         raise StepError(f"{step.params['place']}: {error}") from error
     needed = needed_libraries(parts)

@@ -3,9 +3,8 @@
 Inputs   srcs, data, weights.<prefix>          the model's files, as for export
          program.pte, .ptd, .delegation, .signature; baseline.* likewise
          case.<index>.<input>                  files of inputs; metric_srcs
-         runtime                               optional: the C++ runtime, which then runs the programs
-                                               (parity/runners.py); library.<index>: libraries that
-                                               they need besides it
+         runtime                               optional: the archive of the C++ runtime (parity/runners.py)
+         library.<index>                       libraries that the C++ runtime needs besides its own
 Params   as rules/pte_test.py declares them
 Outputs  report                                see testing/steps/test_report.py
 """

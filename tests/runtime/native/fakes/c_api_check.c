@@ -156,6 +156,7 @@ static void check_rest(const char* path, const char* broken) {
   float value = 0;
   mb_program* program;
   EXPECT(strcmp(mb_version(), VERSION) == 0);
+  EXPECT(mb_api_version() == MB_API_VERSION);
   EXPECT(refused(mb_describe(NULL, &json), "no path is given") && json == NULL);
   EXPECT(refused(mb_describe(path, NULL), "no place for the description is given"));
   EXPECT(mb_describe("/nowhere.pte", &json) == MB_ERROR_PROGRAM && json == NULL);

@@ -9,11 +9,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace modelbuild;
   using executorch::extension::Module;
   static MemoryFile file;
+  static const LoadOptions plugins{
+      .plugin_dirs = {std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../lib"}};
   set_log(LogLevel::kOff);
   try {
     const std::string& path = file.write(data, size);
-    const Description program = describe(path, {}, false);
-    load_plugins(program, {});
+    const Description program = describe(path, {}, false, plugins.plugin_dirs);
+    load_plugins(program, plugins);
     std::vector<LoadedMethod> methods;  // they outlive the module
     methods.reserve(program.methods.size());
     Module module(path, Module::LoadMode::Mmap);

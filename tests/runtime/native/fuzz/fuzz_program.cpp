@@ -1,6 +1,5 @@
 // What reads a .pte, on any bytes.
 #include "files/contents.hpp"
-#include "files/describe.hpp"
 #include "files/manifest.hpp"
 #include "files/signature.hpp"
 #include "pte/pte.hpp"

@@ -1,4 +1,8 @@
-"""Extract from the C++ runtime's archive (runtime/archive.py) the files that one program needs."""
+"""Copy from the C++ runtime the files that one program needs.
+
+A runtime is an archive of runtime/archive.py, or the folder of the same files that a wheel of modelbuild-runtime
+installs.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,11 @@ import json
 import re
 import shutil
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Protocol
 
 from modelbuild.step import StepError
 from modelbuild_rules.bundle.steps.runtime.elf import machine
@@ -67,20 +72,21 @@ class LaidOut:
         return next((str(each["no_flavour"]) for each in found if each.get("flavours") == []), "")
 
 
-def lay_out(packed: Path, calls: Calls, folder: Path, arch: str | None = None) -> LaidOut:
-    """Write modelbuild-run and the libraries that a program needs into a folder. `arch` is their required architecture
-    (None: that of modelbuild-run). Raises StepError for an archive that does not fit."""
+def lay_out(source: Path, calls: Calls, folder: Path, arch: str | None = None) -> LaidOut:
+    """Write modelbuild-run and the libraries that a program needs into a folder. `source` is an archive or a folder,
+    `arch` their required architecture (None: that of modelbuild-run). Raises StepError for a runtime that does not
+    fit."""
     try:
-        with tarfile.open(packed, "r:") as archive:
-            runtime = _read_runtime(archive)
-            _extract(archive, [RUNNER], folder)
+        with _opened(source) as files:
+            runtime = _read_runtime(files)
+            _copy(files, [RUNNER], folder)
             found = machine(folder / RUNNER)
             if found is None:
                 raise StepError(f"{RUNNER} of the runtime is not a program; expected the runner of `make runtime`")
             if arch not in (None, found):
                 raise StepError(f"{_OTHER.format(RUNNER, found, arch)}: `make runtime ARCH={arch}` builds that")
             needed = _closure(runtime, [RUNNER, *_plugins(runtime, sorted(calls.backends), calls.operators)])
-            _extract(archive, needed, folder)
+            _copy(files, needed, folder)
     except (tarfile.TarError, EOFError) as error:
         raise StepError(f"{_UNREADABLE} ({error})") from error
     for name in needed:
@@ -90,19 +96,56 @@ def lay_out(packed: Path, calls: Calls, folder: Path, arch: str | None = None) -
 
 
 _MOST_JSON = 1 << 24
-_PLACE = re.compile(r"(bin|lib)/[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z")
+_PLACE = re.compile(r"(bin|lib|lib/gcc)/[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z")
 _VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4})*\Z")
 _OTHER = "{} of the runtime is for {}; expected {}"
 _UNREADABLE = "the runtime has no runtime.json of version 2; expected the archive of this version's `make runtime`"
 
 
-def _read_runtime(archive: tarfile.TarFile) -> RuntimeDocument:
+class _Files(Protocol):
+    """The files of a runtime, by path."""
+
+    def open(self, name: str) -> IO[bytes] | None:
+        """Open a file; return None if there is none."""
+
+
+class _Folder:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def open(self, name: str) -> IO[bytes] | None:
+        path = self._root / name
+        return path.open("rb") if path.is_file() else None
+
+
+class _Archive:
+    def __init__(self, archive: tarfile.TarFile) -> None:
+        self._archive = archive
+
+    def open(self, name: str) -> IO[bytes] | None:
+        try:
+            return self._archive.extractfile(name)
+        except KeyError:
+            return None
+
+
+@contextmanager
+def _opened(source: Path) -> Iterator[_Files]:
+    if source.is_dir():
+        yield _Folder(source)
+    else:
+        with tarfile.open(source, "r:") as archive:
+            yield _Archive(archive)
+
+
+def _read_runtime(files: _Files) -> RuntimeDocument:
     try:
-        entry = archive.getmember("runtime.json")
-        file = archive.extractfile(entry) if entry.size <= _MOST_JSON else None
+        file = files.open("runtime.json")
         if file is not None:
-            runtime: RuntimeDocument = json.load(file)
-            if _is_valid(runtime):
+            with file:
+                text = file.read(_MOST_JSON + 1)
+            runtime: RuntimeDocument = json.loads(text)
+            if len(text) <= _MOST_JSON and _is_valid(runtime):
                 return runtime
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         pass
@@ -144,22 +187,22 @@ def _closure(runtime: RuntimeDocument, wanted: Iterable[str]) -> list[str]:
     while pending:
         name = pending.pop()
         if name not in runtime["files"]:
-            raise StepError(f"the runtime's archive has no {name}")
+            raise StepError(f"the runtime has no {name}")
         if name not in found:
             found.add(name)
             pending += runtime["files"][name]["needs"]
     return sorted(found)
 
 
-def _extract(archive: tarfile.TarFile, names: Iterable[str], folder: Path) -> None:
+def _copy(files: _Files, names: Iterable[str], folder: Path) -> None:
     for name in names:
         target = folder / name
         if target.exists():
             continue
-        source = archive.extractfile(name)
+        source = files.open(name)
         if source is None:
-            raise StepError(f"the runtime's archive has no file {name}")
-        target.parent.mkdir(exist_ok=True)
-        with target.open("wb") as file:
+            raise StepError(f"the runtime has no file {name}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with source, target.open("wb") as file:
             shutil.copyfileobj(source, file)
         target.chmod(0o644 if name.endswith(".json") else 0o755)

@@ -101,9 +101,8 @@ def _lay_out(
         own = needs(source)
     except (ValueError, struct.error, IndexError) as error:
         raise StepError(f"{name} is damaged: {error}") from None
-    lacking = [
-        each for each in sorted(own.libraries) if not each.startswith(_SYSTEM) and not (folder / "lib" / each).exists()
-    ]
+    there = {path.name for place in ("lib", "lib/gcc") for path in (folder / place).glob("*")}
+    lacking = [each for each in sorted(own.libraries) if not each.startswith(_SYSTEM) and each not in there]
     if lacking:
         raise StepError(f"{name} needs {', '.join(lacking)}, which neither the bundle nor glibc has")
     shutil.copyfile(source, target)

@@ -97,7 +97,7 @@ def run_tapped(
 ) -> list[tuple[str, Array]]:
     """Run a program on the inputs of some calls, in its order. Return the outputs of the last call, each with the name
     given for its position."""
-    program = modelbuild_runtime.load(path, [data] if data else [])
+    program = modelbuild_runtime.load_with_executorch(path, [data] if data else [])
     *_, last = [program.run(list(inputs)) for inputs in calls]
     return list(zip(names, last.values(), strict=True))
 

@@ -30,6 +30,6 @@ def open_program(step: Step, name: str) -> modelbuild_runtime.Program:
     """Load a program, to describe it or to run it in Python. Raises StepError for a file that is not a program."""
     data = [step.input(f"{name}.ptd")] if f"{name}.ptd" in step.inputs else []
     try:
-        return modelbuild_runtime.load(program_file(step, name), data)
+        return modelbuild_runtime.load_with_executorch(program_file(step, name), data)
     except ProgramError as error:
         raise StepError(str(error)) from error

@@ -13,6 +13,7 @@ import numpy as np
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.bundle.steps.runtime.archive import RUNNER, LaidOut, MissingBackend, calls_of, lay_out
+from modelbuild_rules.bundle.steps.runtime.source import runtime_of
 from modelbuild_rules.bundle.steps.runtime.vendor import lay_out_libraries, needed_libraries
 from modelbuild_rules.testing.steps.parity.gpus import missing_gpu
 from modelbuild_rules.testing.steps.parity.machine import machine_for
@@ -38,8 +39,8 @@ class Runner(Protocol):
 
 
 def runner_of(step: Step, name: str) -> Runner:
-    """Return a runner for the program of the inputs `name.pte`, ...: the C++ runtime if the step has one."""
-    return CppRunner(step, name) if "runtime" in step.inputs else PythonRunner(step, name)
+    """Return a runner for the program of the inputs `name.pte`, ...: the C++ runtime if the test asks for it."""
+    return CppRunner(step, name) if step.params["cpp_runtime"] else PythonRunner(step, name)
 
 
 class PythonRunner:
@@ -57,7 +58,7 @@ class PythonRunner:
         if self._machine.unmet:
             return self._machine.unmet
         lacking = lacking_backends(self._program.describe().method("forward"))
-        hint = "ExecuTorch's Python runtime lacks; with the attribute 'runtime' the C++ runtime runs the program"
+        hint = "ExecuTorch's Python runtime lacks; with 'cpp_runtime = true' the C++ runtime runs the program"
         return f"needs the backend {', '.join(lacking)}, which {hint}" if lacking else ""
 
     def run(self, calls: Calls) -> Calls:
@@ -76,7 +77,7 @@ class CppRunner:
         self._data = [f"--data={step.input(f'{name}.ptd')}"] if f"{name}.ptd" in step.inputs else []
         self._step = step
         self._delegation = step.input(f"{name}.delegation")
-        self._runtime = step.input("runtime")
+        self._runtime = runtime_of(step)
         self._gpu = step.params["gpu"]
         self._arch = step.params["arch"]
         self._place = step.params["place"]

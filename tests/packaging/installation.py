@@ -1,0 +1,59 @@
+"""Build this project's distributions, and install them outside the checkout."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+# Packages by import name, of the distributions modelbuild and modelbuild-runtime.
+ENGINE = {"modelbuild": "modelbuild", "modelbuild_rules": "rules/modelbuild_rules"}
+RUNTIME = {
+    "modelbuild_runtime": "runtime/python/modelbuild_runtime",
+    "modelbuild_runtime_native": "runtime/python/modelbuild_runtime_native",
+}
+PACKAGES = {**ENGINE, **RUNTIME}
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    """Run a program to its end, without this process's import path; return its output."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    done = subprocess.run(
+        [*map(str, command)], cwd=cwd, env={**kept, **environment}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def checkout(repository: Path, copy: Path) -> Path:
+    """Return a copy of the files that the packages are built from."""
+    for name in ("pyproject.toml", ".gitignore", "README.md", "LICENSE"):
+        shutil.copy(repository / name, copy)
+    for folder in ("protos", "runtime/licenses", *PACKAGES.values()):
+        shutil.copytree(repository / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "wheel_hook.py", "LICENSE"):
+        shutil.copy(repository / "runtime" / name, copy / "runtime")
+    return copy
+
+
+def build(project: Path, out: Path, *flags: str) -> Path:
+    """Build a project's source archive, and the wheel from it (or what `flags` name); return the folder."""
+    run(sys.executable, "-m", "build", "--no-isolation", *flags, "--outdir", out, project, cwd=project)
+    return out
+
+
+def environment(home: Path, *wanted: str | Path) -> Path:
+    """Return the programs of a virtual environment with these installed packages, which also sees this one's other
+    packages."""
+    venv.create(home, with_pip=False)
+    python = home / "bin" / "python"
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(home)}))
+    # A folder on the import path by a .pth file: the .pth files in it, such as the checkout's own, have no effect.
+    (site / "third_party.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    pip = (sys.executable, "-m", "pip", "--python", python)
+    run(*pip, "install", "--no-deps", "--no-build-isolation", *wanted, cwd=home)
+    return home / "bin"
