@@ -27,7 +27,7 @@ TABLES = {
     "Tolerance": "tolerance",
     "Metric": "metric",
 }
-ELSEWHERE = {"Tensorrt", "Profile", "Cuda"}
+ELSEWHERE = {"Tensorrt", "Profile", "Cuda", "VendorLibrary"}
 """Tables that are described elsewhere."""
 
 
