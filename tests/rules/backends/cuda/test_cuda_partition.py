@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.export import export
 
 from modelbuild.step import StepError
+from modelbuild_rules.backends.cuda.steps.generate.generate import _to_aten
 from modelbuild_rules.backends.cuda.steps.generate.support import (
     CONTROL_FLOW,
     DATA_DEPENDENT,
@@ -80,6 +81,18 @@ def test_a_buffer_that_changes_belongs_to_the_partition(lowering: Any, programs:
     (part,) = lowered.plan
     program, _ = read_partition(lowered.folder / "partitions" / part["id"])
     assert len(program.graph_signature.buffers_to_mutate) == 1
+
+
+def test_a_buffers_new_value_may_be_a_slice(lowering: Any, programs: Mapping[str, Any]) -> None:
+    """The slice is copied for the compiler, and the copy becomes the new value."""
+    lowered = lowering(programs["stream"].make()[0], [lowering.cuda()])
+    (part,) = lowered.plan
+    program, _ = read_partition(lowered.folder / "partitions" / part["id"])
+    _to_aten(program)
+    program.validate()
+    (name,) = program.graph_signature.buffers_to_mutate
+    (made,) = (node for node in program.graph.nodes if node.name == name)
+    assert made.target is torch.ops.aten.clone.default
 
 
 class Odd(nn.Module):
