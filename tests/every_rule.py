@@ -128,12 +128,28 @@ PACKAGE: dict[str, Any] = {
             "external_weights": True,
             "device_io": False,
         },
+        {"name": "parted", "model": ":model", "stack": ":small", "device": ":gpu", "engines": {"m": ":engine"}},
         {
             "name": "program",
             "model": ":model",
             "stack": {"select": {"//:gpu": ":stack", "default": ":small"}},
             "device": ":cpu",
         },
+    ],
+    "tensorrt_engine": [
+        {
+            "name": "engine",
+            "plan": "a.plan",
+            "version": "8.6.1",
+            "compute_capability": ["8.6", "8.9"],
+            "arch": "x86_64",
+            "inputs": [{"name": "x", "binding": "i", "shape": ["n", 2], "dtype": "float32", "range": [0, 1]}],
+            "outputs": [{"name": "y", "binding": "o", "shape": ["n", 2], "dtype": "float32"}],
+            "profiles": [{"n": {"min": 1, "opt": 2, "max": 8}}],
+            "version_compatible": True,
+            "host_code": True,
+            "gpu": 1,
+        }
     ],
     "runtime_bundle": [
         {
@@ -217,7 +233,7 @@ PACKAGE: dict[str, Any] = {
 
 FILES = (
     *("a.txt", "b.txt", "net.py", "m.pt2", "w.safetensors", "y.npy", "t.json", "runtime.tar", "metric.py", "test_a.py"),
-    "libx.so.1",
+    *("libx.so.1", "a.plan"),
     "sub/c.py",
 )
 

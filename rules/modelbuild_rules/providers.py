@@ -10,7 +10,7 @@ from modelbuild.api import Artifact, Platform, Provider, Runnable
 from modelbuild_rules.backends.backend import Backend
 
 if TYPE_CHECKING:
-    from modelbuild_rules.model.documents import ModelParams
+    from modelbuild_rules.model.documents import ModelParams, PartTensor
     from modelbuild_rules.program.documents import LoweredBackend
 
 
@@ -37,11 +37,13 @@ class ExportedModel(Provider):
 @dataclass(frozen=True)
 class EagerModel(Provider):
     """The inputs (by name) and parameters from which a step makes the model in eager PyTorch, as the export step does,
-    and the distributions whose versions decide its results."""
+    and the distributions whose versions decide its results. `examples` are the inputs of the export step besides
+    these: example inputs from files."""
 
     inputs: Mapping[str, tuple[Artifact, ...]]
     params: ModelParams
     tools: tuple[str, ...]
+    examples: Mapping[str, tuple[Artifact, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,20 @@ class StackEntry:
     backend: Backend
     attributes: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, Artifact] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CompiledModule(Provider):
+    """A module that was compiled elsewhere, such as a TensorRT engine.
+
+    backend     a backend that takes the module's calls, as an entry of a stack
+    inputs      in the order of the module's arguments
+    outputs     in the order of the delegate's results
+    """
+
+    backend: StackEntry
+    inputs: tuple[PartTensor, ...]
+    outputs: tuple[PartTensor, ...]
 
 
 @dataclass(frozen=True)
@@ -106,6 +122,7 @@ class Program(Runnable):
     signature   file: as in ExportedModel
     lowering    its lowering; None if unknown
     device      the device that it was compiled for; None if unknown or irrelevant
+    names       names of its inputs; None if only its signature has them
     """
 
     pte: Artifact
@@ -114,7 +131,8 @@ class Program(Runnable):
     signature: Artifact
     lowering: Lowering | None = None
     device: DeviceTarget | None = None
+    names: tuple[str, ...] | None = None
 
     @property
     def input_names(self) -> tuple[str, ...] | None:
-        return self.lowering.model.inputs if self.lowering is not None else None
+        return self.names

@@ -96,7 +96,10 @@ Opened open_engine(std::span<const std::uint8_t> plan, bool host_code) {
   }
   const std::optional<PlanHeader> engine = read_plan_header(plan);
   const auto may_read = [&](const mb_trt_flavour& flavour) {
-    return !engine || (std::string_view(flavour.product) == engine->product && flavour.major >= engine->version[0]);
+    if (!engine) return true;
+    // Newer versions read an engine by the code that is embedded in it.
+    const bool fits = host_code ? flavour.major >= engine->version[0] : flavour.major == engine->version[0];
+    return fits && std::string_view(flavour.product) == engine->product;
   };
   std::string refusing;
   for (auto each = flavours.begin(); each != flavours.end(); ++each) {

@@ -27,7 +27,7 @@ TABLES = {
     "Tolerance": "tolerance",
     "Metric": "metric",
 }
-ELSEWHERE = {"Tensorrt", "Profile", "Cuda", "VendorLibrary"}
+ELSEWHERE = {"Tensorrt", "Profile", "Cuda", "EngineInput", "EngineTensor", "Sizes", "VendorLibrary"}
 """Tables that are described elsewhere."""
 
 

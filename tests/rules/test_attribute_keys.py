@@ -58,21 +58,38 @@ MODEL = {
     ],
     "dynamic": {"n": {"min": 1, "max": 8}},
 }
+ENGINE = {
+    "plan": "data.txt",
+    "version": "8.6.1",
+    "compute_capability": ["8.6"],
+    "inputs": [{"name": "x", "shape": ["n", 4], "dtype": "float32"}],
+    "outputs": [{"name": "y", "shape": [2], "dtype": "float32"}],
+    "profiles": [{"n": {"min": 1, "opt": 4, "max": 8}}],
+}
 PROFILE = {"min": [1, 4], "opt": [2, 4], "max": [4, 4]}
 TARGETS: Mapping[str, Mapping[str, Any]] = {
-    "torch_model": {"model": MODEL, "other_model": MODEL},
+    "torch_model": {"model": MODEL, "other_model": MODEL, "parted_model": MODEL},
+    "tensorrt_engine": {"engine": ENGINE, "other_engine": ENGINE},
     "backend_stack": {
         "xnnpack_stack": stack(type="xnnpack"),
+        "engine_stack": stack(type="xnnpack"),
         "other_stack": stack(type="xnnpack", per_op_mode=True),
         "tensorrt_stack": stack(type="tensorrt"),
         "cuda_stack": stack(type="cuda"),
     },
     "device_target": {
         "device": {"arch": "x86_64", "compute_capability": ["8.6"]},
+        "engine_device": {"arch": "x86_64", "compute_capability": ["8.6"]},
         "other_device": {"arch": "x86_64", "compute_capability": ["8.9"]},
     },
     "pte_program": {
         "xnnpack": program("xnnpack"),
+        "wrapped": {"model": ":engine", "device": ":engine_device"},
+        "part": {
+            **program("engine", device=":engine_device"),
+            "model": ":parted_model",
+            "engines": {"body": ":engine"},
+        },
         "tensorrt": program("tensorrt", device=":device"),
         "cuda": program("cuda", device=":device"),
     },
@@ -110,6 +127,14 @@ def backend(kind: str, name: str, value: Any, steps: str, **before: Any) -> Row:
 
 def device(name: str, value: Any, *changed: str, before: tuple[Edit, ...] = ()) -> Row:
     return Row(("device_target", "device", name), value, set(changed), before)
+
+
+INTERFACE = "engine export part#export"
+
+
+def engine(*path: str | int, value: Any, changed: str = "engine export") -> Row:
+    names = {f"engine#{name}" for name in changed.split() if "#" not in name}
+    return Row(("tensorrt_engine", "engine", *path), value, names | {each for each in changed.split() if "#" in each})
 
 
 PROFILES = [{"x": PROFILE}]
@@ -201,6 +226,41 @@ ROWS: Mapping[str, Row | None] = {
     "pte_program.external_weights": Row(
         ("pte_program", "xnnpack", "external_weights"), True, {"xnnpack#partition", "xnnpack#emit", "bundle#bundle"}
     ),
+    "pte_program.engines": Row(
+        ("pte_program", "part", "engines"), {"other": ":engine"}, {"part#export", "part#partition"}
+    ),
+    "tensorrt_engine.plan": engine("plan", value="other.tar", changed="engine"),
+    "tensorrt_engine.version": engine("version", value="8.6.0", changed="engine"),
+    "tensorrt_engine.compute_capability": engine("compute_capability", value=["8.6", "8.9"], changed="engine"),
+    # A program of this engine could not be for its device.
+    "tensorrt_engine.arch": Row(("tensorrt_engine", "other_engine", "arch"), "aarch64", {"other_engine#engine"}),
+    "tensorrt_engine.inputs": engine(
+        "inputs", value=[{"name": "x", "shape": [3, "n"], "dtype": "float32"}], changed=INTERFACE
+    ),
+    "tensorrt_engine.inputs[].name": engine("inputs", 0, "name", value="z", changed=INTERFACE),
+    "tensorrt_engine.inputs[].binding": engine("inputs", 0, "binding", value="z", changed="engine"),
+    "tensorrt_engine.inputs[].shape": engine("inputs", 0, "shape", value=["n"], changed=INTERFACE),
+    "tensorrt_engine.inputs[].dtype": engine("inputs", 0, "dtype", value="float16", changed=INTERFACE),
+    "tensorrt_engine.inputs[].range": engine("inputs", 0, "range", value=[0.0, 2.0], changed="export"),
+    "tensorrt_engine.outputs": engine(
+        "outputs", value=[{"name": "z", "shape": [2], "dtype": "float32"}], changed=INTERFACE
+    ),
+    "tensorrt_engine.outputs[].name": engine("outputs", 0, "name", value="z", changed=INTERFACE),
+    "tensorrt_engine.outputs[].binding": engine("outputs", 0, "binding", value="z", changed="engine"),
+    "tensorrt_engine.outputs[].shape": engine("outputs", 0, "shape", value=[3], changed=INTERFACE),
+    "tensorrt_engine.outputs[].dtype": engine("outputs", 0, "dtype", value="float16", changed=INTERFACE),
+    "tensorrt_engine.profiles": engine("profiles", value=[{"n": {"min": 2, "opt": 4, "max": 8}}]),
+    "tensorrt_engine.profiles[]{}.min": engine("profiles", 0, "n", "min", value=2),
+    "tensorrt_engine.profiles[]{}.opt": engine("profiles", 0, "n", "opt", value=5, changed="engine"),
+    "tensorrt_engine.profiles[]{}.max": engine("profiles", 0, "n", "max", value=9),
+    "tensorrt_engine.version_compatible": engine("version_compatible", value=True, changed="engine"),
+    "tensorrt_engine.host_code": Row(
+        ("tensorrt_engine", "engine", "host_code"),
+        True,
+        {"engine#engine"},
+        ((("tensorrt_engine", "engine", "version_compatible"), True),),
+    ),
+    "tensorrt_engine.gpu": engine("gpu", value=1, changed="engine wrapped#partition part#partition"),
     "pte_program.device_io": Row(("pte_program", "cuda", "device_io"), True, {"cuda#partition"}),
     "torch_model.entry": model("entry", value="net.py:Other"),
     "torch_model.srcs": model("srcs", value=["net.py", "more.py"]),

@@ -44,6 +44,9 @@ def declare(tmp_path: Path) -> Declare:
 
 INPUT = {"name": "x", "shape": ["n", 2], "dtype": "float32"}
 DRAWN = {"seed": 1}
+SIZED = {"n": {"min": 1, "opt": 2, "max": 8}}
+ENGINE_INPUT = {"name": "x", "shape": ["n", 2], "dtype": "float32"}
+OUTPUT = {"name": "y", "shape": ["n", 2], "dtype": "float32"}
 
 
 @pytest.mark.parametrize(
@@ -88,6 +91,36 @@ DRAWN = {"seed": 1}
             {"inputs": [{"name": "c", "generator": {**DRAWN, "range": [1, 0]}}]},
             "expected [lowest, highest]",
         ),
+        (
+            "engine",
+            {"inputs": [ENGINE_INPUT], "profiles": []},
+            "no profile has the dimension 'n'; expected a dimension of 'profiles'",
+        ),
+        ("engine", {"profiles": [{"n": {"min": 3, "opt": 2, "max": 8}}]}, "dimension 'n': expected min <= opt <= max"),
+        (
+            "engine",
+            {"profiles": [{"n": {"min": 2, "opt": 2, "max": 2}}]},
+            "dimension 'n' is always 2; expected a number",
+        ),
+        ("engine", {"profiles": [SIZED, {"m": SIZED["n"]}]}, "expected the dimensions of the first profile: n"),
+        ("engine", {"profiles": [{**SIZED, "m": SIZED["n"]}]}, "no input has the dimension 'm'"),
+        ("engine", {"outputs": [{**OUTPUT, "shape": ["m"]}]}, "no profile has the dimension 'm'"),
+        ("engine", {"outputs": [{**OUTPUT, "shape": [-1]}]}, "expected sizes of 0 or more, got -1"),
+        ("engine", {"outputs": [OUTPUT, {**OUTPUT, "binding": "p"}]}, "expected names, each once, got 'y'"),
+        ("engine", {"outputs": [{**OUTPUT, "binding": "i"}]}, "the binding 'i' is of 'x' already; expected each once"),
+        ("engine", {"host_code": True, "version_compatible": False}, "only version-compatible engines contain code;"),
+        ("engine", {"version": "8.6"}, "attribute 'version': "),
+        ("parted", {"engines": {"m": ":group"}}, "':group' is a filegroup, which provides no CompiledModule"),
+        (
+            "parted",
+            {"engines": {"m": ":engine"}, "model": ":engine"},
+            "':engine' is compiled as a whole; expected a torch_model with submodules",
+        ),
+        (
+            "parted",
+            {"engines": {"m": ":engine"}, "device": ":cpu"},
+            "the engine was built for compute capability 8.6, 8.9; the device has no compute capability",
+        ),
     ],
 )
 def test_refuses(declare: Declare, tmp_path: Path, name: str, attributes: dict[str, Any], message: str) -> None:
@@ -102,6 +135,12 @@ def test_refuses(declare: Declare, tmp_path: Path, name: str, attributes: dict[s
 def test_a_web_address_that_ends_in_a_line_break_names_no_file(declare: Declare) -> None:
     with pytest.raises(LoadingError, match="does not end in a file name; expected the attribute 'filename'"):
         declare("web", {"urls": ["https://host.example/a%0Ab"], "filename": None})
+
+
+def test_a_program_without_a_stack_is_refused_unless_its_model_was_compiled_elsewhere(declare: Declare) -> None:
+    with pytest.raises(LoadingError, match="no backends are given; expected 'stack', the label of a backend_stack"):
+        declare("parted", {"stack": None})
+    declare("parted", {"engines": None, "model": ":engine", "stack": None})
 
 
 NET = """

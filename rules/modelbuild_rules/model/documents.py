@@ -85,6 +85,35 @@ class ModelParams(TypedDict):
     """Seed of torch, random and numpy.random, and of the example inputs."""
 
 
+class PartTensor(TypedDict):
+    """An input or output of a module that was compiled elsewhere."""
+
+    name: str
+    dtype: str
+    shape: list[int | str]
+    """Sizes, and names of dynamic dimensions."""
+
+
+class PartInterface(TypedDict):
+    """A module that was compiled elsewhere, as a program contains it."""
+
+    id: str
+    """Distinguishes the modules of one program."""
+
+    name: str
+    """For messages."""
+
+    inputs: list[PartTensor]
+    outputs: list[PartTensor]
+
+
+class PartParams(ModelParams):
+    """The parameters of the export of a model with modules that were compiled elsewhere."""
+
+    parts: Mapping[str, PartInterface]
+    """By the submodules that they replace; '' is the whole module."""
+
+
 class SizeRange(TypedDict):
     """The least and the greatest size of a dynamic dimension, and its dependence on others as in DynamicDimension."""
 

@@ -15,9 +15,7 @@ from modelbuild.api import (
     Context,
     Files,
     LoadingError,
-    Output,
     Provider,
-    Resources,
     Source,
     SourceArtifact,
     Sources,
@@ -26,8 +24,9 @@ from modelbuild.api import (
 from modelbuild.errors import did_you_mean
 from modelbuild_rules.distributions import Distribution
 from modelbuild_rules.model.call import parse_call
+from modelbuild_rules.model.export_action import EXPORT_TOOLS, declare_export
 from modelbuild_rules.model.sizes import parse_size
-from modelbuild_rules.providers import EagerModel, ExportedModel
+from modelbuild_rules.providers import EagerModel
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import Call, DeclaredInput, DynamicDimension, ModelParams
@@ -148,32 +147,15 @@ def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
         "outputs": attrs.outputs and list(attrs.outputs),
         "seed": attrs.seed,
     }
-    tools = ("executorch", "numpy", "pillow", "safetensors", "sympy", "torch", *attrs.requires)
+    tools = (*EXPORT_TOOLS, *attrs.requires)
     examples: dict[str, tuple[Artifact, ...]] = {
         f"example.{i}": (ctx.file(each.file),) for i, each in enumerate(attrs.inputs) if each.file
     }
-    made = ctx.action(
-        "export",
-        step="export",
-        inputs=inputs | examples,
-        outputs=[
-            Output("program", "program", "tree"),
-            Output("weights", "weights", "tree"),
-            Output("signature", "signature.json"),
-            Output("examples", "examples.safetensors"),
-            Output("debug", "debug.json"),
-        ],
-        params=params,
-        tools=tools,
-        python=("srcs",),
-        preload=("torch", "executorch.exir"),
-        resources=Resources(memory=2 << 30),
-        description=f"export {attrs.entry or attrs.archive}",
-    )
-    model = ExportedModel(**made, inputs=tuple(each.name for each in attrs.inputs))
+    name = str(attrs.entry or attrs.archive)
+    model = declare_export(ctx, inputs | examples, params, tools, name)
     # Only a function that prepares the module gets example inputs in eager mode too.
     eager = inputs | examples if attrs.prepare else inputs
-    return model, EagerModel(eager, params, tools), Files((model.signature, model.debug))
+    return model, EagerModel(eager, params, tools, examples), Files((model.signature, model.debug))
 
 
 def _function(

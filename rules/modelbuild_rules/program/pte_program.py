@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import cast
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, cast
+
+from pydantic import Field
 
 from modelbuild.api import (
     Attrs,
@@ -19,8 +21,21 @@ from modelbuild.api import (
 )
 from modelbuild_rules.backends.backend import DeviceFacts, Prerequisite
 from modelbuild_rules.model import source_places
+from modelbuild_rules.model.export_action import declare_export
 from modelbuild_rules.program.partitioned_program import PRELOAD, DeviceBackend, PartitionedProgram, offered
-from modelbuild_rules.providers import BackendStack, DeviceTarget, ExportedModel, Lowering, Program, StackEntry
+from modelbuild_rules.providers import (
+    BackendStack,
+    CompiledModule,
+    DeviceTarget,
+    EagerModel,
+    ExportedModel,
+    Lowering,
+    Program,
+    StackEntry,
+)
+
+if TYPE_CHECKING:
+    from modelbuild_rules.model.documents import PartParams
 
 _LOWERING = ("executorch", "flatbuffers", "sympy", "torch", "torchao")
 
@@ -29,10 +44,13 @@ class PteProgramAttrs(Attrs):
     """A model, compiled with a stack of backends for a device."""
 
     model: Dep
-    """The model: a `torch_model`."""
+    """The model: a `torch_model`, or a module that was compiled elsewhere, such as a `tensorrt_engine`."""
 
-    stack: Dep
-    """The backends: a `backend_stack`."""
+    stack: Dep | None = None
+    """The backends: a `backend_stack`. Required unless the model was compiled elsewhere."""
+
+    engines: dict[str, Dep] = Field(default_factory=dict)
+    """Modules that were compiled elsewhere (a `tensorrt_engine`), by the submodule of the model that each replaces."""
 
     device: Dep | None = None
     """The device: a `device_target`. `--device` overrides it."""
@@ -46,18 +64,22 @@ class PteProgramAttrs(Attrs):
 
 @rule(attrs=PteProgramAttrs)
 def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
-    model = ctx.provider(ctx.attrs.model, ExportedModel)
-    stack = ctx.provider(ctx.attrs.stack, BackendStack).backends
+    model, parts = _model(ctx)
+    stack = (*parts, *_stack(ctx, needed=not parts or bool(ctx.attrs.engines)))
     needs_device = any(entry.backend.device for entry in stack)
     device = ctx.device(DeviceTarget) if needs_device or ctx.device_label is not None else None
     facts = cast("DeviceFacts", asdict(device)) if device else DeviceFacts()
     for entry in stack:
         problem = entry.backend.problem(entry.attributes, facts)
+        if problem and entry in parts:
+            place = ("engines", entry.attributes["part"]) if ctx.attrs.engines else "model"
+            raise ctx.error(place, f"{problem} (device {ctx.device_label})")
         if problem:
             raise ctx.error("stack", f"{problem} (device {ctx.device_label}, stack {ctx.attrs.stack})")
     if ctx.attrs.device_io and not needs_device:
         raise ctx.error("device_io", f"no backend of {ctx.attrs.stack} runs on a GPU")
-    run = any(entry.backend.examples for entry in stack)
+    # A part that was compiled elsewhere does not run here.
+    run = any(entry.backend.examples for entry in stack) and not parts
     examples = {"examples": model.examples} if run else {}
     external = ctx.attrs.external_weights
     partitioning = [tool for entry in stack for tool in entry.backend.partition_tools(entry.attributes)]
@@ -83,7 +105,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         plugins=[entry.backend.partitioning for entry in stack if entry.backend.partitioning],
         preload=PRELOAD,
         resources=Resources(memory=2 << 30),
-        description=f"partition {ctx.attrs.model} with {ctx.attrs.stack}",
+        description=f"partition {ctx.attrs.model}" + (f" with {ctx.attrs.stack}" if ctx.attrs.stack else ""),
         error_text=source_places.of_program(model),
     )
     checked = ctx.action(
@@ -96,7 +118,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         plugins=[entry.backend.partitioning for entry in stack if entry.backend.partitioning],
         preload=PRELOAD,
         resources=Resources(memory=2 << 30),
-        description=f"check {ctx.attrs.model} with {ctx.attrs.stack}",
+        description=f"check {ctx.attrs.model}" + (f" with {ctx.attrs.stack}" if ctx.attrs.stack else ""),
         error_text=source_places.of_program(model),
     )
     backends = _for_device(ctx, stack, facts)
@@ -110,9 +132,40 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         tuple(backend.prerequisites for backend in backends),
         (*tools, *(tool for entry in stack for tool in entry.backend.compile_tools(entry.attributes))),
     )
-    program = Program(promised["pte"], ptd, promised["delegation"], model.signature, lowering, device)
+    names = promised["pte"], ptd, promised["delegation"], model.signature
+    program = Program(*names, None if parts else lowering, device, model.inputs)
     files = [program.pte, *(promised[name] for name in partitioned.extra), program.delegation, program.signature]
     return program, Files(tuple(files)), Check((checked["checked"],))
+
+
+def _model(ctx: Context[PteProgramAttrs]) -> tuple[ExportedModel, tuple[StackEntry, ...]]:
+    """Return the model, and a backend for each of its parts that was compiled elsewhere."""
+    attrs = ctx.attrs
+    whole = [each for each in ctx.providers(attrs.model) if isinstance(each, CompiledModule)]
+    if whole and attrs.engines:
+        raise ctx.error("engines", f"'{attrs.model}' is compiled as a whole; expected a torch_model with submodules")
+    if not attrs.engines:
+        return ctx.provider(attrs.model, ExportedModel), tuple(each.backend for each in whole)
+    eager = ctx.provider(attrs.model, EagerModel)
+    modules = {name: ctx.provider(each, CompiledModule) for name, each in attrs.engines.items()}
+    params: PartParams = {
+        **eager.params,
+        "parts": {
+            name: {"id": name, "name": f"the engine of '{name}'", "inputs": [*each.inputs], "outputs": [*each.outputs]}
+            for name, each in modules.items()
+        },
+    }
+    model = declare_export(ctx, {**eager.inputs, **eager.examples}, params, eager.tools, attrs.model)
+    backends = [(name, each.backend) for name, each in modules.items()]
+    return model, tuple(replace(each, attributes={**each.attributes, "part": name}) for name, each in backends)
+
+
+def _stack(ctx: Context[PteProgramAttrs], needed: bool) -> tuple[StackEntry, ...]:
+    if ctx.attrs.stack is not None:
+        return ctx.provider(ctx.attrs.stack, BackendStack).backends
+    if needed:
+        raise ctx.error("stack", "no backends are given; expected 'stack', the label of a backend_stack")
+    return ()
 
 
 def _for_device(

@@ -41,7 +41,11 @@ def run(step: Step) -> None:
     params = cast("ModelParams", step.params)
     name = model_name(params, step.inputs)
     step.progress("loading the model")
-    module = make_module(step.root, params, step.inputs)
+    export_module(step, make_module(step.root, params, step.inputs), params, name)
+
+
+def export_module(step: Step, module: torch.nn.Module, params: ModelParams, name: str) -> None:
+    """Export a module and write the step's outputs. `name` is the model's, for messages."""
     examples = example_inputs(params["inputs"], params["dynamic"], params["seed"], step.inputs)
     step.progress("exporting")
     program = _export(module, examples, params, name, step.root)

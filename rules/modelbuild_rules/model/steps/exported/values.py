@@ -25,6 +25,8 @@ _LIBRARIES = {
     "dim_order_ops": "executorch.exir.passes.dim_order_ops_registry",
     "torchao": "torchao",
     "torchvision": "torchvision",
+    # Steps whose programs contain it name this module as a plug-in.
+    "modelbuild": "modelbuild_rules.model.steps.exported.compiled_part",
 }
 # Functions in graphs besides operators: arithmetic on sizes (in torch, functions named sym_*).
 _FUNCTIONS = {"operator": operator, "math": math, "torch": torch}

@@ -30,10 +30,10 @@ def captured(backend_ids: Iterable[str], capture: Capture) -> Iterator[None]:
 
     # From the base class, because some backends override it to process all partitions at once.
     each: Any = classmethod(BackendDetails.preprocess_multimethod.__func__)
-    known = {cls.__name__: cls for cls in BackendDetails.__subclasses__()}
+    wanted = set(backend_ids)  # several classes may have one name
     with ExitStack() as stack:
         stack.enter_context(arranged())
-        for name in backend_ids:
-            stack.enter_context(patch.object(known[name], "preprocess", staticmethod(preprocess)))
-            stack.enter_context(patch.object(known[name], "preprocess_multimethod", each))
+        for backend in [cls for cls in BackendDetails.__subclasses__() if cls.__name__ in wanted]:
+            stack.enter_context(patch.object(backend, "preprocess", staticmethod(preprocess)))
+            stack.enter_context(patch.object(backend, "preprocess_multimethod", each))
         yield

@@ -1,0 +1,49 @@
+"""Declare the action that exports a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from modelbuild.api import Artifact, Context, Output, Resources
+from modelbuild_rules.providers import ExportedModel
+
+if TYPE_CHECKING:
+    from modelbuild_rules.model.documents import ModelParams, PartParams
+
+EXPORT_TOOLS = ("executorch", "numpy", "pillow", "safetensors", "sympy", "torch")
+"""Distributions that decide the bytes of every exported model."""
+
+_PARTS = "modelbuild_rules.model.steps.exported.compiled_part"
+
+
+def declare_export(
+    ctx: Context[Any],
+    inputs: Mapping[str, tuple[Artifact, ...]],
+    params: ModelParams | PartParams,
+    tools: tuple[str, ...],
+    name: str,
+) -> ExportedModel:
+    """Declare the export of a model, with or without parts that were compiled elsewhere. `name` is the model's, for the
+    description."""
+    parts = "parts" in params
+    made = ctx.action(
+        "export",
+        step=f"modelbuild_rules.model.steps.{'export_parts' if parts else 'export'}",
+        inputs=inputs,
+        outputs=[
+            Output("program", "program", "tree"),
+            Output("weights", "weights", "tree"),
+            Output("signature", "signature.json"),
+            Output("examples", "examples.safetensors"),
+            Output("debug", "debug.json"),
+        ],
+        params=params,
+        tools=tools,
+        python=("srcs",) if "srcs" in inputs else (),
+        plugins=(_PARTS,) if parts else (),
+        preload=("torch", "executorch.exir"),
+        resources=Resources(memory=2 << 30),
+        description=f"export {name}",
+    )
+    return ExportedModel(**made, inputs=tuple(each["name"] for each in params["inputs"]))
