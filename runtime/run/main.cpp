@@ -152,6 +152,7 @@ Report run(const Options& options) {
   const std::unique_ptr<Program> program = Program::load(options.program, options.load);
   const MethodDescription& method = program->describe().method(options.method);
   std::vector<Call> calls;
+  calls.reserve(options.calls.size());
   for (const Files& files : options.calls) calls.push_back(read_call(files, options, method));
 
   Report report;
