@@ -18,7 +18,7 @@ from modelbuild.step import Progress, StepError, ignore_progress
 from modelbuild_rules.backends.tensorrt.steps.engine.lowering import lowered
 from modelbuild_rules.backends.tensorrt.steps.engine.plan import order_bindings
 from modelbuild_rules.backends.tensorrt.steps.engine.progress import progress_monitor
-from modelbuild_rules.backends.tensorrt.steps.engine.settings import capabilities, compilation_settings
+from modelbuild_rules.backends.tensorrt.steps.engine.settings import capability_setter, compilation_settings
 from modelbuild_rules.backends.tensorrt.steps.engine.torch_tensorrt_private import import_torch_tensorrt
 
 PROFILES = "tensorrt_profiles"
@@ -52,7 +52,7 @@ def build(program: ExportedProgram, attributes: Mapping[str, Any], progress: Pro
     from torch_tensorrt.dynamo.conversion._TRTInterpreter import trt
 
     settings = compilation_settings(attributes)
-    wanted = capabilities(attributes["compute_capabilities"], trt)
+    builds_for = capability_setter(attributes["flavour"], attributes["compute_capabilities"], trt)
     metas = {node.name: node.meta for node in program.graph.nodes if node.op == "placeholder"}
     shapes = [metas[name].get(PROFILES) for name in program.graph_signature.user_inputs]
     module = lowered(program, settings)
@@ -69,9 +69,7 @@ def build(program: ExportedProgram, attributes: Mapping[str, Any], progress: Pro
             why = errors.text or str(error).partition("\n")[0]
             raise ConversionError(_operator_at_fault(errors.text) or interpreter._cur_node.target, why) from error
         config = interpreter._populate_trt_builder_config()
-        config.num_compute_capabilities = len(wanted)
-        for index, capability in enumerate(wanted):
-            config.set_compute_capability(capability, index)
+        builds_for(config)
         config.progress_monitor = progress_monitor(trt, progress)
         plan = interpreter.builder.build_serialized_network(interpreter.ctx.net, config)
     if plan is None:
@@ -83,7 +81,8 @@ def build(program: ExportedProgram, attributes: Mapping[str, Any], progress: Pro
     names = tuple(interpreter._input_names), tuple(interpreter._output_names)
     if [len(found) for found in names] != [len(program.graph_signature.user_inputs), len(results)]:
         raise StepError(f"TensorRT made an engine with bindings {names[0]} to {names[1]}")
-    order_bindings(plan, (*names[0], *names[1]))
+    if attributes["flavour"] == "rtx":
+        order_bindings(plan, (*names[0], *names[1]))
     return Engine(plan, *names)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from modelbuild.errors import did_you_mean
@@ -51,6 +51,33 @@ def _operator(name: str) -> str:
         near = did_you_mean(name, known)
         raise StepError(f"torch_executed_ops: no operator '{name}'; expected one like aten.add.Tensor{near}")
     return f"torch.ops.{name}"
+
+
+def capability_setter(flavour: str, names: Sequence[str], trt: Any) -> Callable[[Any], None]:
+    """Return a function that sets a builder configuration's compute capabilities. Standard TensorRT builds for this
+    machine's GPU only. Raises StepError for unknown capabilities, and if that GPU has another one."""
+    if flavour == "standard":
+        _check_gpu(names)
+        return lambda config: None
+    wanted = capabilities(names, trt)
+
+    def set_all(config: Any) -> None:
+        config.num_compute_capabilities = len(wanted)
+        for index, capability in enumerate(wanted):
+            config.set_compute_capability(capability, index)
+
+    return set_all
+
+
+def _check_gpu(names: Sequence[str]) -> None:
+    import torch
+
+    expected = f"expected a GPU of compute capability {', '.join(names)}"
+    if not torch.cuda.is_available():
+        raise StepError(f"standard TensorRT builds on a GPU, and there is none here; {expected}")
+    major, minor = torch.cuda.get_device_capability(0)
+    if f"{major}.{minor}" not in names:
+        raise StepError(f"standard TensorRT builds for the GPU here, of compute capability {major}.{minor}; {expected}")
 
 
 def capabilities(names: Sequence[str], trt: Any) -> list[Any]:
