@@ -15,7 +15,7 @@ PROGRAMS := $(wildcard tests/remote/*/package*.json)
 SERVERS := $(VENV)/servers-$(firstword $(shell cat tests/remote/buildgrid.lock $(PROGRAMS) | sha256sum))
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-NATIVE = $(shell find runtime tests/runtime -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
+NATIVE = $(shell find runtime rules tests/runtime -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
 
 .PHONY: demo runtime wheels tidy test test-all fuzz bench bench-models lint format venv lock clean
 .DELETE_ON_ERROR:
@@ -36,7 +36,7 @@ wheels: venv
 
 # With the compile commands of the runtime.
 tidy: runtime
-	find runtime -name '*.cpp' ! -name by_headers.cpp | xargs -n 4 -P $(JOBS) $(BIN)/clang-tidy -p build/runtime --quiet
+	find runtime rules -name '*.cpp' ! -name by_headers.cpp | xargs -n 4 -P $(JOBS) $(BIN)/clang-tidy --config-file=runtime/.clang-tidy -p build/runtime --quiet
 
 # One process more than jobs, since some tests wait for timers and servers.
 test: lint runtime tidy $(CASD)

@@ -5,11 +5,13 @@
 The archive, an input of the rule `runtime_bundle`, contains bin/, lib/, and runtime.json with each file's requirements:
 
 {"version": 2, "arch": "x86_64", "versions": {"executorch": "1.5.1", ...}, "driver": "580", "cudart": "lib/...",
- "backends": {"XnnpackBackend": {"files": ["lib/..."]}}, "kernels": "lib/...",
- "quantized_kernels": "lib/...", "files": {"lib/...": {"needs": ["lib/..."], "glibc": "2.34"}}}
+ "backends": {"XnnpackBackend": {"files": ["lib/..."]}},
+ "kernel_libraries": {"modelbuild_kernels": {"files": ["lib/..."], "operators": ["torchvision::nms.out"]}},
+ "kernels": "lib/...", "quantized_kernels": "lib/...", "files": {"lib/...": {"needs": ["lib/..."], "glibc": "2.34"}}}
 
-The backends are those of the files <backend>.delegate.json in the build's lib/. A backend with `flavours` has a library
-for each flavour: the entry lists the available ones, and the message to report if there is none.
+The backends are those of the files <backend>.delegate.json in the build's lib/, the kernel libraries those of
+<name>.kernels.json. A backend with `flavours` has a library for each flavour: the entry lists the available ones, and
+the message to report if there is none.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ DESCRIPTION = "runtime.json"
 PROGRAM = "bin/modelbuild-run"
 GCC = "lib/gcc"  # the folder of the compiler's libraries
 DELEGATE = ".delegate.json"
+KERNEL_LIBRARY = ".kernels.json"
 KERNELS = "lib/libexecutorch_kernels_optimized.so"
 QUANTIZED_KERNELS = "lib/libexecutorch_kernels_quantized.so"
 SHIMS = "libaoti_cuda_shims.so"
@@ -69,8 +72,9 @@ def lay_out(build: Path, root: Path, arch: str) -> list[str]:
     for folder in ("bin", GCC):
         (root / folder).mkdir(parents=True)
     shutil.copy(build / PROGRAM, root / PROGRAM)
-    for library in (*(build / "lib").glob("*.so*"), *(build / "lib").glob(f"*{DELEGATE}")):
-        shutil.copy(library, root / "lib")
+    for pattern in ("*.so*", f"*{DELEGATE}", f"*{KERNEL_LIBRARY}"):
+        for library in (build / "lib").glob(pattern):
+            shutil.copy(library, root / "lib")
     shutil.copy(fetch_sdk(build.parent / "sdk", arch) / CUDART_OF_SDK, root / "lib")
     if (root / "lib" / SHIMS).exists():
         lower(root / "lib" / SHIMS)
@@ -108,6 +112,9 @@ def describe(files: Mapping[str, Path], tools: Toolchain) -> dict[str, object]:
         "driver": DRIVER,
         "cudart": CUDART,
         "backends": dict(backend_entry(path, files) for name, path in files.items() if name.endswith(DELEGATE)),
+        "kernel_libraries": dict(
+            kernel_library_entry(path, files) for name, path in files.items() if name.endswith(KERNEL_LIBRARY)
+        ),
         "kernels": KERNELS,
         "quantized_kernels": QUANTIZED_KERNELS,
         "files": told,
@@ -117,14 +124,26 @@ def describe(files: Mapping[str, Path], tools: Toolchain) -> dict[str, object]:
 def backend_entry(path: Path, files: Mapping[str, Path]) -> tuple[str, dict[str, object]]:
     """Return a backend's name and its entry. Raises BuildError if the archive has none of its libraries."""
     name, described = path.name.removesuffix(DELEGATE), json.loads(path.read_text())
-    libraries = [f"lib/{each}" for each in described["libraries"] if f"lib/{each}" in files]
-    if not libraries:
-        raise BuildError(f"the backend {name} needs {described['libraries'][-1]}, which the archive does not have")
-    found: dict[str, object] = {"files": [f"lib/{path.name}", libraries[0]]}
+    found: dict[str, object] = {"files": [f"lib/{path.name}", _library(f"backend {name}", described, files)]}
     if "flavours" in described:
         flavours = [each for each in files if fnmatch(each, f"lib/{described['flavours']}")]
         found |= {"flavours": flavours, "no_flavour": described["no_flavour"]}
     return name, found
+
+
+def kernel_library_entry(path: Path, files: Mapping[str, Path]) -> tuple[str, dict[str, object]]:
+    """Return a kernel library's name and its entry. Raises BuildError if the archive has none of its libraries."""
+    name, described = path.name.removesuffix(KERNEL_LIBRARY), json.loads(path.read_text())
+    library = _library(f"kernel library {name}", described, files)
+    return name, {"files": [f"lib/{path.name}", library], "operators": described["operators"]}
+
+
+def _library(what: str, described: Mapping[str, Sequence[str]], files: Mapping[str, Path]) -> str:
+    """Return the first of a description's libraries that the archive has."""
+    for each in described["libraries"]:
+        if f"lib/{each}" in files:
+            return f"lib/{each}"
+    raise BuildError(f"the {what} needs {described['libraries'][-1]}, which the archive does not have")
 
 
 def _is_native(path: Path) -> bool:

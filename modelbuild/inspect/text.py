@@ -16,6 +16,8 @@ def lines(facts: Mapping[str, Any], every_node: bool) -> Iterator[str]:
     for data in facts["data"]:
         yield f"with {data['path']}: {data['bytes']:,} bytes"
     yield from _origin(facts["device"], facts["versions"])
+    for library in facts["kernels"]:
+        yield f"needs the kernel library {library['library']} for {', '.join(library['operators'])}"
     for method in facts["methods"]:
         yield f"method {method['name']}, {method['planned_bytes']:,} bytes of activations"
         for name in ("input", "output"):

@@ -24,6 +24,16 @@ class RuntimeBackend(TypedDict):
     """The message if `flavours` is empty."""
 
 
+class RuntimeKernelLibrary(TypedDict):
+    """A library of kernels outside ExecuTorch's own."""
+
+    files: Sequence[str]
+    """The files from which the runner loads it."""
+
+    operators: Sequence[str]
+    """As "torchvision::nms.out"."""
+
+
 class RuntimeFile(TypedDict):
     """A file of the runtime."""
 
@@ -53,6 +63,9 @@ class RuntimeDocument(TypedDict):
 
     backends: Mapping[str, RuntimeBackend]
     """By the names in programs."""
+
+    kernel_libraries: NotRequired[Mapping[str, RuntimeKernelLibrary]]
+    """By name; absent in archives of older versions."""
 
     kernels: str
     """Path of the library of portable kernels."""

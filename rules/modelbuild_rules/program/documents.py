@@ -200,6 +200,16 @@ class ManifestPart(TypedDict):
     """The library that it needs besides the runtime."""
 
 
+class ManifestKernels(TypedDict):
+    """A library of kernels outside ExecuTorch's own, in a manifest and in kernels.json of a residual program."""
+
+    library: str
+    """As "modelbuild_kernels"."""
+
+    operators: list[str]
+    """The program's operators that need it, sorted, as "torchvision::nms.out"."""
+
+
 class Manifest(TypedDict):
     """The JSON of a manifest. That of a .ptd has the version alone. docs/runtime.md describes it."""
 
@@ -212,6 +222,7 @@ class Manifest(TypedDict):
     """Versions of the packages that lowered the program, by name."""
 
     parts: NotRequired[list[ManifestPart]]
+    kernels: NotRequired[list[ManifestKernels]]
 
 
 class TensorLayout(TypedDict):

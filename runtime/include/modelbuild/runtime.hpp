@@ -139,6 +139,12 @@ struct Part {
   std::optional<NeededLibrary> library;
 };
 
+// A library of kernels outside ExecuTorch's own, and the program's operators that need it.
+struct KernelLibrary {
+  std::string name;
+  std::vector<std::string> operators;
+};
+
 struct Description {
   std::string path;
   std::uint64_t bytes = 0;
@@ -150,6 +156,7 @@ struct Description {
   std::optional<Target> device;
   std::map<std::string, std::string> versions;  // of the packages that lowered the program
   std::vector<Part> parts;
+  std::vector<KernelLibrary> kernels;
 
   MODELBUILD_API const MethodDescription& method(std::string_view name) const;  // throws Error
   MODELBUILD_API std::string json() const;  // one object, as `python -m modelbuild_runtime` prints it

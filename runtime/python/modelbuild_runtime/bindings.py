@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from modelbuild_runtime.contents import KernelLibrary
 from modelbuild_runtime.describe import MethodDescription, Port
 from modelbuild_runtime.errors import ProgramError
 
@@ -69,8 +70,26 @@ def lacking_backends(method: MethodDescription) -> list[str]:
     return list(dict.fromkeys(backend for backend, _, _ in method.delegates if backend not in have))
 
 
-def check_supported(path: str, method: MethodDescription) -> None:
-    """Raise ProgramError with the backends, or else kernels, that the method needs and this runtime lacks."""
+def lacking_kernels(method: MethodDescription) -> list[str]:
+    """Return the kernels that a method needs and this runtime lacks."""
+    have = set(_library()._get_operator_names())
+    return [name for name, _ in method.operators if name not in have]
+
+
+def _without(absent: Sequence[str], libraries: Sequence[KernelLibrary]) -> str:
+    """Return a message about missing kernels, with the libraries that have them."""
+    owners = [library for library in libraries if set(absent).intersection(library.operators)]
+    if not owners:
+        return f"this runtime has no kernel for {', '.join(absent)}"
+    return (
+        f"needs {', '.join(map(str, owners))}, which ExecuTorch's Python runtime lacks; the C++ runtime, which"
+        " MODELBUILD_RUNTIME names, loads it"
+    )
+
+
+def check_supported(path: str, method: MethodDescription, libraries: Sequence[KernelLibrary] = ()) -> None:
+    """Raise ProgramError with the backends, or else kernels, that the method needs and this runtime lacks. `libraries`
+    are the kernel libraries in the program's manifest."""
     library = _library()
     have = set(library._get_registered_backend_names())
     lacking = lacking_backends(method)
@@ -79,10 +98,8 @@ def check_supported(path: str, method: MethodDescription) -> None:
             f"{path}: needs the backend {', '.join(lacking)}, which this runtime lacks"
             f" (it has {', '.join(sorted(have))}); the C++ runtime, which MODELBUILD_RUNTIME names, has those for GPUs"
         )
-    kernels = set(library._get_operator_names())
-    absent = [name for name, _ in method.operators if name not in kernels]
-    if absent:
-        raise ProgramError(f"{path}: this runtime has no kernel for {', '.join(absent)}")
+    if absent := lacking_kernels(method):
+        raise ProgramError(f"{path}: {_without(absent, libraries)}")
 
 
 def to_tensor(array: np.ndarray, port: Port) -> Any:

@@ -1,4 +1,5 @@
-"""The facts in a manifest: names of inputs and outputs, the device, versions and parts. Format: docs/runtime.md."""
+"""The facts in a manifest: names of inputs and outputs, the device, versions, parts and kernel libraries. Format:
+docs/runtime.md."""
 
 from __future__ import annotations
 
@@ -64,6 +65,20 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelLibrary:
+    """A library of kernels outside ExecuTorch's own, and the program's operators that need it."""
+
+    name: str
+    operators: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"library": self.name, "operators": list(self.operators)}
+
+    def __str__(self) -> str:
+        return f"the kernel library {self.name} for {', '.join(self.operators)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Contents:
     """The facts in a program's manifest; all empty for a program without one.
 
@@ -74,18 +89,21 @@ class Contents:
     device: Target | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[Part, ...] = ()
+    kernels: tuple[KernelLibrary, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
             "device": None if self.device is None else self.device.to_json(),
             "versions": dict(self.versions),
             "parts": [part.to_json() for part in self.parts],
+            "kernels": [library.to_json() for library in self.kernels],
         }
 
     def lines(self) -> list[str]:
         device = [] if self.device is None else [f"for {self.device}"]
         versions = ", ".join(f"{name} {version}" for name, version in sorted(self.versions.items()))
         needed = dict.fromkeys(f"needs {part.library}" for part in self.parts if part.library is not None)
+        needed |= dict.fromkeys(f"needs {library}" for library in self.kernels)
         return [*device, *([f"made with {versions}"] if versions else []), *needed]
 
 
@@ -98,10 +116,21 @@ def contents(manifest: Mapping[str, Any] | None, path: Path) -> Contents:
             None if signature.value is None else parse_signature(signature, path),
             _device(found.get("device")),
             {name: version.text() for name, version in found.get("versions").items()},
-            tuple(_part(part) for part in found.get("parts").list()) if found.get("parts").value is not None else (),
+            tuple(map(_part, _entries(found.get("parts")))),
+            tuple(map(_kernel_library, _entries(found.get("kernels")))),
         )
     except ValueError as error:
         raise ProgramError(f"{path}: is damaged: its manifest cannot be read: {error}") from None
+
+
+def _entries(declared: Field) -> list[Field]:
+    return [] if declared.value is None else list(declared.list())
+
+
+def _kernel_library(declared: Field) -> KernelLibrary:
+    return KernelLibrary(
+        declared.get("library").text(), tuple(each.text() for each in declared.get("operators").list())
+    )
 
 
 def _device(declared: Field) -> Target | None:

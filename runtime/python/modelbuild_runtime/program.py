@@ -76,7 +76,7 @@ class Program:
         from modelbuild_runtime.bindings import check_supported, load_module, to_tensor
 
         if method not in self._checked:
-            check_supported(str(self._path), described)
+            check_supported(str(self._path), described, self._description.contents.kernels)
             self._checked.add(method)
         if self._module is None:
             self._module = load_module(self._path, self._data)

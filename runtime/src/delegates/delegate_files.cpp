@@ -32,24 +32,27 @@ bool is_file_name(std::string_view text) {
          std::all_of(text.begin(), text.end(), plain);
 }
 
-[[noreturn]] void fail(const fs::path& file, const std::string& expected) {
-  throw Error(Error::Kind::kProgram, file.string() + ": does not describe a delegate; expected " + expected);
+constexpr const char* kDelegate = "a delegate";
+
+}  // namespace
+
+void fail_description(const fs::path& file, const std::string& of, const std::string& expected) {
+  throw Error(Error::Kind::kProgram, file.string() + ": does not describe " + of + "; expected " + expected);
 }
 
-std::vector<std::string> libraries(const fs::path& file, const Json& described, const char* name) {
+std::vector<std::string> described_libraries(const fs::path& file, const Json& described, const char* name,
+                                             const std::string& of) {
   std::vector<std::string> found;
   const auto list = described.find(name);
   if (list == described.end()) return found;
   for (const Json& each : *list) {
     if (!list->is_array() || !each.is_string() || !is_file_name(each.get_ref<const std::string&>())) {
-      fail(file, "'" + std::string(name) + "' to list names of files");
+      fail_description(file, of, "'" + std::string(name) + "' to list names of files");
     }
     found.push_back(each.get<std::string>());
   }
   return found;
 }
-
-}  // namespace
 
 PluginFolders::PluginFolders(std::vector<fs::path> given) : folders_(std::move(given)) {
   folders_.push_back(own_folder());
@@ -63,6 +66,19 @@ std::optional<fs::path> PluginFolders::find(const std::string& file) const {
   return {};
 }
 
+std::vector<fs::path> PluginFolders::list(std::string_view suffix) const {
+  std::vector<fs::path> found;
+  for (const fs::path& folder : folders_) {
+    const std::size_t before = found.size();
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+      if (entry.path().filename().string().ends_with(suffix)) found.push_back(entry.path());
+    }
+    std::sort(found.begin() + static_cast<std::ptrdiff_t>(before), found.end());
+  }
+  return found;
+}
+
 std::string PluginFolders::text() const {
   std::string text;
   for (const fs::path& folder : folders_) text += (text.empty() ? "" : ", ") + folder.string();
@@ -74,11 +90,11 @@ std::optional<DelegateFile> read_delegate_file(const PluginFolders& folders, std
   const auto file = folders.find(std::string(backend) + ".delegate.json");
   if (!file) return {};
   const Json described = Json::parse(std::ifstream(*file), nullptr, false);
-  if (!described.is_object()) fail(*file, "a JSON object");
+  if (!described.is_object()) fail_description(*file, kDelegate, "a JSON object");
   DelegateFile found;
-  found.libraries = libraries(*file, described, "libraries");
-  if (found.libraries.empty()) fail(*file, "'libraries' to list names of files");
-  found.first = libraries(*file, described, "first");
+  found.libraries = described_libraries(*file, described, "libraries", kDelegate);
+  if (found.libraries.empty()) fail_description(*file, kDelegate, "'libraries' to list names of files");
+  found.first = described_libraries(*file, described, "first", kDelegate);
   const auto device = described.find("device");
   found.gpu = device != described.end() && *device == "cuda";
   return found;

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "delegates/delegate_files.hpp"
+#include "delegates/kernel_files.hpp"
 #include "devices/device_services.hpp"
 
 namespace modelbuild {
@@ -42,15 +43,17 @@ void open_or_fail(const PluginFolders& folders, const std::string& what, const s
 
 bool registered(const std::string& backend) { return er::get_backend_class(backend.c_str()) != nullptr; }
 
+// Loads the first of several libraries that exists.
+void open_first(const PluginFolders& folders, const std::string& what, const std::vector<std::string>& libraries) {
+  const auto there = [&](const std::string& library) { return folders.find(library).has_value(); };
+  const auto found = std::find_if(libraries.begin(), libraries.end(), there);
+  open_or_fail(folders, what, found == libraries.end() ? libraries.back() : *found);
+}
+
 void open_backend(const std::string& path, const std::string& backend, const DelegateFile* file,
                   const PluginFolders& folders) {
   if (registered(backend)) return;
-  if (file != nullptr) {
-    const auto there = [&](const std::string& library) { return folders.find(library).has_value(); };
-    const auto found = std::find_if(file->libraries.begin(), file->libraries.end(), there);
-    open_or_fail(folders, path + ": the backend " + backend,
-                 found == file->libraries.end() ? file->libraries.back() : *found);
-  }
+  if (file != nullptr) open_first(folders, path + ": the backend " + backend, file->libraries);
   if (registered(backend)) return;
   std::string have;
   for (std::size_t i = 0; i < er::get_num_registered_backends(); ++i) {
@@ -63,6 +66,34 @@ void open_backend(const std::string& path, const std::string& backend, const Del
 bool has_kernel(const std::string& name) {
   const auto kernels = er::get_registered_kernels();
   return std::any_of(kernels.begin(), kernels.end(), [&](const er::Kernel& k) { return name == k.name_; });
+}
+
+// Loads the libraries with a program's kernels that are not yet registered.
+void open_kernels(const Description& program, const std::set<std::string>& kernels, const PluginFolders& folders) {
+  std::map<std::string, std::string> owners;  // of operators outside ExecuTorch, by the program's manifest
+  for (const KernelLibrary& library : program.kernels) {
+    for (const std::string& name : library.operators) owners[name] = library.name;
+  }
+  std::optional<std::vector<KernelFile>> files;
+  std::string absent;
+  for (const std::string& name : kernels) {
+    if (has_kernel(name)) continue;
+    if (!files) files = read_kernel_files(folders);
+    const auto of = [&](const KernelFile& file) { return file.operators.count(name) != 0; };
+    const auto file = std::find_if(files->begin(), files->end(), of);
+    const std::string what = program.path + ": the kernel " + name;
+    if (file != files->end()) {
+      open_first(folders, what, file->libraries);
+    } else if (const auto owner = owners.find(name); owner != owners.end()) {
+      fail(what + " needs the kernel library " + owner->second + " (" + owner->second +
+           ".kernels.json), which is in none of: " + folders.text());
+    } else {
+      const bool quantized = name.rfind("quantized_decomposed::", 0) == 0;
+      open_or_fail(folders, what, quantized ? kQuantizedKernels : kKernels);
+    }
+    if (!has_kernel(name)) absent += (absent.empty() ? "" : ", ") + name;
+  }
+  if (!absent.empty()) fail(program.path + ": this runtime has no kernel for " + absent);
 }
 
 }  // namespace
@@ -88,14 +119,7 @@ void load_plugins(const Description& program, const LoadOptions& options) {
   }
   for (const auto& [backend, file] : backends) open_backend(program.path, backend, file ? &*file : nullptr, folders);
 
-  std::string absent;
-  for (const std::string& name : kernels) {
-    if (has_kernel(name)) continue;
-    const bool quantized = name.rfind("quantized_decomposed::", 0) == 0;
-    open_or_fail(folders, program.path + ": the kernel " + name, quantized ? kQuantizedKernels : kKernels);
-    if (!has_kernel(name)) absent += (absent.empty() ? "" : ", ") + name;
-  }
-  if (!absent.empty()) fail(program.path + ": this runtime has no kernel for " + absent);
+  open_kernels(program, kernels, folders);
   if (DeviceServices* services = device_services()) services->register_allocator();
 }
 

@@ -30,6 +30,10 @@ Part part(const Json& declared) {
   return found;
 }
 
+KernelLibrary kernel_library(const Json& declared) {
+  return {declared.at("library"), declared.at("operators").get<std::vector<std::string>>()};
+}
+
 }  // namespace
 
 std::string read_contents(std::string_view manifest, Description* description) {
@@ -41,6 +45,9 @@ std::string read_contents(std::string_view manifest, Description* description) {
     if (has(found, "versions")) description->versions = found.at("versions").get<std::map<std::string, std::string>>();
     if (has(found, "parts")) {
       for (const Json& each : found.at("parts")) description->parts.push_back(part(each));
+    }
+    if (has(found, "kernels")) {
+      for (const Json& each : found.at("kernels")) description->kernels.push_back(kernel_library(each));
     }
     return has(found, "signature") ? found.at("signature").dump() : "";
   } catch (const Json::exception& error) {

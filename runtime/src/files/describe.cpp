@@ -112,6 +112,8 @@ Json json(const Part& part) {
   return found;
 }
 
+Json json(const KernelLibrary& library) { return {{"library", library.name}, {"operators", library.operators}}; }
+
 // Returns "needs TensorRT-RTX 1.6.1: libtensorrt_rtx.so.1".
 std::string needed_text(const NeededLibrary& library) {
   std::string files;
@@ -138,6 +140,13 @@ std::string origin(const Description& program) {
   std::set<std::string> needed;
   for (const Part& part : program.parts) {
     if (part.library && needed.insert(needed_text(*part.library)).second) text += "\n  " + needed_text(*part.library);
+  }
+  for (const KernelLibrary& library : program.kernels) {
+    separator = "\n  needs the kernel library " + library.name + " for ";
+    for (const std::string& name : library.operators) {
+      text += separator + name;
+      separator = ", ";
+    }
   }
   return text;
 }
@@ -188,6 +197,8 @@ std::string Description::json() const {
   found["versions"] = versions;
   found["parts"] = Json::array();
   for (const Part& each : parts) found["parts"].push_back(modelbuild::json(each));
+  found["kernels"] = Json::array();
+  for (const KernelLibrary& each : kernels) found["kernels"].push_back(modelbuild::json(each));
   return dumped(found);
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ RUNTIME: dict[str, Any] = {
         "OwnBackend": {"files": ["lib/own.so"], "flavours": ["lib/own_10.so", "lib/own_11.so"], "no_flavour": "none"},
         "BareBackend": {"files": ["lib/own.so"], "flavours": [], "no_flavour": "needs a flavour"},
     },
+    "kernel_libraries": {"boxes": {"files": ["lib/boxes.kernels.json", "lib/boxes.so"], "operators": ["own::a.out"]}},
     "kernels": "lib/kernels.so",
     "quantized_kernels": "lib/quantized.so",
     "files": {
@@ -35,6 +37,8 @@ RUNTIME: dict[str, Any] = {
         "lib/own_10.so": {"needs": []},
         "lib/own_11.so": {"needs": []},
         "lib/CudaBackend.delegate.json": {"needs": []},
+        "lib/boxes.so": {"needs": ["lib/core.so"]},
+        "lib/boxes.kernels.json": {"needs": []},
     },
 }
 
@@ -62,9 +66,9 @@ def packed(folder: Path, runtime: Any = RUNTIME, **content: str) -> Path:
     return made
 
 
-def calls(backends: tuple[str, ...] = (), operators: tuple[str, ...] = ()) -> Calls:
-    """Return the calls of a program."""
-    return Calls(frozenset(backends), frozenset(operators))
+def calls(backends: tuple[str, ...] = (), operators: tuple[str, ...] = (), **libraries: str) -> Calls:
+    """Return the calls of a program. `libraries` has the kernel library of operators in the namespace `own`."""
+    return Calls(frozenset(backends), frozenset(operators), {f"own::{name}.out": of for name, of in libraries.items()})
 
 
 @pytest.mark.parametrize(
@@ -87,6 +91,30 @@ def test_what_the_program_needs_is_laid_out(
     assert made.missing_flavour() == ""
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "out/lib").iterdir()}
     assert all(mode == (0o644 if name.endswith(".json") else 0o755) for name, mode in modes.items())
+
+
+def test_a_kernel_library_is_laid_out_with_its_description(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    lay_out(packed(tmp_path), calls(operators=("own::a.out",), a="boxes"), tmp_path / "out")
+    found = {path.name for path in (tmp_path / "out/lib").iterdir()}
+    assert found == {"core.so", "boxes.so", "boxes.kernels.json"}
+
+
+@pytest.mark.parametrize(
+    ("runtime", "operator", "library"),
+    [
+        (RUNTIME, "b", "boxes"),
+        (RUNTIME, "a", "others"),
+        ({name: value for name, value in RUNTIME.items() if name != "kernel_libraries"}, "a", "boxes"),
+    ],
+    ids=["an operator", "a library", "all, of an older version"],
+)
+def test_a_kernel_that_the_runtime_lacks_is_named(tmp_path: Path, runtime: Any, operator: str, library: str) -> None:
+    (tmp_path / "out").mkdir()
+    called = calls(operators=(f"own::{operator}.out",), **{operator: library})
+    expected = f"the program needs the kernel own::{operator}.out of {library}, which the runtime lacks"
+    with pytest.raises(MissingBackend, match=re.escape(expected)):
+        lay_out(packed(tmp_path, runtime), called, tmp_path / "out")
 
 
 def test_a_delegate_without_a_flavour_is_said_in_the_runtime_s_words(tmp_path: Path) -> None:

@@ -125,6 +125,7 @@ def test_describes_by_the_manifest(
         "device": {"arch": "aarch64", "os": "linux", "compute_capabilities": ["8.7", "11.0"]},
         "versions": {"torch": "2.14.0", "executorch": "1.4.1"},
         "parts": [{"id": "p0", "backend": "xnnpack", "bytes": 12, "sha256": "ab" * 32, "requires": LIBRARY}],
+        "kernels": [{"library": "own", "operators": ["own::a.out", "own::b.out"]}],
     }
     path = seal_copy(samples["dynamic"].path, tmp_path / "p.pte", **facts)
     description = modelbuild_runtime.load(path).describe()
@@ -135,7 +136,9 @@ def test_describes_by_the_manifest(
     assert told["parts"][0]["requires"] == LIBRARY
     text = f"{description}\n  this machine cannot run it: {unmet}\n"
     assert modelbuild_run(path, "--describe").stdout == text
-    for changes in ({"device": "x"}, {"versions": {"torch": 2}}, {"parts": [{"id": "p0"}]}, {"signature": []}):
+    kernels: list[Any] = [[{"library": "own"}], [{"library": 1, "operators": []}], {"library": "own"}]
+    damaged: list[dict[str, Any]] = [{"device": "x"}, {"versions": {"torch": 2}}, {"parts": [{"id": "p0"}]}]
+    for changes in [*damaged, {"signature": []}, *({"kernels": each} for each in kernels)]:
         seal_copy(samples["dynamic"].path, path, **{**facts, **changes})
         done = modelbuild_run(path, "--describe")
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)

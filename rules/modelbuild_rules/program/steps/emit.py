@@ -57,13 +57,17 @@ def run(step: Step) -> None:
 def manifest(step: Step, partitions: Sequence[CompiledPartition], parts: Mapping[str, Part]) -> Manifest:
     """Return the .pte's manifest. `partitions`: those of delegation.json."""
     versions = step.input("residual") / "versions.json"
-    return {
+    kernels = step.input("residual") / "kernels.json"
+    made: Manifest = {
         "version": 1,
         "signature": json.loads(step.input("signature").read_text()) if "signature" in step.inputs else None,
         "device": step.params.get("device"),
         "versions": json.loads(versions.read_text()) if versions.is_file() else {},
         "parts": [_manifest_part(each, parts[each["id"]]) for each in partitions],
     }
+    if kernels.is_file():
+        made["kernels"] = json.loads(kernels.read_text())
+    return made
 
 
 def _manifest_part(partition: CompiledPartition, part: Part) -> ManifestPart:

@@ -6,8 +6,8 @@ Params   backends           [OfferedBackend], in the order in which they are off
          external_weights   true if the program's own constants are outside the .pte
          versions           names of the packages whose versions are in the program's manifest; optional
          device_io          true if inputs and outputs of partitions on a GPU stay in device memory; optional
-Outputs  residual           tree: program.pte, whose delegates are placeholders, constants outside it, and
-                            versions.json
+Outputs  residual           tree: program.pte, whose delegates are placeholders, constants outside it,
+                            versions.json, and kernels.json if it needs kernel libraries: [ManifestKernels]
          partitions         tree: p0/, p1/, ... each a program of its own (program/, weights/) with partition.json
          plan               JSON: [PlannedPartition]
          report             JSON: [NodeDelegation], in the program's order; program/documents.py has the documents.
@@ -29,8 +29,9 @@ from safetensors.torch import load_file
 
 from modelbuild.step import Progress, Step, ignore_progress
 from modelbuild_rules.model.steps.exported.program import load_program
-from modelbuild_rules.program.steps.lowering import executorch_private
+from modelbuild_rules.program.steps.lowering import executorch_private, slices
 from modelbuild_rules.program.steps.lowering.agreement import check_agreement
+from modelbuild_rules.program.steps.lowering.bounds import bound_sizes
 from modelbuild_rules.program.steps.lowering.capture import captured
 from modelbuild_rules.program.steps.lowering.check import check_operators
 from modelbuild_rules.program.steps.lowering.constants import CONSTANTS, initialize_buffers, outside, write_constants
@@ -38,7 +39,12 @@ from modelbuild_rules.program.steps.lowering.delegation import Delegation, Recor
 from modelbuild_rules.program.steps.lowering.device_io import device_io_config, device_io_errors
 from modelbuild_rules.program.steps.lowering.nonzero import correct_nonzero
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning, partitioning
-from modelbuild_rules.program.steps.lowering.portable import check_allowed, check_dtypes, to_executorch
+from modelbuild_rules.program.steps.lowering.portable import (
+    check_allowed,
+    check_dtypes,
+    needed_libraries,
+    to_executorch,
+)
 from modelbuild_rules.program.steps.partitions.folder import Partitions
 
 if TYPE_CHECKING:
@@ -80,6 +86,8 @@ def run(step: Step) -> None:
     _write_residual(lowered, step.outputs["residual"])
     versions = {name: metadata.version(name) for name in step.params.get("versions", ())}
     _write_json(step.outputs["residual"] / "versions.json", versions)
+    if libraries := needed_libraries(lowered):
+        _write_json(step.outputs["residual"] / "kernels.json", libraries)
     _write_json(step.outputs["plan"], plan)
     _write_json(step.outputs["report"], [fact.as_json() for fact in facts])
 
@@ -98,6 +106,8 @@ def lower(
 ) -> tuple[Any, Delegation, Partitions]:
     """Return the lowered edge program, the delegation of its nodes, and the partitions in `folder`. `check` is called
     with the edge program before any backend gets a partition of it."""
+    slices.register()
+    bound_sizes(program)
     for backend in backends.values():
         backend.prepare(program)
     failed_nodes: dict[int, dict[str, str]] = {i: {} for i in backends}

@@ -10,14 +10,15 @@ import json
 import re
 import shutil
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 from modelbuild.step import StepError
 from modelbuild_rules.bundle.steps.runtime.elf import machine
+from modelbuild_runtime.contents import contents
 from modelbuild_runtime.errors import ProgramError
 from modelbuild_runtime.pte import read_program_file
 
@@ -28,26 +29,30 @@ RUNNER = "bin/modelbuild-run"
 
 
 class MissingBackend(StepError):
-    """Raised for a program that needs a backend that the runtime was built without."""
+    """Raised for a program that needs a backend or a kernel library that the runtime was built without."""
 
 
 @dataclass(frozen=True)
 class Calls:
-    """The backends and the kernels that a program's methods call, by name."""
+    """The backends and the kernels that a program's methods call, by name; `libraries` has the kernel library of each
+    kernel outside ExecuTorch's own."""
 
     backends: frozenset[str] = frozenset()
     operators: frozenset[str] = frozenset()
+    libraries: Mapping[str, str] = field(default_factory=dict)
 
 
 def calls_of(program: Path) -> Calls:
     """Return the calls of a .pte. Raises StepError for a file that is not a program."""
     try:
-        methods = read_program_file(program).methods
+        found = read_program_file(program)
+        methods, needed = found.methods, contents(found.manifest, program).kernels
     except ProgramError as error:
         raise StepError(f"the program cannot be read: {error}") from error
     return Calls(
         frozenset(delegate.backend for method in methods for delegate in method.delegates),
         frozenset(name for method in methods for name, _ in method.operators),
+        {operator: library.name for library in needed for operator in library.operators},
     )
 
 
@@ -85,7 +90,7 @@ def lay_out(source: Path, calls: Calls, folder: Path, arch: str | None = None) -
                 raise StepError(f"{RUNNER} of the runtime is not a program; expected the runner of `make runtime`")
             if arch not in (None, found):
                 raise StepError(f"{_OTHER.format(RUNNER, found, arch)}: `make runtime ARCH={arch}` builds that")
-            needed = _closure(runtime, [RUNNER, *_plugins(runtime, sorted(calls.backends), calls.operators)])
+            needed = _closure(runtime, [RUNNER, *_plugins(runtime, calls)])
             _copy(files, needed, folder)
     except (tarfile.TarError, EOFError) as error:
         raise StepError(f"{_UNREADABLE} ({error})") from error
@@ -156,6 +161,10 @@ def _is_valid(runtime: RuntimeDocument) -> bool:
     """Return whether runtime.json has all fields that are read and no path outside the folder. May raise any error of
     a missing or mistyped field."""
     named = [runtime["kernels"], runtime["quantized_kernels"], runtime["cudart"]]
+    for library in runtime.get("kernel_libraries", {}).values():
+        named += library["files"]
+        if not all(isinstance(operator, str) for operator in library["operators"]):
+            return False
     for backend in runtime["backends"].values():
         named += [*backend["files"], *backend.get("flavours", ())]
         if not isinstance(backend.get("no_flavour", ""), str):
@@ -167,17 +176,26 @@ def _is_valid(runtime: RuntimeDocument) -> bool:
     return runtime["version"] == 2 and all(map(_PLACE.match, named))
 
 
-def _plugins(runtime: RuntimeDocument, backends: Iterable[str], operators: Iterable[str]) -> list[str]:
+def _plugins(runtime: RuntimeDocument, calls: Calls) -> list[str]:
     """Return the files from which the runner loads a program's backends and kernels."""
     found: list[str] = []
-    for name in backends:
+    for name in sorted(calls.backends):
         if name not in runtime["backends"]:
             known = ", ".join(sorted(runtime["backends"]))
             raise MissingBackend(f"the program needs the backend {name}; the runtime has: {known}")
         backend = runtime["backends"][name]
         found += [*backend["files"], *backend.get("flavours", ())]
-    quantized = {name.startswith("quantized_decomposed::") for name in operators}
-    return found + [runtime["quantized_kernels" if each else "kernels"] for each in quantized]
+    libraries = runtime.get("kernel_libraries", {})
+    for operator in sorted(calls.operators):
+        name = calls.libraries.get(operator, "")
+        if name and operator not in libraries.get(name, {"operators": ()})["operators"]:
+            raise MissingBackend(f"the program needs the kernel {operator} of {name}, which the runtime lacks")
+        if name:
+            found += libraries[name]["files"]
+        else:
+            quantized = operator.startswith("quantized_decomposed::")
+            found.append(runtime["quantized_kernels" if quantized else "kernels"])
+    return found
 
 
 def _closure(runtime: RuntimeDocument, wanted: Iterable[str]) -> list[str]:

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from modelbuild_rules.kernels.steps import torchvision_operators
+
 Json = Any
 
 # Operator namespaces, and the module that registers the operators of each.
@@ -24,7 +26,6 @@ _LIBRARIES = {
     "quantized_decomposed": "torch.ao.quantization.fx._decomposed",
     "dim_order_ops": "executorch.exir.passes.dim_order_ops_registry",
     "torchao": "torchao",
-    "torchvision": "torchvision",
     # Steps whose programs contain it name this module as a plug-in.
     "modelbuild": "modelbuild_rules.model.steps.exported.compiled_part",
 }
@@ -59,7 +60,11 @@ def read_operator(written: str) -> Any:
     function = _function(*name.split(".", 1))
     if function is not None:
         return function
-    importlib.import_module(_LIBRARIES[_known(name).partition(".")[0]])
+    namespace = _known(name).partition(".")[0]
+    if namespace == torchvision_operators.NAMESPACE:
+        torchvision_operators.register()
+    else:
+        importlib.import_module(_LIBRARIES[namespace])
     found: Any = torch.ops
     if dialect == "edge":
         from executorch.exir.dialects._ops import ops
@@ -80,7 +85,7 @@ def _function(module: str, name: str) -> Any:
 
 
 def _known(name: str) -> str:
-    if name.partition(".")[0] not in _LIBRARIES:
+    if name.partition(".")[0] not in {*_LIBRARIES, torchvision_operators.NAMESPACE}:
         raise ValueError(f"the operator {name} is a custom one; expected PyTorch's own operators only")
     return name
 

@@ -1,17 +1,21 @@
-"""Check that the remaining nodes can, and may, run on ExecuTorch's portable kernels."""
+"""Check that the remaining nodes can, and may, run on ExecuTorch's portable kernels or on a kernel library's."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig, ExecutorchProgramManager
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
+from modelbuild_rules.kernels.steps import builtin
 from modelbuild_rules.program.steps.lowering.delegation import Fact, computing, named
 from modelbuild_rules.program.steps.lowering.executorch_private import CHECKED
+
+if TYPE_CHECKING:
+    from modelbuild_rules.program.documents import ManifestKernels
 
 SHOWN = 3
 """The most operators that an error message of one line names."""
@@ -90,7 +94,7 @@ def _dtype(value: Any) -> Any:
 
 
 def to_executorch(edge: EdgeProgramManager, config: ExecutorchBackendConfig, facts: Sequence[Fact]) -> Any:
-    """Return the ExecuTorch program. Raises StepError for operators without a portable kernel."""
+    """Return the ExecuTorch program. Raises StepError for operators without a kernel."""
     kernels = kernel_names()
     by_name = {fact.name: fact for fact in facts}
     try:
@@ -119,7 +123,7 @@ def kernel_names() -> frozenset[str]:
     """Return the names of all kernels outside partitions, as `aten::add.out`."""
     from executorch.extension.pybindings._portable_lib import _get_operator_names
 
-    return frozenset(_get_operator_names())
+    return frozenset(_get_operator_names()) | builtin.OPERATORS
 
 
 def has_kernel(node: Any, kernels: Collection[str]) -> bool:
@@ -135,12 +139,21 @@ def has_kernel(node: Any, kernels: Collection[str]) -> bool:
 def _check_kernels(program: ExecutorchProgramManager, kernels: Collection[str], by_name: Mapping[str, Fact]) -> None:
     """Raise StepError if an emitted operator has no portable kernel. Passes may have replaced the graph's operators."""
     for plan in program.executorch_program.execution_plan:
-        used = {f"{op.name}.{op.overload}" if op.overload else op.name for op in plan.operators}
-        missing = used.difference(kernels)
+        missing = _used(plan).difference(kernels)
         if missing:
             nodes = computing(program.exported_program(plan.name).graph_module)
             found = [by_name[name] for name, node in nodes if _kernel(node.target) in missing and name in by_name]
             raise StepError(kernel_text(found) if found else f"no portable kernel {', '.join(sorted(missing))}")
+
+
+def needed_libraries(program: ExecutorchProgramManager) -> list[ManifestKernels]:
+    """Return the kernel libraries that a program needs besides ExecuTorch's own."""
+    return builtin.needed(name for plan in program.executorch_program.execution_plan for name in _used(plan))
+
+
+def _used(plan: Any) -> set[str]:
+    """Return the operators that a method calls, as `aten::add.out`."""
+    return {f"{op.name}.{op.overload}" if op.overload else op.name for op in plan.operators}
 
 
 def _kernel(operator: Any) -> str:

@@ -18,7 +18,7 @@ from modelbuild_rules.bundle.steps.runtime.vendor import lay_out_libraries, need
 from modelbuild_rules.testing.steps.parity.gpus import missing_gpu
 from modelbuild_rules.testing.steps.parity.machine import machine_for
 from modelbuild_rules.testing.steps.parity.programs import Arrays, Calls, open_program, program_file
-from modelbuild_runtime.bindings import lacking_backends
+from modelbuild_runtime.bindings import lacking_backends, lacking_kernels
 from modelbuild_runtime.errors import ProgramError
 
 
@@ -57,9 +57,12 @@ class PythonRunner:
     def unmet_requirement(self) -> str:
         if self._machine.unmet:
             return self._machine.unmet
-        lacking = lacking_backends(self._program.describe().method("forward"))
+        method = self._program.describe().method("forward")
         hint = "ExecuTorch's Python runtime lacks; with 'cpp_runtime = true' the C++ runtime runs the program"
-        return f"needs the backend {', '.join(lacking)}, which {hint}" if lacking else ""
+        for kind, lacking in (("backend", lacking_backends(method)), ("kernel", lacking_kernels(method))):
+            if lacking:
+                return f"needs the {kind} {', '.join(lacking)}, which {hint}"
+        return ""
 
     def run(self, calls: Calls) -> Calls:
         program = open_program(self._step, self._name)

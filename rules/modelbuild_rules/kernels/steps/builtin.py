@@ -1,0 +1,32 @@
+"""The operators of modelbuild's own kernel library, which the C++ runtime contains. Its sources are in kernels/cpp."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from modelbuild_rules.program.documents import ManifestKernels
+
+LIBRARY = "modelbuild_kernels"
+
+OPERATORS = frozenset(
+    {
+        "aten::grid_sampler_3d.out",
+        "aten::scatter_reduce.two_out",
+        "aten::sort.values",
+        "aten::sort.values_stable",
+        "aten::tril_indices.out",
+        "aten::triu_indices.out",
+        "torchvision::deform_conv2d.out",
+        "torchvision::nms.out",
+        "torchvision::roi_align.out",
+    }
+)
+"""Operators that ExecuTorch 1.5.1 has no kernel for: those of kernels/cpp/modelbuild_kernels.kernels.json."""
+
+
+def needed(operators: Iterable[str]) -> list[ManifestKernels]:
+    """Return the kernel libraries that a program with these operators needs, as its manifest lists them."""
+    own = sorted(OPERATORS.intersection(operators))
+    return [{"library": LIBRARY, "operators": own}] if own else []

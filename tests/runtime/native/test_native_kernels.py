@@ -1,0 +1,309 @@
+"""modelbuild's own kernels in the C++ runtime, against eager mode: values, ties, empty inputs, sizes, refusals."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from modelbuild_rules.kernels.steps import builtin, torchvision_operators
+from tests.portable_program import Built, build_program
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+Inputs = Sequence[Tensor]
+
+
+class Call(torch.nn.Module):
+    """Calls an operator with fixed numbers after its tensors, or with a dimension after the first."""
+
+    def __init__(self, operator: str, *numbers: Any) -> None:
+        super().__init__()
+        self.operator = operator
+        self.numbers = numbers
+
+    def forward(self, *tensors: Tensor) -> Any:
+        namespace, _, name = self.operator.partition("::")
+        function = getattr(getattr(torch.ops, namespace), name)
+        if name == "scatter_reduce":
+            dimension, reduction, include_self = self.numbers
+            return function(tensors[0], dimension, *tensors[1:], reduction, include_self=include_self)
+        if name.endswith("_indices"):  # a number of no consequence makes it depend on the input
+            return tensors[0].long() + function(*self.numbers)
+        return function(*tensors, *self.numbers)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operator with numbers, and inputs for it; `dynamic` are the dimensions of its inputs that differ."""
+
+    operator: str
+    numbers: tuple[Any, ...]
+    inputs: Sequence[Inputs]
+    dynamic: tuple[Mapping[int, str], ...] = ()
+    tolerance: float = 0
+
+
+def boxes(count: int, seed: int, kind: torch.dtype = torch.float32) -> Tensor:
+    drawn = torch.Generator().manual_seed(seed)
+    corners = torch.rand(count, 2, generator=drawn, dtype=kind) * 20
+    return torch.cat([corners, corners + torch.rand(count, 2, generator=drawn, dtype=kind) * 12], 1)
+
+
+def uniform(*shape: int, seed: int = 0, kind: torch.dtype = torch.float32) -> Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=kind) * 2 - 1
+
+
+def numbers(limit: int, *shape: int, seed: int = 0) -> Tensor:
+    return torch.randint(limit, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def regions(images: int, count: int, seed: int) -> Tensor:
+    drawn = torch.Generator().manual_seed(seed)
+    numbers = torch.randint(images, (count, 1), generator=drawn).float()
+    # Some begin outside the image, and some are empty.
+    edges = boxes(count, seed) - 4
+    edges[::5, 2:] = edges[::5, :2]
+    return torch.cat([numbers, edges], 1)
+
+
+NMS = Case(
+    "torchvision::nms",
+    (0.4,),
+    [
+        (boxes(30, 1), uniform(30, seed=2)),
+        (boxes(64, 3), uniform(64, seed=4)),
+        (boxes(0, 0), uniform(0)),
+        (boxes(1, 5), uniform(1)),
+        (boxes(40, 6), torch.zeros(40)),  # ties: the first box is the best
+        (boxes(40, 7).repeat(1, 1), torch.arange(40.0) // 8),
+        (boxes(20, 8)[:1].repeat(20, 1), torch.arange(20.0)),  # equal boxes
+        (torch.zeros(5, 4), torch.rand(5)),  # empty boxes overlap nothing
+        (boxes(6, 9), torch.tensor([0.1, float("nan"), 0.5, float("inf"), -float("inf"), float("nan")])),
+    ],
+    ({0: "n"}, {0: "n"}),
+)
+
+CASES: Mapping[str, Case] = {
+    "nms": NMS,
+    "nms_float64": Case("torchvision::nms", (0.25,), [(boxes(30, 1, torch.float64), uniform(30, kind=torch.float64))]),
+    "nms_keeps_all": Case("torchvision::nms", (1.0,), [(boxes(30, 1), uniform(30))]),
+    **{
+        f"roi_align_{'aligned' if aligned else 'plain'}_{ratio}": Case(
+            "torchvision::roi_align",
+            (0.5, 3, 4, ratio, aligned),
+            [(uniform(2, 3, 11, 13), regions(2, count, count)) for count in (10, 0, 1, 64)],
+            ({}, {0: "n"}),
+            tolerance=1e-5,
+        )
+        for aligned in (False, True)
+        for ratio in (-1, 2)
+    },
+    "roi_align_float64": Case(
+        "torchvision::roi_align",
+        (1.0, 2, 2, 0, True),
+        [(uniform(1, 2, 5, 6, kind=torch.float64), regions(1, 7, 3).double())],
+        tolerance=1e-12,
+    ),
+    "deform_conv2d": Case(
+        "torchvision::deform_conv2d",
+        (1, 1, 1, 1, 1, 1, 1, 1, True),
+        [(uniform(2, 4, 7, 6), uniform(6, 4, 3, 3), uniform(2, 18, 7, 6) * 3, uniform(2, 9, 7, 6), uniform(6))],
+        tolerance=1e-4,
+    ),
+    "deform_conv2d_groups": Case(
+        "torchvision::deform_conv2d",
+        (2, 1, 0, 2, 1, 2, 2, 4, False),
+        [(uniform(1, 4, 9, 8), uniform(6, 2, 3, 2), uniform(1, 48, 4, 10) * 3, uniform(1, 1), uniform(6))],
+        tolerance=1e-4,
+    ),
+    **{
+        f"sort_{dimension}_{'down' if descending else 'up'}": Case(
+            "aten::sort",
+            (dimension, descending),
+            [(uniform(count, 5, 3).mul(3).round(),) for count in (4, 0, 1, 9)],
+            ({0: "n"},),
+        )
+        for dimension in (0, 1, -1)
+        for descending in (False, True)
+    },
+    "sort_nan": Case("aten::sort", (0, True), [(torch.tensor([1.0, float("nan"), 3.0, -float("inf"), float("nan")]),)]),
+    "sort_int": Case("aten::sort", (), [(torch.tensor([[3, -1, 3], [2, 0, 2]]),)]),
+    "sort_bool": Case("aten::sort", (), [(torch.tensor([True, False, True]),)]),
+    "sort_uint8": Case("aten::sort", (), [(torch.tensor([200, 3, 255, 3], dtype=torch.uint8),)]),
+    "sort_number": Case("aten::sort", (), [(torch.tensor(2.5),)]),
+    **{
+        f"scatter_reduce_{reduction}_{dimension}_{'with' if include_self else 'without'}_self": Case(
+            "aten::scatter_reduce",
+            (dimension, reduction, include_self),
+            [(uniform(4, 5), numbers(4, 3, 5, seed=seed), uniform(4, 7)) for seed in range(2)],
+            tolerance=1e-6,
+        )
+        for reduction in ("sum", "prod", "mean", "amax", "amin")
+        for include_self in (True, False)
+        for dimension in (0, -1)
+    },
+    "scatter_reduce_int": Case(
+        "aten::scatter_reduce",
+        (0, "mean", True),
+        [(torch.tensor([-7, 5, 2]), torch.tensor([0, 0, 1]), torch.tensor([1, 1, -4]))],
+    ),
+    **{
+        f"{name}_{rows}x{columns}_{offset}": Case(f"aten::{name}", (rows, columns, offset), [(torch.zeros(1),)])
+        for name in ("tril_indices", "triu_indices")
+        for rows, columns, offset in ((4, 4, 0), (3, 5, -1), (5, 3, 2), (2, 2, -5))
+    },
+    **{
+        f"grid_sampler_3d_{mode}{padding}{int(aligned)}": Case(
+            "aten::grid_sampler_3d",
+            (mode, padding, aligned),
+            [(uniform(2, 3, 4, 5, 6), uniform(2, 3, 2, 4, 3, seed=n) * 2.5) for n in range(2)],
+            tolerance=1e-5,
+        )
+        for mode in (0, 1)
+        for padding in (0, 1, 2)
+        for aligned in (False, True)
+    },
+}
+
+
+EXHAUSTIVE = pytest.mark.exhaustive
+QUICK = frozenset(
+    {
+        "nms",
+        "roi_align_plain_2",
+        "roi_align_aligned_-1",
+        "deform_conv2d",
+        "sort_0_down",
+        "sort_nan",
+        "scatter_reduce_mean_0_without_self",
+        "grid_sampler_3d_000",
+        "tril_indices_3x5_-1",
+    }
+)
+
+
+@pytest.fixture(scope="session")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Built]:
+    """Return a function that lowers a case's operator to a program for [portable]."""
+    torchvision_operators.register()
+
+    def make(case: Case) -> Built:
+        sizes = {name: torch.export.Dim(name, min=0, max=64) for each in case.dynamic for name in each.values()}
+        shapes = tuple({axis: sizes[name] for axis, name in each.items()} for each in case.dynamic)
+        module = Call(case.operator, *case.numbers)
+        exported = torch.export.export(module, tuple(case.inputs[0]), dynamic_shapes=(shapes,) if sizes else None)
+        return build_program(exported, tmp_path_factory.mktemp("kernel"))
+
+    return make
+
+
+def run(modelbuild_run: Run, program: Path, inputs: Inputs, folder: Path, *flags: str) -> list[np.ndarray]:
+    given = []
+    for number, each in enumerate(inputs):
+        np.save(folder / f"in{number}.npy", each.numpy())
+        given.append(f"--input=input{number}={folder}/in{number}.npy")
+    done = modelbuild_run(program, *given, f"--output-dir={folder}", "--json", *flags)
+    assert done.returncode == 0, done.stderr
+    return [np.load(output["path"]) for output in json.loads(done.stdout)["outputs"]]
+
+
+@pytest.mark.parametrize("name", [each if each in QUICK else pytest.param(each, marks=EXHAUSTIVE) for each in CASES])
+def test_a_kernel_computes_the_values_of_eager_mode(
+    name: str, build: Callable[[Case], Built], modelbuild_run: Run, tmp_path: Path
+) -> None:
+    case = CASES[name]
+    program = build(case).pte
+    for inputs in case.inputs:
+        expected = Call(case.operator, *case.numbers)(*inputs)
+        wanted = [expected] if isinstance(expected, Tensor) else list(expected)
+        found = run(modelbuild_run, program, inputs, tmp_path)
+        assert len(found) == len(wanted)
+        for have, want in zip(found, wanted, strict=True):
+            assert (have.dtype, have.shape) == (want.numpy().dtype, tuple(want.shape))
+            np.testing.assert_allclose(have, want.numpy(), rtol=case.tolerance, atol=case.tolerance)
+
+
+def test_the_library_has_the_operators_that_lowering_counts_on(repository: Path, native: Path) -> None:
+    described = json.loads((native / "lib/modelbuild_kernels.kernels.json").read_text())
+    assert set(described["operators"]) == builtin.OPERATORS
+    assert {case.operator for case in CASES.values()} == {name.partition(".")[0] for name in builtin.OPERATORS}
+    assert frozenset(CASES) >= QUICK
+    library = (native / "lib/libmodelbuild_kernels.so").read_bytes()
+    assert [name for name in builtin.OPERATORS if name.encode() + b"\0" not in library] == []
+
+
+def test_a_program_states_its_kernel_library(
+    build: Callable[[Case], Built], modelbuild_run: Run, tmp_path: Path
+) -> None:
+    program = build(NMS).pte
+    line = "needs the kernel library modelbuild_kernels for torchvision::nms.out"
+    assert f"\n  {line}\n" in modelbuild_run(program, "--describe").stdout
+    facts = json.loads(modelbuild_run(program, "--describe", "--json").stdout)
+    assert facts["kernels"] == [{"library": "modelbuild_kernels", "operators": ["torchvision::nms.out"]}]
+
+
+def test_a_runtime_without_the_library_names_it_in_one_line(
+    build: Callable[[Case], Built], native: Path, lay_out_fakes: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    program = build(NMS).pte
+    laid_out = lay_out_fakes(native)
+    library, description = (laid_out.plugins / f"{name}" for name in ("libmodelbuild_kernels.so", DESCRIPTION))
+    shutil.move(library, tmp_path)
+    done = laid_out("modelbuild-run", program)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
+    kernel = f"error: {program}: the kernel torchvision::nms.out"
+    assert f"{kernel} needs libmodelbuild_kernels.so, which is in none of: {laid_out.root}" in done.stderr
+    shutil.move(description, tmp_path)
+    done = laid_out("modelbuild-run", program)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
+    wanted = f"needs the kernel library modelbuild_kernels ({DESCRIPTION}), which is in none of: {laid_out.root}"
+    assert f"{kernel} {wanted}" in done.stderr
+    found = ["--input=input0=", f"--plugin-dir={tmp_path}"]
+    assert "kernel library" not in laid_out("modelbuild-run", program, *found).stderr
+
+
+DESCRIPTION = "modelbuild_kernels.kernels.json"
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("{", "expected 'operators' to list names"),
+        ({"libraries": ["libmodelbuild_kernels.so"]}, "expected 'operators' to list names"),
+        ({"operators": [1], "libraries": ["libmodelbuild_kernels.so"]}, "expected 'operators' to list names"),
+        ({"operators": ["torchvision::nms.out"]}, "expected 'libraries' to list names of files"),
+        ({"operators": [], "libraries": ["../a.so"]}, "expected 'libraries' to list names of files"),
+    ],
+)
+def test_a_damaged_description_of_a_library_is_named(
+    build: Callable[[Case], Built], modelbuild_run: Run, tmp_path: Path, content: Any, problem: str
+) -> None:
+    (tmp_path / "own.kernels.json").write_text(content if isinstance(content, str) else json.dumps(content))
+    done = modelbuild_run(build(NMS).pte, f"--plugin-dir={tmp_path}")
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
+    assert f"{tmp_path}/own.kernels.json: does not describe a library of kernels; {problem}" in done.stderr
+
+
+def test_invalid_regions_end_the_run_with_a_message(
+    build: Callable[[Case], Built], modelbuild_run: Run, tmp_path: Path
+) -> None:
+    case = CASES["roi_align_plain_2"]
+    program = build(case).pte
+    image, found = case.inputs[0]
+    for place, value in ((0, 2.0), (0, -1.0), (3, float("inf")), (1, float("nan"))):
+        wrong = found.clone()
+        wrong[4, place] = value
+        for number, each in enumerate((image, wrong)):
+            np.save(tmp_path / f"in{number}.npy", each.numpy())
+        done = modelbuild_run(program, *(f"--input=input{n}={tmp_path}/in{n}.npy" for n in range(2)))
+        assert done.returncode == 1
+        assert "rois: expected finite boxes and the numbers of images" in done.stderr
