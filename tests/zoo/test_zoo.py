@@ -1,0 +1,49 @@
+"""Models of timm, torchvision and transformers, and forms of our own, build for each stack, or fail with a known line.
+
+`tests/zoo/table.py` prints a table of them. The parity of programs for XNNPACK is that of their pte_test.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.zoo.programs import STACKS, ZOO, build, limits, models
+
+SAMPLE = (("//timm_models:mobilenetv3_small_100", "xnnpack"), ("//transformers_models:distilbert", "tensorrt"))
+"""Programs that are built by default."""
+
+REST = [(model, stack) for stack in STACKS for model in models() if (model, stack) not in SAMPLE]
+
+
+def check(model: str, stack: str, workspace: Path) -> None:
+    shutil.copytree(ZOO, workspace, ignore=shutil.ignore_patterns("modelbuild-out"))
+    outcome = build(model, stack, workspace)
+    limit = limits(stack).get(model)
+    assert "internal error" not in outcome.reason
+    if limit is None:
+        assert outcome.built, outcome.reason
+        assert outcome.parity != "no", outcome.reason
+    else:
+        assert outcome.reason, f"{model} builds for {stack} now; remove it from limits.toml"
+        assert limit in outcome.reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "stack"), SAMPLE)
+def test_a_model_builds(model: str, stack: str, tmp_path: Path) -> None:
+    check(model, stack, tmp_path / "zoo")
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize(("model", "stack"), REST)
+def test_a_model_builds_or_its_limit_is_known(model: str, stack: str, tmp_path: Path) -> None:
+    check(model, stack, tmp_path / "zoo")
+
+
+def test_limits_are_of_models_of_the_zoo() -> None:
+    assert not [model for stack in STACKS for model in limits(stack) if model not in models()]

@@ -1,0 +1,13 @@
+"""Image models of timm."""
+
+import timm
+from torch import nn
+
+
+def create(model: str) -> nn.Module:
+    return timm.create_model(model, pretrained=False)
+
+
+def features(model: str) -> nn.Module:
+    """Return a backbone whose outputs are a list of feature maps."""
+    return timm.create_model(model, pretrained=False, features_only=True)

@@ -1,0 +1,36 @@
+"""Models of torchvision: segmentation, detection, video and optical flow."""
+
+import torch
+from torch import Tensor, nn
+from torchvision.models import get_model
+
+
+def create(model: str) -> nn.Module:
+    return get_model(model, weights=None)
+
+
+def dense(model: str) -> nn.Module:
+    """Return a model whose outputs are a dictionary."""
+    return get_model(model, weights=None, weights_backbone=None)
+
+
+class Detector(nn.Module):
+    """A detector of one picture; torchvision's take a list of pictures and return a list of dictionaries."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__()
+        self.model = get_model(model, weights=None, weights_backbone=None)
+
+    def forward(self, image: Tensor) -> dict[str, Tensor]:
+        return self.model([image])[0]
+
+
+class Flow(nn.Module):
+    """RAFT's last estimate after four updates."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = get_model("raft_small", weights=None)
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        return torch.stack(self.model(first, second, num_flow_updates=4))[-1]
