@@ -64,7 +64,8 @@ void gather(const Shape& shape, const T* image, const T* offset, const T* mask, 
     const T* plane = image + channel * shape.rows.size * shape.columns.size;
     for (std::int64_t point = 0; point < shape.kernel(); ++point) {
       const T* moved = offset + 2 * (base + point) * shape.pixels() + pixel;
-      const T y = static_cast<T>(row + point / shape.columns.kernel * shape.rows.dilation) + moved[0];
+      const auto above = point / shape.columns.kernel * shape.rows.dilation;
+      const T y = static_cast<T>(row + above) + moved[0];
       const T x = static_cast<T>(first + point % shape.columns.kernel * shape.columns.dilation) + moved[shape.pixels()];
       const T scale = mask == nullptr ? 1 : mask[(base + point) * shape.pixels() + pixel];
       *column++ = scale * value_at(plane, shape.rows, shape.columns, y, x);
