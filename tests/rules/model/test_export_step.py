@@ -324,11 +324,14 @@ class TestEntry:
         source = "def Net():\n    return 7"
         assert refusal(source) == "m/net.py:Net returns a int; expected a torch.nn.Module"
 
-    def test_a_folder_called_as_an_installed_package(self, refusal: Callable[..., str], tmp_path: Path) -> None:
+    @pytest.mark.parametrize("file", ["torch/functional.py", "torch/unknown.py"])
+    def test_a_folder_called_as_an_installed_package(
+        self, refusal: Callable[..., str], tmp_path: Path, file: str
+    ) -> None:
         (tmp_path / "workspace" / "torch").mkdir(parents=True)
-        (tmp_path / "workspace" / "torch" / "functional.py").write_text("")
-        assert refusal(LINEAR, entry="torch/functional.py:Net") == (
-            "'torch/functional.py' cannot be imported: an installed package is also called 'torch'"
+        (tmp_path / "workspace" / file).write_text("")
+        assert refusal(LINEAR, entry=f"{file}:Net") == (
+            f"'{file}' cannot be imported: an installed package is also called 'torch'"
         )
 
     def test_other_inputs_than_declared(self, refusal: Callable[..., str]) -> None:

@@ -52,7 +52,9 @@ def load_function(root: Path, entry: str) -> Any:
     top = path.partition("/")[0]
     if (root / top).is_dir() and not (root / top / "__init__.py").exists():
         # Import the folder now: Python prefers a module of the same name to a folder without __init__.py.
-        importlib.import_module(top)
+        folder = importlib.import_module(top)
+        if str(root / top) not in getattr(folder, "__path__", ()):
+            raise StepError(f"'{path}' cannot be imported: an installed package is also called '{top}'")
     sys.path.insert(1, str((root / path).parent))
     source = importlib.import_module(path.removesuffix(".py").replace("/", "."))
     if Path(str(source.__file__)) != root / path:
