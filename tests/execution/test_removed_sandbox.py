@@ -53,10 +53,10 @@ def test_what_is_changed_meanwhile_makes_no_result(
 ) -> None:
     run = ForkServer.run
 
-    def changed(server: ForkServer, order: Any) -> Any:
+    def changed(server: ForkServer, order: Any, *rest: Any) -> Any:
         if when == "before the step":
             change(Path(order["root"]))
-        ended = run(server, order)
+        ended = run(server, order, *rest)
         if when == "after the step":
             change(Path(order["root"]))
         return ended
