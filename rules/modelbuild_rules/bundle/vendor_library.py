@@ -1,4 +1,4 @@
-"""The type of attributes that name libraries of other vendors, such as TensorRT's."""
+"""The type of attributes that name libraries of other vendors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _version(text: str) -> str:
 
 def _line(text: str) -> str:
     if not is_line(text) or not text.strip():
-        raise ValueError("expected a licence in one line, such as 'NVIDIA TensorRT-RTX (proprietary)'")
+        raise ValueError("expected a licence in one line, such as 'NVIDIA SDK License Agreement'")
     return text
 
 
@@ -27,7 +27,7 @@ class VendorLibrary(Attrs):
     """A library that the program's compiled partitions load and that is not part of the runtime."""
 
     file: Source
-    """The library: a file or a `pypi_file`, under the name by which the program loads it: libtensorrt_rtx.so.1."""
+    """The library: a file or a `pypi_file`, under the name by which the program loads it."""
 
     version: Annotated[str, AfterValidator(_version)]
     """Its version, such as "1.6.1.120"."""

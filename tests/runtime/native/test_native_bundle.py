@@ -99,7 +99,16 @@ def needed_glibc(folder: Path, pte: Path, runtime: Path, *compiled: str) -> str:
     (folder / "delegation.json").write_text(json.dumps({"partitions": parts}))
     files = {"pte": pte, "signature": pte.with_name("signature.json"), "runtime": runtime}
     inputs = {name: (path,) for name, path in files.items()} | {"delegation": (folder / "delegation.json",)}
-    params = {"name": "bundle", "program": "program", "tar": False, "arch": "x86_64", "capabilities": None, "place": ""}
+    params = {
+        "name": "bundle",
+        "program": "program",
+        "tar": False,
+        "arch": "x86_64",
+        "capabilities": None,
+        "place": "",
+        "libraries": [],
+        "library_places": [],
+    }
     runtime_bundle.run(Step(params, inputs, {"bundle": folder / "bundle"}, folder))
     return str(json.loads((folder / "bundle/manifest.json").read_text())["needs"]["glibc"])
 

@@ -40,16 +40,6 @@ def test_files_for_this_machine_need_no_newer_glibc_than_documented(
     assert {name: glibc for name, glibc in found.items() if glibc > limit(repository)} == {}
 
 
-def test_files_find_their_libraries_by_relative_paths_only(native: Path) -> None:
-    files = [native / "bin/modelbuild-run", *sorted((native / "lib").glob("libmodelbuild_*.so"))]
-    for file in files:
-        shown = subprocess.run(
-            ["readelf", "--dynamic", "--wide", file], check=True, capture_output=True, text=True
-        ).stdout
-        (folders,) = re.findall(r"Library runpath: \[(.*)\]", shown)
-        assert [folder for folder in folders.split(":") if not folder.startswith("$ORIGIN")] == [], file
-
-
 @pytest.mark.slow
 @pytest.mark.xdist_group("aarch64")
 def test_files_for_aarch64_need_no_newer_glibc_than_documented(

@@ -62,6 +62,7 @@ int cudaMemsetAsync(void *to, int value, size_t n, void *stream) { memset(to, va
 int cudaGetDevice(int *device) { *device = 0; return 0; }
 int cudaSetDevice(int device) { return device ? 101 : 0; }
 int cudaGetDeviceCount(int *count) { *count = 1; return 0; }
+int cudaDriverGetVersion(int *version) { *version = 13000; return 0; }
 int cudaDeviceGetAttribute(int *value, int attribute, int device) { *value = 1; return 0; }
 const char *cudaGetErrorString(int error) { return error ? "an error of the emulator" : "no error"; }
 const char *cudaGetErrorName(int error) { return "EMULATOR"; }
