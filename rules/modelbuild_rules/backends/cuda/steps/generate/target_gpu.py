@@ -127,7 +127,7 @@ INDUCTOR: Mapping[str, Any] = {
 
 
 LINE_NUMBERS = False
-"""Whether kernels contain the line numbers of their Python source, for tools that look at them."""
+"""True if kernels shall contain the line numbers of their Python source, for tools that read them."""
 
 
 def require() -> None:
