@@ -13,7 +13,6 @@ from pathlib import Path
 
 ZOO = Path(__file__).resolve().parent
 STACKS = ("xnnpack", "tensorrt", "cuda")
-DEVICES = {"xnnpack": "cpu", "tensorrt": "rtx", "cuda": "rtx"}
 PACKAGES = ("timm_models", "torchvision_models", "transformers_models", "own")
 
 
@@ -54,9 +53,7 @@ def build(model: str, stack: str, workspace: Path = ZOO) -> Outcome:
     seconds = time.monotonic() - start
     if built.returncode:
         return Outcome(model, stack, False, seconds, reason=_reason(built))
-    package, _, name = model.removeprefix("//").partition(":")
-    report = workspace / "modelbuild-out" / DEVICES[stack] / package / f"{name}_{stack}" / "delegation.json"
-    totals = json.loads(report.read_text())["totals"]
+    totals = json.loads((outputs(model, stack, workspace) / "delegation.json").read_text())["totals"]
     nodes = sum(each["nodes"] for each in totals.values())
     portable = totals.get("portable", {"nodes": 0})["nodes"]
     partitions = sum(each["partitions"] for each in totals.values())
@@ -66,6 +63,12 @@ def build(model: str, stack: str, workspace: Path = ZOO) -> Outcome:
         parity = "no" if tested.returncode else "yes"
         reason = _reason(tested) if tested.returncode else ""
     return Outcome(model, stack, True, seconds, 1 - portable / max(nodes, 1), partitions, parity, reason)
+
+
+def outputs(model: str, stack: str, workspace: Path = ZOO) -> Path:
+    """Return the folder of a program that was built."""
+    package, _, name = model.removeprefix("//").partition(":")
+    return workspace / "modelbuild-out" / f"{stack}_device" / package / f"{name}_{stack}"
 
 
 def _run(workspace: Path, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:

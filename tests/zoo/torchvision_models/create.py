@@ -3,15 +3,16 @@
 import torch
 from torch import Tensor, nn
 from torchvision.models import get_model
+from weights import repeated
 
 
 def create(model: str) -> nn.Module:
-    return get_model(model, weights=None)
+    return repeated(get_model(model, weights=None))
 
 
 def dense(model: str) -> nn.Module:
     """Return a model whose outputs are a dictionary."""
-    return get_model(model, weights=None, weights_backbone=None)
+    return repeated(get_model(model, weights=None, weights_backbone=None))
 
 
 class Detector(nn.Module):
@@ -19,7 +20,7 @@ class Detector(nn.Module):
 
     def __init__(self, model: str) -> None:
         super().__init__()
-        self.model = get_model(model, weights=None, weights_backbone=None)
+        self.model = repeated(get_model(model, weights=None, weights_backbone=None))
 
     def forward(self, image: Tensor) -> dict[str, Tensor]:
         return self.model([image])[0]
@@ -30,7 +31,7 @@ class Flow(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.model = get_model("raft_small", weights=None)
+        self.model = repeated(get_model("raft_small", weights=None))
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
         return torch.stack(self.model(first, second, num_flow_updates=4))[-1]

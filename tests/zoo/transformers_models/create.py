@@ -2,6 +2,7 @@
 
 from torch import nn
 from transformers import CONFIG_MAPPING, AutoModel
+from weights import repeated
 
 SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
 OPTIONS = {
@@ -19,7 +20,7 @@ OPTIONS = {
 
 
 def create(model: str) -> nn.Module:
-    return AutoModel.from_config(CONFIG_MAPPING[model](**OPTIONS.get(model, {}))).eval()
+    return repeated(AutoModel.from_config(CONFIG_MAPPING[model](**OPTIONS.get(model, {}))).eval())
 
 
 def encoder(model: str) -> nn.Module:

@@ -1,0 +1,194 @@
+"""Run models of tests/zoo on a GPU, compared with eager PyTorch on the CPU.
+
+    python tests/zoo/table.py --stack cuda LABEL...             # without a GPU: build the programs
+    python benchmarks/cuda_models.py build PIECES LABEL...      # without a GPU
+    python benchmarks/cuda_models.py run PIECES OUT [--memcheck]
+
+`build` writes PIECES.tar.xz: the programs, inputs of three calls, eager PyTorch's outputs, and build/runtime.tar.
+Besides it, `run` needs this file and a Python with numpy. It prints a table, and writes it to OUT/table.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+REPOSITORY = Path(__file__).parents[1]
+CALLS = (1, 2, 3)
+REPEAT, WARMUP = 300, 30
+LIMIT, MEMCHECK_LIMIT = 60, 240  # seconds for one program
+ALLOWED = 1e-3  # of an output's largest value
+SANITIZER = ["compute-sanitizer", "--tool", "memcheck"]
+
+
+# -- without a GPU --------------------------------------------------------------------------------------------------
+
+
+def build(pieces: Path, labels: Sequence[str]) -> None:
+    """Write each program to a folder below PIECES, with inputs and outputs as call.CALL.in.NAME.npy and .out."""
+    sys.path[:0] = [str(REPOSITORY / "tests/zoo"), str(REPOSITORY / "rules")]
+    from programs import ZOO, outputs
+
+    names = []
+    for label in labels:
+        folder = pieces / label.removeprefix("//").replace(":", ".")
+        folder.mkdir(parents=True, exist_ok=True)
+        names.append(folder.name)
+        made = outputs(label, "cuda")
+        for file in made.iterdir():
+            (folder / file.name).write_bytes(file.read_bytes())
+        write_calls(folder, label, ZOO)
+        print(label, flush=True)
+    with tarfile.open(REPOSITORY / "build/runtime.tar") as archive:
+        archive.extractall(pieces / "runtime")
+    with tarfile.open(pieces.with_suffix(".tar.xz"), "w:xz", preset=3) as archive:
+        for name in ["runtime", *names]:
+            archive.add(pieces / name, name)
+
+
+def write_calls(folder: Path, label: str, workspace: Path) -> None:
+    """Draw inputs, and run the module of a torch_model on them, as its export does."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    from modelbuild_rules.model.steps.eager.example_inputs import example_inputs
+    from modelbuild_rules.model.steps.eager.module import make_module
+    from modelbuild_rules.model.steps.eager.results import plain
+
+    query = [sys.executable, "-m", "modelbuild", "-C", workspace, "aquery", label, "--output", "json"]
+    (export,) = json.loads(subprocess.run(query, capture_output=True, check=True, text=True).stdout)["nodes"]
+    params = export["params"]
+    module = make_module(workspace, params, {})
+    signature = json.loads((folder / "signature.json").read_text())
+    names = {kind: [port["name"] for port in signature[f"{kind}puts"]] for kind in ("in", "out")}
+    for call in CALLS:
+        given = example_inputs(params["inputs"], params["dynamic"], 100 * call, {})
+        with torch.no_grad():
+            result = tree_leaves(plain(module(*given)))
+        for kind, tensors in (("in", given), ("out", result)):
+            for name, tensor in zip(names[kind], tensors, strict=True):
+                np.save(folder / f"call.{call}.{kind}.{name}.npy", tensor.numpy())
+
+
+# -- with one -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Row:
+    """A program's results: the greatest difference and the output's largest value, over all outputs and calls."""
+
+    name: str
+    difference: float = 0.0
+    largest: float = 0.0
+    right: bool = False
+    latency_us: float = 0.0
+    memcheck: str = ""
+    problem: str = ""
+
+    def line(self) -> str:
+        result = self.problem or ("yes" if self.right else "no")
+        figures = [f"{self.difference:.1e}", f"{self.largest:.2g}", result, f"{self.latency_us:.0f}", self.memcheck]
+        return f"| {self.name} | {' | '.join(figures)} |"
+
+
+def run(pieces: Path, out: Path, memcheck: bool) -> int:
+    """Run each program, first all alone, then under memcheck. Return 1 if a result is wrong or memcheck finds an error,
+    else 0."""
+    with tarfile.open(pieces.with_suffix(".tar.xz")) as archive:
+        archive.extractall(pieces)
+    folders = sorted(path.parent for path in pieces.glob("*/signature.json"))
+    rows = []
+    for folder in folders:
+        rows.append(compared(folder))
+        print(rows[-1].line(), flush=True)
+    if memcheck:
+        with ThreadPoolExecutor(6) as pool:
+            for row, found in zip(rows, pool.map(errors, folders), strict=True):
+                row.memcheck = found
+    head = ["| program | difference | of at most | agrees | us | memcheck errors |", "| --- " * 6 + "|"]
+    table = "\n".join([*head, *(row.line() for row in rows)])
+    (out / "table.md").write_text(table + "\n")
+    print(table)
+    return int(not all(row.right and row.memcheck in ("", "0") for row in rows))
+
+
+def compared(folder: Path) -> Row:
+    """Run a program's calls one after another, and compare their outputs; then time its first call."""
+    row = Row(folder.name)
+    once = modelbuild_run(folder, ["--output-dir", str(folder / "out")], LIMIT)
+    if once.returncode:
+        row.problem = once.stderr.strip()[-300:].replace("\n", " ")
+        return row
+    row.right = True
+    for path in sorted(folder.glob("call.*.out.*.npy")):
+        call, name = re.fullmatch(r"call\.(\d+)\.out\.(.*)", path.name).groups()
+        wanted, got = np.load(path), np.load(folder / "out" / call / name)
+        same = (wanted.shape, wanted.dtype) == (got.shape, got.dtype)
+        difference = float(np.abs(got.astype(float) - wanted).max(initial=0)) if same else float("nan")
+        largest = float(np.abs(wanted.astype(float)).max(initial=0))
+        row.right &= difference <= ALLOWED * largest  # false for NaN
+        row.difference, row.largest = max(row.difference, difference), max(row.largest, largest)
+    timed = modelbuild_run(folder, ["--json", f"--repeat={REPEAT}", f"--warmup={WARMUP}"], LIMIT, calls=CALLS[:1])
+    if timed.returncode:
+        row.problem = timed.stderr.strip()[-300:].replace("\n", " ")
+    else:
+        row.latency_us = json.loads(timed.stdout)["latency"]["median_ms"] * 1e3
+    return row
+
+
+def errors(folder: Path) -> str:
+    """Return the number of errors that memcheck finds in a program's calls, or the end of what it printed."""
+    done = modelbuild_run(folder, [], MEMCHECK_LIMIT, before=SANITIZER)
+    text = done.stdout + done.stderr
+    (folder / "memcheck.txt").write_text(text)
+    found = re.search(r"ERROR SUMMARY: (\d+) error", text)
+    return found[1] if found and not done.returncode else text.strip()[-300:].replace("\n", " ")
+
+
+def modelbuild_run(
+    folder: Path, options: Sequence[str], limit: float, calls: Sequence[int] = CALLS, before: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run a program's calls in one process of modelbuild-run. Its exit code is 124 if it does not end in `limit` s."""
+    (program,) = folder.glob("*.pte")
+    line = [*before, str(folder.parent / "runtime/bin/modelbuild-run"), str(program), *options]
+    for call in calls:
+        line += ["--next"] if call != calls[0] else []
+        for path in sorted(folder.glob(f"call.{call}.in.*.npy")):
+            line.append(f"--input={path.name.split('.')[3]}={path}")
+    try:
+        return subprocess.run(line, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(line, 124, "", f"no end after {limit} s")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("build", "run"):
+        command = commands.add_parser(name)
+        command.add_argument("pieces", type=lambda text: Path(text).resolve())
+    commands.choices["build"].add_argument("labels", nargs="+", metavar="LABEL")
+    commands.choices["run"].add_argument("out", type=Path)
+    commands.choices["run"].add_argument("--memcheck", action="store_true", help="also run under compute-sanitizer")
+    given = parser.parse_args()
+    if given.command == "run":
+        if given.memcheck and not shutil.which(SANITIZER[0]):
+            parser.error(f"--memcheck: {SANITIZER[0]} was not found; expected CUDA's toolkit in PATH")
+        return run(given.pieces, given.out, given.memcheck)
+    build(given.pieces, given.labels)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
