@@ -11,12 +11,12 @@ from modelbuild.actions import Action, Artifact
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.build.source_files import Sources
 from modelbuild.events import Event
-from modelbuild.execution.action_runner import Running
-from modelbuild.execution.artifact_values import Values
 from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.keys import Keys
-from modelbuild.execution.resources import ResourcePool, machine
-from modelbuild.execution.scheduler import Report, Scheduler
+from modelbuild.execution.scheduling.action_runner import Running
+from modelbuild.execution.scheduling.artifact_values import Values
+from modelbuild.execution.scheduling.resources import ResourcePool, machine
+from modelbuild.execution.scheduling.scheduler import Report, Scheduler
 from modelbuild.store.local import open_store
 
 

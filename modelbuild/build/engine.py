@@ -16,15 +16,15 @@ from modelbuild.build.request import Request
 from modelbuild.build.source_files import Sources
 from modelbuild.code.step_sources import StepCode
 from modelbuild.events import Reporter
-from modelbuild.execution.action_runner import Running
-from modelbuild.execution.artifact_values import Values
 from modelbuild.execution.executor import Executor
 from modelbuild.execution.fork_server_client import ForkServer
 from modelbuild.execution.keys import Keys
 from modelbuild.execution.local_executor import LocalExecutor
-from modelbuild.execution.longest_paths import Estimates
-from modelbuild.execution.resources import ResourcePool, machine
-from modelbuild.execution.scheduler import CacheLookups, Scheduler
+from modelbuild.execution.scheduling.action_runner import Running
+from modelbuild.execution.scheduling.artifact_values import Values
+from modelbuild.execution.scheduling.longest_paths import Estimates
+from modelbuild.execution.scheduling.resources import ResourcePool, machine
+from modelbuild.execution.scheduling.scheduler import CacheLookups, Scheduler
 from modelbuild.execution.time_limit import TimeLimit
 from modelbuild.history.estimates import expected_seconds
 from modelbuild.labels import Label

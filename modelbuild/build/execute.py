@@ -20,7 +20,7 @@ from modelbuild.build.stale_targets import StaleTargets
 from modelbuild.errors import ExitCode, LoadingError, ModelbuildError
 from modelbuild.events import BuildFinished, BuildStarted, Reporter, TargetBuilt, TargetFailed
 from modelbuild.execution.fork_server_client import ForkServer
-from modelbuild.execution.scheduler import Scheduler
+from modelbuild.execution.scheduling.scheduler import Scheduler
 from modelbuild.store.output_tree import lay_out
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from modelbuild.build.request import Result
 from modelbuild.code.step_sources import StepCode
 from modelbuild.errors import ExitCode
-from modelbuild.execution.scheduler import Scheduler
+from modelbuild.execution.scheduling.scheduler import Scheduler
 from modelbuild.history.action_facts import TargetFacts, gather
 from modelbuild.history.write import BuildFacts, remember
 from modelbuild.ids import TargetId

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from modelbuild.actions import Action, DerivedArtifact, Material, Place
 from modelbuild.code.step_sources import StepCode
-from modelbuild.execution.scheduler import Scheduler
+from modelbuild.execution.scheduling.scheduler import Scheduler
 from modelbuild.ids import ActionId, TargetId
 from modelbuild.store.digests import value_digest
 

@@ -13,7 +13,7 @@ from modelbuild.errors import LoadingError
 
 if TYPE_CHECKING:
     from modelbuild.api.extension import Extension
-    from modelbuild_runtime.pte import Delegate
+    from modelbuild_runtime.files.pte import Delegate
 
 
 class Blobs:

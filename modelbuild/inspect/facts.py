@@ -12,8 +12,8 @@ from modelbuild.inspect.blobs import Blobs
 from modelbuild.inspect.delegation import Delegation, Partition, read_delegation
 
 if TYPE_CHECKING:
-    from modelbuild_runtime.contents import Part
-    from modelbuild_runtime.pte import Delegate, Value
+    from modelbuild_runtime.files.contents import Part
+    from modelbuild_runtime.files.pte import Delegate, Value
 
 VERSION = 2
 
@@ -25,7 +25,7 @@ def gather(path: Path, blobs: Blobs | None = None) -> dict[str, Any]:
     try:
         from modelbuild_runtime.describe import describe
         from modelbuild_runtime.errors import ProgramError
-        from modelbuild_runtime.pte import read_program_file
+        from modelbuild_runtime.files.pte import read_program_file
     except ModuleNotFoundError as error:
         raise UsageError(
             f"inspecting a program needs the package '{error.name}'; expected modelbuild[models]"

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from modelbuild.actions import DerivedArtifact, FileEntry
 from modelbuild.api.providers import TestAction
 from modelbuild.events import TestCase, TestFinished
-from modelbuild.execution.scheduler import Scheduler
+from modelbuild.execution.scheduling.scheduler import Scheduler
 from modelbuild.lines import one_line
 from modelbuild.store.interface import Store
 

@@ -12,7 +12,7 @@ from modelbuild.build.snapshot import Seen, Snapshots
 from modelbuild.build.source_files import Sources
 from modelbuild.build.target_reads import gather_reads
 from modelbuild.events import TestFinished
-from modelbuild.execution.scheduler import Scheduler
+from modelbuild.execution.scheduling.scheduler import Scheduler
 from modelbuild.store.output_tree import OutputStamp
 from modelbuild.testing.text import test_lines, test_summary
 

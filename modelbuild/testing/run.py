@@ -18,7 +18,7 @@ from modelbuild.build.request import Request, Result
 from modelbuild.build.retry import retry_without_remote
 from modelbuild.errors import ExitCode, UsageError
 from modelbuild.events import BuildFinished, BuildStarted, Reporter, TestFinished
-from modelbuild.execution.scheduler import Scheduler
+from modelbuild.execution.scheduling.scheduler import Scheduler
 from modelbuild.history.action_facts import attributes_of
 from modelbuild.ids import TargetId
 from modelbuild.store.output_tree import OutputStamp, lay_out, make_root

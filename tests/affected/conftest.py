@@ -17,12 +17,12 @@ from modelbuild.analysis.rules import forget
 from modelbuild.build.source_files import Sources
 from modelbuild.code.step_sources import source
 from modelbuild.events import Event
-from modelbuild.execution.action_runner import Running
-from modelbuild.execution.artifact_values import Values
 from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.keys import Keys
-from modelbuild.execution.resources import ResourcePool, machine
-from modelbuild.execution.scheduler import Scheduler
+from modelbuild.execution.scheduling.action_runner import Running
+from modelbuild.execution.scheduling.artifact_values import Values
+from modelbuild.execution.scheduling.resources import ResourcePool, machine
+from modelbuild.execution.scheduling.scheduler import Scheduler
 from modelbuild.loading.patterns import expand_patterns
 from modelbuild.step import Step
 from modelbuild.store.digests import value_digest

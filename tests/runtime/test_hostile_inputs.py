@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from modelbuild_runtime import Dim, InputError, Port, ProgramError
+from modelbuild_runtime.files.signature import read_signature
 from modelbuild_runtime.inputs import read_input
 from modelbuild_runtime.outputs import write_outputs
-from modelbuild_runtime.signature import read_signature
 from tests.hostile import cases, damaged, mutated, run_property
 
 

@@ -15,8 +15,8 @@ from modelbuild.inspect.text import lines
 from modelbuild_rules.backends.tensorrt.blob_reader import read_engine
 from modelbuild_rules.backends.tensorrt.steps.engine.blob import Metadata, write_blob
 from modelbuild_runtime import ProgramError
-from modelbuild_runtime.data_file import check_data_file
-from modelbuild_runtime.pte import read_program_file
+from modelbuild_runtime.files.data_file import check_data_file
+from modelbuild_runtime.files.pte import read_program_file
 from tests.hostile import cases, damaged, run_property
 
 

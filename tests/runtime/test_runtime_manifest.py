@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from modelbuild_runtime import ProgramError, load
-from modelbuild_runtime.contents import KernelLibrary, Part, Target
+from modelbuild_runtime.files.contents import KernelLibrary, Part, Target
 from tests.sealed_programs import SIGNATURE
 
 DEVICE = {"arch": "aarch64", "os": "linux", "compute_capabilities": ["8.7", "11.0"]}

@@ -11,7 +11,7 @@ import pytest
 
 from modelbuild_runtime.dtypes import NAMES
 from modelbuild_runtime.errors import ProgramError
-from modelbuild_runtime.pte import read_program_file
+from modelbuild_runtime.files.pte import read_program_file
 
 SAMPLES = ("two", "xnnpack", "dynamic", "bfloat16", "uint8", "nonzero", "channels_last", "counter")
 

@@ -49,7 +49,7 @@ def gather(workspace: Workspace) -> dict[str, Any]:
     from modelbuild import __version__
     from modelbuild.execution.gpus import visible
     from modelbuild.execution.isolation.guarantees import guarantees
-    from modelbuild.execution.resources import machine
+    from modelbuild.execution.scheduling.resources import machine
     from modelbuild.workspace.workspace import OUTPUT_FOLDER
 
     config = workspace.config

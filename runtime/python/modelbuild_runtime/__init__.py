@@ -4,7 +4,7 @@ from modelbuild_runtime.describe import Description, MethodDescription, Port
 from modelbuild_runtime.errors import InputError, ProgramError
 from modelbuild_runtime.latency import Latency
 from modelbuild_runtime.load import load, load_with_executorch
-from modelbuild_runtime.native_program import NativeProgram
+from modelbuild_runtime.native.program import NativeProgram
 from modelbuild_runtime.program import Program
 from modelbuild_runtime.shapes import Dim
 

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from modelbuild_runtime.contents import KernelLibrary
 from modelbuild_runtime.describe import MethodDescription, Port
 from modelbuild_runtime.errors import ProgramError
+from modelbuild_runtime.files.contents import KernelLibrary
 
 # executorch/runtime/core/error.h
 _ERRORS = {

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from modelbuild_runtime.contents import NONE, Contents, contents
 from modelbuild_runtime.errors import ProgramError, one_line
-from modelbuild_runtime.pte import Constant, Kind, Method, Moved, ProgramFile, Value
+from modelbuild_runtime.files.contents import NONE, Contents, contents
+from modelbuild_runtime.files.pte import Constant, Kind, Method, Moved, ProgramFile, Value
+from modelbuild_runtime.files.signature import Named, Signature, signature_beside
 from modelbuild_runtime.shapes import Dim, shape_text
-from modelbuild_runtime.signature import Named, Signature, signature_beside
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import overload
 
-from modelbuild_runtime.data_file import check_data_file
 from modelbuild_runtime.describe import describe
 from modelbuild_runtime.errors import ProgramError
-from modelbuild_runtime.native_program import NativeProgram
+from modelbuild_runtime.files.data_file import check_data_file
+from modelbuild_runtime.files.pte import ProgramFile, read_program_file
+from modelbuild_runtime.native.program import NativeProgram
 from modelbuild_runtime.program import Program
-from modelbuild_runtime.pte import ProgramFile, read_program_file
 
 RUNTIME = "MODELBUILD_RUNTIME"
 """Environment variable: a folder that `make runtime` or the rule `runtime_bundle` made, or the library in it."""
@@ -46,7 +46,7 @@ def load(
     native = _installed() if named is None else named
     if not native:
         return load_with_executorch(path, data_paths, verify=verify)
-    from modelbuild_runtime.native import library_file
+    from modelbuild_runtime.native.library import library_file
 
     pte = Path(path)
     program = read_program_file(pte, verify=False)  # the C++ runtime checks the files itself

@@ -19,7 +19,7 @@ from modelbuild.code.distributions import Distributions
 from modelbuild.code.step_sources import StepCode
 from modelbuild.code.tools import Tools
 from modelbuild_rules.backends.backend import Backend
-from modelbuild_runtime.manifest import read_manifest
+from modelbuild_runtime.files.manifest import read_manifest
 
 PARTITION, EMIT = "modelbuild_rules.program.steps.partition", "modelbuild_rules.program.steps.emit"
 EXPORT = "modelbuild_rules.model.steps.export"
@@ -187,8 +187,8 @@ GENERIC = {
 }
 # Files outside that name a backend in code, with reasons.
 EXCEPTIONS = {
-    "runtime/python/modelbuild_runtime/pte.py": "a .pte does not say that a delegate that gets host memory is on a GPU;"
-    " actions run this, and could not read the runtime's files about delegates",
+    "runtime/python/modelbuild_runtime/files/pte.py": "a .pte does not say that a delegate that gets host memory is on"
+    " a GPU; actions run this, and could not read the runtime's files about delegates",
 }
 
 

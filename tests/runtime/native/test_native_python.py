@@ -15,14 +15,14 @@ import pytest
 
 import modelbuild_runtime
 from modelbuild_runtime import InputError, ProgramError
-from modelbuild_runtime.exchange import from_bfloat16, to_bfloat16
+from modelbuild_runtime.native.exchange import from_bfloat16, to_bfloat16
 
 # A torch of which there is just enough: tensors on a GPU of the runtime's, handed out by DLPack; new ones; streams.
 FAKE_TORCH = """
 import ctypes, sys, types
 import numpy as np
-from modelbuild_runtime import native
-from modelbuild_runtime.exchange import _DLTensor
+from modelbuild_runtime.native import library as native
+from modelbuild_runtime.native.exchange import _DLTensor
 
 class Managed(ctypes.Structure):
     _fields_ = [("tensor", _DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
@@ -81,7 +81,7 @@ ON_GPU = """
 import json, logging, sys
 import numpy as np
 import modelbuild_runtime
-from modelbuild_runtime import native
+from modelbuild_runtime.native import library as native
 import fake_torch
 
 root, device, host, planned = sys.argv[1:]
@@ -100,7 +100,7 @@ np.testing.assert_array_equal(y.numpy(), x * 3 + 1)
 mine = torch.Tensor(library, x * 0)
 assert program.run({"input0": a}, outputs={"output0": mine})["output0"] is mine
 np.testing.assert_array_equal(mine.numpy(), x * 3 + 1)
-assert program.transfers() == modelbuild_runtime.pte.Moved(0, 0, 0, 0)
+assert program.transfers() == modelbuild_runtime.files.pte.Moved(0, 0, 0, 0)
 
 # The same memory again and again, as a graph.
 for call in range(5):
@@ -301,7 +301,7 @@ def test_tensors_of_torch_on_the_host(samples: dict[str, Any], native: Path) -> 
     """Tensors are exchanged by DLPack without a copy; an error gives the reason if that is impossible."""
     import torch
 
-    from modelbuild_runtime.exchange import view_of
+    from modelbuild_runtime.native.exchange import view_of
 
     x = torch.arange(6, dtype=torch.float32).reshape(2, 3)
     view = view_of("x", x, "float32")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from modelbuild.step import StepError
-from modelbuild_runtime.pte import Method, read_program_file
+from modelbuild_runtime.files.pte import Method, read_program_file
 
 
 def method(lowered: Any) -> Method:

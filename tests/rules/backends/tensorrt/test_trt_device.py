@@ -11,7 +11,7 @@ from torch import nn
 
 from modelbuild_rules.backends.tensorrt.backend import TENSORRT, Tensorrt
 from modelbuild_rules.backends.tensorrt.blob_reader import read_engine
-from modelbuild_runtime.pte import read_program_file
+from modelbuild_runtime.files.pte import read_program_file
 
 
 class Two(nn.Module):

@@ -18,9 +18,9 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 from modelbuild.step import StepError
 from modelbuild_rules.bundle.steps.runtime.elf import machine
-from modelbuild_runtime.contents import contents
 from modelbuild_runtime.errors import ProgramError
-from modelbuild_runtime.pte import read_program_file
+from modelbuild_runtime.files.contents import contents
+from modelbuild_runtime.files.pte import read_program_file
 
 if TYPE_CHECKING:
     from modelbuild_rules.bundle.documents import RuntimeDocument

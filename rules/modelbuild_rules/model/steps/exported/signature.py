@@ -1,4 +1,4 @@
-"""A program's inputs and outputs by name: signature.json, whose format modelbuild_runtime.signature describes.
+"""A program's inputs and outputs by name: signature.json, whose format modelbuild_runtime.files.signature describes.
 
 Private names used, checked on torch 2.14.0: torch.utils._pytree.tree_unflatten. Not patched.
 """

@@ -14,12 +14,12 @@ import numpy as np
 from modelbuild_runtime.describe import Description, MethodDescription, Port
 from modelbuild_runtime.dtypes import NAMES, numpy_type
 from modelbuild_runtime.errors import InputError, did_you_mean
-from modelbuild_runtime.exchange import DEFAULT_STREAM, View, from_bfloat16, torch_tensor, view_of
+from modelbuild_runtime.files.pte import Moved
 from modelbuild_runtime.latency import Latency, measured
 from modelbuild_runtime.named import Inputs, check_constant, in_order
-from modelbuild_runtime.native import Handle, RunOptions, Tensor, unmet_requirements
+from modelbuild_runtime.native.exchange import DEFAULT_STREAM, View, from_bfloat16, torch_tensor, view_of
+from modelbuild_runtime.native.library import Handle, RunOptions, Tensor, unmet_requirements
 from modelbuild_runtime.program import Program
-from modelbuild_runtime.pte import Moved
 
 
 class NativeProgram(Program):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import networkx as nx
 import pytest
 
-from modelbuild.execution.longest_paths import LongestPaths
+from modelbuild.execution.scheduling.longest_paths import LongestPaths
 
 
 def number(names: Iterable[str]) -> dict[str, float]:

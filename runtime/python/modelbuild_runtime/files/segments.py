@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from modelbuild_runtime.flatbuffer import Malformed, Table
+from modelbuild_runtime.files.flatbuffer import Malformed, Table
 
 _COUNTABLE = 2**63
 _MOST_DIMENSIONS = 16

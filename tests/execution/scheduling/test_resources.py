@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelbuild.actions import Resources
-from modelbuild.execution.resources import ResourcePool, machine
+from modelbuild.execution.scheduling.resources import ResourcePool, machine
 
 GIB = 1 << 30
 TOTAL = Resources(cpu=4, memory=8 * GIB, gpu=1)

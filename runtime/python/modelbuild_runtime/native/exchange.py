@@ -15,7 +15,7 @@ import numpy as np
 
 from modelbuild_runtime.dtypes import NAMES
 from modelbuild_runtime.errors import InputError
-from modelbuild_runtime.native import HOST, Tensor
+from modelbuild_runtime.native.library import HOST, Tensor
 
 _NUMBERS = {name: number for number, name in NAMES.items()}
 _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}  # DLDataTypeCode

@@ -33,13 +33,13 @@ from modelbuild.actions import (
 from modelbuild.api.rule_errors import describe_callback_error
 from modelbuild.errors import BuildError, ModelbuildError
 from modelbuild.events import ActionFinished, CacheUsed, GraphGrew
-from modelbuild.execution.action_runner import Running
-from modelbuild.execution.artifact_values import Values
 from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.keys import Keys, key_of
-from modelbuild.execution.longest_paths import Estimates
-from modelbuild.execution.lost_blobs import Found, Remaker
-from modelbuild.execution.start_order import StartOrder
+from modelbuild.execution.scheduling.action_runner import Running
+from modelbuild.execution.scheduling.artifact_values import Values
+from modelbuild.execution.scheduling.longest_paths import Estimates
+from modelbuild.execution.scheduling.lost_blobs import Found, Remaker
+from modelbuild.execution.scheduling.start_order import StartOrder
 from modelbuild.store.interface import MissingBlob, Store
 from modelbuild.workspace.workspace import BUILT_IN
 

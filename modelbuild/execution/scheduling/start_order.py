@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from modelbuild.execution.longest_paths import Estimates, LongestPaths
+from modelbuild.execution.scheduling.longest_paths import Estimates, LongestPaths
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from modelbuild_runtime.data_file import opened
 from modelbuild_runtime.dtypes import NAMES, item_size
-from modelbuild_runtime.flatbuffer import Buffer, Malformed, Table
-from modelbuild_runtime.manifest import read_manifest
-from modelbuild_runtime.segments import segment_extents, tensor_sizes
+from modelbuild_runtime.files.data_file import opened
+from modelbuild_runtime.files.flatbuffer import Buffer, Malformed, Table
+from modelbuild_runtime.files.manifest import read_manifest
+from modelbuild_runtime.files.segments import segment_extents, tensor_sizes
 
 Kind: TypeAlias = Literal["tensor", "none", "int", "bool", "float", "string", "list"]
 Constant: TypeAlias = int | float | bool | str | None

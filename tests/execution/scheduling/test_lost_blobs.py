@@ -10,7 +10,7 @@ import pytest
 from modelbuild.actions import Action, ActionResult, Digest, FileEntry
 from modelbuild.errors import EnvironmentProblem, ResultDiffers
 from modelbuild.execution.executor import Outcome, Request
-from modelbuild.execution.lost_blobs import Found, Remaker
+from modelbuild.execution.scheduling.lost_blobs import Found, Remaker
 from modelbuild.store.interface import MissingBlob
 from modelbuild.store.local import LocalStore, open_store
 

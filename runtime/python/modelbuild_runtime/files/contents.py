@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild_runtime.errors import ProgramError
-from modelbuild_runtime.json_fields import Field
-from modelbuild_runtime.signature import Signature, parse_signature
+from modelbuild_runtime.files.json_fields import Field
+from modelbuild_runtime.files.signature import Signature, parse_signature
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from modelbuild_runtime.errors import ProgramError
-from modelbuild_runtime.json_fields import Field, read_json
+from modelbuild_runtime.files.json_fields import Field, read_json
 from modelbuild_runtime.shapes import Dim
 
 VERSION = 1

@@ -26,13 +26,13 @@ from modelbuild.actions import (
 from modelbuild.api.context import Expander
 from modelbuild.errors import BuildError
 from modelbuild.events import ActionFinished, CacheUsed, Event, GraphGrew
-from modelbuild.execution.action_runner import Running
-from modelbuild.execution.artifact_values import Values
 from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.keys import Keys
-from modelbuild.execution.longest_paths import Estimates
-from modelbuild.execution.resources import ResourcePool
-from modelbuild.execution.scheduler import Report, Scheduler
+from modelbuild.execution.scheduling.action_runner import Running
+from modelbuild.execution.scheduling.artifact_values import Values
+from modelbuild.execution.scheduling.longest_paths import Estimates
+from modelbuild.execution.scheduling.resources import ResourcePool
+from modelbuild.execution.scheduling.scheduler import Report, Scheduler
 
 STEPS = ("copy", "join", "plan", "constant", "fail", "slow", "split")
 
@@ -425,7 +425,7 @@ def test_a_failure_is_told_with_what_was_built_before(workspace: MemoryWorkspace
     ("error", "problem"),
     [
         (BuildError("nothing takes aten.foo"), "nothing takes aten.foo"),
-        (KeyError("aten.foo"), "KeyError: 'aten.foo' (execution/test_scheduler.py:LINE)"),
+        (KeyError("aten.foo"), "KeyError: 'aten.foo' (scheduling/test_scheduler.py:LINE)"),
         ("some", "ValueError: it returned ['some']; expected ['all'], as promised"),
         (
             "all",

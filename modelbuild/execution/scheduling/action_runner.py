@@ -9,7 +9,7 @@ from dataclasses import replace
 from modelbuild.actions import Action
 from modelbuild.events import ActionStarted, Reporter
 from modelbuild.execution.executor import Executor, Outcome, Request
-from modelbuild.execution.resources import ResourcePool
+from modelbuild.execution.scheduling.resources import ResourcePool
 from modelbuild.execution.time_limit import TimeLimit
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import networkx as nx
 
-from modelbuild.execution.start_order import StartOrder
+from modelbuild.execution.scheduling.start_order import StartOrder
 
 
 def number(names: Iterable[str]) -> dict[str, float]:

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from modelbuild_runtime.errors import ProgramError
-from modelbuild_runtime.flatbuffer import Buffer, Malformed, Table
-from modelbuild_runtime.manifest import Damaged, read_manifest
-from modelbuild_runtime.segments import segment_extents
+from modelbuild_runtime.files.flatbuffer import Buffer, Malformed, Table
+from modelbuild_runtime.files.manifest import Damaged, read_manifest
+from modelbuild_runtime.files.segments import segment_extents
 
 _HEADER = 48
 

@@ -1,0 +1,1 @@
+"""Which actions run, and when."""
