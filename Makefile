@@ -40,7 +40,7 @@ tidy: runtime
 
 # One process more than jobs, since some tests wait for timers and servers.
 test: lint runtime tidy $(CASD)
-	$(BIN)/python -m pytest -n $$(($(JOBS) + 1)) --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $$(($(JOBS) + 1)) --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-all: $(SERVERS)
 	$(MAKE) test PYTEST_ARGS=

@@ -35,6 +35,30 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("not run: needs a CUDA device, and this machine has none")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests of a group, or of a file without one, in one process, which makes their fixtures once. Groups with
+    slow tests come first, so that none of them is the last."""
+    groups = [_group(item) for item in items]
+    slow = {group for group, item in zip(groups, items, strict=True) if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: _group(item) not in slow)
+
+
+def _group(item: pytest.Item) -> str:
+    """Return the name of an item's group; items without a group get one of their file."""
+    mark = item.get_closest_marker("xdist_group")
+    if mark is None:
+        item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        return item.path.stem
+    return str(mark.args[0])
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fail if pytest-xdist does not group tests, as with pytest 9.2, whose node ids it cannot change."""
+    if getattr(session.config.option, "loadgroup", False) and session.items and "@" not in session.items[0].nodeid:
+        raise pytest.UsageError("pytest-xdist ignores xdist_group with this version of pytest")
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """Return the root of the checkout that contains the tests."""

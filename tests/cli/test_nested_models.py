@@ -78,6 +78,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         np.save(workspace.root / f"{name}.npy", np.arange(np.prod(shape), dtype=np.float32).reshape(shape))
     ended = workspace.run("test", "//:test")
     assert ended.code == 0, ended.err
+    workspace.build("//:program")
     return workspace
 
 

@@ -1,4 +1,4 @@
-"""The glibc that the shipped files need is at most the one in docs/runtime.md."""
+"""The glibc that the shipped files need is at most the one in docs/runtime.md, and their libraries are beside them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,32 @@ def test_files_for_this_machine_need_no_newer_glibc_than_documented(
     subprocess.run(pack, check=True, stdout=subprocess.DEVNULL)
     found = needed(tmp_path / "runtime.tar", tmp_path / "unpacked")
     assert {name: glibc for name, glibc in found.items() if glibc > limit(repository)} == {}
+
+
+def absolute_paths(files: Iterable[Path]) -> dict[str, list[str]]:
+    """Return the folders by absolute path, by file, in which the loader looks for a file's libraries."""
+    found = {}
+    for file in files:
+        command = ["readelf", "--dynamic", "--wide", file]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        folders = [folder for paths in re.findall(r"path: \[(.*)\]", text) for folder in paths.split(":")]
+        if absolute := [folder for folder in folders if not folder.startswith("$ORIGIN")]:
+            found[file.name] = absolute
+    return found
+
+
+def test_files_for_this_machine_name_no_folder_of_the_build(native: Path) -> None:
+    libraries = list((native / "lib").glob("libmodelbuild_*.so"))
+    assert len(libraries) > 5
+    assert absolute_paths([*libraries, native / "bin/modelbuild-run"]) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("aarch64")
+def test_files_for_aarch64_name_no_folder_of_the_build(aarch64: Runtime) -> None:
+    libraries = list((aarch64.folder / "lib").glob("libmodelbuild_*.so"))
+    assert len(libraries) > 5
+    assert absolute_paths([*libraries, aarch64.folder / "bin/modelbuild-run"]) == {}
 
 
 @pytest.mark.slow
