@@ -104,7 +104,7 @@ def example_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def cpp_runtime(repository: Path) -> Path:
     """Return the libraries to link CUDA delegates' libraries with, made once for each version of the compiler."""
-    from modelbuild_rules.backends.cuda.steps.library.cpp import make_runtime
+    from modelbuild_rules.cpp.steps.compiler import make_runtime
 
     made = repository / "build" / f"cpp-runtime-{version('ziglang')}"
     made.parent.mkdir(exist_ok=True)
@@ -136,13 +136,14 @@ def know_runtime(cpp_runtime: Path) -> Callable[[Path, Path, str], None]:
         analysis = Analyzer(Loader(load_workspace(root), rules.by_name), rules)
         analysis.analyze(Label.parse(target, ""))
         nodes = [node for node in analysis.graph.nodes.values() if isinstance(node, Action)]
-        (action,) = (node for node in nodes if node.mnemonic == "cpp_runtime")
+        actions = [node for node in nodes if node.mnemonic == "cpp_runtime"]
+        assert actions
         roots = {"modelbuild": Path(modelbuild.__file__).parent, **rules.packages}
         with open_store(cache) as store:
             keys = Keys.of(root, roots, store.read_bytes, Sources(root, store))
-            material = keys.material(keys.request(action, ()))
-            copy = shutil.copytree(cpp_runtime, cache / "copy")
-            store.put_action(key_of(material), ActionResult((("runtime", store.put_output(copy)),)), material)
+            for material in (keys.material(keys.request(action, ())) for action in actions):
+                copy = shutil.copytree(cpp_runtime, cache / "copy", dirs_exist_ok=True)
+                store.put_action(key_of(material), ActionResult((("runtime", store.put_output(copy)),)), material)
 
     return know
 

@@ -98,9 +98,20 @@ PACKAGE: dict[str, Any] = {
             "dynamic": {"n": {"min": 1, "max": 8, "example": 2, "auto": False}, "m": "2*n + 1"},
             "outputs": ["o"],
             "seed": 1,
+            "kernels": [":kernels"],
             "requires": ["numpy"],
         },
         {"name": "archived", "archive": "m.pt2", "inputs": [{"name": "x", "file": "y.npy"}]},
+    ],
+    "kernel_library": [
+        {
+            "name": "kernels",
+            "operators": ["my_ops::scale", "my_ops::scale.wide"],
+            "eager": ["net.py"],
+            "srcs": ["scale.cpp"],
+            "headers": ["scale.hpp"],
+            "requires": ["numpy"],
+        }
     ],
     "backend_stack": [
         {
@@ -233,7 +244,7 @@ PACKAGE: dict[str, Any] = {
 
 FILES = (
     *("a.txt", "b.txt", "net.py", "m.pt2", "w.safetensors", "y.npy", "t.json", "runtime.tar", "metric.py", "test_a.py"),
-    *("libx.so.1", "a.plan"),
+    *("libx.so.1", "a.plan", "scale.cpp", "scale.hpp"),
     "sub/c.py",
 )
 

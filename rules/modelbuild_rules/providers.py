@@ -15,6 +15,37 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class KernelLibrary(Provider):
+    """Operators of a workspace, and the sources of their kernels.
+
+    name       the library's name in programs
+    operators  as "my_ops::scale"
+    eager      Python files that register the operators
+    described  file: operators.json of kernels/steps/operators.py
+    srcs       C++ sources
+    headers    C++ headers
+    tools      distributions whose versions decide the behaviour of `eager`
+    """
+
+    name: str
+    operators: tuple[str, ...]
+    eager: tuple[Artifact, ...]
+    described: Artifact
+    srcs: tuple[Artifact, ...]
+    headers: tuple[Artifact, ...]
+    tools: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CompiledKernels:
+    """A kernel library for a program's device: the library, and its description for the C++ runtime."""
+
+    name: str
+    library: Artifact
+    description: Artifact
+
+
+@dataclass(frozen=True)
 class ExportedModel(Provider):
     """A model as an exported program, independent of its Python source.
 
@@ -24,6 +55,7 @@ class ExportedModel(Provider):
     examples   file: example inputs as safetensors, named by position: "0", "1", ...
     debug      file: JSON of node -> its place in the model's source; no later step may read it
     inputs     names of the inputs, as in the signature; None if only the signature has them
+    kernels    libraries of operators that it calls
     """
 
     program: Artifact
@@ -32,6 +64,7 @@ class ExportedModel(Provider):
     examples: Artifact
     debug: Artifact
     inputs: tuple[str, ...] | None = None
+    kernels: tuple[KernelLibrary, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -123,6 +156,7 @@ class Program(Runnable):
     lowering    its lowering; None if unknown
     device      the device that it was compiled for; None if unknown or irrelevant
     names       names of its inputs; None if only its signature has them
+    kernels     kernel libraries for its device
     """
 
     pte: Artifact
@@ -132,6 +166,7 @@ class Program(Runnable):
     lowering: Lowering | None = None
     device: DeviceTarget | None = None
     names: tuple[str, ...] | None = None
+    kernels: tuple[CompiledKernels, ...] = ()
 
     @property
     def input_names(self) -> tuple[str, ...] | None:

@@ -37,6 +37,10 @@ FILES = (
     "tuning.json",
     "runtime.tar",
     "other.tar",
+    "ops.py",
+    "scale.cpp",
+    "more.cpp",
+    "scale.hpp",
 )
 PLAN = b'[{"id": "p0", "entry": 0, "nodes": 3, "bytes": 100}]'
 
@@ -67,13 +71,21 @@ ENGINE = {
     "profiles": [{"n": {"min": 1, "opt": 4, "max": 8}}],
 }
 PROFILE = {"min": [1, 4], "opt": [2, 4], "max": [4, 4]}
+KERNELS = {"operators": ["my_ops::scale"], "eager": ["ops.py"], "srcs": ["scale.cpp"]}
 TARGETS: Mapping[str, Mapping[str, Any]] = {
-    "torch_model": {"model": MODEL, "other_model": MODEL, "parted_model": MODEL},
+    "torch_model": {
+        "model": MODEL,
+        "other_model": MODEL,
+        "parted_model": MODEL,
+        "kernels_model": {**MODEL, "kernels": [":kernels"]},
+    },
+    "kernel_library": {"kernels": KERNELS, "other_kernels": {**KERNELS, "operators": ["my_ops::shift"]}},
     "tensorrt_engine": {"engine": ENGINE, "other_engine": ENGINE},
     "backend_stack": {
         "xnnpack_stack": stack(type="xnnpack"),
         "engine_stack": stack(type="xnnpack"),
         "other_stack": stack(type="xnnpack", per_op_mode=True),
+        "own_stack": stack(type="xnnpack"),
         "tensorrt_stack": stack(type="tensorrt"),
         "cuda_stack": stack(type="cuda"),
     },
@@ -81,6 +93,7 @@ TARGETS: Mapping[str, Mapping[str, Any]] = {
         "device": {"arch": "x86_64", "compute_capability": ["8.6"]},
         "engine_device": {"arch": "x86_64", "compute_capability": ["8.6"]},
         "other_device": {"arch": "x86_64", "compute_capability": ["8.9"]},
+        "kernels_device": {"arch": "x86_64"},
     },
     "pte_program": {
         "xnnpack": program("xnnpack"),
@@ -92,10 +105,12 @@ TARGETS: Mapping[str, Mapping[str, Any]] = {
         },
         "tensorrt": program("tensorrt", device=":device"),
         "cuda": program("cuda", device=":device"),
+        "own": {**program("own", device=":kernels_device"), "model": ":kernels_model"},
     },
     "runtime_bundle": {
         "bundle": {"program": ":xnnpack", "runtime": "runtime.tar"},
         "cuda_bundle": {"program": ":cuda", "runtime": "runtime.tar"},
+        "own_bundle": {"program": ":own", "runtime": "runtime.tar"},
     },
 }
 
@@ -123,6 +138,14 @@ def backend(kind: str, name: str, value: Any, steps: str, **before: Any) -> Row:
     path = ("backend_stack", f"{kind}_stack", "backends", 0)
     changed = {f"{kind}#{step}" for step in steps.split()}
     return Row((*path, name), value, changed, tuple(((*path, other), given) for other, given in before.items()))
+
+
+COMPILE_STEPS = "kernels#kernels:kernels own#kernels:kernels"
+PYTHON_STEPS = "kernels#operators kernels_model#export own#partition"
+
+
+def kernels(name: str, value: Any, changed: str) -> Row:
+    return Row(("kernel_library", "kernels", name), value, set(changed.split()))
 
 
 def device(name: str, value: Any, *changed: str, before: tuple[Edit, ...] = ()) -> Row:
@@ -296,6 +319,18 @@ ROWS: Mapping[str, Row | None] = {
     "torch_model.outputs": model("outputs", value=["result"]),
     "torch_model.seed": model("seed", value=1),
     "torch_model.requires": model("requires", value=["click"]),
+    # A program has an action for each of its libraries.
+    "torch_model.kernels": Row(
+        ("torch_model", "kernels_model", "kernels"),
+        [":other_kernels"],
+        {"kernels_model#export"},
+        ((("pte_program", "own", "model"), ":model"),),
+    ),
+    "kernel_library.operators": kernels("operators", ["my_ops::shift"], PYTHON_STEPS),
+    "kernel_library.eager": kernels("eager", ["ops.py", "more.py"], PYTHON_STEPS),
+    "kernel_library.srcs": kernels("srcs", ["more.cpp"], COMPILE_STEPS),
+    "kernel_library.headers": kernels("headers", ["scale.hpp"], COMPILE_STEPS),
+    "kernel_library.requires": kernels("requires", ["click"], PYTHON_STEPS),
     "runtime_bundle.program": Row(("runtime_bundle", "bundle", "program"), ":cuda", {"bundle#bundle"}),
     "runtime_bundle.runtime": Row(("runtime_bundle", "bundle", "runtime"), "other.tar", {"bundle#bundle"}),
     "runtime_bundle.device": Row(("runtime_bundle", "bundle", "device"), ":device", {"bundle#bundle", "xnnpack#emit"}),

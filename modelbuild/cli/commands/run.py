@@ -84,7 +84,8 @@ class Run:
 
     def arguments(self, program: Path, files: Mapping[str, str]) -> list[str]:
         """Return the arguments of modelbuild_runtime for a program and the files of its inputs."""
-        arguments = [str(program), "--method", self.method]
+        # A program's kernel libraries are beside it.
+        arguments = [str(program), "--plugin-dir", str(program.parent), "--method", self.method]
         arguments += [f"--input={name}={file}" for name, file in files.items()]
         arguments += ["--repeat", str(self.repeat), "--warmup", str(self.warmup), "--output-format", self.output_format]
         return [*arguments, "--output-dir", str(self.output_dir)] if self.output_dir is not None else arguments

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,11 @@ class InstalledRuntime:
     def is_there(self) -> bool:
         """Return whether the module can be imported."""
         return importlib.util.find_spec(self.module) is not None
+
+    def has_files(self) -> bool:
+        """Return whether the module's folder contains a runtime; that of a source installation does not."""
+        spec = importlib.util.find_spec(self.module)
+        return spec is not None and spec.origin is not None and Path(spec.origin).with_name("runtime.json").is_file()
 
 
 def installed_runtime(arch: str | None) -> InstalledRuntime:

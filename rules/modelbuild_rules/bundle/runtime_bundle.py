@@ -6,6 +6,7 @@ from modelbuild.api import Attrs, Context, Dep, Files, Label, Output, Provider, 
 from modelbuild_rules.bundle.installed_runtime import installed_runtime
 from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_place
 from modelbuild_rules.bundle.vendor_library import VendorLibrary, library_inputs, library_params, library_places
+from modelbuild_rules.kernels.libraries import kernel_inputs
 from modelbuild_rules.providers import DeviceTarget, Program
 
 
@@ -50,6 +51,7 @@ def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
             **({"runtime": ctx.file(archive)} if archive else {}),
             **({"ptd": program.ptd} if program.ptd else {}),
             **library_inputs(ctx, ctx.attrs.libraries),
+            **kernel_inputs(program.kernels),
         },
         outputs=[Output("bundle", f"{name}.tar.gz") if ctx.attrs.tar else Output("bundle", name, "tree")],
         params={

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
+from modelbuild_rules.kernels.documents import GivenLibrary
+
 
 class DynamicDimension(TypedDict):
     """A dimension of variable size: its least and greatest size, and its size in the example inputs (None: by
@@ -83,6 +85,9 @@ class ModelParams(TypedDict):
 
     seed: int
     """Seed of torch, random and numpy.random, and of the example inputs."""
+
+    kernels: NotRequired[Sequence[GivenLibrary]]
+    """Libraries of operators that the model calls."""
 
 
 class PartTensor(TypedDict):

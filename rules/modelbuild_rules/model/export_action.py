@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from modelbuild.api import Artifact, Context, Output, Resources
-from modelbuild_rules.providers import ExportedModel
+from modelbuild_rules.providers import ExportedModel, KernelLibrary
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import ModelParams, PartParams
@@ -23,9 +23,10 @@ def declare_export(
     params: ModelParams | PartParams,
     tools: tuple[str, ...],
     name: str,
+    kernels: tuple[KernelLibrary, ...] = (),
 ) -> ExportedModel:
     """Declare the export of a model, with or without parts that were compiled elsewhere. `name` is the model's, for the
-    description."""
+    description; `kernels` are libraries of operators that it calls."""
     parts = "parts" in params
     made = ctx.action(
         "export",
@@ -46,4 +47,12 @@ def declare_export(
         resources=Resources(memory=2 << 30),
         description=f"export {name}",
     )
-    return ExportedModel(**made, inputs=tuple(each["name"] for each in params["inputs"]))
+    return ExportedModel(
+        program=made["program"],
+        weights=made["weights"],
+        signature=made["signature"],
+        examples=made["examples"],
+        debug=made["debug"],
+        inputs=tuple(each["name"] for each in params["inputs"]),
+        kernels=kernels,
+    )

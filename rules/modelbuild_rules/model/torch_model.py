@@ -12,6 +12,7 @@ from modelbuild.api import (
     Artifact,
     Attrs,
     Context,
+    Dep,
     Files,
     Provider,
     Source,
@@ -21,6 +22,7 @@ from modelbuild.api import (
 )
 from modelbuild.errors import did_you_mean
 from modelbuild_rules.distributions import Distribution
+from modelbuild_rules.kernels.libraries import eager_files, given_libraries
 from modelbuild_rules.model.call import parse_call
 from modelbuild_rules.model.export_action import EXPORT_TOOLS, declare_export
 from modelbuild_rules.model.inputs import (
@@ -31,7 +33,7 @@ from modelbuild_rules.model.inputs import (
     check_suffix,
     dynamic_dimensions,
 )
-from modelbuild_rules.providers import EagerModel
+from modelbuild_rules.providers import EagerModel, KernelLibrary
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import Call, DeclaredInput, ModelParams
@@ -83,6 +85,9 @@ class TorchModelAttrs(Attrs):
     seed: int = 0
     """Seed of torch, random and numpy.random when the module is made, and of the example inputs."""
 
+    kernels: tuple[Dep, ...] = ()
+    """Libraries of operators that the module calls: `kernel_library` targets. Their Python files are among `srcs`."""
+
     requires: tuple[Distribution, ...] = ()
     """Distributions that the code imports in other ways than by import statements."""
 
@@ -90,7 +95,8 @@ class TorchModelAttrs(Attrs):
 @rule(attrs=TorchModelAttrs)
 def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
-    srcs = ctx.files(attrs.srcs)
+    kernels = _kernels(ctx)
+    srcs = tuple(dict.fromkeys((*ctx.files(attrs.srcs), *eager_files(kernels))))
     if (attrs.entry is None) == (attrs.archive is None):
         raise ctx.error("entry", "expected either 'entry' with 'srcs', or 'archive'")
     if attrs.archive is not None and attrs.kwargs:
@@ -118,15 +124,32 @@ def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
         "outputs": attrs.outputs and list(attrs.outputs),
         "seed": attrs.seed,
     }
-    tools = (*EXPORT_TOOLS, *attrs.requires)
+    if kernels:
+        params["kernels"] = given_libraries(kernels)
+    tools = (*EXPORT_TOOLS, *attrs.requires, *(tool for each in kernels for tool in each.tools))
     examples: dict[str, tuple[Artifact, ...]] = {
         f"example.{i}": (ctx.file(each.file),) for i, each in enumerate(attrs.inputs) if each.file
     }
     name = str(attrs.entry or attrs.archive)
-    model = declare_export(ctx, inputs | examples, params, tools, name)
+    model = declare_export(ctx, inputs | examples, params, tools, name, kernels)
     # Only a function that prepares the module gets example inputs in eager mode too.
     eager = inputs | examples if attrs.prepare else inputs
     return model, EagerModel(eager, params, tools, examples), Files((model.signature, model.debug))
+
+
+def _kernels(ctx: Context[TorchModelAttrs]) -> tuple[KernelLibrary, ...]:
+    """Return the kernel libraries. Raises LoadingError for two that a program could not tell apart."""
+    found: list[KernelLibrary] = []
+    for index, dep in enumerate(ctx.attrs.kernels):
+        library = ctx.provider(dep, KernelLibrary)
+        for other in found:
+            if other.name == library.name:
+                raise ctx.error(("kernels", index), f"two kernel libraries are called '{library.name}'; expected one")
+            if both := set(other.operators).intersection(library.operators):
+                message = f"'{dep}' and the library {other.name} both have kernels of {', '.join(sorted(both))}"
+                raise ctx.error(("kernels", index), f"{message}; expected one for each operator")
+        found.append(library)
+    return tuple(found)
 
 
 def _function(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, cast
 
@@ -12,23 +13,27 @@ from modelbuild.api import (
     Check,
     Context,
     Dep,
-    DerivedArtifact,
     Files,
     Output,
     Provider,
     Resources,
     rule,
 )
-from modelbuild_rules.backends.backend import DeviceFacts, Prerequisite
+from modelbuild_rules.backends.backend import DeviceFacts
+from modelbuild_rules.cpp.target import cpp_runtime, target_of
+from modelbuild_rules.kernels.libraries import compile_kernels, eager_files, given_libraries
 from modelbuild_rules.model import source_places
 from modelbuild_rules.model.export_action import declare_export
+from modelbuild_rules.program import prerequisites
 from modelbuild_rules.program.partitioned_program import PRELOAD, DeviceBackend, PartitionedProgram, offered
 from modelbuild_rules.providers import (
     BackendStack,
+    CompiledKernels,
     CompiledModule,
     DeviceTarget,
     EagerModel,
     ExportedModel,
+    KernelLibrary,
     Lowering,
     Program,
     StackEntry,
@@ -83,12 +88,16 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     examples = {"examples": model.examples} if run else {}
     external = ctx.attrs.external_weights
     partitioning = [tool for entry in stack for tool in entry.backend.partition_tools(entry.attributes)]
-    tools = [*_LOWERING, *partitioning]
+    tools = [*_LOWERING, *partitioning, *(tool for each in model.kernels for tool in each.tools)]
+    checking = tuple(tools)
     tools += ["safetensors"] if run else []
+    # The operators of kernel libraries are registered by Python files.
+    eager = {"eager": eager_files(model.kernels)} if model.kernels else {}
+    own = {"kernels": given_libraries(model.kernels)} if model.kernels else {}
     lowered = ctx.action(
         "partition",
         step="partition",
-        inputs={"program": model.program, "weights": model.weights, **examples},
+        inputs={"program": model.program, "weights": model.weights, **examples, **eager},
         outputs=[
             Output("residual", "residual", "tree"),
             Output("partitions", "partitions", "tree"),
@@ -100,8 +109,10 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
             "external_weights": external,
             "versions": sorted({"executorch", "torch", *partitioning}),
             **({"device_io": True} if ctx.attrs.device_io else {}),
+            **own,
         },
         tools=tools,
+        python=tuple(eager),
         plugins=[entry.backend.partitioning for entry in stack if entry.backend.partitioning],
         preload=PRELOAD,
         resources=Resources(memory=2 << 30),
@@ -111,17 +122,18 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     checked = ctx.action(
         "check",
         step="check",
-        inputs={"program": model.program, "weights": model.weights},
+        inputs={"program": model.program, "weights": model.weights, **eager},
         outputs=[Output("checked", "checked.json")],
-        params={"backends": [offered(entry, facts) for entry in stack]},
-        tools=[*_LOWERING, *partitioning],
+        params={"backends": [offered(entry, facts) for entry in stack], **own},
+        tools=checking,
+        python=tuple(eager),
         plugins=[entry.backend.partitioning for entry in stack if entry.backend.partitioning],
         preload=PRELOAD,
         resources=Resources(memory=2 << 30),
         description=f"check {ctx.attrs.model}" + (f" with {ctx.attrs.stack}" if ctx.attrs.stack else ""),
         error_text=source_places.of_program(model),
     )
-    backends = _for_device(ctx, stack, facts)
+    backends, kernels = _for_device(ctx, stack, facts, model.kernels)
     sidecars = tuple(dict.fromkeys(each for entry in stack if (each := entry.backend.sidecar(entry.attributes))))
     partitioned = PartitionedProgram(ctx.label.name, model, backends, facts, lowered, external, sidecars)
     promised = ctx.expand(reads=lowered["plan"], promises=partitioned.outputs, then=partitioned.compile_and_link)
@@ -133,8 +145,9 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         (*tools, *(tool for entry in stack for tool in entry.backend.compile_tools(entry.attributes))),
     )
     names = promised["pte"], ptd, promised["delegation"], model.signature
-    program = Program(*names, None if parts else lowering, device, model.inputs)
+    program = Program(*names, None if parts else lowering, device, model.inputs, kernels)
     files = [program.pte, *(promised[name] for name in partitioned.extra), program.delegation, program.signature]
+    files += [file for each in kernels for file in (each.library, each.description)]
     return program, Files(tuple(files)), Check((checked["checked"],))
 
 
@@ -155,7 +168,8 @@ def _model(ctx: Context[PteProgramAttrs]) -> tuple[ExportedModel, tuple[StackEnt
             for name, each in modules.items()
         },
     }
-    model = declare_export(ctx, {**eager.inputs, **eager.examples}, params, eager.tools, attrs.model)
+    kernels = ctx.provider(attrs.model, ExportedModel).kernels
+    model = declare_export(ctx, {**eager.inputs, **eager.examples}, params, eager.tools, attrs.model, kernels)
     backends = [(name, each.backend) for name, each in modules.items()]
     return model, tuple(replace(each, attributes={**each.attributes, "part": name}) for name, each in backends)
 
@@ -169,25 +183,20 @@ def _stack(ctx: Context[PteProgramAttrs], needed: bool) -> tuple[StackEntry, ...
 
 
 def _for_device(
-    ctx: Context[PteProgramAttrs], stack: tuple[StackEntry, ...], facts: DeviceFacts
-) -> tuple[DeviceBackend, ...]:
-    """Return the stack's backends for the device. Equal prerequisites are shared."""
+    ctx: Context[PteProgramAttrs],
+    stack: tuple[StackEntry, ...],
+    facts: DeviceFacts,
+    kernels: tuple[KernelLibrary, ...],
+) -> tuple[tuple[DeviceBackend, ...], tuple[CompiledKernels, ...]]:
+    """Return the stack's backends and the kernel libraries for the device. Equal prerequisites are shared."""
+    target = _target(facts)
     needed = [entry.backend.prerequisite(entry.attributes, facts) for entry in stack]
-    made: list[dict[str, DerivedArtifact]] = []
-    for each in needed:
-        first = needed.index(each)
-        made.append(made[first] if first < len(made) else _prerequisite(ctx, each))
-    return tuple(DeviceBackend(entry, facts, {**each, **entry.files}) for each, entry in zip(made, stack, strict=True))
+    made = prerequisites.declare(ctx, [*needed, *([cpp_runtime(target)] if kernels else [])])
+    backends = [DeviceBackend(entry, facts, {**each, **entry.files}) for each, entry in zip(made, stack, strict=False)]
+    compiled = [compile_kernels(ctx, each, target, made[-1]["runtime"]) for each in kernels]
+    return tuple(backends), tuple(compiled)
 
 
-def _prerequisite(ctx: Context[PteProgramAttrs], needed: Prerequisite | None) -> dict[str, DerivedArtifact]:
-    if needed is None:
-        return {}
-    made = ctx.action(
-        needed.step.rpartition(".")[2],
-        step=needed.step,
-        outputs=[Output(needed.name, needed.name, "tree")],
-        params=needed.params,
-        tools=needed.tools,
-    )
-    return {needed.name: made[needed.name]}
+def _target(facts: DeviceFacts) -> str:
+    """Return the machine that kernels are compiled for: the device, or that of the build."""
+    return target_of(facts["arch"], facts["os"], facts["min_glibc"]) if facts else target_of(os.uname().machine)

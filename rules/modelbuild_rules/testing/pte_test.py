@@ -30,6 +30,7 @@ from modelbuild.errors import did_you_mean
 from modelbuild_rules.bundle.installed_runtime import InstalledRuntime, installed_runtime
 from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_place
 from modelbuild_rules.bundle.vendor_library import VendorLibrary, library_inputs, library_params, library_places
+from modelbuild_rules.kernels.libraries import kernel_inputs
 from modelbuild_rules.providers import DeviceTarget, EagerModel, ExportedModel, Lowering, Program
 from modelbuild_rules.testing.attributes import TestAttrs, resources, seconds
 
@@ -136,8 +137,9 @@ class PteTestAttrs(TestAttrs):
     """The device: a `device_target`. `--device` overrides it."""
 
     cpp_runtime: bool = False
-    """Run the program with the C++ runtime. True for tests with `runtime` or `gpus`, and for a program of another
-    architecture if its runtime is installed; ExecuTorch's Python runtime runs the others on the CPU."""
+    """Run the program with the C++ runtime. True for tests with `runtime` or `gpus` and, if the runtime is installed,
+    for a program of another architecture, or with kernels that ExecuTorch lacks; ExecuTorch's Python runtime runs the
+    others on the CPU."""
 
     runtime: RuntimeArchive | None = None
     """The C++ runtime: the archive that `make runtime` writes (build/runtime.tar); by default the runtime that
@@ -195,6 +197,9 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
     arch = device.arch if device else None
     installed = _installed_runtime(attrs, arch)
     cpp = attrs.runtime is not None or installed is not None
+    # Only the lowered program has the names of its kernels, so the step decides.
+    spare = None if cpp or attrs.max_memory is not None else _spare_runtime(arch)
+    runtime_package = installed or spare
     if attrs.libraries and not cpp:
         message = "only the C++ runtime loads libraries; expected 'cpp_runtime = true', 'runtime' or 'gpus' as well"
         raise ctx.error("libraries", message)
@@ -249,6 +254,7 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
         inputs=inputs
         | runtime
         | libraries
+        | (kernel_inputs((*(baseline.kernels if baseline else ()), *program.kernels)) if cpp or spare else {})
         | ({f"baseline.{name}": artifact for name, artifact in _files(baseline).items()} if baseline else {}),
         outputs=[Output("report", "report.json")],
         params={
@@ -261,14 +267,14 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
             "backends": attrs.backends,
             "arch": arch,
             "cpp_runtime": cpp,
-            **({"gpu": _gpu(attrs, program), "libraries": library_params(attrs.libraries)} if cpp else {}),
-            **({"installed": installed.module} if installed else {}),
+            **({"gpu": _gpu(attrs, program), "libraries": library_params(attrs.libraries)} if cpp or spare else {}),
+            **({"installed": runtime_package.module} if runtime_package else {}),
         },
         unkeyed={
             "timeout": seconds(attrs),
-            **({"place": archive_place(ctx), "library_places": library_places(ctx)} if cpp else {}),
+            **({"place": archive_place(ctx), "library_places": library_places(ctx)} if cpp or spare else {}),
         },
-        tools=("flatbuffers", *eager.tools, *((installed.distribution,) if installed else ())),
+        tools=("flatbuffers", *eager.tools, *((runtime_package.distribution,) if runtime_package else ())),
         python=("srcs", "metric_srcs"),
         preload=("torch",),
         resources=_resources(attrs, program),
@@ -291,6 +297,13 @@ def _installed_runtime(attrs: PteTestAttrs, arch: str | None) -> InstalledRuntim
         return found
     elsewhere = arch not in (None, os.uname().machine) and attrs.max_memory is None
     return found if elsewhere and found.is_there() else None
+
+
+def _spare_runtime(arch: str | None) -> InstalledRuntime | None:
+    """Return the installed package whose C++ runtime runs a program with kernels that ExecuTorch's Python runtime
+    lacks; None if there is none."""
+    found = installed_runtime(arch)
+    return found if arch in (None, os.uname().machine) and found.has_files() else None
 
 
 def _gpu(attrs: PteTestAttrs, program: Program) -> GpuNeeds:

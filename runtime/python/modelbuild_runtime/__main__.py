@@ -23,7 +23,7 @@ from modelbuild_runtime.program import Program
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
-        program = load(options.program, options.data, verify=options.verify)
+        program = load(options.program, options.data, plugin_dirs=options.plugin_dir, verify=options.verify)
         if options.describe:
             print(_description(program, options.json))
             return 0
@@ -104,6 +104,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m modelbuild_runtime", description="Run a .pte on files.")
     parser.add_argument("program", type=Path, metavar="PROGRAM.pte")
     parser.add_argument("--data", type=Path, action="append", default=[], metavar="FILE.ptd", help="external data")
+    parser.add_argument(
+        "--plugin-dir",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="search DIR first for libraries of the program's backends and kernels (C++ runtime)",
+    )
     parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE", help=".npy, .json, .png or .jpg")
     parser.add_argument("--method", default="forward", help="method of the program (forward)")
     parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write outputs to DIR")

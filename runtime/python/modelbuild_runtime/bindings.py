@@ -82,8 +82,8 @@ def _without(absent: Sequence[str], libraries: Sequence[KernelLibrary]) -> str:
     if not owners:
         return f"this runtime has no kernel for {', '.join(absent)}"
     return (
-        f"needs {', '.join(map(str, owners))}, which ExecuTorch's Python runtime lacks; the C++ runtime, which"
-        " MODELBUILD_RUNTIME names, loads it"
+        f"needs {', '.join(map(str, owners))}, which ExecuTorch's Python runtime lacks; the C++ runtime loads"
+        " it: install the wheel of modelbuild-runtime, or name a folder of `make runtime` in MODELBUILD_RUNTIME"
     )
 
 

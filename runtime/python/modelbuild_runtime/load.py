@@ -20,16 +20,28 @@ RUNTIME = "MODELBUILD_RUNTIME"
 
 
 @overload
-def load(path: str | Path, data_paths: Sequence[str | Path] = (), *, verify: bool = True) -> Program: ...
+def load(
+    path: str | Path,
+    data_paths: Sequence[str | Path] = (),
+    *,
+    plugin_dirs: Sequence[str | Path] = (),
+    verify: bool = True,
+) -> Program: ...
 @overload
 def load(
-    path: str | Path, data_paths: Sequence[str | Path] = (), *, runtime: str | Path, verify: bool = True
+    path: str | Path,
+    data_paths: Sequence[str | Path] = (),
+    *,
+    runtime: str | Path,
+    plugin_dirs: Sequence[str | Path] = (),
+    verify: bool = True,
 ) -> NativeProgram: ...
 def load(
     path: str | Path,
     data_paths: Sequence[str | Path] = (),
     *,
     runtime: str | Path | None = None,
+    plugin_dirs: Sequence[str | Path] = (),
     verify: bool = True,
 ) -> Program:
     """Load a .pte, and the .ptd beside it: the one of the same name, or the only one if the program may need one.
@@ -37,6 +49,8 @@ def load(
     The C++ runtime runs the program, on GPUs too. `runtime` is a folder that `make runtime` or `runtime_bundle` made;
     by default that of MODELBUILD_RUNTIME, or else the one that the wheel of modelbuild-runtime installed. Without any,
     or with an empty MODELBUILD_RUNTIME, load_with_executorch() loads the program.
+
+    The C++ runtime searches `plugin_dirs` first for libraries of the program's backends and kernels.
 
     With `verify` the SHA-256 in the files' manifests is checked.
 
@@ -51,7 +65,8 @@ def load(
     pte = Path(path)
     program = read_program_file(pte, verify=False)  # the C++ runtime checks the files itself
     data = _data_files(pte, data_paths, program)
-    return NativeProgram(library_file(Path(native)), pte, data, describe(pte, data, program), verify)
+    folders = [Path(folder) for folder in plugin_dirs]
+    return NativeProgram(library_file(Path(native)), pte, data, describe(pte, data, program), verify, folders)
 
 
 def load_with_executorch(path: str | Path, data_paths: Sequence[str | Path] = (), *, verify: bool = True) -> Program:

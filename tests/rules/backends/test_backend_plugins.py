@@ -22,6 +22,8 @@ from modelbuild_rules.backends.backend import Backend
 from modelbuild_runtime.files.manifest import read_manifest
 
 PARTITION, EMIT = "modelbuild_rules.program.steps.partition", "modelbuild_rules.program.steps.emit"
+OPERATORS, KERNELS = "modelbuild_rules.kernels.steps.operators", "modelbuild_rules.kernels.steps.compile"
+CPP_RUNTIME = "modelbuild_rules.cpp.steps.cpp_runtime"
 EXPORT = "modelbuild_rules.model.steps.export"
 SOURCES = (".py", ".cpp", ".hpp", ".h")
 
@@ -110,7 +112,14 @@ def closures() -> Mapping[str, frozenset[str]]:
     """Return the modules in the key of each step, with each backend alone in the stack."""
     rules = load_rules(Path(), ())
     code = StepCode({"modelbuild": Path(modelbuild.__file__).parent, **rules.packages})
-    steps = {"export": (EXPORT,), "partition": (PARTITION,), "emit": (EMIT,)}
+    steps = {
+        "export": (EXPORT,),
+        "partition": (PARTITION,),
+        "emit": (EMIT,),
+        "operators": (OPERATORS,),
+        "compile kernels": (KERNELS,),
+        "cpp_runtime": (CPP_RUNTIME,),
+    }
     for name, backend in rules.extensions["backend"].items():
         if getattr(backend, "partitioning", ""):
             steps[f"partition {name}"] = (PARTITION, backend.partitioning)  # type: ignore[attr-defined]
@@ -124,6 +133,9 @@ def closures() -> Mapping[str, frozenset[str]]:
         ("export", set()),
         ("partition", set()),
         ("emit", set()),
+        ("operators", set()),
+        ("compile kernels", set()),
+        ("cpp_runtime", set()),
         ("partition xnnpack", {"xnnpack"}),
         ("compile xnnpack", {"xnnpack"}),
         ("partition tensorrt", {"tensorrt"}),
@@ -143,6 +155,13 @@ def test_compiling_is_not_in_the_key_of_partitioning(name: str) -> None:
     steps = closures()
     assert f"modelbuild_rules.backends.{name}.steps.compile" not in steps[f"partition {name}"]
     assert f"modelbuild_rules.backends.{name}.steps.partitioning" not in steps[f"compile {name}"]
+
+
+def test_compiling_kernels_needs_no_step_that_imports_torch() -> None:
+    steps = closures()
+    assert "modelbuild_rules.kernels.steps.custom" in steps["operators"] & steps["partition"] & steps["export"]
+    assert "modelbuild_rules.kernels.steps.custom" not in steps["compile kernels"]
+    assert steps["cpp_runtime"] < steps["compile kernels"] | {CPP_RUNTIME}
 
 
 @pytest.mark.parametrize("folder", ["modelbuild", "rules/modelbuild_rules"])

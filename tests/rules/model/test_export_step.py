@@ -381,7 +381,8 @@ class TestRefused:
                 return copy(x)
         """
         assert refusal(source) == (
-            "m/net.py:Net: the operator ours_export.copy.default is a custom one; expected PyTorch's own operators only"
+            "m/net.py:Net: the operator ours_export.copy.default is a custom one; expected PyTorch's own operators, or"
+            " those of a kernel_library that the model's attribute 'kernels' names"
         )
 
     def test_results_that_are_no_tensors(self, refusal: Callable[..., str]) -> None:

@@ -9,12 +9,10 @@ from pydantic import Field
 
 from modelbuild.api import Attrs, Source
 from modelbuild_rules.backends.backend import Backend, DeviceFacts, Operators, Prerequisite, Sidecar, Values, device_of
+from modelbuild_rules.cpp.target import cpp_runtime, target_of
 
 CAPABILITIES = ("8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "11.0", "12.0", "12.1")
 """Supported compute capabilities (backends/cuda/steps/kernels/device.py describes a GPU of each)."""
-
-GLIBC = "2.28"
-"""The glibc that a library may need if the device states none: that of executorch's own wheels."""
 
 _SPECIFIC = 90
 """From this capability on, Triton uses features that later capabilities lack."""
@@ -122,9 +120,7 @@ class CudaBackend(Backend):
         return Sidecar("tuning.json", tuning) if attributes["build_on"] == "gpu" else None
 
     def prerequisite(self, attributes: Values, facts: DeviceFacts) -> Prerequisite:
-        return Prerequisite(
-            "modelbuild_rules.backends.cuda.steps.cpp_runtime", "runtime", {"target": _target(facts)}, ("ziglang",)
-        )
+        return cpp_runtime(_target(facts))
 
     def partition_tools(self, attributes: Values) -> tuple[str, ...]:
         return ("triton",)
@@ -145,7 +141,7 @@ CUDA = CudaBackend(
 
 def _target(facts: DeviceFacts) -> str:
     """Return zig's name of the machine."""
-    return f"{facts['arch']}-{facts['os']}-gnu.{facts['min_glibc'] or GLIBC}"
+    return target_of(facts["arch"], facts["os"], facts["min_glibc"])
 
 
 def _number(capability: str) -> int:

@@ -2,6 +2,7 @@
 
 Inputs   pte, signature, optionally ptd   the program
          delegation                       delegation.json; compiled parts may state the glibc that they need
+         kernels.<name>                   optional: kernel libraries, each a library and its description
          runtime                          optional: the archive of runtime/archive.py; its runtime.json has each file's
                                           needs
 Outputs  bundle   run.sh, bin/, lib/, program/, manifest.json; a folder, or a .tar.gz of one
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.bundle.steps.runtime.archive import LaidOut, calls_of, lay_out
+from modelbuild_rules.bundle.steps.runtime.kernels import kernel_files
 from modelbuild_rules.bundle.steps.runtime.source import runtime_of
 from modelbuild_rules.bundle.steps.runtime.vendor import (
     lay_out_libraries,
@@ -71,7 +73,7 @@ def _lay_out(step: Step, folder: Path) -> None:
     _check_capabilities(parts, step.params["capabilities"])
     calls, runtime = calls_of(program), runtime_of(step)
     try:
-        laid_out = lay_out(runtime, calls, folder, step.params["arch"])
+        laid_out = lay_out(runtime, calls, folder, step.params["arch"], kernel_files(step))
     except StepError as error:
         raise StepError(f"{step.params['place']}: {error}") from error
     needed = needed_libraries(parts)
@@ -82,7 +84,7 @@ def _lay_out(step: Step, folder: Path) -> None:
     script.write_text(_RUN.format(name=program.name, needs=f"# {missing}.\n" if missing else ""))
     script.chmod(0o755)
     compiled = [part["about"]["glibc"] for part in parts if "glibc" in part.get("about", {})]
-    made = _manifest(folder, laid_out, [*compiled, glibc])
+    made = _manifest(folder, laid_out, [*compiled, *(each.glibc for each in laid_out.kernels), glibc])
     made["libraries"] = libraries
     made["needs"]["libraries"] = places
     made["needs"]["missing"] = missing
@@ -110,8 +112,8 @@ def _check_capabilities(parts: Sequence[CompiledPartition], wanted: Sequence[str
 
 
 def _manifest(folder: Path, laid_out: LaidOut, compiled: Iterable[str]) -> BundleManifest:
-    """Return manifest.json without libraries of other vendors. `compiled` are the glibc versions that they and the
-    libraries inside the program need."""
+    """Return manifest.json without libraries of other vendors. `compiled` are the glibc versions that they, kernel
+    libraries and the libraries inside the program need."""
     runtime, needed = laid_out.runtime, laid_out.needed
     versions = [*(runtime["files"][name].get("glibc", "2.0") for name in needed), *compiled]
     glibc = max(tuple(map(int, version.split("."))) for version in versions)

@@ -1,7 +1,9 @@
 """Check that each operator of an exported program can be lowered with a stack, without lowering it.
 
 Inputs   program, weights   trees, as model/steps/exported/program.py writes them
+         eager              Python files that register the operators of kernel libraries; optional
 Params   backends           [OfferedBackend], in the order in which they are offered nodes
+         kernels            [GivenLibrary] of kernels/documents.py; optional
 Outputs  checked            JSON: the number of nodes
 """
 
@@ -14,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from modelbuild.step import Step
+from modelbuild_rules.kernels.steps import custom
 from modelbuild_rules.model.steps.exported.program import load_program
 from modelbuild_rules.program.steps.lowering import executorch_private
 from modelbuild_rules.program.steps.lowering.check import check_operators
@@ -33,6 +36,7 @@ class _Checked(Exception):
 def run(step: Step) -> None:
     executorch_private.require()
     step.progress("reading the program")
+    custom.load(step.root, step.params.get("kernels", ()))
     program = load_program(step.input("program"), step.input("weights"))
     entries: Sequence[OfferedBackend] = step.params["backends"]
     backends = {i: backend for i, entry in enumerate(entries) if (backend := partitioning(entry)) is not None}

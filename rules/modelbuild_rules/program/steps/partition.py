@@ -2,7 +2,9 @@
 
 Inputs   program, weights   trees, as model/steps/exported/program.py writes them
          examples           safetensors: example inputs by position, if a backend's compiler is to be checked on them
+         eager              Python files that register the operators of kernel libraries; optional
 Params   backends           [OfferedBackend], in the order in which they are offered nodes
+         kernels            [GivenLibrary] of kernels/documents.py; optional
          external_weights   true if the program's own constants are outside the .pte
          versions           names of the packages whose versions are in the program's manifest; optional
          device_io          true if inputs and outputs of partitions on a GPU stay in device memory; optional
@@ -28,6 +30,7 @@ from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_
 from safetensors.torch import load_file
 
 from modelbuild.step import Progress, Step, ignore_progress
+from modelbuild_rules.kernels.steps import custom
 from modelbuild_rules.model.steps.exported.program import load_program
 from modelbuild_rules.program.steps.lowering import executorch_private, slices
 from modelbuild_rules.program.steps.lowering.agreement import check_agreement
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
 def run(step: Step) -> None:
     executorch_private.require()
     step.progress("reading the program")
+    custom.load(step.root, step.params.get("kernels", ()))
     program = load_program(step.input("program"), step.input("weights"))
     entries: Sequence[OfferedBackend] = step.params["backends"]
     backends = {i: backend for i, entry in enumerate(entries) if (backend := partitioning(entry)) is not None}

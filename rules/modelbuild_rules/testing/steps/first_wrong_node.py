@@ -28,6 +28,7 @@ from executorch.exir.delegate import executorch_call_delegate
 from torch.export.graph_signature import OutputKind
 
 from modelbuild.step import Step
+from modelbuild_rules.kernels.steps import custom
 from modelbuild_rules.model.steps.eager.entry import first_line
 from modelbuild_rules.model.steps.exported.program import load_program
 from modelbuild_rules.program.steps.lowering import executorch_private
@@ -59,7 +60,7 @@ from modelbuild_rules.testing.steps.parity.parity import (
 )
 from modelbuild_rules.testing.steps.parity.programs import Arrays, Calls, open_program
 from modelbuild_runtime import Program
-from modelbuild_runtime.bindings import lacking_backends, to_array, to_tensor
+from modelbuild_runtime.bindings import lacking_backends, lacking_kernels, to_array, to_tensor
 from modelbuild_runtime.describe import Port
 
 if TYPE_CHECKING:
@@ -90,14 +91,15 @@ class _Failed:
 def run(step: Step) -> None:
     executorch_private.require()
     program = open_program(step, "program")
-    lacking = lacking_backends(program.describe().method("forward"))
+    method = program.describe().method("forward")
+    lacking = [*lacking_backends(method), *lacking_kernels(method)]
     finding = _lacking(lacking) if lacking else _find(step, program)
     described = {"version": 1, "message": finding.message, "place": finding.place}
     step.outputs["finding"].write_text(json.dumps(described, indent=1) + "\n")
 
 
-def _lacking(backends: Sequence[str]) -> Finding:
-    return Finding(f"not searched: that needs ExecuTorch's Python runtime, which lacks {', '.join(backends)}")
+def _lacking(names: Sequence[str]) -> Finding:
+    return Finding(f"not searched: that needs ExecuTorch's Python runtime, which lacks {', '.join(names)}")
 
 
 def _find(step: Step, program: Program) -> Finding:
@@ -147,6 +149,7 @@ class _Search:
         self._folder = folder
         self._calls = [[inputs[port.name] for port in ports] for inputs in failed.calls]
         self._arrays = self._calls[-1]
+        custom.load(step.root, step.params["eager"].get("kernels", ()))
         self._exported = load_program(step.input("reference.program"), step.input("reference.weights"))
         *before, self._tensors = (
             [to_tensor(array, port) for array, port in zip(arrays, ports, strict=True)] for arrays in self._calls

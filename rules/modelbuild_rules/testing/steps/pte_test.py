@@ -4,6 +4,7 @@ Inputs   srcs, data, weights.<prefix>          the model's files, as for export
          program.pte, .ptd, .delegation, .signature; baseline.* likewise
          case.<index>.<input>                  files of inputs; metric_srcs
          runtime                               optional: the archive of the C++ runtime (parity/runners.py)
+         kernels.<name>                        with the C++ runtime: kernel libraries (bundle/steps/runtime/kernels.py)
          library.<index>                       libraries that the C++ runtime needs besides its own
 Params   as rules/pte_test.py declares them
 Outputs  report                                see testing/steps/test_report.py

@@ -112,16 +112,26 @@ def _log_message(level: int, text: Any, size: int, _user: Any) -> None:
 _log = _SINK(_log_message)  # must outlive the library
 
 
-def _load_options(data: Sequence[Path], verify: bool) -> LoadOptions:
-    paths = (ctypes.c_char_p * len(data))(*(os.fsencode(path) for path in data))
-    return LoadOptions(ctypes.sizeof(LoadOptions), paths, len(data), skip_verify=not verify)
+def _load_options(data: Sequence[Path], verify: bool, plugin_dirs: Sequence[Path]) -> LoadOptions:
+    return LoadOptions(
+        ctypes.sizeof(LoadOptions),
+        data=_paths(data),
+        data_count=len(data),
+        plugin_dirs=_paths(plugin_dirs),
+        plugin_dir_count=len(plugin_dirs),
+        skip_verify=not verify,
+    )
 
 
-def unmet_requirements(library: Path, pte: Path, data: Sequence[Path]) -> list[str]:
+def _paths(paths: Sequence[Path]) -> Any:
+    return (ctypes.c_char_p * len(paths))(*(os.fsencode(path) for path in paths))
+
+
+def unmet_requirements(library: Path, pte: Path, data: Sequence[Path], plugin_dirs: Sequence[Path] = ()) -> list[str]:
     """Return the requirements of a program that this machine does not meet. Raises ProgramError."""
     opened = _opened(library)
     text = ctypes.c_char_p()
-    options = _load_options(data, verify=False)
+    options = _load_options(data, False, plugin_dirs)
     check(opened, opened.mb_check(os.fsencode(pte), ctypes.byref(options), ctypes.byref(text)))
     try:
         return (text.value or b"").decode(errors="replace").splitlines()
@@ -139,10 +149,12 @@ def check(library: ctypes.CDLL, status: int) -> None:
 class Handle:
     """A program that the library has loaded. Errors are raised as InputError or ProgramError."""
 
-    def __init__(self, library: Path, pte: Path, data: Sequence[Path], verify: bool = True) -> None:
+    def __init__(
+        self, library: Path, pte: Path, data: Sequence[Path], verify: bool = True, plugin_dirs: Sequence[Path] = ()
+    ) -> None:
         self._library = _opened(library)
         self._program = ctypes.c_void_p()
-        options = _load_options(data, verify)
+        options = _load_options(data, verify, plugin_dirs)
         self._check(
             self._library.mb_load(os.fsencode(pte), ctypes.byref(options), ctypes.byref(self._program)),
         )

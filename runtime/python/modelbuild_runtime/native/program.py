@@ -26,11 +26,17 @@ class NativeProgram(Program):
     """A program on the C++ runtime."""
 
     def __init__(
-        self, library: Path, pte: Path, data: Sequence[Path], description: Description, verify: bool = True
+        self,
+        library: Path,
+        pte: Path,
+        data: Sequence[Path],
+        description: Description,
+        verify: bool = True,
+        plugin_dirs: Sequence[Path] = (),
     ) -> None:
         super().__init__(pte, None, description)
-        self._handle = Handle(library, pte, data, verify)
-        self._files = library, pte, tuple(data)
+        self._handle = Handle(library, pte, data, verify, plugin_dirs)
+        self._files = library, pte, tuple(data), tuple(plugin_dirs)
         self._kept: dict[tuple[str, str, int], Any] = {}
 
     def unmet_requirements(self) -> list[str]:

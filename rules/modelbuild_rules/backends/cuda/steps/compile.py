@@ -1,7 +1,7 @@
 """Compile a partition for the CUDA delegate. Inputs, params and outputs are those of every compile step
 (program/steps/partitions/compile.py), and
 
-Inputs   runtime   tree: the output of backends/cuda/steps/cpp_runtime.py for the machine
+Inputs   runtime   tree: the output of cpp/steps/cpp_runtime.py for the machine
          tuning    a tuning file, if the stack names one
 """
 

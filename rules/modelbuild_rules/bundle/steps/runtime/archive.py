@@ -14,10 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Protocol
 
 from modelbuild.step import StepError
 from modelbuild_rules.bundle.steps.runtime.elf import machine
+from modelbuild_rules.bundle.steps.runtime.kernels import KernelFiles
 from modelbuild_runtime.errors import ProgramError
 from modelbuild_runtime.files.contents import contents
 from modelbuild_runtime.files.pte import read_program_file
@@ -64,12 +66,14 @@ class LaidOut:
     backends  names of the backends that the program calls
     needed    paths of the runtime's files, sorted
     arch      the architecture of these files
+    kernels   the kernel libraries besides the runtime's that the program needs
     """
 
     runtime: RuntimeDocument
     backends: frozenset[str]
     needed: tuple[str, ...]
     arch: str
+    kernels: tuple[KernelFiles, ...] = ()
 
     def missing_flavour(self) -> str:
         """Return a message about a backend that needs one of several flavours and has none; '' if there is none."""
@@ -77,10 +81,16 @@ class LaidOut:
         return next((str(each["no_flavour"]) for each in found if each.get("flavours") == []), "")
 
 
-def lay_out(source: Path, calls: Calls, folder: Path, arch: str | None = None) -> LaidOut:
+def lay_out(
+    source: Path,
+    calls: Calls,
+    folder: Path,
+    arch: str | None = None,
+    kernels: Mapping[str, KernelFiles] = MappingProxyType({}),
+) -> LaidOut:
     """Write modelbuild-run and the libraries that a program needs into a folder. `source` is an archive or a folder,
-    `arch` their required architecture (None: that of modelbuild-run). Raises StepError for a runtime that does not
-    fit."""
+    `arch` their required architecture (None: that of modelbuild-run), `kernels` are libraries besides the runtime's.
+    Raises StepError for a runtime that does not fit."""
     try:
         with _opened(source) as files:
             runtime = _read_runtime(files)
@@ -90,14 +100,19 @@ def lay_out(source: Path, calls: Calls, folder: Path, arch: str | None = None) -
                 raise StepError(f"{RUNNER} of the runtime is not a program; expected the runner of `make runtime`")
             if arch not in (None, found):
                 raise StepError(f"{_OTHER.format(RUNNER, found, arch)}: `make runtime ARCH={arch}` builds that")
-            needed = _closure(runtime, [RUNNER, *_plugins(runtime, calls)])
+            own = {name: each for name, each in kernels.items() if name in calls.libraries.values()}
+            needed = _closure(runtime, [RUNNER, *_plugins(runtime, calls, own)])
             _copy(files, needed, folder)
     except (tarfile.TarError, EOFError) as error:
         raise StepError(f"{_UNREADABLE} ({error})") from error
     for name in needed:
         if (other := machine(folder / name)) not in (None, found):
             raise StepError(_OTHER.format(name, other, found))
-    return LaidOut(runtime, calls.backends, tuple(needed), found)
+    for name, each in own.items():
+        if (other := machine(each.library)) != found:
+            raise StepError(f"the kernel library {name} is for {other}; expected {found}, as the runtime")
+        each.copy(folder)
+    return LaidOut(runtime, calls.backends, tuple(needed), found, tuple(own.values()))
 
 
 _MOST_JSON = 1 << 24
@@ -176,8 +191,9 @@ def _is_valid(runtime: RuntimeDocument) -> bool:
     return runtime["version"] == 2 and all(map(_PLACE.match, named))
 
 
-def _plugins(runtime: RuntimeDocument, calls: Calls) -> list[str]:
-    """Return the files from which the runner loads a program's backends and kernels."""
+def _plugins(runtime: RuntimeDocument, calls: Calls, kernels: Mapping[str, KernelFiles]) -> list[str]:
+    """Return the runtime's files from which the runner loads a program's backends and kernels. `kernels` are libraries
+    besides the runtime's."""
     found: list[str] = []
     for name in sorted(calls.backends):
         if name not in runtime["backends"]:
@@ -188,6 +204,10 @@ def _plugins(runtime: RuntimeDocument, calls: Calls) -> list[str]:
     libraries = runtime.get("kernel_libraries", {})
     for operator in sorted(calls.operators):
         name = calls.libraries.get(operator, "")
+        if name in kernels:
+            if operator not in kernels[name].operators:
+                raise MissingBackend(f"the program needs the kernel {operator} of {name}, which {name} lacks")
+            continue
         if name and operator not in libraries.get(name, {"operators": ()})["operators"]:
             raise MissingBackend(f"the program needs the kernel {operator} of {name}, which the runtime lacks")
         if name:

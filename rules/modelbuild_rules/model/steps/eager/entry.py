@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import random
 import re
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +17,7 @@ from torch.nn.parameter import is_lazy
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
+from modelbuild_rules.model.steps.eager.source_files import import_source
 
 # Messages of torch.load about a pickle that names a function or a class.
 _REFUSED = re.compile(r"Unsupported (?:global|class|operand): (?:GLOBAL )?([\w.]+)")
@@ -46,19 +45,7 @@ def load_function(root: Path, entry: str) -> Any:
     """Import the object that an entry names. Raises StepError if its file has no such name; exceptions of the file are
     not caught."""
     path, _, name = entry.partition(":")
-    sys.dont_write_bytecode = True
-    # Imports by workspace path come first, then plain names of files in the same folder.
-    sys.path.insert(0, str(root))
-    top = path.partition("/")[0]
-    if (root / top).is_dir() and not (root / top / "__init__.py").exists():
-        # Import the folder now: Python prefers a module of the same name to a folder without __init__.py.
-        folder = importlib.import_module(top)
-        if str(root / top) not in getattr(folder, "__path__", ()):
-            raise StepError(f"'{path}' cannot be imported: an installed package is also called '{top}'")
-    sys.path.insert(1, str((root / path).parent))
-    source = importlib.import_module(path.removesuffix(".py").replace("/", "."))
-    if Path(str(source.__file__)) != root / path:
-        raise StepError(f"'{path}' cannot be imported: an installed package is also called '{path.partition('/')[0]}'")
+    source = import_source(root, path)
     if not hasattr(source, name):
         own = [key for key, value in vars(source).items() if callable(value)]
         raise StepError(f"{path} has no '{name}'{did_you_mean(name, own)}")

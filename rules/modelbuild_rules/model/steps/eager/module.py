@@ -10,6 +10,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from modelbuild.step import StepError
+from modelbuild_rules.kernels.steps import custom
 from modelbuild_rules.model.steps.eager.archive import load_archive
 from modelbuild_rules.model.steps.eager.call import arguments
 from modelbuild_rules.model.steps.eager.entry import (
@@ -34,7 +35,10 @@ def make_module(root: Path, params: ModelParams, inputs: Mapping[str, tuple[Path
     """Return the module in evaluation mode, prepared and with its weights. Random numbers drawn meanwhile depend on the
     seed alone. Exceptions of the model's own code are not caught."""
     seed_generators(params["seed"])
-    entry = params["entry"]
+    entry, libraries = params["entry"], params.get("kernels", ())
+    custom.declare(libraries)
+    if entry is None:  # an entry's code imports the files that register its operators
+        custom.load(root, libraries)
     module = load_archive(inputs["archive"][0]) if entry is None else load_model(root, entry, params["kwargs"])
     set_inference_mode(module)
     if params["prepare"] is not None:

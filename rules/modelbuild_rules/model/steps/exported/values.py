@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from modelbuild_rules.kernels.steps import torchvision_operators
+from modelbuild_rules.kernels.steps import custom, torchvision_operators
 
 Json = Any
 
@@ -63,7 +63,7 @@ def read_operator(written: str) -> Any:
     namespace = _known(name).partition(".")[0]
     if namespace == torchvision_operators.NAMESPACE:
         torchvision_operators.register()
-    else:
+    elif namespace in _LIBRARIES:
         importlib.import_module(_LIBRARIES[namespace])
     found: Any = torch.ops
     if dialect == "edge":
@@ -85,8 +85,11 @@ def _function(module: str, name: str) -> Any:
 
 
 def _known(name: str) -> str:
-    if name.partition(".")[0] not in {*_LIBRARIES, torchvision_operators.NAMESPACE}:
-        raise ValueError(f"the operator {name} is a custom one; expected PyTorch's own operators only")
+    if name.partition(".")[0] not in {*_LIBRARIES, torchvision_operators.NAMESPACE} and not custom.is_declared(name):
+        raise ValueError(
+            f"the operator {name} is a custom one; expected PyTorch's own operators, or those of a kernel_library that"
+            " the model's attribute 'kernels' names"
+        )
     return name
 
 

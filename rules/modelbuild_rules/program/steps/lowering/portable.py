@@ -10,7 +10,7 @@ from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig, Executo
 
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
-from modelbuild_rules.kernels.steps import builtin
+from modelbuild_rules.kernels.steps import builtin, custom
 from modelbuild_rules.program.steps.lowering.delegation import Fact, computing, named
 from modelbuild_rules.program.steps.lowering.executorch_private import CHECKED
 
@@ -123,7 +123,7 @@ def kernel_names() -> frozenset[str]:
     """Return the names of all kernels outside partitions, as `aten::add.out`."""
     from executorch.extension.pybindings._portable_lib import _get_operator_names
 
-    return frozenset(_get_operator_names()) | builtin.OPERATORS
+    return frozenset(_get_operator_names()) | builtin.OPERATORS | custom.kernels()
 
 
 def has_kernel(node: Any, kernels: Collection[str]) -> bool:
@@ -148,7 +148,8 @@ def _check_kernels(program: ExecutorchProgramManager, kernels: Collection[str], 
 
 def needed_libraries(program: ExecutorchProgramManager) -> list[ManifestKernels]:
     """Return the kernel libraries that a program needs besides ExecuTorch's own."""
-    return builtin.needed(name for plan in program.executorch_program.execution_plan for name in _used(plan))
+    used = {name for plan in program.executorch_program.execution_plan for name in _used(plan)}
+    return [*builtin.needed(used), *custom.needed(used)]
 
 
 def _used(plan: Any) -> set[str]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.bundle.steps.runtime.archive import RUNNER, LaidOut, MissingBackend, calls_of, lay_out
+from modelbuild_rules.bundle.steps.runtime.kernels import kernel_files
 from modelbuild_rules.bundle.steps.runtime.source import runtime_of
 from modelbuild_rules.bundle.steps.runtime.vendor import lay_out_libraries, needed_libraries
 from modelbuild_rules.testing.steps.parity.gpus import missing_gpu
@@ -39,8 +40,12 @@ class Runner(Protocol):
 
 
 def runner_of(step: Step, name: str) -> Runner:
-    """Return a runner for the program of the inputs `name.pte`, ...: the C++ runtime if the test asks for it."""
-    return CppRunner(step, name) if step.params["cpp_runtime"] else PythonRunner(step, name)
+    """Return a runner for the program of the inputs `name.pte`, ...: the C++ runtime if the test asks for it, or if it
+    is installed and has kernels that ExecuTorch's Python runtime lacks."""
+    if step.params["cpp_runtime"]:
+        return CppRunner(step, name)
+    python = PythonRunner(step, name)
+    return CppRunner(step, name) if "installed" in step.params and python.lacking_kernels() else python
 
 
 class PythonRunner:
@@ -57,12 +62,18 @@ class PythonRunner:
     def unmet_requirement(self) -> str:
         if self._machine.unmet:
             return self._machine.unmet
-        method = self._program.describe().method("forward")
-        hint = "ExecuTorch's Python runtime lacks; with 'cpp_runtime = true' the C++ runtime runs the program"
-        for kind, lacking in (("backend", lacking_backends(method)), ("kernel", lacking_kernels(method))):
-            if lacking:
-                return f"needs the {kind} {', '.join(lacking)}, which {hint}"
+        lacks = "which ExecuTorch's Python runtime lacks"
+        if backends := lacking_backends(self._program.describe().method("forward")):
+            hint = "with 'cpp_runtime = true' the C++ runtime runs the program"
+            return f"needs the backend {', '.join(backends)}, {lacks}; {hint}"
+        if kernels := self.lacking_kernels():
+            hint = "the C++ runtime runs it: install the wheel of modelbuild-runtime, or name an archive by 'runtime'"
+            return f"needs the kernel {', '.join(kernels)}, {lacks}; {hint}"
         return ""
+
+    def lacking_kernels(self) -> list[str]:
+        """Return the kernels that the program needs and ExecuTorch's Python runtime lacks."""
+        return lacking_kernels(self._program.describe().method("forward"))
 
     def run(self, calls: Calls) -> Calls:
         program = open_program(self._step, self._name)
@@ -93,7 +104,7 @@ class CppRunner:
             return self._machine.unmet
         calls = calls_of(self._program)
         try:
-            laid_out = lay_out(self._runtime, calls, self._folder, self._arch)
+            laid_out = lay_out(self._runtime, calls, self._folder, self._arch, kernel_files(self._step))
         except MissingBackend as problem:
             return str(problem)
         except StepError as error:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from modelbuild_rules.backends.cuda.steps.library.cpp import zig
+from modelbuild_rules.cpp.steps.compiler import zig
 
 HERE = Path(__file__).parent
 TARGET = "x86_64-linux-gnu.2.28"

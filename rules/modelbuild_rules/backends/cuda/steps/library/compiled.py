@@ -30,7 +30,7 @@ def compile(
 ) -> Generated:
     """Compile a partition's library and write the delegate's files into an existing folder. Return the generated code.
 
-    runtime   the folder of library/cpp.py (make_runtime) for attributes["target"]
+    runtime   the folder of cpp/steps/compiler.py (make_runtime) for attributes["target"]
     work      an empty folder to build in
     tuning    a tuning file
     """

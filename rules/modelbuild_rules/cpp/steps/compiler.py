@@ -25,7 +25,7 @@ def zig(arguments: Sequence[str | Path], folder: Path, environment: Mapping[str,
     """Run zig in a folder, with its caches there, and return its output. Raises StepError if it fails."""
     found = find_spec("ziglang")
     if found is None or found.origin is None:
-        raise StepError("the package 'ziglang' is not installed; install modelbuild[cuda]")
+        raise StepError("the package 'ziglang' is not installed; install modelbuild[kernels]")
     caches = {f"ZIG_{which}_CACHE_DIR": str(folder / ".zig") for which in ("GLOBAL", "LOCAL")}
     done = subprocess.run(
         [Path(found.origin).parent / "zig", *arguments],
@@ -57,10 +57,11 @@ def make_runtime(target: str, folder: Path) -> None:
 
 
 def compile_object(source: Path, target: str, flags: Iterable[str], folder: Path) -> Path:
-    """Compile a C, C++ or assembly file in the folder, and return the object beside it."""
+    """Compile a C, C++ or assembly file below the folder, and return the object beside it."""
     made = source.with_suffix(".o")
-    language = "c++" if source.suffix == ".cpp" else "cc"
-    zig([language, "-target", target, "-c", "-fPIC", "-g0", *flags, source.name, "-o", made.name], folder)
+    language = "c++" if source.suffix in (".cc", ".cpp", ".cxx") else "cc"
+    paths = (str(each.relative_to(folder)) for each in (source, made))
+    zig([language, "-target", target, "-c", "-fPIC", "-g0", *flags, next(paths), "-o", next(paths)], folder)
     return made
 
 

@@ -1,0 +1,82 @@
+"""kernel_library: operators of a workspace, with kernels in C++ for programs that call them."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from modelbuild.api import Attrs, Context, Files, Output, Provider, SourceArtifact, Sources, rule
+from modelbuild_rules.cpp.target import cpp_runtime, target_of
+from modelbuild_rules.distributions import Distribution
+from modelbuild_rules.kernels.libraries import compile_kernels, given
+from modelbuild_rules.program import prerequisites
+from modelbuild_rules.providers import KernelLibrary
+
+_OPERATOR = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?\Z", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z")
+_RESERVED = ("modelbuild_", "executorch")
+_SOURCES = (".cc", ".cpp", ".cxx")
+
+
+def _operator(text: str) -> str:
+    if not _OPERATOR.match(text):
+        raise ValueError(f"'{text}' is not an operator; expected namespace::name, as in my_ops::scale")
+    return text
+
+
+class KernelLibraryAttrs(Attrs):
+    """Operators of your own: registered with torch in Python, and computed by programs with kernels in C++."""
+
+    operators: tuple[Annotated[str, AfterValidator(_operator)], ...] = Field(min_length=1)
+    """The operators, such as "my_ops::scale", or "my_ops::scale.wide" with an overload."""
+
+    eager: Sources = ()
+    """The Python files that register the operators with torch.library; none for operators of torch."""
+
+    srcs: Sources
+    """The C++ sources of the kernels."""
+
+    headers: Sources = ()
+    """C++ headers, included by workspace path or relative to the file that includes them."""
+
+    requires: tuple[Distribution, ...] = ()
+    """Distributions that the Python files import in other ways than by import statements."""
+
+
+@rule(attrs=KernelLibraryAttrs)
+def kernel_library(ctx: Context[KernelLibraryAttrs]) -> tuple[Provider, ...]:
+    attrs, name = ctx.attrs, ctx.label.name
+    if not _NAME.match(name) or name.startswith(_RESERVED):
+        message = f"'{name}' cannot be a kernel library's name; expected letters, digits, '_', '.', '+' or '-'"
+        raise ctx.error("name", f"{message}, and neither 'modelbuild_' nor 'executorch' at its beginning")
+    eager, srcs = ctx.files(attrs.eager), ctx.files(attrs.srcs)
+    for each in eager:
+        if not isinstance(each, SourceArtifact) or not each.path.endswith(".py"):
+            shown = each.path if isinstance(each, SourceArtifact) else each.output
+            raise ctx.error("eager", f"'{shown}' is not a Python file of the workspace; expected only such files")
+    for each in srcs:
+        if isinstance(each, SourceArtifact) and not each.path.endswith(_SOURCES):
+            raise ctx.error("srcs", f"'{each.path}' is not a C++ source; expected {', '.join(_SOURCES)}")
+    if not srcs:
+        raise ctx.error("srcs", "no C++ sources; expected one or more")
+    operators = tuple(sorted(set(attrs.operators)))
+    described = ctx.action(
+        "operators",
+        step="operators",
+        inputs={"eager": eager},
+        outputs=[Output("operators", "operators.json")],
+        params={"library": given(name, operators, eager)},
+        tools=("executorch", "torch", *attrs.requires),
+        python=("eager",),
+        preload=("torch", "executorch.exir"),
+        description=f"describe the operators of {name}",
+    )["operators"]
+    library = KernelLibrary(name, operators, eager, described, srcs, ctx.files(attrs.headers), attrs.requires)
+    # Programs compile the library for their devices; this one, for the machine of the build, is for the library alone.
+    target = target_of(os.uname().machine)
+    (needed,) = prerequisites.declare(ctx, [cpp_runtime(target)])
+    compiled = compile_kernels(ctx, library, target, needed["runtime"])
+    return library, Files((compiled.library, compiled.description))
