@@ -65,7 +65,8 @@ def made(
     pack = [sys.executable, repository / "runtime/archive.py", "--build", native, "--out"]
     subprocess.run([*pack, workspace.root / "runtime.tar"], check=True, stdout=subprocess.DEVNULL)
     know_runtime(workspace.root, workspace.cache, "//:program")
-    workspace.build("//:program", "//:bundle", "//ops:my_ops")
+    statuses = workspace.build("//:program", "//:bundle", "//ops:my_ops").statuses
+    assert {each for each, status in statuses.items() if status == "cached"} >= {"//:program#cpp_runtime"}
     return workspace
 
 
