@@ -21,6 +21,7 @@ from modelbuild.loading.loader import Loader
 from modelbuild.store.digests import digest_file
 from modelbuild.store.local import open_store
 from modelbuild.workspace.workspace import load_workspace
+from modelbuild_rules.bundle.installed_runtime import InstalledRuntime
 from tests.program_build import program_build
 
 TEST = """
@@ -124,6 +125,22 @@ def test_without_an_archive_the_installed_runtime_is_a_tool(
     assert [each.params["cpp_runtime"] for each in (installed, archive, python)] == [True, True, False]
     assert len({keys(text)["test"] for text in (more, more + ARCHIVE, "")}) == 3
     assert keys("cpp_runtime = true\n" + ARCHIVE)["test"] == keys(ARCHIVE)["test"]
+
+
+def test_the_installed_runtime_is_there_for_kernels_that_executorch_lacks(
+    actions: Actions, keys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the lowered program has the names of its kernels, so the step chooses."""
+    here = f'arch = "{platform.machine()}"' if platform.machine() != "x86_64" else ""
+    without = keys("", here)["test"]
+    monkeypatch.setattr(InstalledRuntime, "has_files", lambda self: True)
+    found = actions("", here)["test"]
+    assert (found.params["cpp_runtime"], found.params["installed"]) == (False, "modelbuild_runtime_native")
+    assert "modelbuild-runtime" in found.tools
+    assert keys("", here)["test"] != without
+    for more in ("max_memory = 9", ARCHIVE):  # measured in ExecuTorch's Python runtime; another runtime
+        (tmp_path / "runtime.tar").touch()
+        assert "installed" not in actions(more, here)["test"].params
 
 
 def test_a_program_of_another_architecture_is_run_by_its_runtime_if_that_is_installed(

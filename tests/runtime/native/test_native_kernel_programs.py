@@ -141,7 +141,8 @@ def test_run_needs_the_c_runtime(made: Workspace, native: Path) -> None:
     assert failed.code == 1
     assert failed.err.splitlines()[-1].endswith(
         "needs the kernel library modelbuild_kernels for torchvision::nms.out, torchvision::roi_align.out, which"
-        " ExecuTorch's Python runtime lacks; the C++ runtime, which MODELBUILD_RUNTIME names, loads it"
+        " ExecuTorch's Python runtime lacks; the C++ runtime loads it: install the wheel of modelbuild-runtime, or name"
+        " a folder of `make runtime` in MODELBUILD_RUNTIME"
     )
     done = made.run(*command, MODELBUILD_RUNTIME=str(native))
     assert done.code == 0, done.err
