@@ -1,4 +1,4 @@
-"""Suppress repeated events when one job builds first and then tests its outputs, or when a build starts over."""
+"""Suppress repeated events when a build starts over."""
 
 from __future__ import annotations
 

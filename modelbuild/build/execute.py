@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -43,7 +43,7 @@ def execute(
     workspace, request, reporter = job.workspace, job.request, job.reporter
     with open_engine(workspace, request, plan.packages, reporter, spare) as engine:
         scheduler = engine.scheduler(plan.analyzer)
-        result = _build(workspace, engine, plan, scheduler, seen)
+        result = run_actions(workspace, engine, plan, scheduler, seen)
         seconds = time.monotonic() - job.started
         record_history(workspace, plan.attributes(), scheduler, engine.code, result, seconds)
     for target in stale.fresh if stale is not None else ():
@@ -61,11 +61,20 @@ def execute(
     return result
 
 
-def _build(workspace: Workspace, engine: Engine, plan: Plan, scheduler: Scheduler, seen: Seen) -> Result:
+def run_actions(
+    workspace: Workspace,
+    engine: Engine,
+    plan: Plan,
+    scheduler: Scheduler,
+    seen: Seen,
+    tests: Mapping[str, Sequence[Artifact]] | None = None,
+) -> Result:
+    """Run the actions of a plan's targets, and of the reports of tests by label, then lay out the targets' files."""
     request, reporter = engine.request, engine.reporter
     wanted = [artifact for target in plan.targets for artifact in target.files()]
+    wanted += [artifact for reports in (tests or {}).values() for artifact in reports]
     needed = scheduler.actions(plan.graph.needed_for(wanted))
-    labels = tuple(str(target.node.label) for target in plan.targets)
+    labels = tuple(dict.fromkeys([*(str(target.node.label) for target in plan.targets), *(tests or ())]))
     reporter.emit(BuildStarted(labels, len(needed), request.jobs, tuple(needed)))
     try:
         report = scheduler.build(wanted)

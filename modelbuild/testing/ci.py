@@ -12,7 +12,6 @@ from modelbuild.build.request import Request
 from modelbuild.errors import ExitCode
 from modelbuild.events import BuildFinished, BuildStarted, Notice, Reporter
 from modelbuild.loading.patterns import expand_patterns
-from modelbuild.repeated_events import EachEventOnce
 from modelbuild.testing.run import TestOptions, run_tests
 from modelbuild.testing.select import SUITE
 from modelbuild.wording import count
@@ -24,10 +23,10 @@ def run_ci(
 ) -> ExitCode:
     """Build and test the targets of the request, or only those affected since a revision.
 
-    Tests run although other targets failed to build, unless the request stops at the first failure.
+    One build does both: its actions are in one graph. Tests run although other targets failed to build, unless the
+    request stops at the first failure.
     """
     started = time.monotonic()
-    reporter = EachEventOnce(reporter)
     if since is None:
         analyzer = open_analyzer(workspace)
         found = [(str(t.label), t.rule) for t in expand_patterns(analyzer.loader, request.patterns, request.package)]
@@ -42,9 +41,7 @@ def run_ci(
         reporter.emit(BuildStarted((), 0, request.jobs))
         reporter.emit(BuildFinished(time.monotonic() - started))
         return ExitCode.OK
-    code = build(workspace, replace(request, patterns=tuple(label for label, _ in found)), reporter).code
-    tests = tuple(label for label, rule in found if rule.endswith("_test") or rule == SUITE)
-    if not tests or (code != ExitCode.OK and not request.keep_going):
-        return code
-    tested = run_tests(workspace, replace(request, patterns=tests), options, reporter, started).code
-    return code if code != ExitCode.OK else tested
+    request = replace(request, patterns=tuple(label for label, _ in found))
+    if not any(rule.endswith("_test") or rule == SUITE for _, rule in found):
+        return build(workspace, request, reporter).code
+    return run_tests(workspace, request, options, reporter, started, build_all=True).code

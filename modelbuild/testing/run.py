@@ -7,17 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from modelbuild.actions import DerivedArtifact, FileEntry
+from modelbuild.actions import Artifact, DerivedArtifact, FileEntry
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.analysis.open import open_analyzer
 from modelbuild.api.providers import TestAction
 from modelbuild.build.engine import Engine, open_engine
-from modelbuild.build.plan import analyze, config_name
+from modelbuild.build.execute import run_actions
+from modelbuild.build.plan import Plan, analyze, config_name
 from modelbuild.build.record_history import record_history
 from modelbuild.build.request import Request, Result
 from modelbuild.build.retry import retry_without_remote
+from modelbuild.build.snapshot import Seen
 from modelbuild.errors import ExitCode, UsageError
-from modelbuild.events import BuildFinished, BuildStarted, Reporter, TestFinished
+from modelbuild.events import BuildFinished, Reporter, TestFinished
 from modelbuild.execution.scheduling.scheduler import Scheduler
 from modelbuild.history.action_facts import attributes_of
 from modelbuild.ids import TargetId
@@ -58,13 +60,14 @@ FLAKY = 3
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """The objects for one run of tests."""
+    """The objects for one run of tests. `targets` are built besides."""
 
     workspace: Workspace
     options: TestOptions
     analyzer: Analyzer
     engine: Engine
     executor: TestExecutor
+    targets: tuple[ConfiguredTarget, ...] = ()
     laid_out: dict[str, OutputStamp] = field(default_factory=dict)
 
 
@@ -75,17 +78,19 @@ def run_tests(
     reporter: Reporter,
     started: float | None = None,
     recorder: ResultRecorder | None = None,
+    build_all: bool = False,
 ) -> Tested:
     """Run the tests of a request. Raises ModelbuildError for errors before any action runs, and UsageError if there is
     no test.
 
-    started  start of the command (time.monotonic())
-    recorder records results that will be cached the next time
+    started    start of the command (time.monotonic())
+    recorder   records results that will be cached the next time
+    build_all  whether all targets of the request are built too; then tests are optional
     """
     began = time.monotonic() if started is None else started
 
     def work(request: Request, reporter: Reporter) -> Tested:
-        return _once(workspace, request, options, reporter, began, recorder)
+        return _once(workspace, request, options, reporter, began, recorder, build_all)
 
     return retry_without_remote(work, request, reporter)
 
@@ -97,12 +102,13 @@ def _once(
     reporter: Reporter,
     started: float,
     recorder: ResultRecorder | None,
+    build_all: bool,
 ) -> Tested:
-    began = time.monotonic()
     make_root(workspace.root / OUTPUT_FOLDER)
     analyzer = open_analyzer(workspace)
-    tests = select_tests(analyzer, analyze(analyzer, request, reporter), options.tags)
-    if not tests:
+    targets = analyze(analyzer, request, reporter)
+    tests = select_tests(analyzer, targets, options.tags)
+    if not tests and not build_all:
         raise UsageError(f"no test in {' '.join(request.patterns)}")
     pairs = [(target, action) for target in tests if (action := test_of(target)) is not None]
     reports: dict[str, str] = {artifact.action: artifact.output for _, test in pairs for artifact in test.reports}
@@ -113,8 +119,8 @@ def _once(
     }
     with open_engine(workspace, request, analyzer.rules.packages, reporter) as engine:
         executor = TestExecutor(engine.executor, engine.store, reports, attempts, options.runs_per_test)
-        session = _Session(workspace, options, analyzer, engine, executor)
-        tested = _run(session, pairs, list(reports), began, recorder)
+        session = _Session(workspace, options, analyzer, engine, executor, tuple(targets) if build_all else ())
+        tested = _run(session, pairs, list(reports), started, recorder)
     reporter.emit(BuildFinished(time.monotonic() - started))
     return tested
 
@@ -126,16 +132,18 @@ def _run(
     started: float,
     recorder: ResultRecorder | None,
 ) -> Tested:
-    wanted = [artifact for _, action in tests for artifact in action.reports]
     afresh = reports if not session.options.cache_results or session.options.runs_per_test > 1 else ()
     scheduler = session.engine.scheduler(session.analyzer, session.executor, afresh)
-    needed = scheduler.actions(session.analyzer.graph.needed_for(wanted))
-    labels = tuple(str(target.node.label) for target, _ in tests)
     reporter = session.engine.reporter
-    reporter.emit(BuildStarted(labels, len(needed), session.engine.request.jobs, tuple(needed)))
-    scheduler.build(wanted)
-    failed = unbuilt = False
+    wanted = {str(target.node.label): list[Artifact]() for target, _ in tests}
+    for target, action in tests:
+        wanted[str(target.node.label)] += action.reports
+    plan = Plan(session.analyzer, session.targets)
+    made = run_actions(session.workspace, session.engine, plan, scheduler, Seen(), wanted)
+    failed, unbuilt = False, made.code != ExitCode.OK
     measures: dict[tuple[str, str], float] = {}
+    if unbuilt and not session.engine.request.keep_going:
+        tests = ()
     ends = [_finished(session, scheduler, target, action) for target, action in tests]
     wrong = [action for (ended, built), (_, action) in zip(ends, tests, strict=True) if built and has_failed(ended)]
     causes = find_causes(scheduler, session.engine.store, wrong) if session.options.bisect else {}
@@ -148,7 +156,7 @@ def _run(
             ((TargetId.of(ended.label, ended.config), name), value) for name, value in ended.measures.items()
         )
     end = ExitCode.BUILD_FAILED if unbuilt else ExitCode.TESTS_FAILED if failed else ExitCode.OK
-    result = Result((), end, len(scheduler.report.keys))
+    result = Result(made.targets, end, len(scheduler.report.keys))
     record_history(
         session.workspace,
         attributes_of(session.analyzer),
