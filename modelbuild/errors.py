@@ -15,9 +15,14 @@ class ExitCode(IntEnum):
     USAGE = 2
     LOADING_FAILED = 3
     TESTS_FAILED = 4
+    LOADING_AND_MORE_FAILED = 5
     INTERRUPTED = 8
     ENVIRONMENT = 36
     INTERNAL = 37
+
+    def with_loading_errors(self) -> ExitCode:
+        """Return the code of a build that ends with this one and skipped targets that could not be loaded."""
+        return ExitCode.LOADING_FAILED if self is ExitCode.OK else ExitCode.LOADING_AND_MORE_FAILED
 
 
 @dataclass(frozen=True, slots=True, order=True)

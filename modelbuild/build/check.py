@@ -45,4 +45,4 @@ def _once(workspace: Workspace, request: Request, plan: Plan, reporter: Reporter
             code = code if culprit is None else ExitCode.BUILD_FAILED
             reporter.emit(TargetBuilt(label, config, ()) if culprit is None else TargetFailed(label, config, culprit))
     reporter.emit(BuildFinished(time.monotonic() - started))
-    return code
+    return code.with_loading_errors() if plan.incomplete else code

@@ -84,7 +84,7 @@ def run_actions(
         raise
     built = _lay_out(workspace, engine, plan, scheduler, seen)
     code = ExitCode.OK if len(built) == len(plan.targets) else ExitCode.BUILD_FAILED
-    return Result(tuple(built), code, len(report.keys))
+    return Result(tuple(built), code.with_loading_errors() if plan.incomplete else code, len(report.keys))
 
 
 def _lay_out(workspace: Workspace, engine: Engine, plan: Plan, scheduler: Scheduler, seen: Seen) -> list[BuiltTarget]:

@@ -16,8 +16,8 @@ from modelbuild.build.import_folders import folders_of, importable
 from modelbuild.build.request import ExpectedTarget, Request
 from modelbuild.build.snapshot import Seen, stamp
 from modelbuild.build.target_reads import TargetReads, gather_reads
-from modelbuild.errors import Location
-from modelbuild.events import Loaded, Reporter
+from modelbuild.errors import LoadingError, Location
+from modelbuild.events import Loaded, Reporter, TargetSkipped
 from modelbuild.history.action_facts import TargetFacts, attributes_of
 from modelbuild.labels import Label
 from modelbuild.loading.patterns import expand_patterns
@@ -30,10 +30,12 @@ NO_DEVICE = "default"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The targets to build, each in one configuration, and the actions that their rules declared."""
+    """The targets to build, each in one configuration, and the actions that their rules declared. `incomplete`: others
+    have errors in their declarations and were skipped."""
 
     analyzer: Analyzer
     targets: tuple[ConfiguredTarget, ...]
+    incomplete: bool = False
 
     @property
     def graph(self) -> ActionGraph:
@@ -77,17 +79,31 @@ class Plan:
 
 
 def make_plan(workspace: Workspace, request: Request, reporter: Reporter) -> Plan:
-    """Return a plan. Raises UsageError and LoadingError."""
-    analyzer = open_analyzer(workspace)
-    return Plan(analyzer, tuple(analyze(analyzer, request, reporter)))
+    """Return a plan. Raises UsageError, and LoadingError as analyze() does."""
+    return analyze(open_analyzer(workspace), request, reporter)
 
 
-def analyze(analyzer: Analyzer, request: Request, reporter: Reporter) -> list[ConfiguredTarget]:
-    """Return the requested targets, in each requested configuration. Raises UsageError and LoadingError."""
-    targets = expand_patterns(analyzer.loader, request.patterns, request.package)
+def analyze(analyzer: Analyzer, request: Request, reporter: Reporter) -> Plan:
+    """Return the requested targets, in each requested configuration. Raises UsageError, and LoadingError unless the
+    request keeps going: then targets with errors are skipped."""
+    skipped: list[str] = []
+
+    def skip(label: str, error: LoadingError) -> None:
+        if not request.keep_going:
+            raise error
+        skipped.append(label)
+        reporter.emit(TargetSkipped(label, str(error), str(error.location or "")))
+
+    targets = expand_patterns(analyzer.loader, request.patterns, request.package, skip=skip)
     reporter.emit(Loaded(len(targets)))
-    devices: Iterable[Label | None] = request.devices or (None,)
-    return [analyzer.analyze(target.label, device) for device in devices for target in targets]
+    found = []
+    for device in request.devices or (None,):
+        for target in targets:
+            try:
+                found.append(analyzer.analyze(target.label, device))
+            except LoadingError as error:
+                skip(str(target.label), error)
+    return Plan(analyzer, tuple(found), bool(skipped))
 
 
 def config_name(device: Label | None) -> str:

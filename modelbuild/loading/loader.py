@@ -10,6 +10,7 @@ from modelbuild.errors import LoadingError, Location, ModelbuildError, UsageErro
 from modelbuild.labels import Label, is_package_name
 from modelbuild.loading.package import PACKAGE_FILE, Package, Target
 from modelbuild.loading.parse import parse_package
+from modelbuild.loading.skip import Skip, fail
 from modelbuild.loading.sources import find_glob, find_source
 from modelbuild.loading.tree import FolderStamp, SourceTree, join
 from modelbuild.workspace.toml_document import Stamp, Where
@@ -54,14 +55,14 @@ class Loader:
                     return f"; did you mean '{Label(package, name)}'?"
         return ""
 
-    def packages_below(self, name: str) -> list[str]:
+    def packages_below(self, name: str, skip: Skip = fail) -> list[str]:
         """Return the packages in a folder and all folders below it, sorted; the folder itself need not be a package."""
         names = sorted(self._tree.packages(name)) if self._tree.is_folder(name) and not self._foreign(name) else []
-        for found in names:
-            if not is_package_name(found):
-                message = f"folder {found!r} can't be a package; expected letters, digits and any of _.+@-"
-                raise LoadingError(message, Location(join(found, PACKAGE_FILE), 1, 1))
-        return names
+        wrong = [found for found in names if not is_package_name(found)]
+        for found in wrong:
+            message = f"folder {found!r} can't be a package; expected letters, digits and any of _.+@-"
+            skip(f"//{found}:all", LoadingError(message, Location(join(found, PACKAGE_FILE), 1, 1)))
+        return [found for found in names if found not in wrong] if wrong else names
 
     def source(self, package: str, path: str, at: Where) -> str:
         """Return the path below the root of a file that is named relative to a package (see `find_source`)."""

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from modelbuild.errors import UsageError, did_you_mean
+from modelbuild.errors import LoadingError, UsageError, did_you_mean
 from modelbuild.labels import Label, is_package_name
 from modelbuild.lines import shown
+from modelbuild.loading.skip import Skip, fail
 from modelbuild.loading.tree import join
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def parse_pattern(text: str, current: str) -> Pattern:
 
 
 def expand_patterns(
-    loader: Loader, texts: Sequence[str], current: str = "", manual: bool = False
+    loader: Loader, texts: Sequence[str], current: str = "", manual: bool = False, skip: Skip = fail
 ) -> tuple[Target, ...]:
     """Return the targets of all patterns, each once, in order; `-pattern` removes targets of earlier patterns. Targets
     tagged manual need to be named, unless `manual`.
@@ -76,7 +77,7 @@ def expand_patterns(
         pattern = parse_pattern(text, current)
         if pattern.subtract and position == 0:
             raise UsageError(f"'{text}' has nothing to subtract from; expected a pattern before it, such as //...")
-        for target in _targets(loader, pattern):
+        for target in _targets(loader, pattern, skip):
             if pattern.subtract:
                 chosen.pop(target.label, None)
             elif manual or pattern.name is not None or MANUAL not in target.tags:
@@ -84,15 +85,27 @@ def expand_patterns(
     return tuple(chosen.values())
 
 
-def _targets(loader: Loader, pattern: Pattern) -> list[Target]:
+def _targets(loader: Loader, pattern: Pattern, skip: Skip) -> list[Target]:
     if pattern.name is not None:
-        return [loader.target(Label(pattern.package, pattern.name))]
-    packages = loader.packages_below(pattern.package) if pattern.below else [pattern.package]
+        label = Label(pattern.package, pattern.name)
+        try:
+            return [loader.target(label)]
+        except LoadingError as error:
+            skip(str(label), error)
+            return []
+    packages = loader.packages_below(pattern.package, skip) if pattern.below else [pattern.package]
     if not packages:
         hint = did_you_mean(f"//{pattern.package}", (f"//{name}" for name in loader.packages_below("")))
         raise UsageError(f"no package in //{join(pattern.package, '...')}{hint}")
-    found = (loader.package(name).targets for name in packages)
-    return [targets[name] for targets in found for name in sorted(targets)]
+    found: list[Target] = []
+    for package in packages:
+        try:
+            targets = loader.package(package).targets
+        except LoadingError as error:
+            skip(f"//{package}:all", error)
+        else:
+            found += [targets[name] for name in sorted(targets)]
+    return found
 
 
 def _not_a_pattern(text: str) -> UsageError:

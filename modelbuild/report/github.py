@@ -6,7 +6,7 @@ import re
 import threading
 from typing import TextIO
 
-from modelbuild.events import ActionFinished, BuildAborted, Event, Notice, TestFinished
+from modelbuild.events import ActionFinished, BuildAborted, Event, Notice, TargetSkipped, TestFinished
 from modelbuild.lines import one_line
 from modelbuild.report.text import write
 
@@ -21,6 +21,7 @@ class GitHubAnnotations:
         self._out = out
         self._folder = folder
         self._lock = threading.Lock()
+        self._skipped: set[str] = set()
 
     def emit(self, event: Event) -> None:
         with self._lock:
@@ -37,6 +38,9 @@ class GitHubAnnotations:
                         self._write("error", event.location, event.label, event.reason)
                 case TestFinished(status="not_run"):
                     self._write("notice", event.location, f"{event.label} was not run", event.reason)
+                case TargetSkipped() if event.problem not in self._skipped:
+                    self._skipped.add(event.problem)
+                    self._write("error", event.location, f"{event.label} was not built", event.problem)
                 case BuildAborted(interrupted=False):
                     self._write("error", event.problem, "modelbuild", event.problem)
                 case Notice():

@@ -7,7 +7,7 @@ import json
 import threading
 from typing import Any, TextIO
 
-from modelbuild.events import ActionFinished, Event, Notice, TestFinished
+from modelbuild.events import ActionFinished, BuildFinished, Event, Notice, TestFinished
 from modelbuild.report.progress import Progress
 from modelbuild.report.text import failure_lines, write
 
@@ -37,6 +37,9 @@ class JsonReporter:
                 case Notice(text=text):
                     self._notices.append(text)
                     write(self._err, f"note: {text}")
+                case BuildFinished():
+                    for problem in self._progress.problems:
+                        write(self._err, f"error: {problem}")
 
     def close(self) -> None:
         """Write the object. A build that was aborted is not ok."""
@@ -63,6 +66,10 @@ class JsonReporter:
                 *(
                     {"label": t.label, "config": t.config, "built": False, "because": t.because}
                     for t in progress.unbuilt
+                ),
+                *(
+                    {"label": t.label, "config": None, "built": False, "because": t.problem}
+                    for t in progress.skipped.values()
                 ),
             ],
             "tests": [_test(test) for test in progress.tests],

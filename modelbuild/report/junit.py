@@ -37,6 +37,11 @@ class JUnit:
             if self._written:
                 return
             self._written = True
+            skipped = self._progress.skipped.values()
+            if skipped:
+                suite = self._suite("targets", [("failed", 0.0) for _ in skipped])
+                for target in skipped:
+                    _add(_case(suite, target.label, target.label, 0.0), "failure", target.problem, target.problem)
             failed = [event for event in self._progress.actions.values() if event.status == "failed"]
             if failed:
                 suite = self._suite("actions", [("failed", each.seconds) for each in failed])

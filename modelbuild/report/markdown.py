@@ -72,6 +72,11 @@ class Markdown:
         yield from self._measures()
 
     def _failures(self) -> Iterator[str]:
+        skipped = self._progress.skipped.values()
+        if skipped:
+            yield from ("", "### Not loaded", "", "| target | why |", "| --- | --- |")
+            for each in list(skipped)[:_MOST]:
+                yield f"| `{each.label}` | {_cell(each.problem)} |"
         failed = [event for event in self._progress.actions.values() if event.status == "failed"]
         if failed:
             yield from ("", "### Failed actions", "", "| action | why |", "| --- | --- |")

@@ -83,6 +83,10 @@ class PlainReporter:
 
 def show_end(progress: Progress, out: TextIO, err: TextIO, quiet: bool) -> None:
     """Print targets that failed, tests, built targets and the summary line."""
+    for problem in progress.problems:
+        write(err, f"error: {problem}")
+    for skipped in progress.skipped.values():
+        write(err, f"{skipped.label} was not built: the error at {skipped.location}")
     for target in progress.unbuilt:
         write(err, f"{target.label} was not built: {target.because} failed")
     for test in progress.tests:

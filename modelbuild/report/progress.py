@@ -15,6 +15,7 @@ from modelbuild.events import (
     Status,
     TargetBuilt,
     TargetFailed,
+    TargetSkipped,
     TestFinished,
 )
 
@@ -28,6 +29,7 @@ class Progress:
     actions: dict[str, ActionFinished] = field(default_factory=dict)
     ends: Counter[Status] = field(default_factory=Counter)
     targets: dict[tuple[str, str], TargetBuilt | TargetFailed] = field(default_factory=dict)
+    skipped: dict[str, TargetSkipped] = field(default_factory=dict)
     tests: list[TestFinished] = field(default_factory=list)
     shown: int = 0  # number of `built` targets that were already printed
     finished: BuildFinished | None = None
@@ -59,8 +61,16 @@ class Progress:
 
     @property
     def ok(self) -> bool:
-        failed = self.failed or self.unbuilt or any(test.status == "failed" for test in self.tests)
+        failed = self.failed or self.unbuilt or self.skipped or any(test.status == "failed" for test in self.tests)
         return self.finished is not None and not failed
+
+    @property
+    def problems(self) -> dict[str, TargetSkipped]:
+        """Return the distinct problems for which targets were skipped, each with the first of these targets."""
+        found: dict[str, TargetSkipped] = {}
+        for event in self.skipped.values():
+            found.setdefault(event.problem, event)
+        return found
 
     def add(self, event: Event) -> None:
         match event:
@@ -75,6 +85,8 @@ class Progress:
                 self.total = max(self.total, self.done)
             case TargetBuilt() | TargetFailed():
                 self.targets[event.label, event.config] = event
+            case TargetSkipped():
+                self.skipped[event.label] = event
             case TestFinished():
                 self.tests.append(event)
             case BuildFinished():

@@ -76,7 +76,7 @@ def summary(progress: Progress) -> str:
     targets = count(len(progress.built), "target")
     if progress.ok:
         return f"Built {targets} in {took}: {counts(progress)}"
-    return f"Failed in {took}: {targets} built, {len(progress.unbuilt)} not: {counts(progress)}"
+    return f"Failed in {took}: {targets} built, {len(progress.unbuilt) + len(progress.skipped)} not: {counts(progress)}"
 
 
 def nothing_to_do(targets: int, actions: int, seconds: float) -> str:

@@ -6,14 +6,10 @@ import time
 from dataclasses import replace
 
 from modelbuild.affected.affected import affected
-from modelbuild.analysis.open import open_analyzer
-from modelbuild.build.build import build
 from modelbuild.build.request import Request
-from modelbuild.errors import ExitCode
+from modelbuild.errors import ExitCode, LoadingError
 from modelbuild.events import BuildFinished, BuildStarted, Notice, Reporter
-from modelbuild.loading.patterns import expand_patterns
 from modelbuild.testing.run import TestOptions, run_tests
-from modelbuild.testing.select import SUITE
 from modelbuild.wording import count
 from modelbuild.workspace.workspace import Workspace
 
@@ -27,21 +23,28 @@ def run_ci(
     request stops at the first failure.
     """
     started = time.monotonic()
-    if since is None:
-        analyzer = open_analyzer(workspace)
-        found = [(str(t.label), t.rule) for t in expand_patterns(analyzer.loader, request.patterns, request.package)]
-    else:
-        answer = affected(workspace, request.patterns, request.package, since, request.devices)
-        if answer.everything:
-            reporter.emit(Notice(f"building everything: {answer.everything}"))
-        found = [(each.label, each.rule) for each in answer.targets]
-        differ = "differs" if len(found) == 1 else "differ"
-        reporter.emit(Notice(f"{count(len(found), 'target')} {differ} from {answer.base[:12]}"))
-    if not found:
-        reporter.emit(BuildStarted((), 0, request.jobs))
-        reporter.emit(BuildFinished(time.monotonic() - started))
-        return ExitCode.OK
-    request = replace(request, patterns=tuple(label for label, _ in found))
-    if not any(rule.endswith("_test") or rule == SUITE for _, rule in found):
-        return build(workspace, request, reporter).code
+    if since is not None:
+        labels = _affected(workspace, request, since, reporter)
+        if not labels:
+            reporter.emit(BuildStarted((), 0, request.jobs))
+            reporter.emit(BuildFinished(time.monotonic() - started))
+            return ExitCode.OK
+        request = replace(request, patterns=labels)
     return run_tests(workspace, request, options, reporter, started, build_all=True).code
+
+
+def _affected(workspace: Workspace, request: Request, since: str, reporter: Reporter) -> tuple[str, ...]:
+    """Return the labels of the targets that differ since a revision; the request's patterns if their declarations have
+    errors and the request keeps going."""
+    try:
+        answer = affected(workspace, request.patterns, request.package, since, request.devices)
+    except LoadingError as error:
+        if not request.keep_going:
+            raise
+        reporter.emit(Notice(f"building everything: {error}"))
+        return request.patterns
+    if answer.everything:
+        reporter.emit(Notice(f"building everything: {answer.everything}"))
+    differ = "differs" if len(answer.targets) == 1 else "differ"
+    reporter.emit(Notice(f"{count(len(answer.targets), 'target')} {differ} from {answer.base[:12]}"))
+    return tuple(each.label for each in answer.targets)

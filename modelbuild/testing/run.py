@@ -60,14 +60,14 @@ FLAKY = 3
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """The objects for one run of tests. `targets` are built besides."""
+    """The objects for one run of tests. The targets of the plan are built besides."""
 
     workspace: Workspace
     options: TestOptions
     analyzer: Analyzer
     engine: Engine
     executor: TestExecutor
-    targets: tuple[ConfiguredTarget, ...] = ()
+    plan: Plan
     laid_out: dict[str, OutputStamp] = field(default_factory=dict)
 
 
@@ -106,9 +106,9 @@ def _once(
 ) -> Tested:
     make_root(workspace.root / OUTPUT_FOLDER)
     analyzer = open_analyzer(workspace)
-    targets = analyze(analyzer, request, reporter)
-    tests = select_tests(analyzer, targets, options.tags)
-    if not tests and not build_all:
+    plan = analyze(analyzer, request, reporter)
+    tests = select_tests(analyzer, plan.targets, options.tags)
+    if not tests and not build_all and not plan.incomplete:
         raise UsageError(f"no test in {' '.join(request.patterns)}")
     pairs = [(target, action) for target in tests if (action := test_of(target)) is not None]
     reports: dict[str, str] = {artifact.action: artifact.output for _, test in pairs for artifact in test.reports}
@@ -119,7 +119,9 @@ def _once(
     }
     with open_engine(workspace, request, analyzer.rules.packages, reporter) as engine:
         executor = TestExecutor(engine.executor, engine.store, reports, attempts, options.runs_per_test)
-        session = _Session(workspace, options, analyzer, engine, executor, tuple(targets) if build_all else ())
+        session = _Session(
+            workspace, options, analyzer, engine, executor, plan if build_all else replace(plan, targets=())
+        )
         tested = _run(session, pairs, list(reports), started, recorder)
     reporter.emit(BuildFinished(time.monotonic() - started))
     return tested
@@ -138,9 +140,8 @@ def _run(
     wanted = {str(target.node.label): list[Artifact]() for target, _ in tests}
     for target, action in tests:
         wanted[str(target.node.label)] += action.reports
-    plan = Plan(session.analyzer, session.targets)
-    made = run_actions(session.workspace, session.engine, plan, scheduler, Seen(), wanted)
-    failed, unbuilt = False, made.code != ExitCode.OK
+    made = run_actions(session.workspace, session.engine, session.plan, scheduler, Seen(), wanted)
+    failed, unbuilt = False, len(made.targets) < len(session.plan.targets)
     measures: dict[tuple[str, str], float] = {}
     if unbuilt and not session.engine.request.keep_going:
         tests = ()
@@ -156,6 +157,7 @@ def _run(
             ((TargetId.of(ended.label, ended.config), name), value) for name, value in ended.measures.items()
         )
     end = ExitCode.BUILD_FAILED if unbuilt else ExitCode.TESTS_FAILED if failed else ExitCode.OK
+    end = end.with_loading_errors() if session.plan.incomplete else end
     result = Result(made.targets, end, len(scheduler.report.keys))
     record_history(
         session.workspace,

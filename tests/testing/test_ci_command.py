@@ -231,15 +231,54 @@ def test_tests_run_although_something_else_is_broken(repository_of_300: Reposito
     assert (stopped.code, stopped.json["tests"]) == (1, [])
 
 
+def test_errors_in_declarations_stop_only_their_targets(repository_of_300: Repository, ci_formats: Any) -> None:
+    repo = repository_of_300
+    test = '[[py_test]]\nname = "{}"\nsrcs = ["{}.py"]\n'
+    repo.write({"one/BUILD.toml": test.format("good_test", "good_test")})
+    repo.write({"one/good_test.py": "def test_it():\n    pass\n"})
+    repo.write({"two/BUILD.toml": "[[join]\n"})
+    missing = test.format("gone_test", "gone") + '[[filegroup]]\nname = "two"\nsrcs = ["//two:t"]\n'
+    repo.write({"three/BUILD.toml": missing + '[[filegroup]]\nname = "own"\nsrcs = ["BUILD.toml"]\n'})
+    repo.write({"syntax/BUILD.toml": test.format("bad_test", "bad_test"), "syntax/bad_test.py": "def broken(:\n"})
+    asked = ("//one/...", "//two/...", "//three/...")
+    syntax = "two/BUILD.toml:1:7: "
+    gone = "three/BUILD.toml:3:9: "
+
+    for command in ("build", "test", "ci"):
+        first = repo.run(command, *asked, *(["--no-keep-going"] if command == "ci" else []))
+        assert (first.code, first.err.count("error: ")) == (3, 1)
+    for command, keep in (("build", ["-k"]), ("test", ["-k"]), ("ci", [])):
+        ended = repo.run(command, *asked, *keep, "--junit", "j.xml", "--summary", "s.md", "--github-annotations")
+        assert ended.code == 3, ended.err
+        assert ended.err.count(f"error: {syntax}") == 1
+        assert ended.err.count(f"error: {gone}") == 1
+        assert "//three:two was not built: the error at two/BUILD.toml:1:7\n" in ended.err
+        assert "::error file=two/BUILD.toml,line=1,col=7,title=//two%3Aall was not built" in ended.out + ended.err
+        (suite,) = [s for s in ci_formats.check_junit(repo.root / "j.xml") if s.get("name") == "targets"]
+        assert {case.get("name") for case in suite} == {"//two:all", "//three:gone_test", "//three:two"}
+    summary = (repo.root / "s.md").read_text()
+    assert "## modelbuild: failed" in summary
+    assert "| `//two:all` | two/BUILD.toml:1:7: " in summary
+    told = repo.run("test", *asked, "-k", "--json").json
+    assert {test["label"]: test["status"] for test in told["tests"]} == {"//one:good_test": "passed"}
+    assert {each["label"] for each in told["targets"] if not each["built"]} >= {"//two:all", "//three:gone_test"}
+
+    # A failed action or test besides has another code; since a revision, a broken package means everything.
+    ended = repo.run("ci", *asked, "//syntax:all", "--since", "HEAD")
+    assert (ended.code, ended.out.count("PASSED")) == (5, 1)
+    assert "not Python: invalid syntax" in ended.err
+    assert repo.run("build", *asked, "-k", "--quiet").err.count("error: ") == 2
+
+
 def test_a_rule_of_tests_is_called_so(repository_of_300: Repository) -> None:
     """`ci`, `affected --tests` and queries know tests by the names of their rules."""
     repo = repository_of_300
     join = RULES["tools/rules/join.py"].replace("Sources, rule", "Sources, TestAction, rule")
     repo.write({"tools/rules/join.py": join.replace('Files((made["out"],))', 'TestAction((made["out"],))')})
     ended = repo.run("ci", "//p0:t0")
-    assert (ended.code, ended.err) == (
+    assert (ended.code, ended.err.splitlines()[0]) == (
         3,
-        "error: p0/BUILD.toml:3:1: the rule 'join' returns a TestAction; expected a name that ends in '_test'\n",
+        "error: p0/BUILD.toml:3:1: the rule 'join' returns a TestAction; expected a name that ends in '_test'",
     )
 
 

@@ -45,7 +45,7 @@ def command(
 ) -> int:
     """Build and test targets affected by a change (all targets, or only TARGET...).
 
-    Without --since: all of them. The exit code is that of the first failure.
+    Without --since: all of them. Continues after failures.
     """
     no_options(patterns)
     from modelbuild.build.request import make_request

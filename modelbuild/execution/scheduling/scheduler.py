@@ -31,7 +31,7 @@ from modelbuild.actions import (
     StagedInput,
 )
 from modelbuild.api.rule_errors import describe_callback_error
-from modelbuild.errors import BuildError, ModelbuildError
+from modelbuild.errors import BuildError, EnvironmentProblem, LoadingError, ModelbuildError
 from modelbuild.events import ActionFinished, CacheUsed, GraphGrew
 from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.keys import Keys, key_of
@@ -295,6 +295,10 @@ class Scheduler:
             material = self._keys.material(request)
         except BuildError as error:
             return error
+        except (LoadingError, EnvironmentProblem) as error:  # source that is not Python; a missing package
+            if not self._running.keep_going:
+                raise
+            return BuildError(str(error))
         key = key_of(material)
         began = time.monotonic()
         result = None if action.id in self._cache.afresh else self._store.get_action(key, material)
