@@ -66,10 +66,18 @@ class ActionStarted(Event):
 @dataclass(frozen=True, slots=True)
 class ActionProgress(Event):
     """An action that runs here has begun another part of its work: `part` is one short line, such as `kernel 4 of 17`.
-    At most a few events a second for each action; none after its ActionFinished."""
+    At most a few events a second for each action; none after its ActionFinished. '': the part has ended."""
 
     id: str
     part: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReady(Event):
+    """A process that runs actions has imported `modules`, `seconds` after it was started. Actions waited for it."""
+
+    modules: tuple[str, ...]
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

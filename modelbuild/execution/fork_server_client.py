@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -56,7 +57,9 @@ class ForkServer:
         self._lock = threading.Lock()
         self._pending: dict[int, tuple[Future[Ended], Callable[[str], object]]] = {}
         self._process: subprocess.Popen[bytes] | None = None
-        self._ready = False
+        self.ready = False
+        self._began = time.monotonic()
+        self._on_ready: Callable[[float], object] = lambda seconds: None
         self._closing = False
         self._over = ""
         self._thread = threading.Thread(target=self._live, args=(theirs,), name="server", daemon=True)
@@ -66,8 +69,10 @@ class ForkServer:
     def alive(self) -> bool:
         return not self._over
 
-    def begin(self, settings: ServerSettings) -> None:
-        """Send the settings (see orders.py). Call once, before run()."""
+    def begin(self, settings: ServerSettings, on_ready: Callable[[float], object] = lambda seconds: None) -> None:
+        """Send the settings (see orders.py). Call once, before run(). Calls `on_ready`, from another thread, with the
+        seconds since the process was started, when it has imported its modules."""
+        self._on_ready = on_ready
         data = json.dumps(settings).encode()
         # If the process has ended, run() reports it.
         with self._lock, suppress(OSError):
@@ -99,7 +104,7 @@ class ForkServer:
 
     def _stop_importing(self) -> None:
         """Terminate the process if it still imports modules: it does not read the socket then, and runs nothing."""
-        if self._closing and self._process is not None and not self._ready:
+        if self._closing and self._process is not None and not self.ready:
             self._process.terminate()
 
     def _live(self, theirs: socket.socket) -> None:
@@ -126,7 +131,8 @@ class ForkServer:
             for line in answers:
                 answer = json.loads(line)
                 if "ready" in answer:
-                    self._ready = True
+                    self.ready = True
+                    self._on_ready(time.monotonic() - self._began)
                     continue
                 number = answer.pop("id")
                 if "part" in answer:

@@ -15,7 +15,7 @@ from modelbuild.code.byte_code import keep_byte_code
 from modelbuild.code.search_path import import_path
 from modelbuild.code.step_sources import source_file
 from modelbuild.errors import EnvironmentProblem
-from modelbuild.events import ActionProgress, Reporter
+from modelbuild.events import ActionProgress, Reporter, WorkerReady
 from modelbuild.execution import network_files
 from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.failure_message import failure_message
@@ -67,6 +67,7 @@ class LocalExecutor:
         self._warm: dict[tuple[str, ...], ForkServer] = {}
         self._scratch: Scratch | None = None
         self._compiled: set[str] = set()
+        self._waiting: dict[tuple[str, ...], list[Action]] = {}  # for modules that a fork server imports
         self._running = 0
         self._closed = False
 
@@ -131,9 +132,14 @@ class LocalExecutor:
         action = request.action
         self._compile(request)
         # A child cannot use a GPU after its parent initialized the driver, as some modules do on import.
-        server = self._warm_for(() if action.resources.gpu else request.preload)
+        preload = () if action.resources.gpu else request.preload
+        server = self._warm_for(preload)
         if server is None:
             return Outcome(None, "interrupted")
+        if preload and not server.ready:
+            with self._lock:
+                self._waiting.setdefault(preload, []).append(action)
+            self._show(action, f"starting a worker with {preload[0]}")
         ended = server.run(_order(sandbox, request, self._workspace), partial(self._show, action))
         if self._closed:
             return Outcome(None, "interrupted")
@@ -150,6 +156,14 @@ class LocalExecutor:
             where = f"\n(its folder is kept: {sandbox.folder})" if self._keep else ""
             return Outcome(None, problem + where, stdout, stderr)
         return Outcome(ActionResult(outputs, stdout, stderr, ended.seconds, ended.max_rss), "", stdout, stderr)
+
+    def _server_ready(self, preload: tuple[str, ...], seconds: float) -> None:
+        with self._lock:
+            waiting = self._waiting.pop(preload, [])
+        for action in waiting:
+            self._show(action, "")
+        if self._reporter is not None:
+            self._reporter.emit(WorkerReady(preload, seconds))
 
     def _show(self, action: Action, part: str) -> None:
         if self._reporter is not None:
@@ -184,7 +198,7 @@ class LocalExecutor:
                 }
                 spare, self._spare = self._spare, None
                 server = self._warm[preload] = spare if spare is not None and spare.alive else ForkServer()
-                server.begin(settings)
+                server.begin(settings, partial(self._server_ready, preload))
             return server
 
 

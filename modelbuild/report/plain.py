@@ -76,7 +76,7 @@ class PlainReporter:
     def _part(self, event: ActionProgress) -> None:
         """Print the progress of an action if nothing was printed for a minute."""
         action = self._running.get(event.id)
-        if action is not None and not self._quiet and event.at - self._printed >= _REPEAT:
+        if action is not None and event.part and not self._quiet and event.at - self._printed >= _REPEAT:
             self._printed = event.at
             write(self._err, f"{action_line(action)}  {event.part}")
 

@@ -1,7 +1,8 @@
 """A build as a Chrome trace, for Perfetto and chrome://tracing.
 
-One track for the command's phases, one per worker, one for results found in a cache, some for lookups and stores, and
-one for the critical path: the chain of dependent actions that is a lower bound of the build's duration.
+One track for the command's phases, one for the starts of workers, one per worker, one for results found in a cache,
+some for lookups and stores, and one for the critical path: the chain of dependent actions that is a lower bound of the
+build's duration, after the start of the worker that its first action waited for.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from modelbuild.events import (
     ActionFinished,
@@ -24,9 +25,13 @@ from modelbuild.events import (
     Event,
     Loaded,
     TestFinished,
+    WorkerReady,
 )
 
-_PHASES, _CACHE, _CRITICAL, _WORKERS, _LANES = 0, 1, 2, 10, 10_000
+_PHASES, _CACHE, _CRITICAL, _STARTS, _WORKERS, _LANES = 0, 1, 2, 3, 10, 10_000
+
+
+_Timed = TypeVar("_Timed", CacheUsed, WorkerReady)
 
 
 class Trace:
@@ -41,6 +46,7 @@ class Trace:
         self._phases: list[dict[str, Any]] = []
         self._actions: dict[str, ActionFinished] = {}
         self._starts: dict[str, float] = {}
+        self._ready: list[WorkerReady] = []
         self._accesses: list[CacheUsed] = []
         self._events: list[dict[str, Any]] = []
         self._written = False
@@ -57,6 +63,8 @@ class Trace:
                     self._loading, self._running = None, event.at
                 case CacheUsed():
                     self._accesses.append(event)
+                case WorkerReady():
+                    self._ready.append(event)
                 case BuildFinished():
                     self._phase("execution", self._running, event.at)
                     self._loading = event.at
@@ -88,8 +96,15 @@ class Trace:
                 continue
             workers.add(event.worker)
             found.append(self._action(event, _WORKERS + event.worker))
-        found += [self._action(event, _CRITICAL) for event in critical_path(self._actions)]
+        critical = critical_path(self._actions)
+        found += [self._action(event, _CRITICAL) for event in critical]
+        found += [
+            self._start(event, _CRITICAL) for event in self._ready if critical and self._waited(critical[0], event)
+        ]
         names = {_PHASES: "phases", _CACHE: "found in a cache", _CRITICAL: "critical path"}
+        for lane, starts in enumerate(_lanes(self._ready)):
+            names[_STARTS + lane] = f"starts of workers {lane}"
+            found += [self._start(each, _STARTS + lane) for each in starts]
         names |= {_WORKERS + worker: f"worker {worker}" for worker in sorted(workers)}
         for lane, accesses in enumerate(_lanes(self._accesses)):
             names[_LANES + lane] = f"cache {lane}"
@@ -108,7 +123,16 @@ class Trace:
             facts["place"] = dataclasses.asdict(event.place)
         # The event comes late: the worker may have started its next action by then.
         start = self._starts.get(event.id, event.at - event.seconds)
+        start = max([start, *(each.at for each in self._ready if self._waited(event, each))])
         return self._slice(f"{event.mnemonic} {event.owner}", start, start + event.seconds, track, facts)
+
+    def _waited(self, action: ActionFinished, worker: WorkerReady) -> bool:
+        """Return whether an action was given to a worker that was still starting."""
+        return self._starts.get(action.id, action.at) < worker.at <= action.at - action.seconds
+
+    def _start(self, event: WorkerReady, track: int) -> dict[str, Any]:
+        modules = f" with {', '.join(event.modules)}" if event.modules else ""
+        return self._slice(f"start a worker{modules}", event.at - event.seconds, event.at, track, {})
 
     def _slice(self, name: str, start: float, end: float, track: int, facts: Mapping[str, Any]) -> dict[str, Any]:
         duration = max(0, round((end - start) * 1e6))
@@ -136,10 +160,10 @@ def critical_path(actions: Mapping[str, ActionFinished]) -> list[ActionFinished]
     return [event for event in reversed(path) if event.status != "cached"]
 
 
-def _lanes(accesses: Iterable[CacheUsed]) -> list[list[CacheUsed]]:
-    """Return the fewest rows in which overlapping accesses are in different ones."""
-    lanes: list[list[CacheUsed]] = []
-    for each in sorted(accesses, key=lambda access: access.at - access.seconds):
+def _lanes(events: Iterable[_Timed]) -> list[list[_Timed]]:
+    """Return the fewest rows in which overlapping events are in different ones."""
+    lanes: list[list[_Timed]] = []
+    for each in sorted(events, key=lambda event: event.at - event.seconds):
         free = (lane for lane in lanes if lane[-1].at <= each.at - each.seconds)
         lane = next(free, None)
         if lane is None:

@@ -142,6 +142,28 @@ def test_trace_tells_which_worker_ran_it_elsewhere(tmp_path: Path) -> None:
     assert places == {"a": None, "b": dataclasses.asdict(there.place)}
 
 
+def test_trace_shows_the_start_of_the_worker_that_the_critical_path_waited_for(
+    tmp_path: Path, ci_formats: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("modelbuild.report.trace.time.monotonic", lambda: 0.0)
+    trace = Trace(tmp_path / "t.json")
+    trace.emit(ActionStarted("a", "//m:a", "make", "make", at=1.0))
+    trace.emit(events.WorkerReady(("torch", "executorch.exir"), 3.0, at=4.0))
+    trace.emit(events.WorkerReady((), 1.5, at=5.0))
+    trace.emit(ran("a", 2.0, 6.125))
+    trace.emit(BuildFinished(7.0, at=7.0))
+    trace.close()
+    tracks = ci_formats.check_trace(tmp_path / "t.json")
+    spans = {name: [(e["name"], e["ts"], e["dur"]) for e in found] for name, found in tracks.items()}
+    start = ("start a worker with torch, executorch.exir", 1_000_000, 3_000_000)
+    assert spans["critical path"] == [("make //m:a", 4_000_000, 2_000_000), start]
+    assert (spans["starts of workers 0"], spans["starts of workers 1"]) == (
+        [start],
+        [("start a worker", 3_500_000, 1_500_000)],
+    )
+    assert spans["worker 0"] == [("make //m:a", 4_000_000, 2_000_000)]
+
+
 def test_critical_path_is_the_longest_chain() -> None:
     actions = {each.id: each for each in (ran("x", 9.0, 9.0), ran("y", 5.0, 5.0), ran("z", 5.0, 10.0, ("y",)))}
     assert [each.id for each in critical_path(actions)] == ["y", "z"]

@@ -133,6 +133,8 @@ def test_three_commits(repository_of_300: Repository, repository: Path, ci_forma
         "//tests:skipping_test": "1",
     }
     assert sum(len(events) for track, events in tracks.items() if track.startswith("worker")) == 292
+    starts = {each["name"] for track in tracks if track.startswith("starts") for each in tracks[track]}
+    assert starts == {"start a worker", "start a worker with pytest"}
 
     # A build of uncommitted files is not a base of summaries.
     size = repo.size("p14:t5")
@@ -224,6 +226,7 @@ def test_tests_run_although_something_else_is_broken(repository_of_300: Reposito
     tracks = ci_formats.check_trace(repo.root / "t.json")
     phases = [each for each in tracks["phases"] if each["ph"] == "X"]
     assert [each["name"] for each in phases] == ["loading", "analysis", "execution"]
+    assert [each["name"] for each in tracks["starts of workers 0"]] == ["start a worker"]
     ran = [each["name"] for track, events in tracks.items() if track.startswith("worker") for each in events]
     assert sorted(set(ran)) == sorted(ran)
     assert "join //p28:t8" in ran
