@@ -192,7 +192,6 @@ class Analyzer:
             files,
             {text: self.targets[n].providers for text, n in pending.found.items()},
             {text: self.targets[n].rule for text, n in pending.found.items()},
-            pending.references,
             partial(self._platform, at=partial(locate, (DEVICE,))),
             self.rules.extensions,
         )

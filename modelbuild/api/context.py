@@ -19,7 +19,7 @@ from modelbuild.actions import (
     Resources,
     SourceArtifact,
 )
-from modelbuild.api.attrs import Attrs, Dep, Glob, Path, Source
+from modelbuild.api.attrs import Attrs, Dep, Glob, Path, Source, references
 from modelbuild.api.extension import Extension
 from modelbuild.api.providers import Platform, Provider
 from modelbuild.errors import LoadingError, Location
@@ -179,7 +179,6 @@ class Resolved:
     files       files of each reference
     providers   providers of each dependency
     rules       name of each dependency's rule
-    paths       attribute of each reference; also by type, because a Source and a Dep may be the same text
     platform    returns the platform of a device
     extensions  extensions by point and name
     """
@@ -187,7 +186,6 @@ class Resolved:
     files: Mapping[Source | Glob, tuple[Artifact, ...]]
     providers: Mapping[str, tuple[Provider, ...]]
     rules: Mapping[str, str]
-    paths: Mapping[tuple[type, Source | Dep | Glob], Path]
     platform: Callable[[Label], Platform]
     extensions: Mapping[str, Mapping[str, Extension]]
 
@@ -223,7 +221,7 @@ class Context(Expander, Generic[A]):
         found = self._resolved.files[reference]
         if len(found) != 1:
             message = f"'{reference}' gives {len(found)} files; expected one"
-            raise LoadingError(message, self._locate(self._resolved.paths[type(reference), reference]))
+            raise LoadingError(message, self._location(reference))
         return found[0]
 
     def provider(self, dep: Dep, kind: type[P]) -> P:
@@ -231,8 +229,13 @@ class Context(Expander, Generic[A]):
         for provider in self._resolved.providers[dep]:
             if isinstance(provider, kind):
                 return provider
-        message = f"'{dep}' is a {self._resolved.rules[dep]}, which provides no {kind.__name__}"
-        raise LoadingError(message, self._locate(self._resolved.paths[Dep, dep]))
+        made_by = " or ".join(kind.made_by)
+        wanted = f"; expected a target of {made_by}" if made_by else f", which provides no {kind.__name__}"
+        raise LoadingError(f"'{dep}' is a {self._resolved.rules[dep]}{wanted}", self._location(dep))
+
+    def _location(self, reference: Source | Dep) -> Location:
+        """Return the place of this very reference: another attribute may have the same text."""
+        return self._locate(next((path for path, each in references(self.attrs) if each is reference), ()))
 
     def providers(self, dep: Dep) -> tuple[Provider, ...]:
         """Return all providers of a dependency."""

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from modelbuild.actions import Artifact, DerivedArtifact
 
 
 class Provider:
-    """Base of a rule's return values: frozen dataclasses, at most one of each class per target."""
+    """Base of a rule's return values: frozen dataclasses, at most one of each class per target.
+
+    made_by  the rules whose targets have it, such as "backend_stack", for errors about other targets
+    """
+
+    made_by: ClassVar[tuple[str, ...]] = ()
 
 
 class Platform(Provider):

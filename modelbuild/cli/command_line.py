@@ -26,8 +26,13 @@ def _run(arguments: Sequence[str]) -> int | None:
         return code
     except click.exceptions.Exit as error:
         return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return ExitCode.USAGE
     except click.ClickException as error:
-        click.echo(f"error: {one_line(error.format_message())}", err=True)
+        from modelbuild.cli.click_errors import message
+
+        click.echo(f"error: {one_line(message(error))}", err=True)
         return ExitCode.USAGE
     except click.Abort:
         raise KeyboardInterrupt from None

@@ -95,7 +95,8 @@ class Markdown:
             order = {"failed": 0, "not_run": 1, "passed": 2}
             for test in sorted(self._progress.tests, key=lambda each: order[each.status])[:_MOST]:
                 how = test.status.replace("_", " ") + (" (cached)" if test.cached else "")
-                yield f"| `{test.label}` | {how} | {_cell(test.reason)} |"
+                failed = [f"{case.name}: {case.message}" for case in test.cases if case.status == "failed"][:_MOST]
+                yield f"| `{test.label}` | {how} | {'<br>'.join(map(_cell, failed or [test.reason]))} |"
 
     def _measures(self) -> Iterator[str]:
         rows = [
@@ -105,17 +106,19 @@ class Markdown:
             if name in measures
         ]
         if rows:
+            compared = any(before is not None for *_, before in rows)
+            columns = f" {self._title} | change |" if compared else ""
             yield from (
                 "",
                 "### Sizes and latencies",
                 "",
-                f"| | | now | {self._title} | change |",
-                "| --- | --- | --- | --- | --- |",
+                f"| | | now |{columns}",
+                "| --- | --- | --- |" + "---|" * (2 * compared),
             )
             for subject, title, now, before in rows[:_MOST]:
                 known = "" if before is None else number(before)
                 change = "" if not before or before == now else f"{(now - before) / before:+.1%}"
-                yield f"| `{subject}` | {title} | {number(now)} | {known} | {change} |"
+                yield f"| `{subject}` | {title} | {number(now)} |" + (f" {known} | {change} |" if compared else "")
 
 
 def _cell(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from modelbuild.api import Artifact, Platform, Provider, Runnable
 from modelbuild_rules.backends.backend import Backend
@@ -58,6 +58,8 @@ class ExportedModel(Provider):
     kernels    libraries of operators that it calls
     """
 
+    made_by: ClassVar[tuple[str, ...]] = ("torch_model",)
+
     program: Artifact
     weights: Artifact
     signature: Artifact
@@ -72,6 +74,8 @@ class EagerModel(Provider):
     """The inputs (by name) and parameters from which a step makes the model in eager PyTorch, as the export step does,
     and the distributions whose versions decide its results. `examples` are the inputs of the export step besides
     these: example inputs from files."""
+
+    made_by: ClassVar[tuple[str, ...]] = ("torch_model",)
 
     inputs: Mapping[str, tuple[Artifact, ...]]
     params: ModelParams
@@ -98,6 +102,8 @@ class CompiledModule(Provider):
     outputs     in the order of the delegate's results
     """
 
+    made_by: ClassVar[tuple[str, ...]] = ("tensorrt_engine",)
+
     backend: StackEntry
     inputs: tuple[PartTensor, ...]
     outputs: tuple[PartTensor, ...]
@@ -106,6 +112,8 @@ class CompiledModule(Provider):
 @dataclass(frozen=True)
 class BackendStack(Provider):
     """Backends in the order in which they are offered each node."""
+
+    made_by: ClassVar[tuple[str, ...]] = ("backend_stack",)
 
     backends: tuple[StackEntry, ...]
 
@@ -158,6 +166,8 @@ class Program(Runnable):
     names       names of its inputs; None if only its signature has them
     kernels     kernel libraries for its device
     """
+
+    made_by: ClassVar[tuple[str, ...]] = ("pte_program",)
 
     pte: Artifact
     ptd: Artifact | None

@@ -200,11 +200,15 @@ BACKENDS_AND_DEVICES = {
 PROGRAMS = {
     "a model that is none": (
         PROGRAM.replace('":m"', '":s"') + STACK,
-        "3:1: ':s' is a backend_stack, which provides no ExportedModel",
+        "3:1: ':s' is a backend_stack; expected a target of torch_model",
     ),
     "a stack that is none": (
         PROGRAM.replace('":s"', '":cpu"') + MODEL + DEVICE,
-        "4:1: ':cpu' is a device_target, which provides no BackendStack",
+        "4:1: ':cpu' is a device_target; expected a target of backend_stack",
+    ),
+    "a stack that is the model": (
+        PROGRAM.replace('":s"', '":m"') + MODEL + DEVICE,
+        "4:1: ':m' is a torch_model; expected a target of backend_stack",
     ),
     "a device that is none": (
         PROGRAM + 'device = ":s"\n' + MODEL + STACK,

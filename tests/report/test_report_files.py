@@ -112,9 +112,12 @@ def test_summary(tmp_path: Path) -> None:
     assert lines[:2] == ["before", "## modelbuild: failed"]
     assert "| `bad` | m/net.py:7: it broke \\| badly |" in lines
     assert "### 3 tests: 2 failed, 1 not run" in lines
-    assert "| `//m:t` | failed | 1 of 3 cases failed |" in lines
+    assert "| `//m:t` | failed | two: wrong <&> \\x00 |" in lines
     assert "| `//m:t (cpu)` | latency (ms) | 3 | 2 | +50.0% |" in lines
     assert "| `//m:a (cpu)` | size (bytes) | 1,000 |  |  |" in lines
+    alone = tmp_path / "alone.md"
+    played(Markdown(alone, lambda subject, name: None, lambda outputs: 1000))
+    assert "| `//m:a (cpu)` | size (bytes) | 1,000 |" in alone.read_text().splitlines()  # no columns without a base
 
 
 def test_trace(tmp_path: Path, ci_formats: Any, monkeypatch: pytest.MonkeyPatch) -> None:

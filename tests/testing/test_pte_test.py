@@ -223,4 +223,4 @@ def test_a_test_without_declared_inputs_is_an_error(workspace: Workspace, writte
         place, _, said = ended.err.partition(": ")[2].partition(": ")
         assert (place.partition(":")[0], said) == ("BUILD.toml", f"{line}\n")
     else:
-        assert "':program' is a pte_program, which provides no EagerModel" in ended.err
+        assert "':program' is a pte_program; expected a target of torch_model" in ended.err

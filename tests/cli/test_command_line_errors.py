@@ -1,0 +1,38 @@
+"""Errors of the command line itself: one line, in modelbuild's words."""
+
+from __future__ import annotations
+
+import pytest
+
+from modelbuild.cli.command_line import run_command
+
+ERRORS = {
+    "build --jobs=x": "-j/--jobs: 'x' is not an integer of at least 1 and at most 10000",
+    "build --jobs=0": "-j/--jobs: '0' is not an integer of at least 1 and at most 10000",
+    "build --profile": "option '--profile' requires an argument",
+    "query": "missing EXPRESSION; usage: modelbuild query [OPTIONS] EXPRESSION",
+    "history": "missing TARGET; usage: modelbuild history [OPTIONS] TARGET",
+    "explain //:a b": "unexpected argument 'b'; usage: modelbuild explain [OPTIONS] TARGET",
+    "history --plt=x //:a": "no option '--plt'; did you mean '--plot'?",
+    "affected --format=x": "--format: 'x' is not one of 'label', 'json', 'github-matrix'",
+    "cache foo": "no command 'foo'; usage: modelbuild cache [OPTIONS] COMMAND [ARGS]...",
+    "buil": "no command 'buil'; did you mean 'build'?",
+    "-C /nowhere build": "-C/--workspace: directory '/nowhere' does not exist",
+}
+
+
+@pytest.mark.parametrize("line", ERRORS)
+def test_an_error_is_one_line_with_the_expected_value_or_the_usage(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(line.split()) == 2
+    assert capsys.readouterr() == ("", f"error: {ERRORS[line]}\n")
+
+
+@pytest.mark.parametrize("line", [[], ["cache"]])
+def test_a_command_without_its_subcommand_prints_its_help(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(line) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(f"Usage: {' '.join(['modelbuild', *line])} [OPTIONS] COMMAND [ARGS]...\n")
+    assert "\nCommands:\n" in printed.err
