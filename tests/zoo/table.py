@@ -1,4 +1,4 @@
-"""Build the zoo and print a table of stack x model: built, delegated share, parity, seconds.
+"""Build the zoo and print the table of docs/models.md: nodes in backends, partitions, parity.
 
     python tests/zoo/table.py --stack xnnpack                        # all models
     python tests/zoo/table.py --stack cuda //own:temporal            # one
@@ -59,18 +59,18 @@ def _line(outcome: Outcome) -> str:
 
 
 def _table(outcomes: dict[tuple[str, str], Outcome]) -> str:
-    head = ["model", *STACKS, "parity on XNNPACK"]
+    head = ["model", *STACKS, "agrees on XNNPACK"]
     rows = [head, ["---"] * len(head)]
     for model in models():
         each = [outcomes.get((model, stack)) for stack in STACKS]
-        rows.append([model, *map(_cell, each), each[0].parity if each[0] else ""])
+        rows.append([model.removeprefix("//"), *map(_cell, each), each[0].parity if each[0] else ""])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 def _cell(outcome: Outcome | None) -> str:
     if outcome is None:
         return ""
-    return f"{outcome.delegated:.0%}, {outcome.partitions}, {outcome.seconds:.0f} s" if outcome.built else "no"
+    return f"{outcome.delegated:.0%}, {outcome.partitions}" if outcome.built else "not built"
 
 
 if __name__ == "__main__":

@@ -7,8 +7,13 @@ PERIOD = 4093
 
 
 def repeated(module: nn.Module) -> nn.Module:
-    """Return the module with each parameter of more values made of its first PERIOD values."""
+    """Return the module with each parameter of more values made of its first PERIOD values.
+
+    Matrices of zeros, such as a classifier's before its training, are drawn: otherwise all outputs were zero.
+    """
     for parameter in module.parameters():
+        if parameter.dim() > 1 and not parameter.any():
+            nn.init.normal_(parameter, std=0.02)
         values = parameter.data.flatten()
         if len(values) > PERIOD:
             times = -(-len(values) // PERIOD)
