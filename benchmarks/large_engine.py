@@ -93,7 +93,7 @@ def partition(folder: Path, size: int) -> None:
             "external_weights": False,
         },
         {name: folder / name for name in ("program", "weights")},
-        {name: folder / name for name in ("residual", "partitions", "plan", "report")},
+        {name: folder / name for name in ("residual", "partitions", "plan", "report", "notes")},
     )
 
 

@@ -119,7 +119,8 @@ class Action:
     env         environment variables for the step besides the fixed ones; part of the key
     preload     modules that the server process imports before it forks workers
     network     whether the step may use the network (fetching a file whose digest is pinned)
-    error_text  formats the action's error message; not part of the key
+    notes       name of an output: a text file whose lines are printed when the action has succeeded
+    error_text  formats the action's error message and notes; not part of the key
     """
 
     id: ActionId
@@ -138,6 +139,7 @@ class Action:
     network: bool = False
     resources: Resources = Resources()
     description: str = ""
+    notes: str = ""
     error_text: ErrorText | None = None
 
     @property

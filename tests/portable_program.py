@@ -27,7 +27,7 @@ def build_program(exported: Any, folder: Path) -> Built:
     for name in ("program", "weights", "residual", "partitions"):
         (folder / name).mkdir()
     save_program(exported, folder / "program", folder / "weights")
-    lowered = {name: folder / name for name in ("residual", "partitions", "plan", "report")}
+    lowered = {name: folder / name for name in ("residual", "partitions", "plan", "report", "notes")}
     inputs = {name: (folder / name,) for name in ("program", "weights")}
     partition.run(Step({"backends": [PORTABLE], "external_weights": False}, inputs, lowered, folder))
     built = Built(folder / "model.pte", folder / "delegation.json")

@@ -74,14 +74,15 @@ class Expander:
         resources: Resources | None = None,
         name: str = "",
         description: str = "",
+        notes: str = "",
         error_text: ErrorText | None = None,
     ) -> Mapping[str, DerivedArtifact]:
         """Declare an action that runs the module `<step>.py` in the folder `steps` beside the rule's module; see
         `modelbuild.actions.Action`. A step in another folder is given by its full import name.
 
         `name` distinguishes actions of one target (default: the mnemonic). Returns its outputs by name. Raises
-        TypeError or ValueError for values that a key cannot contain, for an input that is not an artifact, and for a
-        name or description of more than one line.
+        TypeError or ValueError for values that a key cannot contain, for an input that is not an artifact, for an
+        unknown name in `python` or `notes`, and for a name or description of more than one line.
         """
         for text in (mnemonic, name, description):
             if not is_line(text):
@@ -90,6 +91,8 @@ class Expander:
         unknown = sorted(set(python) - set(inputs or {}))
         if unknown:
             raise ValueError(f"python names the input '{unknown[0]}', which the action does not have")
+        if notes and notes not in {output.name for output in outputs}:
+            raise ValueError(f"notes names the output '{notes}', which the action does not have")
         identifier = ActionId.of(self._owner, name or mnemonic)
         action = Action(
             id=identifier,
@@ -108,6 +111,7 @@ class Expander:
             network=network,
             resources=resources or Resources(),
             description=description,
+            notes=notes,
             error_text=error_text,
         )
         self._graph.add_action(action)

@@ -264,6 +264,11 @@ TABLE = {
         "BUILD.toml:2:1: rule 'own' fails: ValueError: python names the input 'srcs', which the action does not have "
         "(r/x.py:6)",
     ),
+    "notes that name no output": Bad(
+        own_rule('    ctx.action("own", step="write", outputs=[], notes="text")'),
+        "BUILD.toml:2:1: rule 'own' fails: ValueError: notes names the output 'text', which the action does not have "
+        "(r/x.py:6)",
+    ),
     "an output that leaves its folder": Bad(
         own_rule('    ctx.action("own", step="write", outputs=[Output("o", "../../../../x")])'),
         "BUILD.toml:2:1: rule 'own' fails: PathError: output 'o': '../../../../x' is not a path within a folder; "

@@ -32,7 +32,7 @@ from modelbuild.actions import (
 )
 from modelbuild.api.rule_errors import describe_callback_error
 from modelbuild.errors import BuildError, EnvironmentProblem, LoadingError, ModelbuildError
-from modelbuild.events import ActionFinished, CacheUsed, GraphGrew
+from modelbuild.events import ActionFinished, CacheUsed, GraphGrew, Notice
 from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.keys import Keys, key_of
 from modelbuild.execution.scheduling.action_runner import Running
@@ -40,6 +40,7 @@ from modelbuild.execution.scheduling.artifact_values import Values
 from modelbuild.execution.scheduling.longest_paths import Estimates
 from modelbuild.execution.scheduling.lost_blobs import Found, Remaker
 from modelbuild.execution.scheduling.start_order import StartOrder
+from modelbuild.lines import one_line
 from modelbuild.store.interface import MissingBlob, Store
 from modelbuild.workspace.workspace import BUILT_IN
 
@@ -414,7 +415,17 @@ class Scheduler:
                 place=self.report.places.get(action.id),
             )
         )
+        for note in self._notes(action, result):
+            text = self._error_text(action.error_text, note)
+            self._reporter.emit(Notice(one_line(f"{action.owner}: {text}")))
         self._finish(action.id)
+
+    def _notes(self, action: Action, result: ActionResult) -> list[str]:
+        """Return the lines of the action's notes, which are usually none."""
+        value = dict(result.outputs).get(action.notes) if action.notes else None
+        if not isinstance(value, FileEntry) or not value.digest.size:
+            return []
+        return self._text(value.digest).splitlines()
 
     def _makers(self, action: Action) -> tuple[str, ...]:
         """Return the actions that made an action's inputs."""

@@ -103,6 +103,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
             Output("partitions", "partitions", "tree"),
             Output("plan", "plan.json"),
             Output("report", "report.json"),
+            Output("notes", "notes.txt"),
         ],
         params={
             "backends": [offered(entry, facts) for entry in stack],
@@ -117,6 +118,7 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         preload=PRELOAD,
         resources=Resources(memory=2 << 30),
         description=f"partition {ctx.attrs.model}" + (f" with {ctx.attrs.stack}" if ctx.attrs.stack else ""),
+        notes="notes",
         error_text=source_places.of_program(model),
     )
     checked = ctx.action(

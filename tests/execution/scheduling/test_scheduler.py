@@ -25,7 +25,7 @@ from modelbuild.actions import (
 )
 from modelbuild.api.context import Expander
 from modelbuild.errors import BuildError
-from modelbuild.events import ActionFinished, CacheUsed, Event, GraphGrew
+from modelbuild.events import ActionFinished, CacheUsed, Event, GraphGrew, Notice
 from modelbuild.execution.executor import Outcome, Request
 from modelbuild.execution.keys import Keys
 from modelbuild.execution.scheduling.action_runner import Running
@@ -206,6 +206,25 @@ def test_a_rebuild_stops_where_an_output_came_out_the_same(workspace: MemoryWork
     _, fake, recorder, _ = workspace.build(chain)
     assert fake.ran == ["//m:x#a", "//m:x#b"]
     assert recorder.ended("cached") == ["//m:x#c"]
+
+
+def test_notes_of_an_action_are_printed_when_it_runs_and_when_it_is_cached(workspace: MemoryWorkspace) -> None:
+    def declare(on: Expander) -> list[Artifact]:
+        place = act(on, "place", "copy", SourceArtifact("place"))
+        text = ErrorText((place,), lambda note, data: f"{note} at {data.decode()}")
+        inputs = {"in": SourceArtifact("f"), "place": place}
+        noted = on.action("a", step="plan", outputs=OUT, inputs=inputs, name="a", notes="out", error_text=text)["out"]
+        silent = on.action("b", step="plan", outputs=OUT, inputs=inputs, name="b", error_text=text)["out"]
+        return [place, act(on, "last", "join", noted, silent)]
+
+    workspace.files |= {"f": b"slow\nwide\x1b[0m\n", "place": b"net.py:3"}
+    wanted = [r"//m:x: slow at net.py:3", r"//m:x: wide\x1b[0m at net.py:3"]
+    for ran in (True, False):
+        _, fake, recorder, _ = workspace.build(declare)
+        assert bool(fake.ran) is ran
+        assert [event.text for event in recorder.events if isinstance(event, Notice)] == wanted
+    workspace.files["f"] = b""
+    assert not [event for event in workspace.build(declare)[2].events if isinstance(event, Notice)]
 
 
 def test_going_back_to_an_earlier_state_runs_nothing(workspace: MemoryWorkspace) -> None:

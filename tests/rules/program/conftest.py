@@ -340,6 +340,7 @@ def run_steps_on(
                 "partitions": made("partitions"),
                 "plan": folder / "plan.json",
                 "report": folder / "report.json",
+                "notes": folder / "notes.txt",
             },
             folder,
             show=show,

@@ -30,6 +30,7 @@ from modelbuild_rules.model.steps.exported.arguments import flatten_arguments
 from modelbuild_rules.model.steps.exported.dimensions import dynamic_shapes
 from modelbuild_rules.model.steps.exported.failure import refusal
 from modelbuild_rules.model.steps.exported.program import save_program
+from modelbuild_rules.model.steps.exported.recurrent import shapes_without_steps
 from modelbuild_rules.model.steps.exported.signature import signature
 from modelbuild_rules.model.steps.exported.symbols import SYMBOLIC
 
@@ -73,7 +74,7 @@ def _export(
     shapes = dynamic_shapes(params["inputs"], examples, params["dynamic"])
     hook = module.register_forward_hook(lambda module, args, result: _checked(plain(result), name))
     try:
-        with torch.no_grad():
+        with torch.no_grad(), shapes_without_steps():
             program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
     except StepError:
         raise

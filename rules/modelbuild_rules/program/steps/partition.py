@@ -13,6 +13,7 @@ Outputs  residual           tree: program.pte, whose delegates are placeholders,
          partitions         tree: p0/, p1/, ... each a program of its own (program/, weights/) with partition.json
          plan               JSON: [PlannedPartition]
          report             JSON: [NodeDelegation], in the program's order; program/documents.py has the documents.
+         notes              text: facts for the program's author, a line each
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from modelbuild_rules.program.steps.lowering.constants import CONSTANTS, initial
 from modelbuild_rules.program.steps.lowering.delegation import Delegation, RecordingPartitioner
 from modelbuild_rules.program.steps.lowering.device_io import device_io_config, device_io_errors
 from modelbuild_rules.program.steps.lowering.nonzero import correct_nonzero
+from modelbuild_rules.program.steps.lowering.notes import notes
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning, partitioning
 from modelbuild_rules.program.steps.lowering.portable import (
     check_allowed,
@@ -48,6 +50,7 @@ from modelbuild_rules.program.steps.lowering.portable import (
     needed_libraries,
     to_executorch,
 )
+from modelbuild_rules.program.steps.lowering.recurrent import keep_loops
 from modelbuild_rules.program.steps.partitions.folder import Partitions
 
 if TYPE_CHECKING:
@@ -94,6 +97,7 @@ def run(step: Step) -> None:
         _write_json(step.outputs["residual"] / "kernels.json", libraries)
     _write_json(step.outputs["plan"], plan)
     _write_json(step.outputs["report"], [fact.as_json() for fact in facts])
+    step.outputs["notes"].write_text("".join(f"{note}\n" for note in notes(program, facts, backends.values())))
 
 
 def _accept(program: Any) -> None:
@@ -111,6 +115,7 @@ def lower(
     """Return the lowered edge program, the delegation of its nodes, and the partitions in `folder`. `check` is called
     with the edge program before any backend gets a partition of it."""
     slices.register()
+    program = keep_loops(program)
     bound_sizes(program)
     for backend in backends.values():
         backend.prepare(program)

@@ -103,6 +103,7 @@ def lower(program: Any, backends: Sequence[Mapping[str, Any]], folder: Path, **p
                 "partitions": folder / "partitions",
                 "plan": folder / "plan.json",
                 "report": folder / "report.json",
+                "notes": folder / "notes.txt",
             },
             params={"backends": list(backends), "external_weights": False, **params},
             cpus=1,

@@ -92,7 +92,10 @@ def partition(
                 "external_weights": False,
             },
             {name: (folder / name,) for name in ("program", "weights", "examples")},
-            {**{name: folder / name for name in names}, **{n: folder / f"{n}.json" for n in ("plan", "report")}},
+            {
+                **{name: folder / name for name in names},
+                **{n: folder / f"{n}.json" for n in ("plan", "report", "notes")},
+            },
             folder,
         )
     )

@@ -17,6 +17,7 @@ from modelbuild_rules.program.steps.lowering.sizes import own_sizes
 class _CudaPartitioning(Partitioning):
     ids = (CudaBackend.__name__,)
     passes = (own_sizes,)
+    on_gpu = True
 
     def partitioner(self, attributes: Mapping[str, Any], failed_nodes: Mapping[str, str]) -> Partitions:
         """Return the partitioner for the attributes. Raises StepError for an unknown operator."""

@@ -27,6 +27,7 @@ class _TensorrtPartitioning(Partitioning):
     ids = (BACKEND,)
     annotations = (PROFILES,)
     passes = (own_sizes,)
+    on_gpu = True
 
     def prepare(self, program: Any) -> None:
         """Rewrite max poolings to the form that has a converter."""

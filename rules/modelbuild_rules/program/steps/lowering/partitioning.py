@@ -19,11 +19,13 @@ class Partitioning:
     ids          names of the executorch backends (BackendDetails subclasses) of its partitions
     annotations  keys of nodes' meta with data from its partitioner for its compiler
     passes       passes on the edge program, which run before any backend is offered nodes
+    on_gpu       true if its partitions run on a GPU
     """
 
     ids: tuple[str, ...]
     annotations: tuple[str, ...] = ()
     passes: tuple[Any, ...] = ()
+    on_gpu: bool = False
 
     def prepare(self, program: Any) -> None:
         """Rewrite an ATen program to a form that the partitioner supports, with the same results."""
