@@ -73,7 +73,7 @@ inputs = [
 ]
 """
 
-pytestmark = pytest.mark.xdist_group("bundles")
+pytestmark = [pytest.mark.xdist_group("bundles"), pytest.mark.exhaustive]
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +87,7 @@ def workspace(repository: Path, native: Path, tmp_path_factory: pytest.TempPathF
 def test_a_recurrent_net_of_dynamic_length_keeps_its_loop(workspace: Workspace) -> None:
     assert workspace.run("check", "//:tagger_program").code == 0
     assert workspace.test("//:test", code=0)["//:test"]["status"] == "passed"
+    workspace.build("//:tagger_program")
     (path,) = workspace.root.glob("modelbuild-out/**/tagger_program/delegation.json")
     delegation = json.loads(path.read_text())
     loops = [node["op"] for node in delegation["nodes"] if node["op"].startswith("modelbuild.")]

@@ -28,6 +28,7 @@ class _TensorrtPartitioning(Partitioning):
     annotations = (PROFILES,)
     passes = (own_sizes,)
     on_gpu = True
+    unrolls = 16
 
     def prepare(self, program: Any) -> None:
         """Rewrite max poolings to the form that has a converter."""

@@ -147,6 +147,8 @@ def computing(graph_module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def origin(node: Any) -> str | None:
     """Return the name of the exported program's node that a node was made from; None if unknown."""
     sources = node.meta.get("from_node")
+    while sources and sources[0].from_node:  # each pass of decompositions adds its own nodes in front
+        sources = sources[0].from_node
     return str(sources[0].name) if sources else None
 
 

@@ -20,12 +20,14 @@ class Partitioning:
     annotations  keys of nodes' meta with data from its partitioner for its compiler
     passes       passes on the edge program, which run before any backend is offered nodes
     on_gpu       true if its partitions run on a GPU
+    unrolls      the most steps of a recurrent net that are unrolled for it, because it has no loops
     """
 
     ids: tuple[str, ...]
     annotations: tuple[str, ...] = ()
     passes: tuple[Any, ...] = ()
     on_gpu: bool = False
+    unrolls: int = 0
 
     def prepare(self, program: Any) -> None:
         """Rewrite an ATen program to a form that the partitioner supports, with the same results."""

@@ -21,13 +21,22 @@ from modelbuild_rules.kernels.steps import recurrent_operators
 aten = torch.ops.aten
 
 
-def keep_loops(ep: ExportedProgram) -> ExportedProgram:
-    """Return an equivalent program whose recurrent nets are operators with kernels, or `ep` itself if it has none."""
+def keep_loops(ep: ExportedProgram, unrolled: int = 0) -> ExportedProgram:
+    """Return an equivalent program whose recurrent nets are operators with kernels, or `ep` itself if it has none. Nets
+    with at most `unrolled` steps are left as they are."""
     graphs = [module.graph for module in ep.graph_module.modules() if isinstance(module, torch.fx.GraphModule)]
-    if not any(node.target in _DECOMPOSITIONS for graph in graphs for node in graph.nodes):
+    if not any(node.target in _NETS for graph in graphs for node in graph.nodes):
         return ep
     recurrent_operators.register()
-    return ep.run_decompositions(dict(_DECOMPOSITIONS))
+
+    def decomposition(net: Callable[..., Any]) -> Callable[..., Any]:
+        def decompose(x: Tensor, states: Any, *rest: Any) -> Any:
+            steps = x.shape[1 if _Net(*rest).batch_first else 0]
+            return NotImplemented if isinstance(steps, int) and steps <= unrolled else net(x, states, *rest)
+
+        return decompose
+
+    return ep.run_decompositions({operator: decomposition(net) for operator, net in _NETS.items()})
 
 
 @dataclass(frozen=True)
@@ -91,7 +100,7 @@ def _rnn(relu: bool, x: Tensor, state: Tensor, *rest: Any) -> tuple[Tensor, ...]
     return _Net(*rest).results(x, [state], loop)
 
 
-_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+_NETS: dict[Any, Callable[..., Any]] = {
     aten.lstm.input: _lstm,
     aten.gru.input: _gru,
     aten.rnn_tanh.input: partial(_rnn, False),

@@ -1,0 +1,58 @@
+"""Notes of the partition step, and the exported nodes that lowered ones are made from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from modelbuild_rules.kernels.steps import recurrent_operators
+from modelbuild_rules.program.steps.lowering.delegation import Fact
+from modelbuild_rules.program.steps.lowering.notes import notes
+from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
+
+
+class Cells(nn.Module):
+    """Calls one cell for each step, and another one once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.RNNCell(3, 3)
+        self.steps = nn.RNNCell(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        state = self.first(x[0])
+        for step in range(8):
+            state = self.steps(x[step], state)
+        return state
+
+
+def test_a_loop_of_cells_is_noted_and_a_single_cell_is_not(lower: Callable[..., Any], tmp_path: Path) -> None:
+    exported = torch.export.export(Cells().eval(), (torch.rand(8, 1, 3),), strict=False)
+    made = lower(exported, tmp_path / "made")
+    assert (made.folder / "notes.txt").read_text() == (
+        "8 calls of aten.rnn_tanh_cell.default are unrolled to 32 nodes (the first is node aten_linear_default_2 from"
+        " rnn_tanh_cell_1); nn.RNN keeps the loop, if no input depends on a result\n"
+    )
+    origins = {node["origin"] for node in json.loads((made.folder / "report.json").read_text())}
+    assert origins <= {node.name for node in exported.graph.nodes}
+
+
+def test_loops_on_the_cpu_are_noted_in_programs_for_a_gpu() -> None:
+    class Gpu(Partitioning):
+        on_gpu = True
+
+    (lstm,) = [name for name in recurrent_operators.NAMES if "lstm" in name]
+    facts = [Fact(f"loop_{number}", lstm, None, origin) for number, origin in enumerate(["lstm", "lstm", "lstm_1"])]
+    facts += [Fact("taken", lstm, None, "lstm_2", tag=(0, "t")), Fact("add", "aten.add.Tensor", None, "add")]
+    program = torch.export.export(nn.ReLU(), (torch.ones(1),))
+    why = "on the CPU (node {}), because no backend on the GPU has loops; its inputs and results are copied between GPU"
+    assert notes(program, facts, [Gpu()]) == [
+        f"2 loops of a recurrent net run {why.format('loop_0 from lstm')} and CPU",
+        f"the loop of a recurrent net runs {why.format('loop_2 from lstm_1')} and CPU",
+    ]
+    assert notes(program, facts, [Partitioning()]) == []
