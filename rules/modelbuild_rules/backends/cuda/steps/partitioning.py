@@ -18,7 +18,6 @@ class _CudaPartitioning(Partitioning):
     ids = (CudaBackend.__name__,)
     passes = (own_sizes,)
     on_gpu = True
-    unrolls = 16
 
     def partitioner(self, attributes: Mapping[str, Any], failed_nodes: Mapping[str, str]) -> Partitions:
         """Return the partitioner for the attributes. Raises StepError for an unknown operator."""
