@@ -115,7 +115,7 @@ def lower(
     """Return the lowered edge program, the delegation of its nodes, and the partitions in `folder`. `check` is called
     with the edge program before any backend gets a partition of it."""
     slices.register()
-    program = keep_loops(program, max((backend.unrolls for backend in backends.values()), default=0))
+    program = keep_loops(program, next((each.unrolls for each in backends.values()), Partitioning.unrolls))
     bound_sizes(program)
     for backend in backends.values():
         backend.prepare(program)

@@ -18,6 +18,7 @@ class _CudaPartitioning(Partitioning):
     ids = (CudaBackend.__name__,)
     passes = (own_sizes,)
     on_gpu = True
+    unrolls = 0  # Inductor of torch 2.14.0 fails at the product of an initial state of zeros
 
     def partitioner(self, attributes: Mapping[str, Any], failed_nodes: Mapping[str, str]) -> Partitions:
         """Return the partitioner for the attributes. Raises StepError for an unknown operator."""

@@ -20,14 +20,15 @@ class Partitioning:
     annotations  keys of nodes' meta with data from its partitioner for its compiler
     passes       passes on the edge program, which run before any backend is offered nodes
     on_gpu       true if its partitions run on a GPU
-    unrolls      the most steps of a recurrent net that are unrolled for it, because it has no loops
+    unrolls      the most steps of a recurrent net that are unrolled if it is the first of a stack. By default few: the
+                 program then needs no kernel library and runs on any runtime of ExecuTorch
     """
 
     ids: tuple[str, ...]
     annotations: tuple[str, ...] = ()
     passes: tuple[Any, ...] = ()
     on_gpu: bool = False
-    unrolls: int = 0
+    unrolls: int = 4
 
     def prepare(self, program: Any) -> None:
         """Rewrite an ATen program to a form that the partitioner supports, with the same results."""

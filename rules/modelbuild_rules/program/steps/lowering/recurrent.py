@@ -21,7 +21,7 @@ from modelbuild_rules.kernels.steps import recurrent_operators
 aten = torch.ops.aten
 
 
-def keep_loops(ep: ExportedProgram, unrolled: int = 0) -> ExportedProgram:
+def keep_loops(ep: ExportedProgram, unrolled: int) -> ExportedProgram:
     """Return an equivalent program whose recurrent nets are operators with kernels, or `ep` itself if it has none. Nets
     with at most `unrolled` steps are left as they are."""
     graphs = [module.graph for module in ep.graph_module.modules() if isinstance(module, torch.fx.GraphModule)]

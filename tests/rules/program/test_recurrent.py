@@ -1,0 +1,62 @@
+"""Recurrent nets in programs: which keep their loop."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from modelbuild_rules.model.steps.exported.recurrent import shapes_without_steps
+from modelbuild_rules.program.steps.lowering.recurrent import keep_loops
+
+
+class Nets(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.long = nn.LSTM(3, 2, proj_size=1)
+        self.short = nn.GRU(3, 2, batch_first=True)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.long(x)[0], self.short(x)[0]
+
+
+def export(steps: torch.export.Dim | None = None) -> torch.export.ExportedProgram:
+    """Return a program with a net of 6 steps, or of a dynamic number, and one of 5."""
+    torch.manual_seed(0)
+    shapes = ({0: steps},) if steps else None
+    with torch.no_grad(), shapes_without_steps():
+        return torch.export.export(Nets().eval(), (torch.rand(6, 5, 3),), dynamic_shapes=shapes, strict=False)
+
+
+def nets(program: torch.export.ExportedProgram) -> set[str]:
+    targets = {str(node.target) for node in program.graph.nodes}
+    return {each for each in targets if "lstm" in each or "gru" in each}
+
+
+@pytest.mark.parametrize(
+    ("unrolled", "found"),
+    [
+        (4, {"modelbuild.lstm.default", "modelbuild.gru.default"}),
+        (5, {"modelbuild.lstm.default", "aten.gru.input"}),
+        (6, {"aten.lstm.input", "aten.gru.input"}),
+    ],
+)
+def test_a_net_with_more_steps_than_are_unrolled_keeps_its_loop(unrolled: int, found: set[str]) -> None:
+    program, x = export(), torch.rand(6, 5, 3)
+    kept = keep_loops(program, unrolled)
+    assert nets(kept) == found
+    torch.testing.assert_close(kept.module()(x), program.module()(x))
+
+
+def test_a_net_with_a_dynamic_number_of_steps_keeps_its_loop() -> None:
+    program = keep_loops(export(torch.export.Dim("steps", min=1, max=50)), 5)
+    assert nets(program) == {"modelbuild.lstm.default", "aten.gru.input"}
+    for steps in (1, 50):
+        x = torch.rand(steps, 5, 3)
+        torch.manual_seed(0)
+        torch.testing.assert_close(program.module()(x), Nets().eval()(x))
+
+
+def test_a_program_without_recurrent_nets_is_unchanged() -> None:
+    program = torch.export.export(nn.ReLU(), (torch.rand(2),))
+    assert keep_loops(program, 0) is program
