@@ -1,4 +1,4 @@
-"""A build as plain lines, one per finished action: for pipes, logs and terminals without cursor movement."""
+"""A build as plain lines, one per action that ran: for pipes, logs and terminals without cursor movement."""
 
 from __future__ import annotations
 
@@ -67,6 +67,8 @@ class PlainReporter:
 
     def _action(self, event: ActionFinished) -> None:
         self._running.pop(event.id, None)
+        if event.status == "cached":  # only counted, in the numbers of the next line
+            return
         self._printed = event.at
         if not self._quiet:
             write(self._err, finished_line(event, self._progress.done, self._progress.total))

@@ -39,7 +39,7 @@ def uploads_line(event: UploadsAwaited) -> str:
 
 def finished_line(event: ActionFinished, done: int, total: int) -> str:
     """Return `[3/14] compile //models:detector p0 (xnnpack)  1.2 s`."""
-    how = {"ran": duration(event.seconds), "cached": "cached", "failed": "FAILED"}[event.status]
+    how = "FAILED" if event.status == "failed" else duration(event.seconds)
     return f"[{done}/{total}] {action_line(event)}  {how}"
 
 

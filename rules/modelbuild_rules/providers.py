@@ -27,6 +27,8 @@ class KernelLibrary(Provider):
     tools      distributions whose versions decide the behaviour of `eager`
     """
 
+    made_by: ClassVar[tuple[str, ...]] = ("kernel_library",)
+
     name: str
     operators: tuple[str, ...]
     eager: tuple[Artifact, ...]

@@ -88,7 +88,6 @@ def shown(make: Callable[[io.StringIO, io.StringIO], Reporter], events: Iterable
 def test_plain_lines() -> None:
     out, err = shown(PlainReporter, GOOD)
     assert err == [
-        "[1/3] fetch //third_party:photo astronaut.png  cached",
         "[2/3] export //models:detector  2.0 s",
         "[3/4] compile //models:detector p0 (xnnpack)  1 min 15 s",
         "[4/4] emit //models:detector  0.03 s",
@@ -158,7 +157,7 @@ def test_a_wait_for_uploads_is_said_once_a_minute() -> None:
     events = (*GOOD[:-1], *waits, UploadsAwaited(1, 10, at=170.0), GOOD[-1])
     _, err = shown(PlainReporter, events)
     assert err[-2:] == ["waiting for 3 uploads to the remote cache, 5.0 MiB left (Ctrl-C to stop waiting)"] * 2
-    assert len(err) == 6
+    assert len(err) == 5
     assert shown(functools.partial(PlainReporter, quiet=True), events) == ([], [])
 
 
