@@ -25,6 +25,13 @@ for schema in {schemas!r}:
 """
 
 
+@pytest.fixture(autouse=True)
+def nothing_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the operators of these tests from others in this process."""
+    monkeypatch.setattr(custom, "_DECLARED", set())
+    monkeypatch.setattr(custom, "_KERNELS", {})
+
+
 @pytest.fixture
 def describe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[dict[str, Any]]]]:
     """Return a function that describes the operators of a namespace of the given name."""

@@ -36,7 +36,11 @@ class Call(torch.nn.Module):
         if name == "scatter_reduce":
             dimension, reduction, include_self = self.numbers
             return function(tensors[0], dimension, *tensors[1:], reduction, include_self=include_self)
-        if name.endswith("_indices"):  # a number of no consequence makes it depend on the input
+        if name in ("searchsorted", "bucketize"):
+            right, narrow, *sorter = self.numbers
+            more = {"sorter": tensors[2]} if sorter else {}
+            return function(*tensors[:2], right=right, out_int32=narrow, **more)
+        if name in ("tril_indices", "triu_indices"):  # a number of no consequence makes it depend on the input
             return tensors[0].long() + function(*self.numbers)
         return function(*tensors, *self.numbers)
 
@@ -175,6 +179,107 @@ CASES: Mapping[str, Case] = {
 }
 
 
+NAN = float("nan")
+CASES = {
+    **CASES,
+    **{
+        f"{name}_{dimension}": Case(
+            f"aten::{name}",
+            (dimension,),
+            [(uniform(count, 5, 3).mul(3).round(),) for count in (4, 0, 1, 9)],
+            ({0: "n"},),
+            tolerance=1e-6,
+        )
+        for name in ("cumprod", "cummax", "cummin")
+        for dimension in (0, -1)
+    },
+    **{
+        f"{name}_nan": Case(f"aten::{name}", (0,), [(torch.tensor([1.0, 3.0, NAN, 4.0, NAN, 2.0]),)])
+        for name in ("cumprod", "cummax", "cummin")
+    },
+    "cumprod_int32": Case("aten::cumprod", (1,), [(torch.tensor([[3, -1, 7], [2, 0, 5]], dtype=torch.int32),)]),
+    "cumprod_bool": Case("aten::cumprod", (0,), [(torch.tensor([True, True, False, True]),)]),
+    "cumprod_half": Case("aten::cumprod", (0,), [(uniform(7).half(),)]),
+    "cumprod_number": Case("aten::cumprod", (0,), [(torch.tensor(2.5),)]),
+    "cummax_uint8": Case("aten::cummax", (0,), [(torch.tensor([3, 200, 5, 200], dtype=torch.uint8),)]),
+    "cummin_bool": Case("aten::cummin", (0,), [(torch.tensor([True, False, True]),)]),
+    **{
+        f"searchsorted_{'right' if right else 'left'}_{'rows' if rows else 'row'}": Case(
+            "aten::searchsorted",
+            (right, right),
+            [(uniform(*((2, 3) if rows else ()), 6).mul(4).round().sort().values, uniform(2, 3, 7, seed=1) * 4)],
+        )
+        for right in (False, True)
+        for rows in (False, True)
+    },
+    "searchsorted_sorter": Case(
+        "aten::searchsorted",
+        (False, False, "sorter"),
+        [(torch.tensor([3, 1, 2]), torch.tensor([[0, 3], [2, 9]]), torch.tensor([1, 2, 0]))],
+    ),
+    "searchsorted_nan": Case(
+        "aten::searchsorted", (False, False), [(torch.tensor([1.0, 2.0, NAN]), torch.tensor([NAN, 2.0, 3.0]))]
+    ),
+    "searchsorted_empty": Case("aten::searchsorted", (True, False), [(torch.zeros(0), uniform(3))]),
+    "bucketize": Case("aten::bucketize", (True, False), [(uniform(3, 4) * 3, torch.tensor([-2.0, 0.0, 0.0, 1.5]))]),
+    "bucketize_int": Case("aten::bucketize", (False, True), [(numbers(9, 6), torch.tensor([1, 3, 3, 7]))]),
+    **{
+        f"kthvalue_{k}_{dimension}": Case(
+            "aten::kthvalue",
+            (k, dimension, keep),
+            [(uniform(count, 4, 3, seed=count),) for count in (5, 3, 8)],
+            ({0: "n"},),
+        )
+        for k, dimension, keep in ((1, 1, False), (3, 2, True), (2, -2, False))
+    },
+    "kthvalue_nan": Case("aten::kthvalue", (2, 0, False), [(torch.tensor([NAN, 1.0, 3.0]),)]),
+    **{
+        f"median_{dimension}": Case(
+            "aten::median", (dimension, dimension == 0), [(uniform(4, 7, 3, seed=1),), (uniform(4, 7, 3, seed=2),)]
+        )
+        for dimension in (0, 1, -1)
+    },
+    "median_nan": Case("aten::median", (1, False), [(torch.tensor([[1.0, NAN, NAN], [3.0, 1.0, 2.0]]),)]),
+    "median_int": Case("aten::median", (0, False), [(torch.tensor([5, 1, 9, 3]),)]),
+    **{
+        f"max_pool3d_{number}": Case("aten::max_pool3d_with_indices", window, [(uniform(2, 3, 5, 7, 6, seed=number),)])
+        for number, window in enumerate(
+            (
+                ([2, 2, 2],),
+                ([3, 2, 3], [2, 1, 2], [1, 0, 1]),
+                ([2, 3, 2], [2, 2, 2], [1, 1, 0], [2, 1, 2]),
+                ([3, 3, 3], [2, 2, 2], [1, 1, 1], [1, 1, 1], True),
+            )
+        )
+    },
+    "max_pool3d_nan": Case(
+        "aten::max_pool3d_with_indices", ([2, 2, 2],), [(torch.arange(27.0).reshape(1, 3, 3, 3).log().sub(1).sqrt(),)]
+    ),
+    **{
+        f"avg_pool3d_{number}": Case(
+            "aten::avg_pool3d", window, [(uniform(2, 3, 5, 7, 6, seed=number),)], tolerance=1e-6
+        )
+        for number, window in enumerate(
+            (
+                ([2, 2, 2],),
+                ([3, 2, 3], [2, 1, 2], [1, 0, 1]),
+                ([3, 3, 3], [2, 2, 2], [1, 1, 1], True, False),
+                ([3, 3, 3], [2, 2, 2], [1, 1, 1], True, True),
+                ([2, 3, 2], [2, 2, 2], [0, 1, 1], False, True, 5),
+            )
+        )
+    },
+    **{
+        f"adaptive_max_pool2d_{rows}x{columns}": Case(
+            "aten::adaptive_max_pool2d", ([rows, columns],), [(uniform(2, 3, 7, 5),)]
+        )
+        for rows, columns in ((1, 1), (3, 2), (7, 5), (9, 4))
+    },
+    "adaptive_max_pool2d_float64": Case(
+        "aten::adaptive_max_pool2d", ([2, 3],), [(uniform(2, 4, 5, kind=torch.float64),)]
+    ),
+}
+
 EXHAUSTIVE = pytest.mark.exhaustive
 QUICK = frozenset(
     {
@@ -187,6 +292,9 @@ QUICK = frozenset(
         "scatter_reduce_mean_0_without_self",
         "grid_sampler_3d_000",
         "tril_indices_3x5_-1",
+        "cummax_0",
+        "searchsorted_right_rows",
+        "avg_pool3d_2",
     }
 )
 

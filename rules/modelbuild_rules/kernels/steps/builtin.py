@@ -12,8 +12,18 @@ LIBRARY = "modelbuild_kernels"
 
 OPERATORS = frozenset(
     {
+        "aten::adaptive_max_pool2d.out",
+        "aten::avg_pool3d.out",
+        "aten::bucketize.Tensor_out",
+        "aten::cummax.out",
+        "aten::cummin.out",
+        "aten::cumprod.out",
         "aten::grid_sampler_3d.out",
+        "aten::kthvalue.values",
+        "aten::max_pool3d_with_indices.out",
+        "aten::median.dim_values",
         "aten::scatter_reduce.two_out",
+        "aten::searchsorted.Tensor_out",
         "aten::sort.values",
         "aten::sort.values_stable",
         "aten::tril_indices.out",
