@@ -1,8 +1,9 @@
 """A build as a Chrome trace, for Perfetto and chrome://tracing.
 
-One track for the command's phases, one for the starts of workers, one per worker, one for results found in a cache,
-some for lookups and stores, and one for the critical path: the chain of dependent actions that is a lower bound of the
-build's duration, after the start of the worker that its first action waited for.
+One track for the command's phases, one for the starts of workers, one per worker with its actions and the parts of their
+work, one for results found in a cache, some for lookups and stores, and one for the critical path: the chain of
+dependent actions that is a lower bound of the build's duration, after the start of the worker that its first action
+waited for.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 from modelbuild.events import (
     ActionFinished,
+    ActionProgress,
     ActionStarted,
     BuildFinished,
     BuildStarted,
@@ -47,6 +50,7 @@ class Trace:
         self._actions: dict[str, ActionFinished] = {}
         self._starts: dict[str, float] = {}
         self._ready: list[WorkerReady] = []
+        self._parts: dict[str, list[ActionProgress]] = {}
         self._accesses: list[CacheUsed] = []
         self._events: list[dict[str, Any]] = []
         self._written = False
@@ -70,6 +74,8 @@ class Trace:
                     self._loading = event.at
                 case ActionStarted():
                     self._starts[event.id] = event.at
+                case ActionProgress():
+                    self._parts.setdefault(event.id, []).append(event)
                 case ActionFinished():
                     self._actions[event.id] = event
                 case TestFinished():
@@ -96,6 +102,7 @@ class Trace:
                 continue
             workers.add(event.worker)
             found.append(self._action(event, _WORKERS + event.worker))
+            found += self._inside(event)
         critical = critical_path(self._actions)
         found += [self._action(event, _CRITICAL) for event in critical]
         found += [
@@ -121,10 +128,24 @@ class Trace:
         facts: dict[str, Any] = {name: getattr(event, name) for name in ("id", "status", "key", "description")}
         if event.place is not None:
             facts["place"] = dataclasses.asdict(event.place)
+        start = self._began_at(event)
+        return self._slice(f"{event.mnemonic} {event.owner}", start, start + event.seconds, track, facts)
+
+    def _inside(self, event: ActionFinished) -> list[dict[str, Any]]:
+        """Return the parts of an action's work, each until the next begins."""
+        parts = self._parts.get(event.id, [])
+        start = self._began_at(event)
+        end = start + event.seconds
+        times = [min(max(each.at, start), end) for each in parts]
+        spans = pairwise([*times, end])
+        track = _WORKERS + event.worker
+        return [self._slice(each.part, *span, track, {}) for each, span in zip(parts, spans, strict=True)]
+
+    def _began_at(self, event: ActionFinished) -> float:
+        """Return the time at which a worker began an action."""
         # The event comes late: the worker may have started its next action by then.
         start = self._starts.get(event.id, event.at - event.seconds)
-        start = max([start, *(each.at for each in self._ready if self._waited(event, each))])
-        return self._slice(f"{event.mnemonic} {event.owner}", start, start + event.seconds, track, facts)
+        return max([start, *(each.at for each in self._ready if self._waited(event, each))])
 
     def _waited(self, action: ActionFinished, worker: WorkerReady) -> bool:
         """Return whether an action was given to a worker that was still starting."""

@@ -134,6 +134,27 @@ def test_trace(tmp_path: Path, ci_formats: Any, monkeypatch: pytest.MonkeyPatch)
     assert on["critical path"] == ["make //m:a", "make //m:c"]
 
 
+def test_trace_has_the_parts_of_an_actions_work_inside_it(
+    tmp_path: Path, ci_formats: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("modelbuild.report.trace.time.monotonic", lambda: 0.0)
+    trace = Trace(tmp_path / "t.json")
+    for event in (
+        ActionStarted("a", "//m:a", "make", "make", at=1.0),
+        events.ActionProgress("a", "pass 1 of 2", at=1.5),
+        events.ActionProgress("a", "pass 2 of 2", at=2.0),
+        ran("a", 3.0, 4.125),
+    ):
+        trace.emit(event)
+    trace.close()
+    slices = ci_formats.check_trace(tmp_path / "t.json")["worker 0"]
+    assert [(each["name"], each["ts"] / 1e6, each["dur"] / 1e6) for each in slices] == [
+        ("make //m:a", 1.0, 3.0),
+        ("pass 1 of 2", 1.5, 0.5),
+        ("pass 2 of 2", 2.0, 2.0),
+    ]
+
+
 def test_trace_tells_which_worker_ran_it_elsewhere(tmp_path: Path) -> None:
     trace = Trace(tmp_path / "t.json")
     here, there = ran("a", 1, 1.0), dataclasses.replace(ran("b", 1, 2.0), place=Place("worker-7", queued=0.5))

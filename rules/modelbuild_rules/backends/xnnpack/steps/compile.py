@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
 
-from modelbuild.step import Step
+from modelbuild.step import Progress, Step, ignore_progress
 from modelbuild_rules.backends.xnnpack.steps.patterns import needed_patterns
+from modelbuild_rules.backends.xnnpack.steps.progress import shown
 from modelbuild_rules.program.steps.partitions.compile import compile_partition, preprocess
 from modelbuild_rules.program.steps.partitions.compiled import Compiled
 
 
 def run(step: Step) -> None:
-    compile_partition(step, compile)
+    compile_partition(step, partial(compile, progress=step.progress))
 
 
-def compile(program: Any, specs: Sequence[Any], attributes: Mapping[str, Any]) -> Compiled:
+def compile(
+    program: Any, specs: Sequence[Any], attributes: Mapping[str, Any], progress: Progress = ignore_progress
+) -> Compiled:
     """Return XNNPACK's serialized graph. Its packed weights are named data that may be outside the program.
 
     An operator's debug handle is its position among the partition's nodes, counted from 1.
@@ -25,5 +29,5 @@ def compile(program: Any, specs: Sequence[Any], attributes: Mapping[str, Any]) -
     nodes = [node for node in program.graph.nodes if node.op == "call_function"]
     for handle, node in enumerate(nodes, 1):
         node.meta["debug_handle"] = handle
-    with needed_patterns(program):
+    with needed_patterns(program), shown(progress):
         return preprocess(XnnpackBackend, program, specs)

@@ -6,7 +6,11 @@ All of it was checked on the version that program/steps/lowering/executorch_priv
 from __future__ import annotations
 
 PRIVATE = (
-    # Patched while a program is partitioned or compiled (partitioning.py, patterns.py).
+    # Patched while a program is partitioned or compiled (partitioning.py, patterns.py, progress.py).
+    "executorch.backends.xnnpack._passes:XNNPACKPassManager.transform",
+    "executorch.backends.xnnpack._passes:_transform",
+    "executorch.backends.xnnpack.xnnpack_preprocess:get_node_visitors",
+    "executorch.backends.xnnpack.xnnpack_preprocess:serialize_xnnpack_binary",
     "executorch.backends.xnnpack.partition.graphs.bilinear_2d:get_graphs_dict",
     "executorch.backends.xnnpack.partition.graphs.sdpa:get_graphs",
     "executorch.exir.backend.utils:WhyNoPartition.__call__",
