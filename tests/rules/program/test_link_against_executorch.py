@@ -52,7 +52,7 @@ def _debug_handles_by_place() -> Iterator[None]:
 def _by_executorch(folder: Path, manifest: bytes, external: bool, beside: str | None = None) -> Any:
     """`beside` is the key of the manifest in the .ptd."""
     program = correct_nonzero(load_program(folder / "program", folder / "weights"))
-    PARTITIONING.prepare(program)
+    program = PARTITIONING.prepare(program)
     if external:
         for node in program.graph.nodes:
             if node.op == "placeholder":

@@ -41,9 +41,11 @@ from modelbuild_rules.program.steps.lowering.check import check_operators
 from modelbuild_rules.program.steps.lowering.constants import CONSTANTS, initialize_buffers, outside, write_constants
 from modelbuild_rules.program.steps.lowering.delegation import Delegation, RecordingPartitioner
 from modelbuild_rules.program.steps.lowering.device_io import device_io_config, device_io_errors
+from modelbuild_rules.program.steps.lowering.failure import library_failures
 from modelbuild_rules.program.steps.lowering.nonzero import correct_nonzero
 from modelbuild_rules.program.steps.lowering.notes import notes
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning, partitioning
+from modelbuild_rules.program.steps.lowering.planning import passes_shown
 from modelbuild_rules.program.steps.lowering.portable import (
     check_allowed,
     check_dtypes,
@@ -51,6 +53,8 @@ from modelbuild_rules.program.steps.lowering.portable import (
     to_executorch,
 )
 from modelbuild_rules.program.steps.lowering.recurrent import keep_loops
+from modelbuild_rules.program.steps.lowering.rewrites import Unfit, check_fit, has_complex_scalars
+from modelbuild_rules.program.steps.lowering.volumes import as_images
 from modelbuild_rules.program.steps.partitions.folder import Partitions
 
 if TYPE_CHECKING:
@@ -87,8 +91,7 @@ def run(step: Step) -> None:
     config: dict[str, Any] = {"external_constants": outside if external else False}
     if step.params.get("device_io"):
         config |= device_io_config()
-    step.progress("planning memory")
-    with device_io_errors():
+    with library_failures(program), device_io_errors(), passes_shown(step.progress):
         lowered = to_executorch(edge, ExecutorchBackendConfig(**config), facts)
     _write_residual(lowered, step.outputs["residual"])
     versions = {name: metadata.version(name) for name in step.params.get("versions", ())}
@@ -116,21 +119,30 @@ def lower(
     with the edge program before any backend gets a partition of it."""
     slices.register()
     program = keep_loops(program, next((each.unrolls for each in backends.values()), Partitioning.unrolls))
-    bound_sizes(program)
     for backend in backends.values():
-        backend.prepare(program)
+        program = backend.prepare(program)
+    if has_complex_scalars(program):
+        program = _rewritten(program, Unfit(frozenset(), complex=True))
+    bound_sizes(program)
     failed_nodes: dict[int, dict[str, str]] = {i: {} for i in backends}
     passes = count(1)
+    fit: Callable[[Any], None] = partial(check_fit, entries=entries, backends=backends)
     while True:
-        progress("lowering pass", next(passes))
+        again = next(passes)
+        progress(*(("lowering again", again) if again > 1 else ("lowering",)))
         try:
-            return _lower_once(program, entries, backends, folder, failed_nodes, progress, check)
+            with library_failures(program):
+                return _lower_once(program, entries, backends, folder, failed_nodes, progress, (fit, check))
         except _Failed as failed:
             # Lower the whole program again, without the failed nodes for that backend.
             failed_nodes[failed.entry].update(failed.nodes)
             check = _accept
             for path in folder.iterdir():
                 shutil.rmtree(path)
+        except Unfit as unfit:
+            program = _rewritten(program, unfit)
+            bound_sizes(program)
+            fit = _accept
 
 
 def _lower_once(
@@ -140,34 +152,51 @@ def _lower_once(
     folder: Path,
     failed_nodes: Mapping[int, Mapping[str, str]],
     progress: Progress,
-    check: Callable[[Any], None],
+    checks: Sequence[Callable[[Any], None]],
 ) -> tuple[Any, Delegation, Partitions]:
-    """Lower the program once. Raises _Failed for a partition that its backend tried and can't compile."""
+    """Lower the program once. Raises _Failed for a partition that its backend tried and can't compile, and Unfit for a
+    program that has to be rewritten."""
     delegation = Delegation()
     partitions = Partitions(folder, delegation, {i: b.annotations for i, b in backends.items()})
+
+    def before(edge: Any) -> None:
+        for check in checks:
+            check(edge)
 
     numbers = count(1)
 
     def keep(part: Any, specs: Any) -> str:
-        progress("partition", next(numbers))
+        progress("partition", next(numbers), delegation.found)
         entry = delegation.entry
         failed = backends[entry].failure(part, entries[entry]["attributes"])
         if failed:
             raise _Failed(entry, failed)
         return partitions.keep(part, specs)
 
-    partitioners = [RecordingPartitioner(i, entries[i], b, delegation, failed_nodes[i]) for i, b in backends.items()]
+    partitioners = [
+        RecordingPartitioner(i, entries[i], b, delegation, failed_nodes[i], progress) for i, b in backends.items()
+    ]
     for first in partitioners[:1]:
-        first.before = check
+        first.before = before
     passes = [each for backend in backends.values() for each in backend.passes]
     # Operators that no backend takes are checked later.
     config = EdgeCompileConfig(_check_ir_validity=False)
     with captured({id for backend in backends.values() for id in backend.ids}, keep):
         edge = to_edge_transform_and_lower(program, passes or None, partitioners, compile_config=config)
     if not backends:
-        check(edge.exported_program())
+        before(edge.exported_program())
         delegation.record_nodes(edge.exported_program())
     return edge, delegation, partitions
+
+
+def _rewritten(program: Any, unfit: Unfit) -> Any:
+    """Return a program that computes the same without the nodes for which it is unfit."""
+    if unfit.complex:
+        from modelbuild_rules.program.steps.lowering.complex_numbers.rewrite import in_real_arithmetic
+
+        program = in_real_arithmetic(program)
+    as_images(program, unfit.volumes)
+    return program
 
 
 class _Failed(Exception):

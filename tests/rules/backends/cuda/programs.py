@@ -182,6 +182,36 @@ class Stream(nn.Module):
         return self.layer(x)
 
 
+class Spectrum(nn.Module):
+    """A mel spectrogram, and a rotation of pairs by a complex buffer: complex numbers inside."""
+
+    def __init__(self, n_fft: int = 400) -> None:
+        super().__init__()
+        self.n_fft = n_fft
+        self.register_buffer("window", torch.hann_window(n_fft))
+        self.register_buffer("filters", torch.rand(n_fft // 2 + 1, 20) / n_fft)
+        self.register_buffer("turns", torch.polar(torch.ones(10), torch.arange(10.0)))
+
+    def forward(self, wave: Tensor) -> tuple[Tensor, Tensor]:
+        spectrum = torch.stft(wave, self.n_fft, self.n_fft // 2, window=self.window, return_complex=True)
+        mel = spectrum.abs().square().transpose(1, 2) @ self.filters
+        turned = torch.view_as_complex(mel.reshape(*mel.shape[:-1], 10, 2)) * self.turns
+        return torch.log(mel + 1e-5), torch.view_as_real(turned).flatten(2)
+
+
+class Denoised(nn.Module):
+    """Scales a spectrum, and returns to the signal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("window", torch.hann_window(64))
+
+    def forward(self, wave: Tensor) -> Tensor:
+        spectrum = torch.stft(wave, 64, 16, window=self.window, return_complex=True)
+        gate = torch.sigmoid(spectrum.abs() - 0.1)
+        return torch.istft(spectrum * gate, 64, 16, window=self.window)
+
+
 class Sums(nn.Module):
     """Sums by index, which Inductor leaves to libtorch."""
 
@@ -323,6 +353,8 @@ PROGRAMS = {
     "convolutions": Program(Convolutions, [(2, 4, 20)], 1e-5),
     "convolutions_3d": Program(Convolutions3d, [(1, 3, 4, 6, 5)], 1e-5),
     "stream": Program(Stream, [(1, 4, 5)], 1e-5, calls=3),
+    "spectrum": Program(Spectrum, [(1, 1200)], 1e-4),
+    "denoised": Program(Denoised, [(1, 400)], 1e-4),
     "sums": Program(Sums, [(8, 3)], 1e-5, integers=[[5, 0, 7, 2, 2, 2], [0, 2, 2, 9, 9, 9, 9, 9]]),
     "larger": Program(Larger, [(1, 4, 5, 5)], 0.0),
     "topk": Program(Topk, [(4, 64)], 0.0),

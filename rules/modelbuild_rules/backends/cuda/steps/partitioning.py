@@ -10,6 +10,7 @@ from executorch.backends.cuda.cuda_backend import CudaBackend
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
 from modelbuild_rules.backends.cuda.steps.generate.partitioner import Partitions
+from modelbuild_rules.program.steps.lowering.complex_numbers.rewrite import in_real_arithmetic
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 from modelbuild_rules.program.steps.lowering.sizes import own_sizes
 
@@ -19,6 +20,10 @@ class _CudaPartitioning(Partitioning):
     passes = (own_sizes,)
     on_gpu = True
     unrolls = 0  # Inductor of torch 2.14.0 fails at the product of an initial state of zeros
+
+    def prepare(self, program: Any) -> Any:
+        """Rewrite complex numbers to pairs of real ones: the delegate has no complex tensors."""
+        return in_real_arithmetic(program)
 
     def partitioner(self, attributes: Mapping[str, Any], failed_nodes: Mapping[str, str]) -> Partitions:
         """Return the partitioner for the attributes. Raises StepError for an unknown operator."""

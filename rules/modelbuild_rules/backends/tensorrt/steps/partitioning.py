@@ -15,6 +15,7 @@ from modelbuild_rules.backends.tensorrt.steps.engine.pooling import round_down
 from modelbuild_rules.backends.tensorrt.steps.engine.settings import compilation_settings
 from modelbuild_rules.backends.tensorrt.steps.engine.support import Support
 from modelbuild_rules.backends.tensorrt.steps.engine.torch_tensorrt_private import import_torch_tensorrt
+from modelbuild_rules.program.steps.lowering.complex_numbers.rewrite import in_real_arithmetic
 from modelbuild_rules.program.steps.lowering.delegation import computing
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 from modelbuild_rules.program.steps.lowering.sizes import own_sizes
@@ -30,11 +31,13 @@ class _TensorrtPartitioning(Partitioning):
     on_gpu = True
     unrolls = 16
 
-    def prepare(self, program: Any) -> None:
-        """Rewrite max poolings to the form that has a converter."""
+    def prepare(self, program: Any) -> Any:
+        """Rewrite max poolings to the form that has a converter, and complex numbers to pairs of real ones."""
+        program = in_real_arithmetic(program)
         for module in program.graph_module.modules():
             if isinstance(module, torch.fx.GraphModule):
                 round_down(module)
+        return program
 
     def partitioner(self, attributes: Mapping[str, Any], failed_nodes: Mapping[str, str]) -> TensorrtPartitioner:
         """Return the partitioner for the attributes. Raises StepError for an unknown operator."""

@@ -76,7 +76,7 @@ class _XnnpackPartitioning(Partitioning):
     ids = (XnnpackBackend.__name__,)
     annotations = (IS_IMPLICIT_Q_DQ_TAG,)
 
-    def prepare(self, program: Any) -> None:
+    def prepare(self, program: Any) -> Any:
         """Make the default stride and padding of poolings explicit, as executorch's code for XNNPACK expects."""
         for module in program.graph_module.modules():
             for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
@@ -85,6 +85,7 @@ class _XnnpackPartitioning(Partitioning):
                     kernel = list(kernel) * (2 // len(kernel))
                     stride = list(rest[0] if rest else ()) or kernel
                     node.args = (input, kernel, stride, *(rest[1:] or ([0, 0],)))
+        return program
 
     def partitioner(self, attributes: Mapping[str, Any], failed_nodes: Mapping[str, str]) -> XnnpackPartitioner:
         """Return the partitioner for the attributes. Raises StepError for an operator unknown to XNNPACK."""

@@ -111,6 +111,7 @@ class SymbolReader:
                 self.env.unbacked_symint_counter += 1
             else:
                 self.env.unbacked_symfloat_counter += 1
+                self.env.var_to_range[symbol] = ValueRanges.unknown()
 
     def integer(self, expression: Json) -> Any:
         return self.env.create_symintnode(self._expression(expression), hint=None)

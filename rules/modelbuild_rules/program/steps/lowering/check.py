@@ -18,6 +18,7 @@ from modelbuild_rules.program.steps.lowering.portable import (
     has_kernel,
     kernel_names,
     kernel_text,
+    unlisted_types,
     wrong_types,
 )
 
@@ -59,7 +60,7 @@ def _without_fallback(nodes: Mapping[str, Any], rest: OfferedBackend | None) -> 
     if rest is None or rest["attributes"]["ops"] is not None:
         return [name for name, node in nodes.items() if _computes(node)]
     kernels = kernel_names()
-    return [name for name, node in nodes.items() if wrong_types(node) or _lacks_kernel(node, kernels)]
+    return [name for name, node in nodes.items() if unlisted_types(node) or _lacks_kernel(node, kernels)]
 
 
 def _problems(left: Sequence[Fact], nodes: Mapping[str, Any], rest: OfferedBackend | None) -> list[str]:

@@ -15,7 +15,9 @@ from executorch.exir.backend.partitioner import Partitioner
 from executorch.exir.delegate import executorch_call_delegate
 from executorch.exir.graph_module import get_control_flow_submodules
 
+from modelbuild.step import Progress, ignore_progress
 from modelbuild_rules.program.steps.lowering.arrange import mark_places
+from modelbuild_rules.program.steps.lowering.node_names import origin
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class Delegation:
     def __init__(self) -> None:
         self.facts: dict[str, Fact] = {}
         self.entry = -1  # number in the stack of the current backend
+        self.found = 0  # number of partitions that the backends so far divide the program into
         self._partitions: dict[tuple[int, str], tuple[str, dict[str, int]]] = {}
 
     def record_nodes(self, program: Any) -> None:
@@ -112,6 +115,7 @@ class RecordingPartitioner(Partitioner):
         backend: Partitioning,
         delegation: Delegation,
         failed_nodes: Mapping[str, str],
+        progress: Progress = ignore_progress,
     ) -> None:
         """`entry` is the backend's entry in the stack, at index `number`; `failed_nodes` has reasons by node."""
         super().__init__()
@@ -120,16 +124,23 @@ class RecordingPartitioner(Partitioner):
         self._backend = backend
         self._partitioner = backend.partitioner(entry["attributes"], failed_nodes)
         self._delegation = delegation
+        self.progress = progress
         self.before: Callable[[Any], None] = lambda program: None
 
     def ops_to_not_decompose(self, ep: Any) -> Any:
-        return self._partitioner.ops_to_not_decompose(ep)
+        """Return the operators that the backend takes as a whole, except those in branches of control flow, where no
+        backend takes any: executorch decomposes an operator everywhere or nowhere."""
+        kept, supported = self._partitioner.ops_to_not_decompose(ep)
+        nested = {node.target for each in branches(ep.graph_module) for node in each.graph.nodes}
+        return [operator for operator in kept if operator not in nested], supported
 
     def partition(self, exported_program: Any) -> Any:
         self.before(exported_program)
+        self.progress(f"nodes for {self._kind}")
         with self._backend.refusals() as why:
             result = self._partitioner.partition(exported_program)
         mark_places(result.tagged_exported_program.graph_module)
+        self._delegation.found += len(result.partition_tags)
         refusal = partial(self._backend.refusal, self._partitioner)
         self._delegation.record_offer(self._number, self._kind, result.tagged_exported_program, why, refusal)
         return result
@@ -144,17 +155,11 @@ def computing(graph_module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield from computing(submodule, f"{prefix}{name}.")
 
 
-def origin(node: Any) -> str | None:
-    """Return the name of the exported program's node that a node was made from; None if unknown."""
-    sources = node.meta.get("from_node")
-    while sources and sources[0].from_node:  # each pass of decompositions adds its own nodes in front
-        sources = sources[0].from_node
-    return str(sources[0].name) if sources else None
-
-
-def named(name: str, origin: str | None) -> str:
-    """Return a node's description for messages. The rule adds its place in the source (model/source_places.py)."""
-    return f"node {name} from {origin}" if origin else f"node {name}"
+def branches(graph_module: Any) -> Iterator[Any]:
+    """Yield the graph modules of all branches of control flow, at any depth."""
+    for _, submodule, _ in get_control_flow_submodules(graph_module):
+        yield submodule
+        yield from branches(submodule)
 
 
 def op_name(node: Any) -> str:

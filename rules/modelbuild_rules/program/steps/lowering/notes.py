@@ -8,7 +8,8 @@ import torch
 from torch.export import ExportedProgram
 
 from modelbuild_rules.kernels.steps import recurrent_operators
-from modelbuild_rules.program.steps.lowering.delegation import Fact, named
+from modelbuild_rules.program.steps.lowering.delegation import Fact
+from modelbuild_rules.program.steps.lowering.node_names import named
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 
 aten = torch.ops.aten

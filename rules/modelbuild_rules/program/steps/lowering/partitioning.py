@@ -30,8 +30,9 @@ class Partitioning:
     on_gpu: bool = False
     unrolls: int = 4
 
-    def prepare(self, program: Any) -> None:
-        """Rewrite an ATen program to a form that the partitioner supports, with the same results."""
+    def prepare(self, program: Any) -> Any:
+        """Return an ATen program, which may be changed, in a form that the partitioner supports."""
+        return program
 
     def partitioner(self, attributes: Mapping[str, Any], failed_nodes: Mapping[str, str]) -> Any:
         """Return an executorch Partitioner. Raises StepError for attributes with unknown names.

@@ -11,14 +11,25 @@ from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig, Executo
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
 from modelbuild_rules.kernels.steps import builtin, custom
-from modelbuild_rules.program.steps.lowering.delegation import Fact, computing, named
+from modelbuild_rules.program.steps.lowering.delegation import Fact, computing
 from modelbuild_rules.program.steps.lowering.executorch_private import CHECKED
+from modelbuild_rules.program.steps.lowering.node_names import named
+from modelbuild_rules.program.steps.lowering.trial import runs
+from modelbuild_rules.program.steps.lowering.volumes import is_volume
 
 if TYPE_CHECKING:
     from modelbuild_rules.program.documents import ManifestKernels
 
 SHOWN = 3
 """The most operators that an error message of one line names."""
+
+_OTHERWISE = {
+    "complex": "real numbers, as torch.view_as_real returns them, or ",
+    "[": "a convolution that is not transposed, or ",
+    "16": "another type, such as float32, or ",
+    "float": "another type, such as float32, or ",
+}
+"""Advice by words in the types of an unsupported node."""
 
 # The higher-order operators that executorch emits (executorch/exir/emit/_emitter.py).
 _CONTROL_FLOW = ("cond", "map_impl", "scan", "executorch_call_delegate")
@@ -46,7 +57,7 @@ def check_allowed(facts: Iterable[Fact], allowed: Sequence[str] | None, present:
 def check_dtypes(graph_module: Any, facts: Iterable[Fact]) -> None:
     """Raise StepError if a remaining node has dtypes that its portable kernel does not support.
 
-    executorch's edge dialect lists the supported dtypes of each operator (exir/dialects/edge/edge.yaml).
+    executorch's edge dialect lists supported dtypes of each operator (exir/dialects/edge/edge.yaml).
     """
     by_name = {fact.name: fact for fact in facts}
     for name, node in computing(graph_module):
@@ -55,7 +66,18 @@ def check_dtypes(graph_module: Any, facts: Iterable[Fact]) -> None:
 
 
 def wrong_types(node: Any) -> str:
-    """Return the types of a node's tensors if its portable kernel does not support them; else ''."""
+    """Return the types of a node's tensors, or the sizes of a convolution of volumes, if its portable kernel does not
+    support them; else ''. A node that is not in executorch's list is tried."""
+    unlisted = unlisted_types(node)
+    return unlisted if unlisted and not runs(node) else ""
+
+
+def unlisted_types(node: Any) -> str:
+    """Return the types of a node's tensors if executorch does not list them for its portable kernel; else ''. It lists
+    no sizes: a convolution of volumes counts as unlisted."""
+    if is_volume(node):
+        x, weight = (list(each.meta["val"].shape) for each in node.args[:2])
+        return f"input {x}, weight {weight}"
     constraint = getattr(getattr(node.target, "_schema", None), "dtype_constraint", None)
     types = {} if constraint is None else _tensor_types(node)
     if constraint is None or not types or constraint.validate(types):
@@ -66,9 +88,11 @@ def wrong_types(node: Any) -> str:
 
 def dtype_text(fact: Fact, types: str) -> str:
     """Return the error message for a node with types that its portable kernel does not support."""
+    kind = "sizes" if "[" in types else "types"
+    other = next((text for word, text in _OTHERWISE.items() if word in types), "")
     return (
-        f"ExecuTorch {CHECKED}'s portable kernel of {_listed([fact])} does not support these types: {types};"
-        " expected a backend of the stack to take it"
+        f"ExecuTorch {CHECKED}'s portable kernel of {_listed([fact])} does not support these {kind}: {types};"
+        f" expected {other}a backend of the stack to take it"
     )
 
 

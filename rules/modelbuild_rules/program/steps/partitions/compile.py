@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from modelbuild.step import Step
 from modelbuild_rules.program.steps.linking.named_data import NamedBytes
 from modelbuild_rules.program.steps.lowering import executorch_private
+from modelbuild_rules.program.steps.lowering.failure import library_failures
 from modelbuild_rules.program.steps.partitions.compiled import Compiled
 from modelbuild_rules.program.steps.partitions.files import read_partition
 
@@ -27,8 +28,11 @@ class Compiler(Protocol):
 def compile_partition(step: Step, compiler: Compiler) -> None:
     """Run a compile step."""
     executorch_private.require()
+    step.progress("reading the partition")
     program, specs = read_partition(step.input("partition"))
-    compiler(program, specs, step.params["attributes"]).write(step.outputs["compiled"])
+    with library_failures(program, "compile"):
+        made = compiler(program, specs, step.params["attributes"])
+    made.write(step.outputs["compiled"])
 
 
 def preprocess(backend: Any, program: Any, specs: Sequence[Any], external: bool = True) -> Compiled:

@@ -1,0 +1,139 @@
+"""Rewrite convolutions of volumes (three dimensions) to convolutions of images, which ExecuTorch's kernels and XNNPACK
+have: the slices along the depth that one weight meets become channels of an image.
+
+Transposed convolutions are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.fx import Node
+from torch.nn.functional import conv2d, pad
+
+from modelbuild_rules.program.steps.lowering.inlining import inline, traced
+from modelbuild_rules.program.steps.lowering.node_names import origin
+
+aten = torch.ops.aten
+
+_PLAIN = (aten.conv3d.default, aten.conv3d.padding, aten.convolution.default)
+
+
+def is_volume(node: Node) -> bool:
+    """Return whether a node of an edge program is a convolution of volumes."""
+    operator = getattr(node.target, "_op", node.target)
+    return operator is aten.convolution.default and node.args[1].meta["val"].dim() == 5
+
+
+def as_images(program: ExportedProgram, origins: Collection[str]) -> bool:
+    """Rewrite convolutions of an ATen program in place: those made from the exported nodes `origins`. Return whether
+    there were any."""
+    found = [node for node in program.graph.nodes if node.target in _PLAIN and (origin(node) or node.name) in origins]
+    found = [node for node in found if _arguments(node)["weight"].meta["val"].dim() == 5 and not _transposed(node)]
+    flat = _flattened(program, found)
+    for node in found:
+        given = _arguments(node)
+        tensors = [given.pop(name, None) for name in ("input", "weight", "bias")]
+        inputs = [each for each in tensors if each is not None]
+        form = _form(flat.get(tensors[1]), given)
+        (made,) = inline(program.graph, node, traced(form, node, inputs), inputs)
+        node.replace_all_uses_with(made)
+        program.graph_signature.replace_all_uses(node.name, made.name)
+        program.graph.erase_node(node)
+    if found:
+        program.graph_module.recompile()
+        program.validate()
+    return bool(found)
+
+
+def _form(depth: int | None, given: Mapping[str, Any]) -> Callable[..., Tensor]:
+    """Return a convolution as a function of its tensors. `depth` is None for a weight of volumes."""
+
+    def form(*tensors: Tensor) -> Tensor:
+        x, weight, *bias = tensors
+        flat = weight.flatten(1, 2) if depth is None else weight
+        return _convolved(x, flat, bias[0] if bias else None, depth or weight.shape[2], **given)
+
+    return form
+
+
+def _arguments(node: Node) -> dict[str, Any]:
+    """Return the arguments of a convolution, by the schema's names."""
+    schema = node.target._schema.arguments
+    given = {argument.name: value for argument, value in zip(schema, node.args, strict=False)}
+    given.update(node.kwargs)
+    kept = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
+    return {name: given[name] for name in kept if name in given}
+
+
+def _transposed(node: Node) -> bool:
+    return node.target is aten.convolution.default and bool(node.args[6])
+
+
+def _flattened(program: ExportedProgram, found: Collection[Node]) -> dict[Node, int]:
+    """Store the weights that only these convolutions use as weights of images; return their depths. XNNPACK takes
+    stored weights, and no computed ones."""
+    depths = {}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind != InputKind.PARAMETER:
+            continue
+        node = next(each for each in program.graph.find_nodes(op="placeholder") if each.name == spec.arg.name)
+        repeated = [each for each in program.graph_signature.input_specs if each.target == spec.target]
+        if len(repeated) > 1 or not node.users or not all(_is_weight(node, user, found) for user in node.users):
+            continue
+        stored = program.state_dict[str(spec.target)]
+        depths[node] = stored.shape[2]
+        program.state_dict[str(spec.target)] = torch.nn.Parameter(stored.detach().flatten(1, 2), False)
+        with node.meta["val"].fake_mode:
+            node.meta["val"] = node.meta["val"].flatten(1, 2)
+    return depths
+
+
+def _is_weight(node: Node, user: Node, found: Collection[Node]) -> bool:
+    """Return whether a user of a node is one of some convolutions, and uses it as its weight alone."""
+    if user not in found:
+        return False
+    given = _arguments(user)
+    return given["weight"] is node and all(value is not node for name, value in given.items() if name != "weight")
+
+
+def _convolved(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    depth: int,
+    stride: Any = (1,),
+    padding: Any = (0,),
+    dilation: Any = (1,),
+    groups: int = 1,
+) -> Tensor:
+    """Return a convolution of volumes. `weight` has, for each input channel, `depth` channels of images."""
+    if x.dim() == 4:
+        return _convolved(x.unsqueeze(0), weight, bias, depth, stride, padding, dilation, groups).squeeze(0)
+    step, space = _each(stride), _each(dilation)
+    kernel = (depth, *weight.shape[2:])
+    if isinstance(padding, str):
+        around = [apart * (size - 1) * (padding == "same") for apart, size in zip(space, kernel, strict=True)]
+        x = pad(x, [end for total in reversed(around) for end in (total // 2, total - total // 2)])
+        padding = (0,)
+    ends = _each(padding)
+    x = x.transpose(1, 2)
+    if ends[0]:
+        x = pad(x, (0, 0, 0, 0, 0, 0, ends[0], ends[0]))
+    count = (x.shape[1] - space[0] * (depth - 1) - 1) // step[0] + 1
+    last = step[0] * (count - 1) + 1
+    met = [x[:, first : first + last : step[0]] for first in range(0, depth * space[0], space[0])]
+    images = met[0] if depth == 1 else torch.stack(met, 3).flatten(2, 3)
+    made = conv2d(images.flatten(0, 1), weight, bias, step[1:], ends[1:], space[1:], groups)
+    return made.unflatten(0, (x.shape[0], count)).transpose(1, 2)
+
+
+def _each(numbers: Any) -> tuple[int, ...]:
+    """Return a number for each dimension."""
+    listed = tuple(numbers) if isinstance(numbers, (list, tuple)) else (numbers,)
+    return listed * 3 if len(listed) == 1 else listed
