@@ -104,7 +104,7 @@ def test_programs_whose_kernels_can_run_them_run(lower: Any, execute: Any, tmp_p
     lowered = check(All(), inputs, lower, execute, tmp_path)
     assert {"aten._fft_r2c.default", "aten.abs.default"} <= set(lowered.nodes("portable"))
     assert "aten.convolution.default" not in lowered.nodes("portable")
-    assert lowered.nodes("xnnpack").keys() >= {"aten.convolution.default", "aten.addmm.default"}
+    assert "aten.convolution.default" in lowered.nodes("xnnpack")
 
 
 @pytest.mark.parametrize(
