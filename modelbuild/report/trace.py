@@ -1,6 +1,6 @@
 """A build as a Chrome trace, for Perfetto and chrome://tracing.
 
-One track for the command's phases, one for the starts of workers, one per worker with its actions and the parts of their
+One track for the command's phases, one for the starts of workers, one per worker with actions and the parts of their
 work, one for results found in a cache, some for lookups and stores, and one for the critical path: the chain of
 dependent actions that is a lower bound of the build's duration, after the start of the worker that its first action
 waited for.
