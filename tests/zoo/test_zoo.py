@@ -26,6 +26,8 @@ def check(model: str, stack: str, workspace: Path) -> None:
     if limit is None:
         assert outcome.built, outcome.reason
         assert outcome.parity != "no", outcome.reason
+        if outcome.parity == "not run":
+            pytest.skip(outcome.reason)
     else:
         assert outcome.reason, f"{model} builds for {stack} now; remove it from limits.toml"
         assert limit in outcome.reason
