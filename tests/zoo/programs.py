@@ -59,6 +59,7 @@ def build(model: str, stack: str, workspace: Path = ZOO) -> Outcome:
     partitions = sum(each["partitions"] for each in totals.values())
     parity, reason = "", ""
     if stack == "xnnpack":
+        _add_runtime(workspace)
         tested = _run(workspace, "test", f"{model}_test")
         not_run = [line for line in tested.stdout.splitlines() if "  NOT RUN: " in line]
         parity = "no" if tested.returncode else "not run" if not_run else "yes"
@@ -70,6 +71,13 @@ def outputs(model: str, stack: str, workspace: Path = ZOO) -> Path:
     """Return the folder of a program that was built."""
     package, _, name = model.removeprefix("//").partition(":")
     return workspace / "modelbuild-out" / f"{stack}_device" / package / f"{name}_{stack}"
+
+
+def _add_runtime(workspace: Path) -> None:
+    """Pack the built C++ runtime into a workspace, for tests of programs with operators of a kernel library."""
+    if not (workspace / "runtime.tar").exists():
+        pack = [sys.executable, ZOO.parent.parent / "runtime/archive.py", "--out", workspace / "runtime.tar"]
+        subprocess.run(pack, check=True, stdout=subprocess.DEVNULL)
 
 
 def _run(workspace: Path, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:

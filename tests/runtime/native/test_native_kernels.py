@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from modelbuild_rules.kernels.steps import builtin, torchvision_operators
+from modelbuild_rules.kernels.steps import builtin, detection_operators
 from tests.portable_program import Built, build_program
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -36,6 +36,8 @@ class Call(torch.nn.Module):
         if name == "scatter_reduce":
             dimension, reduction, include_self = self.numbers
             return function(tensors[0], dimension, *tensors[1:], reduction, include_self=include_self)
+        if name == "multiscale_roi_align":
+            return function(list(tensors[2:]), *tensors[:2], *self.numbers)
         if name in ("searchsorted", "bucketize"):
             right, narrow, *sorter = self.numbers
             more = {"sorter": tensors[2]} if sorter else {}
@@ -47,13 +49,14 @@ class Call(torch.nn.Module):
 
 @dataclass(frozen=True)
 class Case:
-    """An operator with numbers, and inputs for it; `dynamic` are the dimensions of its inputs that differ."""
+    """An operator with numbers, and inputs for it. `dynamic` are the dimensions of them that differ, up to `most`."""
 
     operator: str
     numbers: tuple[Any, ...]
     inputs: Sequence[Inputs]
     dynamic: tuple[Mapping[int, str], ...] = ()
     tolerance: float = 0
+    most: int = 64
 
 
 def boxes(count: int, seed: int, kind: torch.dtype = torch.float32) -> Tensor:
@@ -96,8 +99,42 @@ NMS = Case(
     ({0: "n"}, {0: "n"}),
 )
 
+
+def batched(count: int, classes: int, seed: int, kind: torch.dtype = torch.float32) -> Inputs:
+    """Return boxes, scores without ties, and classes."""
+    scores = torch.randperm(count, generator=torch.Generator().manual_seed(seed)).to(kind)
+    return boxes(count, seed, kind), scores, numbers(classes, count, seed=seed)
+
+
 CASES: Mapping[str, Case] = {
     "nms": NMS,
+    "batched_nms": Case(
+        "modelbuild_kernels::batched_nms",
+        (0.4,),
+        [
+            *(batched(count, 5, count) for count in (30, 0, 1, 1000)),
+            *(batched(count, 1000, count) for count in (1000, 1001, 2000)),  # rounded up to 1000 boxes, then exact
+            (boxes(40, 6), torch.zeros(40), numbers(2, 40)),
+            (boxes(9, 7) - 30, uniform(9), numbers(3, 9)),  # the classes are not apart
+            (torch.full((3, 4), float("nan")), uniform(3), numbers(2, 3)),
+        ],
+        ({0: "n"}, {0: "n"}, {0: "n"}),
+        most=2000,
+    ),
+    "batched_nms_float64": Case("modelbuild_kernels::batched_nms", (0.25,), [batched(1200, 3, 2, torch.float64)]),
+    **{
+        f"multiscale_roi_align_{ratio}": Case(
+            "modelbuild_kernels::multiscale_roi_align",
+            ([0.5, 0.25], 3, 4, ratio),
+            [
+                (regions(2, count, count), numbers(2, count), uniform(2, 3, 11, 13), uniform(2, 3, 6, 7))
+                for count in (10, 0, 1, 64)
+            ],
+            ({0: "n"}, {0: "n"}, {}, {}),
+            tolerance=1e-5,
+        )
+        for ratio in (-1, 2)
+    },
     "nms_float64": Case("torchvision::nms", (0.25,), [(boxes(30, 1, torch.float64), uniform(30, kind=torch.float64))]),
     "nms_keeps_all": Case("torchvision::nms", (1.0,), [(boxes(30, 1), uniform(30))]),
     **{
@@ -284,6 +321,8 @@ EXHAUSTIVE = pytest.mark.exhaustive
 QUICK = frozenset(
     {
         "nms",
+        "batched_nms",
+        "multiscale_roi_align_2",
         "roi_align_plain_2",
         "roi_align_aligned_-1",
         "deform_conv2d",
@@ -302,10 +341,10 @@ QUICK = frozenset(
 @pytest.fixture(scope="session")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Built]:
     """Return a function that lowers a case's operator to a program for [portable]."""
-    torchvision_operators.register()
+    detection_operators.register()
 
     def make(case: Case) -> Built:
-        sizes = {name: torch.export.Dim(name, min=0, max=64) for each in case.dynamic for name in each.values()}
+        sizes = {name: torch.export.Dim(name, min=0, max=case.most) for each in case.dynamic for name in each.values()}
         shapes = tuple({axis: sizes[name] for axis, name in each.items()} for each in case.dynamic)
         module = Call(case.operator, *case.numbers)
         exported = torch.export.export(module, tuple(case.inputs[0]), dynamic_shapes=(shapes,) if sizes else None)

@@ -1,4 +1,4 @@
-"""Models of torchvision: segmentation, detection, video and optical flow."""
+"""Models of torchvision: classification, segmentation, video and optical flow."""
 
 import torch
 from torch import Tensor, nn
@@ -13,17 +13,6 @@ def create(model: str) -> nn.Module:
 def dense(model: str) -> nn.Module:
     """Return a model whose outputs are a dictionary."""
     return repeated(get_model(model, weights=None, weights_backbone=None))
-
-
-class Detector(nn.Module):
-    """A detector of one picture; torchvision's take a list of pictures and return a list of dictionaries."""
-
-    def __init__(self, model: str) -> None:
-        super().__init__()
-        self.model = repeated(get_model(model, weights=None, weights_backbone=None))
-
-    def forward(self, image: Tensor) -> dict[str, Tensor]:
-        return self.model([image])[0]
 
 
 class Flow(nn.Module):

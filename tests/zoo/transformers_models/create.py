@@ -15,7 +15,6 @@ OPTIONS = {
     "gpt2": {"n_embd": 64, "n_layer": 2, "n_head": 4},
     "distilbert": {"dim": 64, "n_layers": 2, "n_heads": 4, "hidden_dim": 128},
     "wav2vec2": SMALL,
-    "detr": {"use_timm_backbone": False, "use_pretrained_backbone": False, "encoder_layers": 2, "decoder_layers": 2},
 }
 
 

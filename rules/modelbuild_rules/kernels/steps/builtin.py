@@ -31,6 +31,8 @@ OPERATORS = frozenset(
         "modelbuild::gru.out",
         "modelbuild::lstm.out",
         "modelbuild::rnn.out",
+        "modelbuild_kernels::batched_nms.out",
+        "modelbuild_kernels::multiscale_roi_align.out",
         "torchvision::deform_conv2d.out",
         "torchvision::nms.out",
         "torchvision::roi_align.out",

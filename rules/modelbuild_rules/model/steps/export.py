@@ -33,6 +33,7 @@ from modelbuild_rules.model.steps.exported.program import save_program
 from modelbuild_rules.model.steps.exported.recurrent import shapes_without_steps
 from modelbuild_rules.model.steps.exported.signature import signature
 from modelbuild_rules.model.steps.exported.symbols import SYMBOLIC
+from modelbuild_rules.model.steps.traceable.replacements import changed, replaced
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import Debug, ModelParams, SourcePlace
@@ -74,7 +75,7 @@ def _export(
     shapes = dynamic_shapes(params["inputs"], examples, params["dynamic"])
     hook = module.register_forward_hook(lambda module, args, result: _checked(plain(result), name))
     try:
-        with torch.no_grad(), shapes_without_steps():
+        with torch.no_grad(), shapes_without_steps(), replaced():
             program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
     except StepError:
         raise
@@ -82,7 +83,7 @@ def _export(
         refused = refusal(error, name, root)
         if refused is None:
             raise
-        raise refused from error
+        raise StepError("; ".join([str(refused), *changed()])) from error
     finally:
         hook.remove()
     flatten_arguments(program, args, kwargs, examples)

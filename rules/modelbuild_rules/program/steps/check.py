@@ -21,6 +21,7 @@ from modelbuild_rules.model.steps.exported.program import load_program
 from modelbuild_rules.program.steps.lowering import executorch_private
 from modelbuild_rules.program.steps.lowering.check import check_operators
 from modelbuild_rules.program.steps.lowering.delegation import computing
+from modelbuild_rules.program.steps.lowering.empty_cat import correct_cat
 from modelbuild_rules.program.steps.lowering.nonzero import correct_nonzero
 from modelbuild_rules.program.steps.lowering.partitioning import partitioning
 from modelbuild_rules.program.steps.partition import lower
@@ -50,6 +51,6 @@ def run(step: Step) -> None:
 
     with TemporaryDirectory() as folder:
         try:
-            lower(correct_nonzero(program), entries, backends, Path(folder), step.progress, check)
+            lower(correct_nonzero(correct_cat(program)), entries, backends, Path(folder), step.progress, check)
         except _Checked:
             step.outputs["checked"].write_text(json.dumps({"version": 1, "nodes": nodes}) + "\n")

@@ -41,6 +41,7 @@ from modelbuild_rules.program.steps.lowering.check import check_operators
 from modelbuild_rules.program.steps.lowering.constants import CONSTANTS, initialize_buffers, outside, write_constants
 from modelbuild_rules.program.steps.lowering.delegation import Delegation, RecordingPartitioner
 from modelbuild_rules.program.steps.lowering.device_io import device_io_config, device_io_errors
+from modelbuild_rules.program.steps.lowering.empty_cat import correct_cat
 from modelbuild_rules.program.steps.lowering.failure import library_failures
 from modelbuild_rules.program.steps.lowering.nonzero import correct_nonzero
 from modelbuild_rules.program.steps.lowering.notes import notes
@@ -70,7 +71,9 @@ def run(step: Step) -> None:
     backends = {i: backend for i, entry in enumerate(entries) if (backend := partitioning(entry)) is not None}
     folder = step.outputs["partitions"]
     check = partial(check_operators, entries=entries, backends=backends)
-    edge, delegation, partitions = lower(correct_nonzero(program), entries, backends, folder, step.progress, check)
+    edge, delegation, partitions = lower(
+        correct_nonzero(correct_cat(program)), entries, backends, folder, step.progress, check
+    )
     plan = partitions.plan(entries)
     if "examples" in step.inputs:
         step.progress("comparing with the model")

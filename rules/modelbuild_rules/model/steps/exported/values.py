@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from modelbuild_rules.kernels.steps import custom, torchvision_operators
+from modelbuild_rules.kernels.steps import custom, detection_operators, torchvision_operators
 
 Json = Any
 
@@ -28,6 +28,11 @@ _LIBRARIES = {
     "torchao": "torchao",
     # Steps whose programs contain it name this module as a plug-in.
     "modelbuild": "modelbuild_rules.model.steps.exported.compiled_part",
+}
+# Namespaces of operators with kernels of modelbuild's own, and the functions that register them.
+_KERNEL_LIBRARIES = {
+    torchvision_operators.NAMESPACE: torchvision_operators.register,
+    detection_operators.NAMESPACE: detection_operators.register,
 }
 # Functions in graphs besides operators: arithmetic on sizes (in torch, functions named sym_*).
 _FUNCTIONS = {"operator": operator, "math": math, "torch": torch}
@@ -61,8 +66,8 @@ def read_operator(written: str) -> Any:
     if function is not None:
         return function
     namespace = _known(name).partition(".")[0]
-    if namespace == torchvision_operators.NAMESPACE:
-        torchvision_operators.register()
+    if namespace in _KERNEL_LIBRARIES:
+        _KERNEL_LIBRARIES[namespace]()
     elif namespace in _LIBRARIES:
         importlib.import_module(_LIBRARIES[namespace])
     found: Any = torch.ops
@@ -85,7 +90,7 @@ def _function(module: str, name: str) -> Any:
 
 
 def _known(name: str) -> str:
-    if name.partition(".")[0] not in {*_LIBRARIES, torchvision_operators.NAMESPACE} and not custom.is_declared(name):
+    if name.partition(".")[0] not in {*_LIBRARIES, *_KERNEL_LIBRARIES} and not custom.is_declared(name):
         raise ValueError(
             f"the operator {name} is a custom one; expected PyTorch's own operators, or those of a kernel_library that"
             " the model's attribute 'kernels' names"

@@ -1,22 +1,22 @@
 """Bound sizes that depend on values, for ExecuTorch's memory plan.
 
 torch.export gives each such size a symbol, whose range has an upper bound only if the operator states one. For the
-operators here the bound follows from the inputs: nms keeps no more boxes than it gets.
+operators here the bound follows from the inputs: nms keeps no more boxes than it gets. nonzero of a tensor whose own
+size depends on values has as many elements at most, of which torch.export may not have known the bound.
 
 Private names used, checked on torch 2.14.0: torch.SymInt.node (expr, shape_env), ShapeEnv.var_to_range,
-torch.utils._sympy (numbers.int_oo, value_ranges.bound_sympy and ValueRanges),
-torch.utils._sympy.symbol (SymT, symbol_is_type). The ranges are changed.
+torch.utils._sympy.value_ranges (bound_sympy and ValueRanges). The ranges are changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sympy
 import torch
 from torch.export import ExportedProgram
-from torch.utils._sympy.symbol import SymT, symbol_is_type
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 aten = torch.ops.aten
@@ -30,18 +30,12 @@ def bound_sizes(ep: ExportedProgram) -> None:
             if limit is None:
                 continue
             for size in node.meta["val"].shape:
-                if _depends_on_values(size):
+                if isinstance(size, torch.SymInt) and size.node.expr in node.meta.get("unbacked_bindings", {}):
                     _bound(ep, size, limit(*node.args, **node.kwargs))
 
 
 def _name(target: Any) -> str:
     return str(target) if isinstance(target, torch._ops.OpOverload) else ""
-
-
-def _depends_on_values(size: Any) -> bool:
-    """Return whether a size is a symbol of its own for a number that is known only at run time."""
-    expr = size.node.expr if isinstance(size, torch.SymInt) else None
-    return isinstance(expr, sympy.Symbol) and symbol_is_type(expr, SymT.UNBACKED_INT)
 
 
 def _bound(ep: ExportedProgram, size: torch.SymInt, most: int | None) -> None:
@@ -73,4 +67,21 @@ def _slice(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int =
     return min((each for each in limits if each is not None), default=None)
 
 
-_LIMITS: dict[str, Callable[..., int | None]] = {"torchvision.nms.default": _nms, "aten.slice.Tensor": _slice}
+def _nonzero(x: Any) -> int | None:
+    sizes = [_upper(size) for size in x.meta["val"].shape]
+    return None if None in sizes else math.prod(size for size in sizes if size is not None)
+
+
+def _index(x: Any, indices: Sequence[Any]) -> int | None:
+    """Return the bound of the dimension that a mask selects from."""
+    masks = [each for each in indices if each is not None and each.meta["val"].dtype in (torch.bool, torch.uint8)]
+    return _nonzero(masks[0]) if masks else None
+
+
+_LIMITS: dict[str, Callable[..., int | None]] = {
+    "aten.index.Tensor": _index,
+    "aten.nonzero.default": _nonzero,
+    "aten.slice.Tensor": _slice,
+    "modelbuild_kernels.batched_nms.default": _nms,
+    "torchvision.nms.default": _nms,
+}

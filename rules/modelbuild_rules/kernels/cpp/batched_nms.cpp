@@ -1,0 +1,69 @@
+// modelbuild_kernels::batched_nms(Tensor boxes, Tensor scores, Tensor idxs, float iou_threshold) -> Tensor:
+// torchvision.ops.batched_nms on the CPU, non-maximum suppression among the boxes of each class.
+#include "nms.hpp"
+
+namespace modelbuild::kernels {
+namespace {
+
+// Up to this count torchvision moves the boxes of each class apart and suppresses all at once. The sums are rounded, so
+// it can find other boxes than class by class, which it does above.
+constexpr std::int64_t kMovedApart = 1000;
+
+// Returns the boxes of each class moved apart from those of all others.
+template <typename T, typename Class>
+std::vector<T> moved_apart(const T* boxes, const Class* classes, std::int64_t count) {
+  T largest = boxes[0];
+  for (std::int64_t i = 0; i < 4 * count && !is_nan(largest); ++i) {
+    if (!(boxes[i] <= largest)) largest = boxes[i];
+  }
+  std::vector<T> moved(boxes, boxes + 4 * count);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const T offset = static_cast<T>(classes[i]) * (largest + 1);
+    for (std::int64_t j = 4 * i; j < 4 * i + 4; ++j) moved[j] += offset;
+  }
+  return moved;
+}
+
+template <typename T, typename Class>
+std::vector<std::int64_t> kept_by_class(const T* boxes, const T* scores, const Class* classes, std::int64_t count,
+                                        double threshold) {
+  if (count == 0) return {};
+  if (count > kMovedApart) {
+    return kept(boxes, scores, count, threshold,
+                [&](std::int64_t a, std::int64_t b) { return classes[a] == classes[b]; });
+  }
+  const std::vector<T> moved = moved_apart(boxes, classes, count);
+  return kept(moved.data(), scores, count, threshold, [](std::int64_t, std::int64_t) { return true; });
+}
+
+void batched_nms(KernelRuntimeContext& context, Arguments arguments) {
+  const Tensor& boxes = arguments[0]->toTensor();
+  const Tensor& scores = arguments[1]->toTensor();
+  const Tensor& classes = arguments[2]->toTensor();
+  const double threshold = arguments[3]->toDouble();
+  Tensor& out = arguments[4]->toTensor();
+  MB_CHECK(context, boxes.dim() == 2 && boxes.size(1) == 4, "boxes: expected n x 4");
+  MB_CHECK(context, scores.dim() == 1 && scores.size(0) == boxes.size(0), "scores: expected one for each box");
+  MB_CHECK(context, classes.dim() == 1 && classes.size(0) == boxes.size(0), "idxs: expected one for each box");
+  MB_CHECK(context, scores.scalar_type() == boxes.scalar_type(), "scores: expected the type of boxes");
+  MB_CHECK(context, row_major(boxes), "boxes: expected row-major order");
+  MB_CHECK(context, out.scalar_type() == ScalarType::Long && out.dim() == 1, "out: expected a vector of int64");
+  std::vector<std::int64_t> found;
+  bool counts = false;
+  const bool known = with_float(boxes.scalar_type(), [&](auto type) {
+    using T = decltype(type);
+    counts = with_any(classes.scalar_type(), [&](auto kind) {
+      found = kept_by_class(boxes.const_data_ptr<T>(), scores.const_data_ptr<T>(),
+                            classes.const_data_ptr<decltype(kind)>(), boxes.size(0), threshold);
+    });
+  });
+  MB_CHECK(context, known, "boxes: expected float32 or float64");
+  MB_CHECK(context, counts, "idxs: expected numbers");
+  MB_CHECK(context, resize(out, {static_cast<int>(found.size())}), "out: no room for %zu indices", found.size());
+  std::copy(found.begin(), found.end(), out.mutable_data_ptr<std::int64_t>());
+}
+
+const Registration kRegistered("modelbuild_kernels::batched_nms.out", batched_nms);
+
+}  // namespace
+}  // namespace modelbuild::kernels

@@ -1,0 +1,64 @@
+"""Correct `cat` and `stack` of tensors that have no elements, because a size that depends on values is 0.
+
+The portable kernel of cat takes such tensors as 0 wide: four of 0 x 1 become 0 x 0 along dimension 1, not 0 x 4. So the
+result is viewed in its own shape. Seen in executorch 1.4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+aten = torch.ops.aten
+
+
+def correct_cat(ep: ExportedProgram) -> ExportedProgram:
+    """Return an equivalent program whose results of cat and stack have eager mode's shapes, or `ep` itself."""
+    graphs = (module.graph for module in ep.graph_module.modules() if isinstance(module, torch.fx.GraphModule))
+    if not any(_concerned(node) for graph in graphs for node in graph.nodes):
+        return ep
+    return ep.run_decompositions(_decompositions())
+
+
+def _concerned(node: torch.fx.Node) -> bool:
+    if node.target not in (aten.cat.default, aten.stack.default):
+        return False
+    tensors, dim = [each.meta["val"] for each in node.args[0]], node.args[1] if len(node.args) > 1 else 0
+    return _may_lack_elements(tensors, dim if node.target == aten.cat.default else None)
+
+
+def _may_lack_elements(tensors: Sequence[torch.Tensor], dim: int | None) -> bool:
+    """Return whether a dimension besides `dim` of the tensors may be 0."""
+    shape = list(tensors[0].shape)
+    if dim is not None and shape:
+        del shape[dim]
+    return not all(statically_known_true(size != 0) for size in shape)
+
+
+def _decompositions() -> dict[Any, Callable[..., Any]]:
+    inside = False
+
+    def joined(tensors: Sequence[torch.Tensor], dim: int) -> torch.Tensor:
+        nonlocal inside
+        inside = True
+        try:
+            made = aten.cat.default(tensors, dim)
+        finally:
+            inside = False
+        return aten.view.default(made, made.shape)
+
+    def cat(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
+        if inside or not _may_lack_elements(tensors, dim):
+            return NotImplemented
+        return joined(tensors, dim)
+
+    def stack(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
+        if not _may_lack_elements(tensors, None):
+            return NotImplemented
+        return joined([each.unsqueeze(dim) for each in tensors], dim)
+
+    return {aten.cat.default: cat, aten.stack.default: stack}
