@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from modelbuild_runtime.dtypes import NAMES
+from modelbuild_runtime.dtypes import NAMES, item_size
 from modelbuild_runtime.errors import ProgramError
 from modelbuild_runtime.files.pte import read_program_file
 
@@ -28,6 +28,15 @@ def test_as_executorch_says(samples: dict[str, Any], name: str) -> None:
     theirs_out = [meta.output_tensor_meta(i) for i in range(meta.num_outputs())]
     for ours, theirs in ((method.inputs, theirs_in), (method.outputs, theirs_out)):
         assert [(v.sizes, v.dtype) for v in ours] == [(tuple(t.sizes()), NAMES[t.dtype()]) for t in theirs]
+
+
+def test_numbers_of_element_types_are_executorchs() -> None:
+    from executorch.exir.scalar_type import ScalarType
+
+    kinds = ("BYTE", "LONG", "FLOAT", "COMPLEX32", "COMPLEX64", "COMPLEX128", "BOOL", "BFLOAT16")
+    names = [NAMES[int(ScalarType[kind])] for kind in kinds]
+    assert names == ["uint8", "int64", "float32", "complex32", "complex64", "complex128", "bool", "bfloat16"]
+    assert [item_size(name) for name in names] == [1, 8, 4, 4, 8, 16, 1, 2]
 
 
 def test_what_executorch_does_not_tell(samples: dict[str, Any]) -> None:

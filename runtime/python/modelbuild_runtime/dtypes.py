@@ -15,6 +15,9 @@ NAMES = {
     5: "float16",
     6: "float32",
     7: "float64",
+    8: "complex32",
+    9: "complex64",
+    10: "complex128",
     11: "bool",
     12: "qint8",
     13: "quint8",
@@ -32,7 +35,7 @@ NAMES = {
     29: "uint64",
 }
 
-_SIZES = {"bfloat16": 2, "qint8": 1, "quint8": 1, "qint32": 4, "bits16": 2}
+_SIZES = {"bfloat16": 2, "complex32": 4, "qint8": 1, "quint8": 1, "qint32": 4, "bits16": 2}
 
 FLOATS = frozenset({"float16", "float32", "float64", "bfloat16"})
 
