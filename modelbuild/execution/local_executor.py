@@ -160,10 +160,10 @@ class LocalExecutor:
     def _server_ready(self, preload: tuple[str, ...], seconds: float) -> None:
         with self._lock:
             waiting = self._waiting.pop(preload, [])
-        for action in waiting:
-            self._show(action, "")
         if self._reporter is not None:
             self._reporter.emit(WorkerReady(preload, seconds))
+        for action in waiting:
+            self._show(action, "")
 
     def _show(self, action: Action, part: str) -> None:
         if self._reporter is not None:

@@ -139,7 +139,9 @@ class Trace:
         times = [min(max(each.at, start), end) for each in parts]
         spans = pairwise([*times, end])
         track = _WORKERS + event.worker
-        return [self._slice(each.part, *span, track, {}) for each, span in zip(parts, spans, strict=True)]
+        # A part before the start is the wait for a worker.
+        timed = [(each.part, span) for each, span in zip(parts, spans, strict=True) if each.part and each.at >= start]
+        return [self._slice(part, *span, track, {}) for part, span in timed]
 
     def _began_at(self, event: ActionFinished) -> float:
         """Return the time at which a worker began an action."""
