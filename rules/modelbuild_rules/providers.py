@@ -104,8 +104,6 @@ class CompiledModule(Provider):
     outputs     in the order of the delegate's results
     """
 
-    made_by: ClassVar[tuple[str, ...]] = ("tensorrt_engine",)
-
     backend: StackEntry
     inputs: tuple[PartTensor, ...]
     outputs: tuple[PartTensor, ...]

@@ -58,6 +58,7 @@ def test_the_classifier(built_classifier: Any, repository: Path, tmp_path: Path)
     assert blobs(other) == blobs(built_classifier)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_classifier_as_two_engines(repository: Path, tmp_path: Path) -> None:
     """TensorRT's; and with other weights, those of its head alone are built again."""

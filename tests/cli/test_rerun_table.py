@@ -105,6 +105,8 @@ TABLE = {
 # Cases that the others cover partly.
 REST = {
     "weight of the second partition",
+    "layer of the first partition",
+    "input shape",
     "layer of the second partition",
     "layer between partitions",
     "input range",

@@ -110,7 +110,7 @@ OUTPUT = {"name": "y", "shape": ["n", 2], "dtype": "float32"}
         ("engine", {"outputs": [{**OUTPUT, "binding": "i"}]}, "the binding 'i' is of 'x' already; expected each once"),
         ("engine", {"host_code": True, "version_compatible": False}, "only version-compatible engines contain code;"),
         ("engine", {"version": "8.6"}, "attribute 'version': "),
-        ("parted", {"engines": {"m": ":group"}}, "':group' is a filegroup; expected a target of tensorrt_engine"),
+        ("parted", {"engines": {"m": ":group"}}, "':group' is a filegroup, which provides no CompiledModule"),
         (
             "parted",
             {"engines": {"m": ":engine"}, "model": ":engine"},

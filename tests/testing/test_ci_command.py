@@ -227,7 +227,7 @@ def test_tests_run_although_something_else_is_broken(repository_of_300: Reposito
     tracks = ci_formats.check_trace(repo.root / "t.json")
     phases = [each for each in tracks["phases"] if each["ph"] == "X"]
     assert [each["name"] for each in phases] == ["loading", "analysis", "execution"]
-    assert [each["name"] for each in tracks["starts of workers 0"]] == ["start a worker"]
+    assert all(each["name"].startswith("start a worker") for each in tracks["starts of workers 0"])
     ran = [each["name"] for track, events in tracks.items() if track.startswith("worker") for each in events]
     assert sorted(set(ran)) == sorted(ran)
     assert "join //p28:t8" in ran

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def test_what_it_provides(analyzer: Any) -> None:
     analysis = analyzer(build)
     model, eager, files = analysis.analyze(Label("pkg", "net")).providers
     (action,) = analysis.graph.nodes.values()
-    names = ExportedModel.__dataclass_fields__.keys() - {"inputs"}
+    names = {field.name for field in dataclasses.fields(ExportedModel)} - {"inputs"}
     outputs = {name: DerivedArtifact("//pkg:net#export", name) for name in names}
     assert model == ExportedModel(**outputs, inputs=("x",))
     sources = {"srcs": (SourceArtifact("pkg/net.py"), SourceArtifact("pkg/util.py")), "data": ()}

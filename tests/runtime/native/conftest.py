@@ -27,7 +27,11 @@ def native(builder: Any, repository: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session", params=["address,undefined", "thread"], ids=["address", "thread"])
+@pytest.fixture(
+    scope="session",
+    params=["address,undefined", pytest.param("thread", marks=pytest.mark.exhaustive)],
+    ids=["address", "thread"],
+)
 def sanitized(request: pytest.FixtureRequest, builder: Any, repository: Path) -> Path:
     """Return a folder like `native` with the parts that checks need, compiled with sanitizers: the project's sources
     and the fakes. Its tests are in the xdist group "sanitizers", so that one process compiles it."""

@@ -10,10 +10,11 @@ import torch
 
 from modelbuild_rules.bundle.steps.runtime.elf import needs
 
-CI = ("class_token", "convolutions")
+CI = ("class_token",)
 REST = (
     *("mlp", "mlp_dynamic", "mlp_fp16", "attention", "attention_fp16", "vit", "cnn", "depthwise"),
-    *("convolutions_3d", "norms", "cache", "stream", "mixed", "topk", "sums", "spectrum", "denoised", "larger"),
+    *("convolutions", "convolutions_3d", "norms", "cache", "stream", "mixed", "topk", "sums"),
+    *("spectrum", "denoised", "larger"),
 )
 COMPILED = ("attention_bf16", "mlp_bf16", "resnet18", "sort")  # run by benchmarks/cuda_programs.py on a GPU only
 

@@ -15,6 +15,7 @@ def check(found: dict[str, Any], launches: int) -> None:
     assert found["launches"] >= launches
 
 
+@pytest.mark.exhaustive
 def test_xnnpack_and_cuda_by_turns(run_whole: Any, lowering: Any) -> None:
     """XNNPACK, CUDA, XNNPACK, CUDA: tensors go there and back."""
     check(run_whole("both", [lowering.XNNPACK, lowering.cuda(), lowering.PORTABLE]), 2)

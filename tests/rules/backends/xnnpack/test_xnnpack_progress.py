@@ -38,7 +38,7 @@ def part(tmp_path_factory: pytest.TempPathFactory) -> Path:
     net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2))
     save_program(torch.export.export(net, (torch.ones(1, 4),)), folder / "program", folder / "weights")
     inputs = {name: (folder / name,) for name in names[:2]}
-    outputs = {name: folder / name for name in (*names[2:], "plan", "report")}
+    outputs = {name: folder / name for name in (*names[2:], "plan", "report", "notes")}
     partition.run(Step({"backends": STACK, "external_weights": False}, inputs, outputs, folder))
     return folder / "partitions/p0"
 
