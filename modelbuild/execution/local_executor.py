@@ -136,10 +136,10 @@ class LocalExecutor:
         server = self._warm_for(preload)
         if server is None:
             return Outcome(None, "interrupted")
-        if preload and not server.ready:
-            with self._lock:
+        with self._lock:  # or the server could be ready between the question and the list
+            if preload and not server.ready:
                 self._waiting.setdefault(preload, []).append(action)
-            self._show(action, f"starting a worker with {preload[0]}")
+                self._show(action, f"starting a worker with {preload[0]}")
         ended = server.run(_order(sandbox, request, self._workspace), partial(self._show, action))
         if self._closed:
             return Outcome(None, "interrupted")
@@ -198,6 +198,7 @@ class LocalExecutor:
                 }
                 spare, self._spare = self._spare, None
                 server = self._warm[preload] = spare if spare is not None and spare.alive else ForkServer()
+                self._waiting.pop(preload, None)  # of a server that ended before it was ready
                 server.begin(settings, partial(self._server_ready, preload))
             return server
 

@@ -65,12 +65,9 @@ class Progress:
         return self.finished is not None and not failed
 
     @property
-    def problems(self) -> dict[str, TargetSkipped]:
-        """Return the distinct problems for which targets were skipped, each with the first of these targets."""
-        found: dict[str, TargetSkipped] = {}
-        for event in self.skipped.values():
-            found.setdefault(event.problem, event)
-        return found
+    def problems(self) -> list[str]:
+        """Return the distinct problems for which targets were skipped."""
+        return list(dict.fromkeys(event.problem for event in self.skipped.values()))
 
     def add(self, event: Event) -> None:
         match event:

@@ -59,6 +59,23 @@ def test_a_part_of_the_work_is_shown_while_the_action_runs(bench: Any) -> None:
     assert shown(bench, 'step.progress("kernel", 4, 17)') == ["kernel 4 of 17"]
 
 
+def test_the_start_of_a_worker_is_shown_until_it_is_ready(bench: Any) -> None:
+    seen: list[str | tuple[str, ...]] = []
+
+    class Reporter:
+        def emit(self, event: Any) -> None:
+            seen.append(event.modules if isinstance(event, WorkerReady) else event.part)
+
+        def close(self) -> None:
+            """Do nothing."""
+
+    bench.executor = bench.new_executor(reporter=Reporter())
+    bench.step("tiny", 'def run(step):\n    step.outputs["out"].write_text("1")')
+    for _ in range(2):
+        assert bench.value("tiny", preload=("torch",)) == 1
+    assert seen == ["starting a worker with torch", ("torch",), ""]
+
+
 @pytest.mark.parametrize(
     ("call", "text"),
     [

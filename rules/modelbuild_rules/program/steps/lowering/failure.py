@@ -13,7 +13,7 @@ from modelbuild_rules.program.steps.lowering.executorch_private import CHECKED
 from modelbuild_rules.program.steps.lowering.node_names import named, origin
 
 _EXECUTING = re.compile(r"While executing %(?P<name>\w+) : .*?target=(?:torch\.ops\.)?(?P<op>[\w.]+)")
-"""What torch.fx adds to an exception of a node."""
+"""The line that torch.fx adds to an exception of a node."""
 
 _INSTALLED = "site-packages"
 _LONGEST = 200
