@@ -26,7 +26,7 @@ _VISIBILITY = {
 }
 _VALUE = {"type": ["string", "number", "boolean"]}
 
-_ENGINE: dict[str, Any] = {
+OF_EVERY_TARGET: dict[str, Any] = {
     "name": {**_TEXT, "minLength": 1, "description": "The target's name, unique in its package."},
     "visibility": _VISIBILITY,
     "tags": {**_TEXTS, "description": "Words for selecting targets."},
@@ -63,19 +63,24 @@ _OTHER = {
 }
 
 
-def build_file_schema(rules: Mapping[str, Rule]) -> dict[str, Any]:
-    """Return the schema of a BUILD.toml with these rules, by name. Raises LoadingError for an attribute without a
-    schema."""
+def attribute_schemas(rules: Mapping[str, Rule]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return pydantic's schema of each rule's attributes, by the rule's name, and the definitions that they refer to.
+    Raises LoadingError for an attribute without a schema."""
     models = [(rule.attrs, "validation") for rule in rules.values()]
     try:
         by_model, shared = models_json_schema(models, ref_template=_REFERENCE)  # type: ignore[arg-type]
     except PydanticUserError as error:  # for a type in a workspace's own rule
         raise LoadingError(f"an attribute has no JSON Schema: {error.message}") from error
     definitions = shared.get("$defs", {})
-    tables = {}
-    for name, rule in sorted(rules.items()):
-        reference = by_model[rule.attrs, "validation"]["$ref"]
-        tables[name] = _table(definitions[reference.rpartition("/")[2]])
+    references = {name: by_model[rule.attrs, "validation"]["$ref"] for name, rule in rules.items()}
+    return {name: definitions[each.rpartition("/")[2]] for name, each in references.items()}, definitions
+
+
+def build_file_schema(rules: Mapping[str, Rule]) -> dict[str, Any]:
+    """Return the schema of a BUILD.toml with these rules, by name. Raises LoadingError for an attribute without a
+    schema."""
+    by_rule, definitions = attribute_schemas(rules)
+    tables = {name: _table(attributes) for name, attributes in sorted(by_rule.items())}
     used = {name: _open(schema) for name, schema in definitions.items()}
     schema = {
         "$schema": DRAFT,
@@ -99,7 +104,7 @@ def _table(attrs: dict[str, Any]) -> dict[str, Any]:
     opened = _open(attrs)
     return {
         **opened,
-        "properties": {**_ENGINE, **opened.get("properties", {})},
+        "properties": {**OF_EVERY_TARGET, **opened.get("properties", {})},
         "required": ["name", *opened.get("required", ())],
         "additionalProperties": False,
     }

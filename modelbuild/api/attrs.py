@@ -54,11 +54,20 @@ class Attrs(BaseModel):
 class _Reference(str):
     __slots__ = ()
 
+    refers_to: ClassVar[str]
+    """The word for its `format` in the JSON Schema."""
+
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.no_info_after_validator_function(
             cls, core_schema.str_schema(min_length=1), serialization=core_schema.to_string_ser_schema()
         )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {**handler(schema), "format": cls.refers_to}
 
 
 class Source(_Reference):
@@ -66,6 +75,7 @@ class Source(_Reference):
 
     __slots__ = ()
 
+    refers_to = "file"
     where_from: ClassVar[str] = ""
     """In a subclass: how to get a missing file. Printed with the error."""
 
@@ -79,13 +89,34 @@ class Dep(_Reference):
 
     __slots__ = ()
 
+    refers_to = "label"
+
+
+class LabelOf:
+    """Names the rules of the targets that a label may refer to, for help: `Annotated[Dep, LabelOf("pte_program")]`."""
+
+    __slots__ = ("rules",)
+
+    def __init__(self, *rules: str) -> None:
+        self.rules = rules
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {**handler(schema), "rules": list(self.rules)}
+
 
 class Glob(Attrs):
     """Files of the package by pattern (`*`, `?`, `**`), sorted; patterns do not match files of other packages."""
 
     glob: tuple[str, ...] = Field(min_length=1)
+    """Patterns of the files."""
+
     exclude: tuple[str, ...] = ()
+    """Patterns of files to exclude."""
+
     allow_empty: bool = False
+    """Allow patterns that match no file."""
 
 
 def _kind(value: object) -> str:
@@ -99,7 +130,7 @@ Sources: TypeAlias = Annotated[
 
 
 # Bytes, given as a number or as text such as "20GiB"; the validated value is the number.
-Size: TypeAlias = Annotated[int | str, AfterValidator(parse_size)]
+Size: TypeAlias = Annotated[int | str, AfterValidator(parse_size), Field(json_schema_extra={"format": "size"})]
 
 
 def references(value: object, path: Path = ()) -> Iterator[tuple[Path, Source | Dep | Glob]]:

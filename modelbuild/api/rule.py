@@ -19,14 +19,17 @@ Implementation = Callable[[Context[A]], Iterable[Provider]]
 class Rule:
     """A kind of target: `[[name]]` in a BUILD file.
 
-    attrs  the schema of a target's attributes
-    room   import name of the package that holds the rule's module; the rule's steps are in its folder `steps`
+    attrs    the schema of a target's attributes
+    room     import name of the package that holds the rule's module; the rule's steps are in its folder `steps`
+    example  a target of the rule as a BUILD file declares it, for `modelbuild help` and `modelbuild new`; '' for the
+             required attributes alone
     """
 
     name: str
     attrs: type[Attrs]
     implementation: Implementation[Any]
     room: str
+    example: str = ""
 
     @property
     def package(self) -> str:
@@ -34,12 +37,12 @@ class Rule:
         return self.room.partition(".")[0]
 
 
-def rule(*, attrs: type[A]) -> Callable[[Implementation[A]], Rule]:
+def rule(*, attrs: type[A], example: str = "") -> Callable[[Implementation[A]], Rule]:
     """Make a rule of a function, with the function's name. Any module of a rule package may define rules, except in a
-    folder called `steps`."""
+    folder called `steps`. `example` is a target in a BUILD file, `[[name_of_the_rule]]`."""
 
     def decorate(function: Implementation[A]) -> Rule:
-        return Rule(function.__name__, attrs, function, _room(function.__module__))
+        return Rule(function.__name__, attrs, function, _room(function.__module__), example.lstrip("\n"))
 
     return decorate
 

@@ -13,6 +13,7 @@ COMMANDS = {
     "cquery": "Query targets as built for a device.",
     "diff": "Compare the contents of two action keys.",
     "explain": "Explain why actions ran or were cached.",
+    "help": "Describe a rule's attributes, or list the rules.",
     "history": "Print earlier durations, sizes and latencies of a target.",
     "info": "Print settings of this workspace and this machine.",
     "inspect": "Print the partitions, engines and other nodes of a .pte.",

@@ -88,7 +88,7 @@ def errors(schema: Any, value: Any, top: Any, path: str = "") -> Iterator[str]:
 
 KNOWN = {
     *("properties", "required", "additionalProperties", "minProperties", "items", "minItems", "maxItems"),
-    *("pattern", "minLength", "minimum", "exclusiveMinimum", "maximum"),
+    *("format", "rules", "pattern", "minLength", "minimum", "exclusiveMinimum", "maximum"),
 }
 
 
@@ -144,6 +144,9 @@ def test_every_rule_and_attribute_is_described(schema: dict[str, Any]) -> None:
     for name, rule in schema["properties"].items():
         assert rule["description"], name
         for attribute, said in rule.get("items", {}).get("properties", {}).items():
+            assert said.get("description"), f"{name}.{attribute}"
+    for name, table in schema["definitions"].items():
+        for attribute, said in table.get("properties", {}).items() if name not in ("select", "axis") else ():
             assert said.get("description"), f"{name}.{attribute}"
 
 

@@ -44,6 +44,7 @@ LIKELY = {
     "PROGRAM": ("x.pte", "//:group", "a.txt"),
     "REF": ("HEAD",),
     "FILE": ("out.json", "list.json", "bytes.bin", "folder", "none/x", "folder/y", "/dev/full", "/dev/null"),
+    "RULE": ("filegroup", "torch_model", "build", "filegroops"),
     "REGEX": (".*", "filegroup", "(", "[[a]", "a{99999999999}"),
     "SIZE": ("1GiB", "0"),
     "NAME=FILE": ("x=a.txt", "y=//:group"),

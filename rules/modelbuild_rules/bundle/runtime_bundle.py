@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from modelbuild.api import Attrs, Context, Dep, Files, Label, Output, Provider, rule
+from typing import Annotated
+
+from modelbuild.api import Attrs, Context, Dep, Files, Label, LabelOf, Output, Provider, rule
 from modelbuild_rules.bundle.installed_runtime import installed_runtime
 from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_place
 from modelbuild_rules.bundle.vendor_library import VendorLibrary, library_inputs, library_params, library_places
@@ -17,14 +19,14 @@ class RuntimeBundleAttrs(Attrs):
     programs that run on a GPU need NVIDIA's driver.
     """
 
-    program: Dep
+    program: Annotated[Dep, LabelOf("pte_program")]
     """The program: a `pte_program`."""
 
     runtime: RuntimeArchive | None = None
     """The archive that `make runtime` writes for the device's architecture (build/runtime.tar); by default the runtime
     that `pip install 'modelbuild[runtime]'` installs."""
 
-    device: Dep | None = None
+    device: Annotated[Dep, LabelOf("device_target")] | None = None
     """The device: a `device_target`; by default the program's. `--device` overrides it."""
 
     libraries: tuple[VendorLibrary, ...] = ()
@@ -35,7 +37,14 @@ class RuntimeBundleAttrs(Attrs):
     """Pack the folder into one file, `NAME.tar.gz`."""
 
 
-@rule(attrs=RuntimeBundleAttrs)
+EXAMPLE = """
+[[runtime_bundle]]
+name = "net_bundle"
+program = ":net_program"
+"""
+
+
+@rule(attrs=RuntimeBundleAttrs, example=EXAMPLE)
 def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
     program = ctx.provider(ctx.attrs.program, Program)
     device = _device(ctx, program)

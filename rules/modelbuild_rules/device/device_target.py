@@ -49,7 +49,15 @@ class DeviceTargetAttrs(Attrs):
     """The oldest glibc that compiled libraries must load on, such as "2.31"."""
 
 
-@rule(attrs=DeviceTargetAttrs)
+EXAMPLE = """
+[[device_target]]
+name = "server"
+arch = "x86_64"
+compute_capability = ["8.9"]
+"""
+
+
+@rule(attrs=DeviceTargetAttrs, example=EXAMPLE)
 def device_target(ctx: Context[DeviceTargetAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     if len(set(attrs.compute_capability)) != len(attrs.compute_capability):

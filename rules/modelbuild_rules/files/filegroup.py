@@ -12,6 +12,13 @@ class FilegroupAttrs(Attrs):
     """The files: paths in the package and labels of targets that provide files, or `{ glob = [...] }`."""
 
 
-@rule(attrs=FilegroupAttrs)
+EXAMPLE = """
+[[filegroup]]
+name = "photos"
+srcs = { glob = ["photos/*.png"] }
+"""
+
+
+@rule(attrs=FilegroupAttrs, example=EXAMPLE)
 def filegroup(ctx: Context[FilegroupAttrs]) -> tuple[Provider, ...]:
     return (Files(ctx.files(ctx.attrs.srcs)),)

@@ -34,7 +34,15 @@ class HttpFileAttrs(Attrs):
     """Mark the file executable."""
 
 
-@rule(attrs=HttpFileAttrs)
+EXAMPLE = """
+[[http_file]]
+name = "weights"
+urls = ["https://host.example/net.safetensors"]
+sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+"""
+
+
+@rule(attrs=HttpFileAttrs, example=EXAMPLE)
 def http_file(ctx: Context[HttpFileAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     for index, url in enumerate(attrs.urls):

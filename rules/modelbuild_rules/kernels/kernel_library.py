@@ -46,7 +46,16 @@ class KernelLibraryAttrs(Attrs):
     """Distributions that the Python files import in other ways than by import statements."""
 
 
-@rule(attrs=KernelLibraryAttrs)
+EXAMPLE = """
+[[kernel_library]]
+name = "my_ops"
+operators = ["my_ops::scale"]
+eager = ["my_ops.py"]
+srcs = ["scale.cpp"]
+"""
+
+
+@rule(attrs=KernelLibraryAttrs, example=EXAMPLE)
 def kernel_library(ctx: Context[KernelLibraryAttrs]) -> tuple[Provider, ...]:
     attrs, name = ctx.attrs, ctx.label.name
     if not _NAME.match(name) or name.startswith(_RESERVED):

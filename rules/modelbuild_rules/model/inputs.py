@@ -29,7 +29,11 @@ class Dynamic(Attrs):
     """A dimension whose size is known only when the program runs."""
 
     min: int = Field(ge=0)
+    """The smallest size."""
+
     max: int
+    """The largest size."""
+
     example: int | None = None
     """The size in the example inputs; by default 2, or the nearest allowed size."""
 
@@ -41,10 +45,14 @@ class ModelInput(Attrs):
     """An input, in the order of the module's `forward`. Set either `shape` and `dtype`, or `file`."""
 
     name: str
+    """The input's name, for `modelbuild run --input`."""
+
     shape: tuple[int | str, ...] | None = None
     """Sizes. A name refers to a dimension of the table `dynamic`; equal names have equal sizes."""
 
     dtype: DType | None = None
+    """The type of its elements."""
+
     range: tuple[float, float] | None = None
     """Lowest and highest example value, to which 0 and 255 of a picture are mapped. By default 0 and 1."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 from pydantic import Field
 
@@ -14,6 +14,7 @@ from modelbuild.api import (
     Context,
     Dep,
     Files,
+    LabelOf,
     Provider,
     Source,
     SourceArtifact,
@@ -85,14 +86,24 @@ class TorchModelAttrs(Attrs):
     seed: int = 0
     """Seed of torch, random and numpy.random when the module is made, and of the example inputs."""
 
-    kernels: tuple[Dep, ...] = ()
+    kernels: tuple[Annotated[Dep, LabelOf("kernel_library")], ...] = ()
     """Libraries of operators that the module calls: `kernel_library` targets. Their Python files are among `srcs`."""
 
     requires: tuple[Distribution, ...] = ()
     """Distributions that the code imports in other ways than by import statements."""
 
 
-@rule(attrs=TorchModelAttrs)
+EXAMPLE = """
+[[torch_model]]
+name = "net"
+entry = "net.py:Net"
+srcs = ["net.py"]
+weights = "net.safetensors"
+inputs = [{ name = "image", shape = [1, 3, 224, 224], dtype = "float32", range = [0, 255] }]
+"""
+
+
+@rule(attrs=TorchModelAttrs, example=EXAMPLE)
 def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     kernels = _kernels(ctx)

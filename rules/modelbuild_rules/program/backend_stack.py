@@ -18,7 +18,14 @@ class BackendStackAttrs(Attrs):
     """Tables such as `{ type = "xnnpack" }`. Unless the last is of type "portable", they must take every node."""
 
 
-@rule(attrs=BackendStackAttrs)
+EXAMPLE = """
+[[backend_stack]]
+name = "xnnpack"
+backends = [{ type = "xnnpack" }, { type = "portable" }]
+"""
+
+
+@rule(attrs=BackendStackAttrs, example=EXAMPLE)
 def backend_stack(ctx: Context[BackendStackAttrs]) -> tuple[Provider, ...]:
     *_, last = range(len(ctx.attrs.backends))
     entries = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 from pydantic import Field
 
@@ -14,6 +14,7 @@ from modelbuild.api import (
     Context,
     Dep,
     Files,
+    LabelOf,
     Output,
     Provider,
     Resources,
@@ -48,16 +49,16 @@ _LOWERING = ("executorch", "flatbuffers", "sympy", "torch", "torchao")
 class PteProgramAttrs(Attrs):
     """A model, compiled with a stack of backends for a device."""
 
-    model: Dep
+    model: Annotated[Dep, LabelOf("torch_model", "tensorrt_engine")]
     """The model: a `torch_model`, or a module that was compiled elsewhere, such as a `tensorrt_engine`."""
 
-    stack: Dep | None = None
+    stack: Annotated[Dep, LabelOf("backend_stack")] | None = None
     """The backends: a `backend_stack`. Required unless the model was compiled elsewhere."""
 
-    engines: dict[str, Dep] = Field(default_factory=dict)
+    engines: dict[str, Annotated[Dep, LabelOf("tensorrt_engine")]] = Field(default_factory=dict)
     """Modules that were compiled elsewhere (a `tensorrt_engine`), by the submodule of the model that each replaces."""
 
-    device: Dep | None = None
+    device: Annotated[Dep, LabelOf("device_target")] | None = None
     """The device: a `device_target`. `--device` overrides it."""
 
     external_weights: bool = False
@@ -67,7 +68,15 @@ class PteProgramAttrs(Attrs):
     """Keep inputs and outputs of partitions on a GPU in device memory that the caller provides, without copies."""
 
 
-@rule(attrs=PteProgramAttrs)
+EXAMPLE = """
+[[pte_program]]
+name = "net_program"
+model = ":net"
+stack = ":xnnpack"
+"""
+
+
+@rule(attrs=PteProgramAttrs, example=EXAMPLE)
 def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     model, parts = _model(ctx)
     stack = (*parts, *_stack(ctx, needed=not parts or bool(ctx.attrs.engines)))

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import Field
 
@@ -16,6 +16,7 @@ from modelbuild.api import (
     Context,
     Dep,
     DerivedArtifact,
+    LabelOf,
     Output,
     Provider,
     Resources,
@@ -127,13 +128,13 @@ class Metric(Attrs):
 class PteTestAttrs(TestAttrs):
     """A test that compares a program with its model."""
 
-    program: Dep
+    program: Annotated[Dep, LabelOf("pte_program")]
     """The `pte_program`."""
 
-    model: Dep
+    model: Annotated[Dep, LabelOf("torch_model")]
     """The `torch_model` to compare with, in eager PyTorch."""
 
-    device: Dep | None = None
+    device: Annotated[Dep, LabelOf("device_target")] | None = None
     """The device: a `device_target`. `--device` overrides it."""
 
     cpp_runtime: bool = False
@@ -176,7 +177,7 @@ class PteTestAttrs(TestAttrs):
     max_latency_ratio: float | None = Field(default=None, gt=0)
     """Maximum ratio of the median latency to the baseline's, both measured in this run on the first case."""
 
-    baseline: Dep | None = None
+    baseline: Annotated[Dep, LabelOf("pte_program")] | None = None
     """A `pte_program` to compare latency with; by default eager PyTorch."""
 
     max_memory: Size | None = None
@@ -187,7 +188,16 @@ class PteTestAttrs(TestAttrs):
     """The backend expected to take all nodes of a submodule, by the submodule's name."""
 
 
-@rule(attrs=PteTestAttrs)
+EXAMPLE = """
+[[pte_test]]
+name = "net_test"
+program = ":net_program"
+model = ":net"
+inputs = [{ name = "random", generator = { seed = 0, count = 3 } }]
+"""
+
+
+@rule(attrs=PteTestAttrs, example=EXAMPLE)
 def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     program = ctx.provider(attrs.program, Program)

@@ -31,7 +31,14 @@ class PyTestAttrs(TestAttrs):
     """Number of parallel actions among which the tests are divided."""
 
 
-@rule(attrs=PyTestAttrs)
+EXAMPLE = """
+[[py_test]]
+name = "net_py_test"
+srcs = ["test_net.py", "net.py"]
+"""
+
+
+@rule(attrs=PyTestAttrs, example=EXAMPLE)
 def py_test(ctx: Context[PyTestAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     reports = tuple(

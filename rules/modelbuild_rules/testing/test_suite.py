@@ -23,7 +23,14 @@ class TestSuiteAttrs(Attrs):
     """Labels of targets, including other suites."""
 
 
-@rule(attrs=TestSuiteAttrs)
+EXAMPLE = """
+[[test_suite]]
+name = "tests"
+tests = [":net_test", ":net_py_test"]
+"""
+
+
+@rule(attrs=TestSuiteAttrs, example=EXAMPLE)
 def test_suite(ctx: Context[TestSuiteAttrs]) -> tuple[Provider, ...]:
     tests: list[str] = []
     for dep in ctx.attrs.tests:

@@ -36,6 +36,7 @@ class Cuda(Attrs):
     GPU."""
 
     type: Literal["cuda"]
+    """The kind of backend."""
 
     build_on: Literal["cpu", "gpu"] = "cpu"
     """`cpu`: build on any machine, with kernels chosen by estimated cost or by `tuning`. `gpu`: time kernels on a GPU

@@ -12,6 +12,7 @@ class Portable(Attrs):
     """ExecuTorch's portable kernels for the CPU. This backend takes all remaining operators and must be the last."""
 
     type: Literal["portable"]
+    """The kind of backend."""
 
     ops: Operators | None = None
     """Operators that may run on portable kernels; any other fails the build. By default all are allowed."""

@@ -41,6 +41,7 @@ class Tensorrt(Attrs):
     """TensorRT: engines for NVIDIA GPUs, built for the device's compute capabilities without a GPU (flavour rtx)."""
 
     type: Literal["tensorrt"]
+    """The kind of backend."""
 
     flavour: Literal["rtx", "standard"] = "rtx"
     """`rtx` (TensorRT-RTX) builds without a GPU; `standard` builds on the kind of GPU that the engine is for."""

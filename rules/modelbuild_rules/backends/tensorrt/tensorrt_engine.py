@@ -122,7 +122,18 @@ class EngineBackend(Backend):
         return {}
 
 
-@rule(attrs=TensorrtEngineAttrs)
+EXAMPLE = """
+[[tensorrt_engine]]
+name = "net_engine"
+plan = "net.plan"
+version = "8.6.1"
+compute_capability = ["8.6"]
+inputs = [{ name = "image", shape = [1, 3, 224, 224], dtype = "float32" }]
+outputs = [{ name = "scores", shape = [1, 1000], dtype = "float32" }]
+"""
+
+
+@rule(attrs=TensorrtEngineAttrs, example=EXAMPLE)
 def tensorrt_engine(ctx: Context[TensorrtEngineAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     _check(ctx)

@@ -16,6 +16,7 @@ class Xnnpack(Attrs):
     """XNNPACK: floating-point and quantized operators on the CPU."""
 
     type: Literal["xnnpack"]
+    """The kind of backend."""
 
     precisions: Annotated[tuple[Precision, ...], AfterValidator(as_set)] = Field(
         default=("dynamic_quant", "fp32", "static_quant"), min_length=1

@@ -1,0 +1,32 @@
+"""The rules that commands describe: those of the workspace, or the built-in ones outside of a workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modelbuild.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from modelbuild.api.rule import Rule
+
+
+def rules_here(folder: Path) -> Mapping[str, Rule]:
+    """Return the rules of the workspace that contains a folder, by name; the built-in ones if there is no workspace.
+    Raises LoadingError for a rule package that does not load."""
+    from modelbuild.analysis.rules import load_rules
+    from modelbuild.workspace.workspace import find_root, load_workspace
+
+    try:
+        root = find_root(folder)
+    except UsageError:
+        return load_rules(folder, ()).by_name
+    workspace = load_workspace(root)
+    return load_rules(root, workspace.config.rules, workspace.rule_locations()).by_name
+
+
+def no_rule(name: str, rules: Iterable[str], others: Iterable[str] = ()) -> UsageError:
+    """Return the error for an unknown rule, with the nearest name among the rules and among other words."""
+    hint = did_you_mean(name, [*rules, *others])
+    return UsageError(f"no rule '{name}'{hint or '; modelbuild help lists the rules'}")
