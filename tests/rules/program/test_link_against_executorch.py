@@ -21,7 +21,7 @@ from modelbuild_rules.backends.xnnpack.steps.partitioning import PARTITIONING
 from modelbuild_rules.model.steps.exported.program import load_program
 from modelbuild_rules.program.steps.linking.manifest import KEY, key_beside, seal, unsealed
 from modelbuild_rules.program.steps.lowering.constants import initialize_buffers
-from modelbuild_rules.program.steps.lowering.nonzero import correct_nonzero
+from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero
 from modelbuild_runtime.files.manifest import read_manifest
 
 PTD_MANIFEST = unsealed({"version": 1})

@@ -21,9 +21,9 @@ from modelbuild_rules.model.steps.exported.program import load_program
 from modelbuild_rules.program.steps.lowering import executorch_private
 from modelbuild_rules.program.steps.lowering.check import check_operators
 from modelbuild_rules.program.steps.lowering.delegation import computing
-from modelbuild_rules.program.steps.lowering.empty_cat import correct_cat
-from modelbuild_rules.program.steps.lowering.nonzero import correct_nonzero
 from modelbuild_rules.program.steps.lowering.partitioning import partitioning
+from modelbuild_rules.program.steps.lowering.rewrites.empty_cat import correct_cat
+from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero
 from modelbuild_rules.program.steps.partition import lower
 
 if TYPE_CHECKING:

@@ -33,17 +33,14 @@ from safetensors.torch import load_file
 from modelbuild.step import Progress, Step, ignore_progress
 from modelbuild_rules.kernels.steps import custom
 from modelbuild_rules.model.steps.exported.program import load_program
-from modelbuild_rules.program.steps.lowering import executorch_private, slices
+from modelbuild_rules.program.steps.lowering import executorch_private
 from modelbuild_rules.program.steps.lowering.agreement import check_agreement
-from modelbuild_rules.program.steps.lowering.bounds import bound_sizes
 from modelbuild_rules.program.steps.lowering.capture import captured
 from modelbuild_rules.program.steps.lowering.check import check_operators
 from modelbuild_rules.program.steps.lowering.constants import CONSTANTS, initialize_buffers, outside, write_constants
 from modelbuild_rules.program.steps.lowering.delegation import Delegation, RecordingPartitioner
 from modelbuild_rules.program.steps.lowering.device_io import device_io_config, device_io_errors
-from modelbuild_rules.program.steps.lowering.empty_cat import correct_cat
 from modelbuild_rules.program.steps.lowering.failure import library_failures
-from modelbuild_rules.program.steps.lowering.nonzero import correct_nonzero
 from modelbuild_rules.program.steps.lowering.notes import notes
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning, partitioning
 from modelbuild_rules.program.steps.lowering.planning import passes_shown
@@ -53,9 +50,13 @@ from modelbuild_rules.program.steps.lowering.portable import (
     needed_libraries,
     to_executorch,
 )
-from modelbuild_rules.program.steps.lowering.recurrent import keep_loops
-from modelbuild_rules.program.steps.lowering.rewrites import Unfit, check_fit, has_complex_scalars
-from modelbuild_rules.program.steps.lowering.volumes import as_images
+from modelbuild_rules.program.steps.lowering.rewrites import slices
+from modelbuild_rules.program.steps.lowering.rewrites.bounds import bound_sizes
+from modelbuild_rules.program.steps.lowering.rewrites.empty_cat import correct_cat
+from modelbuild_rules.program.steps.lowering.rewrites.fitness import Unfit, check_fit, has_complex_scalars
+from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero
+from modelbuild_rules.program.steps.lowering.rewrites.recurrent import keep_loops
+from modelbuild_rules.program.steps.lowering.rewrites.volumes import as_images
 from modelbuild_rules.program.steps.partitions.folder import Partitions
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ def _lower_once(
 def _rewritten(program: Any, unfit: Unfit) -> Any:
     """Return a program that computes the same without the nodes for which it is unfit."""
     if unfit.complex:
-        from modelbuild_rules.program.steps.lowering.complex_numbers.rewrite import in_real_arithmetic
+        from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite import in_real_arithmetic
 
         program = in_real_arithmetic(program)
     as_images(program, unfit.volumes)

@@ -33,8 +33,8 @@ from modelbuild_rules.model.steps.eager.entry import first_line
 from modelbuild_rules.model.steps.exported.program import load_program
 from modelbuild_rules.program.steps.lowering import executorch_private
 from modelbuild_rules.program.steps.lowering.delegation import op_name
-from modelbuild_rules.program.steps.lowering.nonzero import correct_nonzero
 from modelbuild_rules.program.steps.lowering.partitioning import partitioning
+from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero
 from modelbuild_rules.program.steps.partition import lower
 from modelbuild_rules.program.steps.partitions.files import write_partition
 from modelbuild_rules.program.steps.partitions.placeholder import partition_of

@@ -10,9 +10,9 @@ from executorch.backends.cuda.cuda_backend import CudaBackend
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
 from modelbuild_rules.backends.cuda.steps.generate.partitioner import Partitions
-from modelbuild_rules.program.steps.lowering.complex_numbers.rewrite import in_real_arithmetic
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
-from modelbuild_rules.program.steps.lowering.sizes import own_sizes
+from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite import in_real_arithmetic
+from modelbuild_rules.program.steps.lowering.rewrites.sizes import own_sizes
 
 
 class _CudaPartitioning(Partitioning):

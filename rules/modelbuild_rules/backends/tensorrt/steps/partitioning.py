@@ -15,10 +15,10 @@ from modelbuild_rules.backends.tensorrt.steps.engine.pooling import round_down
 from modelbuild_rules.backends.tensorrt.steps.engine.settings import compilation_settings
 from modelbuild_rules.backends.tensorrt.steps.engine.support import Support
 from modelbuild_rules.backends.tensorrt.steps.engine.torch_tensorrt_private import import_torch_tensorrt
-from modelbuild_rules.program.steps.lowering.complex_numbers.rewrite import in_real_arithmetic
 from modelbuild_rules.program.steps.lowering.delegation import computing
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
-from modelbuild_rules.program.steps.lowering.sizes import own_sizes
+from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.rewrite import in_real_arithmetic
+from modelbuild_rules.program.steps.lowering.rewrites.sizes import own_sizes
 
 TOLERANCES = {"fp16": 2e-2, "bf16": 1e-1}
 """Tolerance of reduced precision, relative to a result's greatest magnitude."""

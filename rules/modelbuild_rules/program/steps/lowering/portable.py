@@ -14,8 +14,8 @@ from modelbuild_rules.kernels.steps import builtin, custom
 from modelbuild_rules.program.steps.lowering.delegation import Fact, computing
 from modelbuild_rules.program.steps.lowering.executorch_private import CHECKED
 from modelbuild_rules.program.steps.lowering.node_names import named
+from modelbuild_rules.program.steps.lowering.rewrites.volumes import is_volume
 from modelbuild_rules.program.steps.lowering.trial import runs
-from modelbuild_rules.program.steps.lowering.volumes import is_volume
 
 if TYPE_CHECKING:
     from modelbuild_rules.program.documents import ManifestKernels

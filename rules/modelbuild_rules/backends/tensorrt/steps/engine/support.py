@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 from modelbuild_rules.backends.tensorrt.steps.engine.aten_program import aten_graph
 from modelbuild_rules.backends.tensorrt.steps.engine.lowering import decompositions, forget_pending_sizes
 from modelbuild_rules.backends.tensorrt.steps.engine.pooling import WITH_INDICES
-from modelbuild_rules.program.steps.lowering.sizes import on_sizes, values_of
+from modelbuild_rules.program.steps.lowering.rewrites.sizes import on_sizes, values_of
 
 NO_CONVERTER = "no converter"
 REJECTED = "the converter's validator rejects it"

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from modelbuild_rules.program.steps.lowering.volumes import as_images
+from modelbuild_rules.program.steps.lowering.rewrites.volumes import as_images
 
 FORMS: dict[str, dict[str, Any]] = {
     "plain": {"kernel_size": 3, "padding": 1},

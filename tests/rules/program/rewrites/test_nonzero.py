@@ -14,7 +14,7 @@ from executorch.extension.pybindings._portable_lib import _load_for_executorch_f
 from torch import Tensor, nn
 from torch.export import Dim
 
-from modelbuild_rules.program.steps.lowering.nonzero import correct_nonzero
+from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero
 
 FUNCTIONS: Mapping[str, Callable[[Tensor], Any]] = {
     "nonzero": torch.nonzero,

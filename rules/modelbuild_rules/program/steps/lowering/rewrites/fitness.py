@@ -13,7 +13,7 @@ from modelbuild_rules.program.steps.lowering.delegation import computing
 from modelbuild_rules.program.steps.lowering.node_names import origin
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
 from modelbuild_rules.program.steps.lowering.portable import has_kernel, kernel_names, wrong_types
-from modelbuild_rules.program.steps.lowering.volumes import is_volume
+from modelbuild_rules.program.steps.lowering.rewrites.volumes import is_volume
 
 if TYPE_CHECKING:
     from modelbuild_rules.program.documents import OfferedBackend

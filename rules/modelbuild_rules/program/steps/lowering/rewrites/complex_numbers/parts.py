@@ -17,7 +17,7 @@ from torch._subclasses.complex_tensor._ops.common import COMPLEX_TO_REAL, lookup
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from modelbuild_rules.program.steps.lowering.complex_numbers.fourier import TRANSFORMS
+from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.fourier import TRANSFORMS
 
 aten = torch.ops.aten
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from modelbuild_rules.model.steps.exported.recurrent import shapes_without_steps
-from modelbuild_rules.program.steps.lowering.recurrent import keep_loops
+from modelbuild_rules.program.steps.lowering.rewrites.recurrent import keep_loops
 
 
 class Nets(nn.Module):
