@@ -34,6 +34,11 @@ WORKSPACE: dict[str, Any] = {
             "remote_cache": "file:///srv/cache",
             "remote_upload": "never",
             "remote_download": "minimal",
+            "strategy": ["compile=remote"],
+            "action_timeout": "2 h",
+            "junit": "junit.xml",
+            "runs_per_test": 2,
+            "test_tag_filters": "-gpu",
         }
     },
 }

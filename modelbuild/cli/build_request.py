@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,10 +14,11 @@ from modelbuild.build.request import Flags, make_request
 from modelbuild.build.snapshot import Snapshots
 from modelbuild.cli.problems import ending
 from modelbuild.cli.saved_commands import save_command
-from modelbuild.errors import ExitCode
+from modelbuild.errors import ExitCode, UsageError
 from modelbuild.report import make_reporter
 from modelbuild.report.reporter_scope import reporting
-from modelbuild.workspace.workspace import find_root, load_workspace
+from modelbuild.workspace.toml_document import Stamp
+from modelbuild.workspace.workspace import WORKSPACE_FILE, find_root, load_workspace
 
 if TYPE_CHECKING:
     from modelbuild.cli.recording import Recording
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """The targets and flags of a command line, and its current folder."""
+    """The targets and flags of a command line, with those of its profile, and its current folder."""
 
     directory: Path
     patterns: tuple[str, ...]
@@ -39,8 +41,9 @@ class CommandLine:
         try:
             directory, patterns, flags = json.loads(text)
             given: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in flags.items()}
+            given["profile"] = Stamp(*given["profile"]) if given["profile"] else None
             return cls(Path(directory), tuple(patterns), Flags(**given))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, KeyError):
             return None
 
 
@@ -59,6 +62,17 @@ def run_build(line: CommandLine, arguments: Sequence[str], recorded: Recording |
 
 
 def repeat_build(text: str, arguments: Sequence[str]) -> ExitCode | None:
-    """Build a saved request. Prints errors as run_command() does; returns None if it cannot be read."""
+    """Build a saved request. Prints errors as run_command() does; returns None if it cannot be read, or if its profile
+    may have changed."""
     line = CommandLine.decode(text)
-    return None if line is None else ending(lambda: run_build(line, arguments), verbose=False)
+    if line is None or (line.flags.profile is not None and line.flags.profile != _stamp(line.directory)):
+        return None
+    return ending(lambda: run_build(line, arguments), verbose=False)
+
+
+def _stamp(folder: Path) -> Stamp | None:
+    """Return the stamp of the MODELBUILD.toml above a folder; None if there is none."""
+    try:
+        return Stamp.of(os.stat(find_root(folder) / WORKSPACE_FILE))
+    except (OSError, UsageError):
+        return None

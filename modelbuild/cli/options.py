@@ -2,55 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from functools import wraps
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
 
 from modelbuild.build.request import Flags
-from modelbuild.workspace.remote_settings import DOWNLOADS, UPLOADS
-from modelbuild.workspace.workspace import MOST_JOBS
+from modelbuild.workspace.flags import BUILD_FLAGS, Flag
+from modelbuild.workspace.toml_document import Stamp
 
 Command: TypeAlias = Callable[..., Any]
 Decorator: TypeAlias = Callable[[Command], Command]
 
-_OPTIONS = [
-    click.option(
-        "--device",
-        "devices",
-        multiple=True,
-        metavar="LABEL",
-        help="Build for this device; may be repeated for several devices.",
-    ),
-    click.option("-j", "--jobs", type=click.IntRange(1, MOST_JOBS), help="Number of actions that run at once."),
-    click.option("-k", "--keep-going/--no-keep-going", default=None, help="Continue with unaffected actions."),
-    click.option("--action-timeout", metavar="DURATION", help="Fail actions that run longer, such as '30 min'."),
-    click.option("--config", "profile", metavar="NAME", help="Use flags from [profile.NAME] of MODELBUILD.toml."),
-    click.option("--sandbox-debug", is_flag=True, default=None, help="Keep the folders of failed actions."),
-    click.option(
-        "--remote-cache",
-        metavar="ADDRESS",
-        help="Share results over grpc[s]://, http[s]://, s3://, gs://, az:// or file://.",
-    ),
-    click.option("--remote-upload", type=click.Choice(UPLOADS), help="When to upload results to the remote cache."),
-    click.option("--remote-download", type=click.Choice(DOWNLOADS), help="Outputs to download from the remote cache."),
-    click.option("--remote-executor", metavar="ADDRESS", help="Run actions on workers behind grpc[s]://."),
-    click.option(
-        "--strategy",
-        "strategies",
-        multiple=True,
-        metavar="ACTION=PLACES",
-        help="Where a kind of action runs, such as compile=remote,local; '*': others.",
-    ),
-    click.option("-q", "--quiet", is_flag=True, default=None, help="Print failures only."),
-    click.option("--json", is_flag=True, default=None, help="Print one JSON object; messages go to stderr."),
-]
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def option(flag: Flag) -> Decorator:
+    """Return the option of a flag. A switch has a second form, `--no-...`."""
+    names = [f"-{flag.short}"] if flag.short else []
+    long = f"--{flag.name}"
+    shared: dict[str, Any] = {"default": flag.default, "help": flag.help}
+    match flag.kind:
+        case "switch":
+            return click.option(*names, f"{long}/--no-{flag.name}", flag.argument, **shared)
+        case "count":
+            shared["type"] = click.IntRange(1, flag.most)
+        case "choice":
+            shared["type"] = click.Choice(flag.choices)
+        case "file":
+            shared |= {"type": FILE, "metavar": "FILE"}
+        case _:
+            shared |= {"metavar": flag.metavar, "multiple": flag.repeated}
+    return click.option(*names, long, flag.argument, **shared)
+
+
+def options(flags: Iterable[Flag]) -> Decorator:
+    """Return a decorator that adds the options of flags to a command's function."""
+    return lambda function: _decorated(function, map(option, flags))
+
+
+def _use_profile(context: click.Context, _: click.Parameter, name: str | None) -> Stamp | None:
+    """Make a profile's flags the defaults of the command's options. Returns the stamp of MODELBUILD.toml."""
+    if name is None or context.resilient_parsing:
+        return None
+    from modelbuild.errors import UsageError, did_you_mean
+    from modelbuild.workspace.workspace import find_root, load_workspace
+
+    workspace = load_workspace(find_root(context.obj.directory))
+    profiles = workspace.config.profiles
+    if name not in profiles:
+        raise UsageError(f"no [profile.{name}] in MODELBUILD.toml{did_you_mean(name, profiles)}")
+    context.default_map = dict(profiles[name])
+    return workspace.stamp
+
+
+_PROFILE = click.option(
+    "--config",
+    "profile",
+    callback=_use_profile,
+    is_eager=True,
+    metavar="NAME",
+    help="Use flags from [profile.NAME] of MODELBUILD.toml.",
+)
 
 
 def gather(
-    function: Command, options: Sequence[Decorator], argument: str, names: Iterable[str], make: Callable[..., object]
+    function: Command, decorators: Iterable[Decorator], argument: str, names: Iterable[str], make: Callable[..., object]
 ) -> Command:
     """Add options to a command's function, which gets them as one argument: the object that `make` returns for them,
     by the names of their parameters."""
@@ -61,15 +81,19 @@ def gather(
         made = make(**{name: given.pop(name) for name in own})
         return function(*args, **{argument: made}, **given)
 
-    command: Command = gathered
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return _decorated(gathered, decorators)
+
+
+def _decorated(function: Command, decorators: Iterable[Decorator]) -> Command:
+    for decorator in reversed(tuple(decorators)):
+        function = decorator(function)
+    return function
 
 
 def building(function: Command) -> Command:
     """Add the options of every command that builds; the function gets them as one argument, `flags`."""
-    return gather(function, _OPTIONS, "flags", [field.name for field in fields(Flags)], Flags)
+    decorators: list[Decorator] = [_PROFILE, *map(option, BUILD_FLAGS)]
+    return gather(function, decorators, "flags", [field.name for field in fields(Flags)], Flags)
 
 
 def no_options(patterns: tuple[str, ...]) -> None:
@@ -77,7 +101,12 @@ def no_options(patterns: tuple[str, ...]) -> None:
     for text in patterns:
         if text.startswith("-") and not text.startswith(("-//", "-:")):
             context = click.get_current_context()
-            known = [name for parameter in context.command.params for name in parameter.opts if name.startswith("-")]
+            known = [
+                name
+                for parameter in context.command.params
+                for name in (*parameter.opts, *parameter.secondary_opts)
+                if name.startswith("-")
+            ]
             from modelbuild.errors import did_you_mean
 
             raise click.UsageError(f"no option '{text}'{did_you_mean(text, known)}")

@@ -8,22 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from modelbuild.cli.options import Command, gather
+from modelbuild.cli.options import Command, gather, option
+from modelbuild.workspace.flags import RECORDING_FLAGS
 
 if TYPE_CHECKING:
     from modelbuild.events import Reporter
     from modelbuild.workspace.workspace import Workspace
-
-FILE = click.Path(dir_okay=False, path_type=Path)
-_OPTIONS = [
-    click.option("--build-event-json", type=FILE, metavar="FILE", help="Write each event as a line of JSON."),
-    click.option("--profile", "trace", type=FILE, metavar="FILE", help="Write a Chrome trace, for Perfetto."),
-    click.option("--junit", type=FILE, metavar="FILE", help="Write tests and failed actions as JUnit XML."),
-    click.option("--summary", type=FILE, metavar="FILE", help="Append a summary in Markdown to a file."),
-    click.option("--github-annotations", is_flag=True, help="Print failures as GitHub's workflow commands."),
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +85,8 @@ class Recording:
 
 def recording(function: Command) -> Command:
     """Add the options of every command that builds; the function gets them as one argument, `recorded`."""
-    return gather(function, _OPTIONS, "recorded", [field.name for field in fields(Recording)], Recording)
+    names = [flag.argument for flag in RECORDING_FLAGS]
+    return gather(function, map(option, RECORDING_FLAGS), "recorded", names, Recording)
 
 
 def _prefix(root: Path) -> str:

@@ -50,11 +50,18 @@ class Table:
         except ValueError as error:
             raise self.error(f"'{key}': {error}", key) from None
 
-    def string(self, key: str, expected: str = "a string") -> str | None:
+    def text(self, key: str, expected: str) -> str | None:
+        """Return a string that may be empty."""
         value = self.get(key)
-        if value is None or (isinstance(value, str) and value):
+        if value is None or isinstance(value, str):
             return value
         raise self.wrong(key, expected)
+
+    def string(self, key: str, expected: str = "a string") -> str | None:
+        value = self.text(key, expected)
+        if value == "":
+            raise self.wrong(key, expected)
+        return value
 
     def line(self, key: str, expected: str) -> str | None:
         """Return a string without control characters, as paths and names require."""

@@ -7,16 +7,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING
 
 from modelbuild import sizes
 from modelbuild.errors import EnvironmentProblem, Location, UsageError
 from modelbuild.labels import Label
-from modelbuild.workspace.remote_address import Address
-from modelbuild.workspace.remote_settings import DOWNLOADS, UPLOADS, RemoteSettings
-from modelbuild.workspace.remote_table import read_address, read_choice, read_settings
+from modelbuild.workspace.limits import MOST_JOBS
+from modelbuild.workspace.remote_settings import RemoteSettings
+from modelbuild.workspace.remote_table import read_settings
 from modelbuild.workspace.toml_document import Document, Stamp, read_document, show
 from modelbuild.workspace.toml_table import Table
+
+if TYPE_CHECKING:
+    from modelbuild.workspace.flags import FlagValue
 
 WORKSPACE_FILE = "MODELBUILD.toml"
 # The rule package of every workspace.
@@ -26,15 +29,8 @@ LIBRARY = "modelbuild_runtime"
 OUTPUT_FOLDER = "modelbuild-out"
 CACHE_VARIABLE = "MODELBUILD_CACHE_DIR"
 DEFAULT_CACHE_SIZE = 20 << 30
-MOST_JOBS = 10_000
-
-# Flags that a profile may set besides `jobs` and `device`.
-PROFILE_SWITCHES = ("keep_going", "sandbox_debug", "quiet", "json")
-PROFILE_REMOTE = ("remote_cache", "remote_upload", "remote_download")
 
 _RULE_PACKAGE = re.compile(r"//[\w+@-][\w.+@-]*(/[\w+@-][\w.+@-]*)*\Z|[^\W\d]\w*(\.[^\W\d]\w*)*\Z", re.ASCII)
-
-FlagValue: TypeAlias = bool | int | float | str | Address | tuple[Label, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +44,7 @@ class Config:
     cache_dir       absolute; MODELBUILD_CACHE_DIR overrides the file, which overrides ~/.cache/modelbuild
     cache_size      bytes above which the least recently used results are deleted
     remote          the remote cache and workers
-    profiles        flags by profile, named as on the command line with `_` for `-`
+    profiles        values of flags by profile and argument (see profiles.py)
     """
 
     rules: tuple[str, ...]
@@ -102,7 +98,6 @@ def load_workspace(root: Path, environ: Mapping[str, str] = os.environ) -> Works
     build = top.table("build") or Table(document, ("build",), {})
     cache = top.table("cache") or Table(document, ("cache",), {})
     remote = top.table("remote") or Table(document, ("remote",), {})
-    profiles = top.table("profile")
     config = Config(
         rules=rules,
         default_device=_label(build, "default_device"),
@@ -112,7 +107,7 @@ def load_workspace(root: Path, environ: Mapping[str, str] = os.environ) -> Works
         cache_dir=_cache_dir(root, cache, environ),
         cache_size=_size(cache, "max_size", DEFAULT_CACHE_SIZE),
         remote=read_settings(remote, root),
-        profiles={name: _profile(profiles, name) for name in profiles.values} if profiles else {},
+        profiles=_profiles(top, root),
     )
     for table in (top, build, cache):
         table.finish()
@@ -130,39 +125,22 @@ def _rules(top: Table) -> tuple[str, ...]:
     return rules
 
 
-def _label(table: Table, key: str, index: int | None = None) -> Label | None:
-    value = table.string(key, "a label") if index is None else table.values[key][index]
-    if value is None:
-        return None
+def _label(table: Table, key: str) -> Label | None:
+    value = table.string(key, "a label")
     try:
-        return Label.parse(value)
+        return None if value is None else Label.parse(value)
     except UsageError as error:
-        raise table.error(f"'{key}': {error}", *((key,) if index is None else (key, index))) from None
+        raise table.error(f"'{key}': {error}", key) from None
 
 
-def _profile(profiles: Table, name: str) -> Mapping[str, FlagValue]:
-    profile = profiles.table(name)
-    if profile is None:
+def _profiles(top: Table, root: Path) -> Mapping[str, Mapping[str, FlagValue]]:
+    profiles = top.table("profile")
+    if profiles is None:
         return {}
-    flags = {
-        "jobs": profile.count("jobs", MOST_JOBS),
-        "action_timeout": profile.duration("action_timeout"),
-        "device": _devices(profile),
-        PROFILE_REMOTE[0]: read_address(profile, PROFILE_REMOTE[0]),
-        PROFILE_REMOTE[1]: read_choice(profile, PROFILE_REMOTE[1], UPLOADS),
-        PROFILE_REMOTE[2]: read_choice(profile, PROFILE_REMOTE[2], DOWNLOADS),
-        **{flag: profile.boolean(flag) for flag in PROFILE_SWITCHES},
-    }
-    profile.finish()
-    return {flag: value for flag, value in flags.items() if value is not None}
+    # Builds without profiles do not need this.
+    from modelbuild.workspace.profiles import read_profiles
 
-
-def _devices(profile: Table) -> tuple[Label, ...] | None:
-    if not isinstance(profile.get("device"), list):
-        label = _label(profile, "device")
-        return None if label is None else (label,)
-    labels = [_label(profile, "device", index) for index, _ in enumerate(profile.strings("device") or ())]
-    return tuple(label for label in labels if label is not None)
+    return read_profiles(profiles, root)
 
 
 def _cache_dir(root: Path, cache: Table, environ: Mapping[str, str]) -> Path:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from modelbuild.cli.group import cli
 from modelbuild.loading.package import ENGINE_ATTRIBUTES
-from modelbuild.workspace.workspace import PROFILE_REMOTE, PROFILE_SWITCHES, load_workspace
+from modelbuild.workspace.workspace import load_workspace
 
 # Tables inside attributes: the heading that describes each.
 TABLES = {
@@ -118,14 +118,6 @@ def test_the_workspace_file_is_one(text: str, tmp_path: Path) -> None:
     config = load_workspace(tmp_path, {}).config
     assert str(config.default_device) == "//devices:orin"
     assert config.cache_size == 20 << 30
-    section = text.partition("A profile may set")[2].partition("\n\n")[0]
-    assert set(re.findall(r"`(\w+)`", section)) == {
-        "jobs",
-        "device",
-        "action_timeout",
-        *PROFILE_SWITCHES,
-        *PROFILE_REMOTE,
-    }
 
 
 def test_examples_have_the_attributes_that_they_need(text: str, schema: dict[str, Any]) -> None:

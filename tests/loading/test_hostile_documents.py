@@ -142,8 +142,9 @@ def test_changed_and_damaged_workspace_files_are_read_or_refused(root: Path, exa
         (root / "MODELBUILD.toml").write_bytes(content)
         with located("MODELBUILD.toml", content), suppress(EnvironmentProblem):  # a user without a home folder
             workspace = load_workspace(root, {"HOME": str(root), "XDG_CACHE_HOME": str(root)})
-            for profile in (None, *workspace.config.profiles):
-                make_request(workspace, root, ("//...",), Flags(profile=profile))
+            for profile in ({}, *workspace.config.profiles.values()):
+                given = {name: each for name, each in profile.items() if name in Flags.__dataclass_fields__}
+                make_request(workspace, root, ("//...",), Flags(**given))
             assert "\0" not in str(workspace.config.cache_dir)
 
     try:

@@ -1,4 +1,4 @@
-"""Addresses, the table [remote], flags and profiles."""
+"""Addresses, the table [remote], and flags."""
 
 from __future__ import annotations
 
@@ -77,10 +77,6 @@ tls_ca = "ca.pem"
 tls_cert = "/etc/me.pem"
 tls_key = "/etc/me.key"
 token_command = ["login", "--print"]
-
-[profile.fast]
-remote_cache = "file:///srv/cache"
-remote_download = "minimal"
 """
 
 
@@ -119,13 +115,12 @@ def test_what_is_wrong_in_the_table_is_located(tmp_path: Path, line: str, said: 
     ("flags", "cache", "download"),
     [
         ({}, "grpcs://cache.example:443/team", "all"),
-        ({"profile": "fast"}, "file:///srv/cache", "minimal"),
-        ({"profile": "fast", "remote_cache": "http://other"}, "http://other", "minimal"),
-        ({"profile": "fast", "remote_cache": ""}, None, "minimal"),
+        ({"remote_cache": "http://other"}, "http://other", "all"),
+        ({"remote_cache": "", "remote_download": "minimal"}, None, "minimal"),
         ({"remote_download": "toplevel"}, "grpcs://cache.example:443/team", "toplevel"),
     ],
 )
-def test_the_command_line_goes_before_the_profile_before_the_file(
+def test_the_command_line_goes_before_the_file(
     tmp_path: Path, flags: dict[str, Any], cache: str | None, download: str
 ) -> None:
     request = make_request(load(tmp_path, WHOLE), tmp_path, ("...",), Flags(**flags))

@@ -49,10 +49,10 @@ def test_everything_that_the_file_can_say(tmp_path: Path) -> None:
         "ci": {
             "jobs": 2,
             "keep_going": False,
-            "device": (Label("devices", "a"), Label("devices", "b")),
+            "devices": ("//devices:a", "//devices:b"),
             "json": True,
         },
-        "quick": {"device": (Label("", "root"),)},
+        "quick": {"devices": ("//:root",)},
     }
 
 

@@ -14,8 +14,9 @@ from modelbuild.build.request import Flags
 from modelbuild.cli.commands.test import testing
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
-from modelbuild.cli.options import building, no_options
-from modelbuild.cli.recording import FILE, Base, Recording, recording
+from modelbuild.cli.options import building, no_options, options
+from modelbuild.cli.recording import Base, Recording, recording
+from modelbuild.workspace.flags import CI_FLAGS
 
 if TYPE_CHECKING:
     from modelbuild.report.measurements import Measures
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
 
 @click.command("ci", short_help=COMMANDS["ci"], context_settings={"ignore_unknown_options": True})
 @click.argument("patterns", nargs=-1, metavar="[TARGET]...")
-@click.option("--since", metavar="REF", help="Only targets affected since the merge base of REF and HEAD.")
-@click.option("--report", type=FILE, metavar="FILE", help="Write sizes and latencies to FILE for later jobs.")
-@click.option("--base-report", type=FILE, metavar="FILE", help="Compare with an earlier --report in the summary.")
+@options(CI_FLAGS)
 @testing
 @recording
 @building

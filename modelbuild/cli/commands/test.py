@@ -9,27 +9,17 @@ import click
 from modelbuild.build.request import Flags
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
-from modelbuild.cli.options import Command, building, gather, no_options
+from modelbuild.cli.options import Command, building, gather, no_options, option
 from modelbuild.cli.recording import Recording, recording
+from modelbuild.workspace.flags import TEST_FLAGS
 
 if TYPE_CHECKING:
     from modelbuild.testing.run import TestOptions
 
-_OPTIONS = [
-    click.option("--cache-test-results/--no-cache-test-results", "cache_results", default=True,
-                 help="Use results of earlier runs with the same key."),
-    click.option("--runs-per-test", type=click.IntRange(1, 10_000), default=1, help="Run each N times; all must pass."),
-    click.option("--flaky-attempts", type=click.IntRange(1, 10_000), default=1, help="Attempts for a failing test."),
-    click.option("--require-all", is_flag=True, help="Fail tests and cases that were not run."),
-    click.option("--bisect", is_flag=True, help="After a parity failure, find the first wrong node."),
-    click.option("--test-tag-filters", "tags", default="", metavar="TAG,-TAG", help="Include or exclude tests by tag."),
-]  # fmt: skip
-
 
 def testing(function: Command) -> Command:
     """Add the options of every command that runs tests; the function gets them as one argument, `tests`."""
-    names = ("cache_results", "runs_per_test", "flaky_attempts", "require_all", "bisect", "tags")
-    return gather(function, _OPTIONS, "tests", names, _tests)
+    return gather(function, map(option, TEST_FLAGS), "tests", [flag.argument for flag in TEST_FLAGS], _tests)
 
 
 def _tests(tags: str, **options: Any) -> TestOptions:

@@ -1,0 +1,94 @@
+"""The flags of `build`, `test` and `ci`, which are both options of the command line and keys of profiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from modelbuild.workspace.limits import MOST_JOBS
+from modelbuild.workspace.remote_settings import DOWNLOADS, UPLOADS
+
+MOST_RUNS = 10_000
+
+Kind: TypeAlias = Literal["switch", "count", "choice", "text", "file", "label", "duration", "address", "strategy"]
+# Values as the command line gives them: labels, durations, addresses and strategies are text.
+FlagValue: TypeAlias = bool | int | str | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A flag: `--keep-going` on the command line, `keep_going` in a profile.
+
+    short      its letter on the command line, or ''
+    most       the greatest number, of a count
+    choices    the allowed words, of a choice
+    repeated   it may be given several times: a profile has one value, or an array
+    parameter  the name of its value in functions, if not the flag's
+    default    the value if neither the command line nor a profile gives one
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    metavar: str = ""
+    short: str = ""
+    most: int = 0
+    choices: tuple[str, ...] = ()
+    repeated: bool = False
+    parameter: str = ""
+    default: FlagValue | None = None
+
+    @property
+    def key(self) -> str:
+        """Return the flag's key in a profile."""
+        return self.name.replace("-", "_")
+
+    @property
+    def argument(self) -> str:
+        return self.parameter or self.key
+
+
+BUILD_FLAGS = (
+    Flag("device", "label", "Build for this device; may be repeated for several devices.", "LABEL", repeated=True,
+         parameter="devices"),
+    Flag("jobs", "count", "Number of actions that run at once.", short="j", most=MOST_JOBS),
+    Flag("keep-going", "switch", "Continue with unaffected actions.", short="k"),
+    Flag("action-timeout", "duration", "Fail actions that run longer, such as '30 min'.", "DURATION"),
+    Flag("sandbox-debug", "switch", "Keep the folders of failed actions."),
+    Flag("remote-cache", "address", "Share results over grpc[s]://, http[s]://, s3://, gs://, az:// or file://.",
+         "ADDRESS"),
+    Flag("remote-upload", "choice", "When to upload results to the remote cache.", choices=UPLOADS),
+    Flag("remote-download", "choice", "Outputs to download from the remote cache.", choices=DOWNLOADS),
+    Flag("remote-executor", "address", "Run actions on workers behind grpc[s]://.", "ADDRESS"),
+    Flag("strategy", "strategy", "Where a kind of action runs, such as compile=remote,local; '*': others.",
+         "ACTION=PLACES", repeated=True, parameter="strategies"),
+    Flag("quiet", "switch", "Print failures only.", short="q"),
+    Flag("json", "switch", "Print one JSON object; messages go to stderr."),
+)  # fmt: skip
+
+# Files that a CI job keeps.
+RECORDING_FLAGS = (
+    Flag("build-event-json", "file", "Write each event as a line of JSON."),
+    Flag("profile", "file", "Write a Chrome trace, for Perfetto.", parameter="trace"),
+    Flag("junit", "file", "Write tests and failed actions as JUnit XML."),
+    Flag("summary", "file", "Append a summary in Markdown to a file."),
+    Flag("github-annotations", "switch", "Print failures as GitHub's workflow commands.", default=False),
+)
+
+TEST_FLAGS = (
+    Flag("cache-test-results", "switch", "Use results of earlier runs with the same key.", default=True,
+         parameter="cache_results"),
+    Flag("runs-per-test", "count", "Run each N times; all must pass.", most=MOST_RUNS, default=1),
+    Flag("flaky-attempts", "count", "Attempts for a failing test.", most=MOST_RUNS, default=1),
+    Flag("require-all", "switch", "Fail tests and cases that were not run.", default=False),
+    Flag("bisect", "switch", "After a parity failure, find the first wrong node.", default=False),
+    Flag("test-tag-filters", "text", "Include or exclude tests by tag.", "TAG,-TAG", parameter="tags", default=""),
+)  # fmt: skip
+
+CI_FLAGS = (
+    Flag("since", "text", "Only targets affected since the merge base of REF and HEAD.", "REF"),
+    Flag("report", "file", "Write sizes and latencies to FILE for later jobs."),
+    Flag("base-report", "file", "Compare with an earlier --report in the summary."),
+)
+
+FLAGS = (*BUILD_FLAGS, *RECORDING_FLAGS, *TEST_FLAGS, *CI_FLAGS)
