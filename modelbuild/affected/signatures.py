@@ -17,6 +17,7 @@ from modelbuild.affected.git import Change
 from modelbuild.affected.required_tools import NeededTools
 from modelbuild.affected.tool_versions import Versions
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
+from modelbuild.analysis.suites import SUITE, members
 from modelbuild.code.tools import Tools
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.execution.executor import Request
@@ -85,8 +86,11 @@ class Signatures:
         self._packages: dict[str, str] = {}
 
     def target(self, target: ConfiguredTarget) -> Signature:
-        """Return a target's signature. Raises KeyError for a missing step, and OSError for a missing or unknown
-        file."""
+        """Return a target's signature; a suite's is that of its members. Raises KeyError for a missing step, and
+        OSError for a missing or unknown file."""
+        if target.rule == SUITE:
+            parts = [[each.id, self.target(each).text] for each in members(self._analyzer, target)]
+            return Signature(target.rule, _digest(parts))
         own = sorted(self._own[target.id])
         parts = [[name, self._node(name)] for name in own] + [[self._artifact(a)] for a in target.files()]
         return Signature(target.rule, _digest(parts or [self._declared(target)]))

@@ -28,7 +28,8 @@ def message(error: click.ClickException) -> str:
         case click.UsageError():
             extra = _EXTRA.match(error.message)
             if extra is not None:
-                return f"unexpected argument '{extra[1].split()[0]}'; {_usage(error)}"
+                first = extra[1].split(" ")[0]
+                return f"unexpected argument '{first}'; {_usage(error)}"
             if isinstance(error.ctx and error.ctx.command, click.Group) and error.message.startswith("No such command"):
                 return f"{_problem(error.message).replace('no such', 'no')}; {_usage(error)}"
     return error.format_message()

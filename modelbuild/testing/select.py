@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
+from modelbuild.analysis.suites import members
 from modelbuild.api.providers import TestAction
-
-SUITE = "test_suite"
 
 
 def test_of(target: ConfiguredTarget) -> TestAction | None:
@@ -21,13 +20,10 @@ def select_tests(
     """Return the tests among targets and in their suites, each once. With tags: tests that have one of the given tags
     and none of those given with `-`."""
     found: dict[str, ConfiguredTarget] = {}
-    waiting = list(targets)[::-1]
-    while waiting:
-        target = waiting.pop()
-        if test_of(target) is not None:
-            found.setdefault(target.id, target)
-        elif target.rule == SUITE:
-            waiting += [analyzer.targets[node] for node in reversed(analyzer.dependencies[target.node])]
+    for target in targets:
+        for member in members(analyzer, target):
+            if test_of(member) is not None:
+                found.setdefault(member.id, member)
     wanted = {tag for tag in tags if not tag.startswith("-")}
     unwanted = {tag[1:] for tag in tags if tag.startswith("-")}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from modelbuild.analysis.rules import forget
 from modelbuild.cli.group import cli
 from modelbuild.code.step_sources import source
 from modelbuild.errors import LoadingError, UsageError
+from modelbuild.history.database import write_history
 
 BUILD = """
 [[cat]]
@@ -144,12 +146,96 @@ def test_kind_tests_and_matrix(repo: Any) -> None:
     assert ask(repo, "--since", "HEAD", "--kind", "^cat$") == ALL
     assert ask(repo, "--since", "HEAD", "--kind", "dog") == []
     assert ask(repo, "--since", "HEAD", "--tests") == []
-    (line,) = ask(repo, "--since", "HEAD", "--format", "github-matrix", "--shards", "2")
+    (line,) = ask(repo, "--since", "HEAD", "--format", "github-matrix", "--jobs", "2", "--min-job-length", "1 s")
     matrix = json.loads(line)["include"]
-    assert [each["shard"] for each in matrix] == ["1/2", "2/2"]
+    assert [each["job"] for each in matrix] == ["1/2", "2/2"]
     assert sorted(label for each in matrix for label in each["targets"].split()) == ["//m:one", "//m:three", "//m:two"]
     (line,) = ask(repo, "--since", "HEAD", "--format", "github-matrix", "--kind", "dog")
     assert json.loads(line) == {"include": []}
+
+
+PROGRAMS = """
+[[cat]]
+name = "{model}"
+srcs = ["{model}.txt"]
+[[cat]]
+name = "{model}_{number}"
+matrix = { model = ["a", "b"], number = [1, 2, 3, 4] }
+srcs = [":{model}"]
+[[split]]
+name = "split"
+src = ["words.txt"]
+[[cat]]
+name = "reader"
+srcs = [":split"]
+[[test_suite]]
+name = "suite"
+tests = [":a_1", ":inner"]
+[[test_suite]]
+name = "inner"
+tests = [":b_1"]
+""".replace('name = "{model}"', 'name = "{model}"\nmatrix = { model = ["a", "b"] }')
+
+
+def took(repo: Any, **seconds: float) -> None:
+    """Write seconds of actions to the history."""
+    repo.cache.mkdir(exist_ok=True)
+    now = time.time()
+    rows = [("w", name, "seconds", now, value, "") for name, value in seconds.items()]
+    write_history(repo.cache, lambda db: db.executemany("INSERT INTO measures VALUES (?, ?, ?, ?, ?, ?)", rows))
+
+
+@pytest.fixture
+def programs(repo: Any) -> Any:
+    repo.write({"p/BUILD.toml": PROGRAMS, "p/a.txt": "a", "p/b.txt": "b", "p/words.txt": "some words"})
+    repo.commit()
+    repo.write({"p/a.txt": "aa", "p/b.txt": "bb", "p/words.txt": "more words"})
+    return repo
+
+
+def matrix(repo: Any, *arguments: str) -> list[tuple[str, float]]:
+    (line,) = ask(repo, "--since", "HEAD", "--format", "github-matrix", *arguments)
+    return [(job["targets"], job["seconds"]) for job in json.loads(line)["include"]]
+
+
+def test_programs_of_one_model_are_in_one_job_of_the_matrix(programs: Any) -> None:
+    targets = [f"//p:{model}_{number}" for model in "ab" for number in (1, 2, 3, 4)]
+    took(programs, **{"//p:a#cat": 300, "//p:b#cat": 300, **{f"{target}#cat": 10 for target in targets}})
+    jobs = [("//p:a " + " ".join(targets[:4]), 340), ("//p:b " + " ".join(targets[4:]), 340)]
+    assert matrix(programs, *targets, "//p:a", "//p:b") == jobs
+    (everything,) = matrix(programs, *targets, "--min-job-length", "1 h")
+    assert everything == (" ".join(targets), 680)
+
+
+def test_a_suite_is_affected_where_its_tests_are(repo: Any) -> None:
+    tests = "".join(f'[[py_test]]\nname = "{name}_test"\nsrcs = ["test_{name}.py"]\n' for name in ("a", "b"))
+    suites = '[[test_suite]]\nname = "outer"\ntests = [":inner"]\n[[test_suite]]\nname = "inner"\ntests = [":a_test"]\n'
+    repo.write({"t/BUILD.toml": tests + suites, "t/test_a.py": "1", "t/test_b.py": "1"})
+    repo.commit()
+    repo.write({"t/test_b.py": "2"})
+    assert ask(repo, "--since", "HEAD") == ["//t:b_test"]
+    repo.write({"t/test_a.py": "2", "t/test_b.py": "1"})
+    assert ask(repo, "--since", "HEAD") == ["//t:a_test", "//t:inner", "//t:outer"]
+    # The same if both revisions are compared.
+    repo.write({"t/BUILD.toml": "# Tests.\n" + tests + suites})
+    assert ask(repo, "--since", "HEAD") == ["//t:a_test", "//t:inner", "//t:outer"]
+
+
+def test_a_suite_is_in_the_matrix_by_its_members(programs: Any) -> None:
+    took(programs, **{"//p:a#cat": 300, "//p:b#cat": 300, "//p:a_1#cat": 1, "//p:b_1#cat": 2})
+    assert matrix(programs, "//p:suite") == [("//p:b_1", 302), ("//p:a_1", 301)]
+
+
+def test_the_matrix_counts_actions_that_only_a_build_declares(programs: Any) -> None:
+    took(programs, **{"//p:split#plan": 1, "//p:split#count:0": 20, "//p:split#count:1": 30, "//p:reader#cat": 4})
+    assert matrix(programs, "//p:reader") == [("//p:reader", 55)]
+
+
+@pytest.mark.parametrize("length", ["1 m", "0", ""])
+def test_a_length_of_jobs_is_a_duration(repo: Any, length: str) -> None:
+    ended = CliRunner().invoke(cli, ["-C", str(repo.root), "affected", "--since", "HEAD", "--min-job-length", length])
+    assert ended.exit_code == 2
+    assert "--min-job-length: expected a duration" in ended.output
 
 
 def test_mistakes(repo: Any, tmp_path: Path) -> None:

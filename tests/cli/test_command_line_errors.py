@@ -36,3 +36,9 @@ def test_a_command_without_its_subcommand_prints_its_help(line: list[str], capsy
     assert printed.out == ""
     assert printed.err.startswith(f"Usage: {' '.join(['modelbuild', *line])} [OPTIONS] COMMAND [ARGS]...\n")
     assert "\nCommands:\n" in printed.err
+
+
+def test_an_empty_argument_too_many_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["explain", "//:a", ""]) == 2
+    expected = "error: unexpected argument ''; usage: modelbuild explain [OPTIONS] TARGET\n"
+    assert capsys.readouterr() == ("", expected)

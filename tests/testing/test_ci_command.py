@@ -198,7 +198,9 @@ def test_three_commits(repository_of_300: Repository, repository: Path, ci_forma
     picture = ElementTree.parse(repo.root / "ci/plot.svg").getroot()
     panels = [group for group in picture.iter() if group.get("id", "").startswith("axes_")]
     assert len(panels) == len(shown.out.splitlines())
-    matrix = repo.run("affected", "--since", "HEAD~2", "--format", "github-matrix", "--shards", "3")
+    matrix = repo.run(
+        "affected", "--since", "HEAD~2", "--format", "github-matrix", "--jobs", "3", "--min-job-length", "1 s"
+    )
     assert len(matrix.json["include"]) == 3
 
 

@@ -10,6 +10,7 @@ import click
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import Command, gather
+from modelbuild.durations import parse_duration
 
 _OPTIONS = [
     click.option(
@@ -22,30 +23,43 @@ _OPTIONS = [
     ),
     click.option("--json", "as_json", is_flag=True, help="Same as --format json."),
     click.option(
-        "--shards",
+        "--jobs",
         type=click.IntRange(min=1),
         default=8,
         show_default=True,
         help="Maximum number of jobs in the matrix.",
+    ),
+    click.option(
+        "--min-job-length",
+        "least",
+        default="5 min",
+        show_default=True,
+        metavar="DURATION",
+        help="Begin no further job while one is shorter than this.",
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The form of a list of targets: label, json or github-matrix, of at most `shards` jobs."""
+    """The form of a list of targets: label, json or github-matrix, of at most `jobs` jobs. Jobs shorter than `least`
+    seconds are filled first."""
 
     form: str
-    shards: int
+    jobs: int
+    least: float
 
 
 def listing(function: Command) -> Command:
     """Add the options of a list of targets; the function gets them as one argument, `listed`."""
-    return gather(function, _OPTIONS, "listed", ("form", "as_json", "shards"), _listing)
+    return gather(function, _OPTIONS, "listed", ("form", "as_json", "jobs", "least"), _listing)
 
 
-def _listing(form: str, as_json: bool, shards: int) -> Listing:
-    return Listing("json" if as_json and form == "label" else form, shards)
+def _listing(form: str, as_json: bool, jobs: int, least: str) -> Listing:
+    try:
+        return Listing("json" if as_json and form == "label" else form, jobs, parse_duration(least))
+    except ValueError as error:
+        raise click.UsageError(f"--min-job-length: {error}") from None
 
 
 @click.command("affected", short_help=COMMANDS["affected"])
@@ -87,14 +101,19 @@ def command(
             click.echo(target.label)
         return
 
-    from modelbuild.affected.shards import github_matrix
-    from modelbuild.affected.shards import shards as share_out
+    if listed.form == "github-matrix":
+        from modelbuild.affected.jobs import divide, github_matrix
+        from modelbuild.affected.target_work import work_of
+        from modelbuild.analysis.open import open_analyzer
+
+        names = [Label.parse(target.label) for target in targets]
+        work, seconds = work_of(open_analyzer(workspace), names, labels, workspace.config.cache_dir)
+        click.echo(json.dumps(github_matrix(divide(work, seconds, listed.jobs, listed.least))))
+        return
+
     from modelbuild.history.estimates import target_estimates
 
     estimates = target_estimates(workspace.config.cache_dir, [target.label for target in targets])
-    if listed.form == "github-matrix":
-        click.echo(json.dumps(github_matrix(share_out([target.label for target in targets], estimates, listed.shards))))
-    else:
-        rows = [{**dataclasses.asdict(t), "seconds": estimates.get(t.label)} for t in targets]
-        answer = {"version": 1, "since": since, "base": found.base, "everything": found.everything or None}
-        click.echo(json.dumps({**answer, "targets": rows, "deleted": list(found.deleted)}))
+    rows = [{**dataclasses.asdict(t), "seconds": estimates.get(t.label)} for t in targets]
+    answer = {"version": 1, "since": since, "base": found.base, "everything": found.everything or None}
+    click.echo(json.dumps({**answer, "targets": rows, "deleted": list(found.deleted)}))
