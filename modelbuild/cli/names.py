@@ -16,6 +16,7 @@ COMMANDS = {
     "help": "Describe a rule's attributes, or list the rules.",
     "history": "Print earlier durations, sizes and latencies of a target.",
     "info": "Print settings of this workspace and this machine.",
+    "init": "Write a new workspace: an example, or one for a checkpoint.",
     "inspect": "Print the partitions, engines and other nodes of a .pte.",
     "query": "Query targets as declared in BUILD files.",
     "run": "Build a program and run it on inputs.",

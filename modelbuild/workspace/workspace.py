@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 WORKSPACE_FILE = "MODELBUILD.toml"
 # The rule package of every workspace.
 BUILT_IN = "modelbuild_rules"
+# Its module with the files of new workspaces.
+STARTER = f"{BUILT_IN}.starter"
 # Steps of every rule package may import this besides their own package: it counts as part of their source.
 LIBRARY = "modelbuild_runtime"
 OUTPUT_FOLDER = "modelbuild-out"

@@ -224,13 +224,15 @@ class TestWeights:
         path = tmp_path / "w.pt"
         torch.save({"head.weight": Code()}, path, _use_new_zipfile_serialization=zipped)
         text = refusal(LINEAR, files={"weights.": (path,)})
-        assert text == "w.pt: cannot be read as weights only: it contains code (getattr)"
+        expected = "expected a state dict, as model.state_dict() returns it"
+        assert text == f"w.pt: cannot be read as weights only: it contains code (getattr); {expected}"
         assert not (tmp_path / "run").exists()
 
     def test_a_pickled_module_is_refused(self, refusal: Callable[..., str], tmp_path: Path) -> None:
         torch.save(torch.nn.Linear(2, 2), tmp_path / "w.pt")
         assert refusal(LINEAR, files={"weights.": (tmp_path / "w.pt",)}) == (
-            "w.pt: cannot be read as weights only: it contains code (torch.nn.modules.linear.Linear)"
+            "w.pt: cannot be read as weights only: it contains code (torch.nn.modules.linear.Linear);"
+            " expected a state dict, as model.state_dict() returns it"
         )
 
     @pytest.mark.parametrize("name", ["w.pt", "w.safetensors"])

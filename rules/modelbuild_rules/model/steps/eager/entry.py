@@ -19,8 +19,9 @@ from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
 from modelbuild_rules.model.steps.eager.source_files import import_source
 
-# Messages of torch.load about a pickle that names a function or a class.
-_REFUSED = re.compile(r"Unsupported (?:global|class|operand): (?:GLOBAL )?([\w.]+)")
+# Messages of torch.load about a pickle that names a function or a class, and the beginning of all its refusals.
+_REFUSED = re.compile(r"(?:Unsupported (?:global|class|operand): (?:GLOBAL )?|unsupported GLOBAL )([\w.]+)")
+_ADVICE = "Weights only load failed"
 
 
 def seed_generators(seed: int) -> None:
@@ -72,7 +73,7 @@ def load_weights(module: torch.nn.Module, files: Mapping[str, Path], allow_missi
     state: dict[str, torch.Tensor] = {}
     origin: dict[str, str] = {}
     for prefix, path in files.items():
-        for key, value in _read(path).items():
+        for key, value in read_state_dict(path).items():
             name = f"{prefix}.{key}" if prefix else key
             if name in state:
                 raise StepError(f"two files have weights for '{name}'; {path.name} is the second")
@@ -123,7 +124,8 @@ def load_pickle(path: Path) -> Any:
     return torch.load(path, map_location="cpu", weights_only=True, mmap=archive)
 
 
-def _read(path: Path) -> Mapping[str, torch.Tensor]:
+def read_state_dict(path: Path) -> Mapping[str, torch.Tensor]:
+    """Return the tensors in a file, which is read as weights only. Raises StepError for any other file."""
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
@@ -132,12 +134,24 @@ def _read(path: Path) -> Mapping[str, torch.Tensor]:
         found = load_pickle(path)
     except Exception as error:
         refused = _REFUSED.search(str(error))
-        reason = f"it contains code ({refused[1]})" if refused else first_line(error)
+        reason = first_line(error)
+        if refused:
+            reason = f"it contains code ({refused[1]}); expected a state dict, as model.state_dict() returns it"
+        elif reason.startswith(_ADVICE):
+            reason = "it is a pickle of something else; expected a state dict, as model.state_dict() returns it"
         raise StepError(f"{path.name}: cannot be read as weights only: {reason}") from error
     if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
         found = found["state_dict"]
-    if not isinstance(found, dict) or not all(
-        isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in found.items()
-    ):
-        raise StepError(f"{path.name}: expected a state dict, a table of tensors by name")
+    if not _is_state_dict(found):
+        inner = (
+            [key for key, value in found.items() if value and _is_state_dict(value)] if isinstance(found, dict) else []
+        )
+        hint = f"; its entry {inner[0]!r} is one: save that alone" if inner else ""
+        raise StepError(f"{path.name}: expected a state dict, a table of tensors by name{hint}")
     return found
+
+
+def _is_state_dict(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(key, str) and isinstance(each, torch.Tensor) for key, each in value.items()
+    )

@@ -1,0 +1,1 @@
+"""Code that reads checkpoints in a process of its own."""
