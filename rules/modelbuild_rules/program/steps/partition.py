@@ -32,6 +32,7 @@ from safetensors.torch import load_file
 
 from modelbuild.step import Progress, Step, ignore_progress
 from modelbuild_rules.kernels.steps import custom
+from modelbuild_rules.model.steps.exported.composite_operators import composite_operators_found_once
 from modelbuild_rules.model.steps.exported.program import load_program
 from modelbuild_rules.program.steps.lowering import executorch_private
 from modelbuild_rules.program.steps.lowering.agreement import check_agreement
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from modelbuild_rules.program.documents import OfferedBackend
 
 
+@composite_operators_found_once()
 def run(step: Step) -> None:
     executorch_private.require()
     step.progress("reading the program")

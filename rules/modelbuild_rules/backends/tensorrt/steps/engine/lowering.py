@@ -11,6 +11,7 @@ from torch.export import ExportedProgram
 
 from modelbuild_rules.backends.tensorrt.steps.engine.aten_program import aten_program
 from modelbuild_rules.backends.tensorrt.steps.engine.torch_tensorrt_private import PENDING
+from modelbuild_rules.model.steps.exported.composite_operators import composite_operators_found_once
 
 aten = torch.ops.aten
 
@@ -54,6 +55,7 @@ def _index_put(x: torch.Tensor, indices: Sequence[Any], values: torch.Tensor, ac
     return first.movedim(0, place)
 
 
+@composite_operators_found_once()
 def lowered(program: ExportedProgram, settings: Any) -> torch.fx.GraphModule:
     """Return the graph for torch_tensorrt's interpreter. Its inputs are the program's user inputs."""
     from torch_tensorrt.dynamo.lowering import post_lowering, pre_export_lowering
