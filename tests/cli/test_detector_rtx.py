@@ -20,6 +20,7 @@ def left_for(nodes: list[dict[str, Any]], op: str) -> set[tuple[str, str]]:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_detector_is_two_engines_and_what_depends_on_values(workspace: Workspace, repository: Path) -> None:
     workspace.copy_in(repository / "examples")
     ran = workspace.ran(PROGRAM)

@@ -64,7 +64,10 @@ def scripts(workspace: Workspace, tmp_path: Path) -> Scripts:
 
 
 WAYS = ["PYTHONPATH", "PYTHONPATH in the workspace", "editable by path", "editable by a finder"]
-every_way = pytest.mark.parametrize("lib", WAYS, indirect=True)
+REST = {"PYTHONPATH in the workspace", "editable by a finder"}
+every_way = pytest.mark.parametrize(
+    "lib", [pytest.param(way, marks=pytest.mark.exhaustive if way in REST else ()) for way in WAYS], indirect=True
+)
 
 
 @pytest.fixture
@@ -125,7 +128,7 @@ def test_it_reads_its_own_files_and_no_others(scripts: Scripts, lib: Path) -> No
     assert "beside.txt" in scripts.fail()
 
 
-@pytest.mark.parametrize("layout", ["src", "flat"])
+@pytest.mark.parametrize("layout", ["src", pytest.param("flat", marks=pytest.mark.exhaustive)])
 def test_what_pip_installs_in_editable_mode(scripts: Scripts, tmp_path: Path, layout: str) -> None:
     """By a .pth file with a path, and by a finder, which setuptools takes for a flat layout."""
     import subprocess

@@ -104,6 +104,7 @@ TABLE = {
 
 # Cases that the others cover partly.
 REST = {
+    "operators in front that are a partition of their own",
     "weight of the second partition",
     "layer of the first partition",
     "input shape",
@@ -126,7 +127,7 @@ def test_what_runs_again_after(classifier: Any, case: str) -> None:
 @pytest.mark.parametrize(
     ("tool", "ran"),
     [
-        ("safetensors", {EXPORT}),
+        pytest.param("safetensors", {EXPORT}, marks=pytest.mark.exhaustive),
         # executorch, which all of the steps name, requires these two.
         ("flatbuffers", {EXPORT, PARTITION, P0, P1, EMIT}),
         pytest.param("torchao", {EXPORT, PARTITION, P0, P1, EMIT}, marks=pytest.mark.exhaustive),

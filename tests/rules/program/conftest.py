@@ -218,9 +218,14 @@ class Model:
     program: ExportedProgram
 
 
+# Models whose parts are in others too.
+REST = {"attention", "conv", "depthwise", "elementwise", "head", "mlp", "mlp_dynamic", "tied", "twins"}
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "every_model" in metafunc.fixturenames:
-        metafunc.parametrize("every_model", MODELS)
+        names = [pytest.param(name, marks=pytest.mark.exhaustive if name in REST else ()) for name in MODELS]
+        metafunc.parametrize("every_model", names)
 
 
 @pytest.fixture(scope="session")

@@ -81,7 +81,9 @@ def test_the_program_is_executorchs_with_a_manifest(
     assert made.pte.read_bytes() == _sealed(expected, tmp_path / "expected.pte")
 
 
-@pytest.mark.parametrize("name", ["depthwise", "multi", "conv_static_quant", "counter"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("depthwise", marks=pytest.mark.exhaustive), "multi", "conv_static_quant", "counter"]
+)
 def test_weights_outside_are_executorchs_with_a_manifest(
     name: str, model: Callable[[str], Any], lower: Callable[..., Any], tmp_path: Path
 ) -> None:
