@@ -16,7 +16,7 @@ REST = (
     *("convolutions", "convolutions_3d", "norms", "cache", "stream", "mixed", "topk", "sums"),
     *("spectrum", "denoised", "larger"),
 )
-COMPILED = ("attention_bf16", "mlp_bf16", "resnet18", "sort")  # run by benchmarks/cuda_programs.py on a GPU only
+COMPILED = ("attention_bf16", "mlp_bf16", "resnet18", "sort")  # run by benchmarks/gpu/cuda_programs.py on a GPU only
 
 pytestmark = pytest.mark.xdist_group("cuda")
 

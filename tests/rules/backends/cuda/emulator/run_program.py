@@ -1,6 +1,6 @@
 """Run a whole program on the emulator, by the C++ runtime: `run_program.py PIECES NAME`. Prints the result of `parity`.
 
-benchmarks/cuda_programs.py makes PIECES; the emulator's libraries are among those of the runtime, and the program's
+benchmarks/gpu/cuda_programs.py makes PIECES; the emulator's libraries are among those of the runtime, and the program's
 folder also has kernels.json.
 """
 
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 os.environ["TRITON_INTERPRET"] = "1"
-sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parents[5] / "benchmarks")]
+sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parents[5] / "benchmarks/gpu")]
 from cuda_parity import parity
 from emulator import Launcher
 

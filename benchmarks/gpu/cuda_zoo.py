@@ -1,4 +1,4 @@
-"""The programs of benchmarks/cuda_programs.py, for export and for the processes that run torch.
+"""The programs of benchmarks/gpu/cuda_programs.py, for export and for the processes that run torch.
 
 They are those of tests/rules/backends/cuda/programs.py and the networks of examples/models/nets.py, with weights drawn
 from a seed. Inputs and outputs are float32 and integers, in any internal precision.

@@ -1,7 +1,7 @@
-"""Time programs of benchmarks/cuda_programs.py with every way to run them on a GPU, from host and device memory.
+"""Time programs of benchmarks/gpu/cuda_programs.py with every way to run them on a GPU, from host and device memory.
 
-    python benchmarks/cuda_io.py build PIECES [--capability 9.0] [NAME...]
-    python benchmarks/cuda_io.py run PIECES OUT [--groups GROUP,...] [NAME...]
+    python benchmarks/gpu/cuda_io.py build PIECES [--capability 9.0] [NAME...]
+    python benchmarks/gpu/cuda_io.py run PIECES OUT [--groups GROUP,...] [NAME...]
 
 `build` writes PIECES.tar.xz, with the runtime of build/runtime.tar: each program twice, the second with `device_io`.
 `run` writes a line of JSON to OUT/io.jsonl for each program and way to run it. Groups of ways run in processes of their
@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-REPOSITORY = Path(__file__).parents[1]
-sys.path[:0] = [str(REPOSITORY / "runtime/python"), str(REPOSITORY / "benchmarks")]
+REPOSITORY = Path(__file__).parents[2]
+sys.path[:0] = [str(REPOSITORY / "runtime/python"), str(REPOSITORY / "benchmarks/gpu")]
 
 from cuda_programs import DEVICE, PROGRAM, SOURCES, lay_out  # noqa: E402
 

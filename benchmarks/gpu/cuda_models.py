@@ -1,8 +1,8 @@
 """Run models of tests/zoo on a GPU, compared with eager PyTorch on the CPU.
 
     python tests/zoo/table.py --stack cuda LABEL...             # without a GPU: build the programs
-    python benchmarks/cuda_models.py build PIECES LABEL...      # without a GPU
-    python benchmarks/cuda_models.py run PIECES OUT [--memcheck]
+    python benchmarks/gpu/cuda_models.py build PIECES LABEL...      # without a GPU
+    python benchmarks/gpu/cuda_models.py run PIECES OUT [--memcheck]
 
 `build` writes PIECES.tar.xz: the programs, inputs of three calls, eager PyTorch's outputs, and build/runtime.tar.
 Besides it, `run` needs this file and a Python with numpy. It prints a table, and writes it to OUT/table.md.
@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 CALLS = (1, 2, 3)
 REPEAT, WARMUP = 300, 30
 LIMIT, MEMCHECK_LIMIT = 60, 240  # seconds for one program

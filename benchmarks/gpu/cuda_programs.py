@@ -1,7 +1,7 @@
 """Build programs for the CUDA delegate without a GPU, and run them on one, compared with eager mode and with torch.
 
-    python benchmarks/cuda_programs.py build PIECES [--capability 9.0] [NAME...]
-    python benchmarks/cuda_programs.py run PIECES OUT [NAME...]
+    python benchmarks/gpu/cuda_programs.py build PIECES [--capability 9.0] [NAME...]
+    python benchmarks/gpu/cuda_programs.py run PIECES OUT [NAME...]
 
 `build` writes PIECES.tar.xz, with the runtime of build/runtime.tar. Besides it, `run` needs this repository, and a
 Python with numpy and, for the comparison, torch with CUDA (of any version). `run` writes the results of each program to
@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 SOURCES = [
-    REPOSITORY / "benchmarks/cuda_zoo.py",
+    REPOSITORY / "benchmarks/gpu/cuda_zoo.py",
     REPOSITORY / "tests/rules/backends/cuda/programs.py",
     REPOSITORY / "examples/models/nets.py",
 ]

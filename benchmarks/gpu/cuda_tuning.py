@@ -1,9 +1,9 @@
 """Compare kernels chosen by cost, timed on this machine's GPU, and taken from the resulting tuning file.
 
-    python benchmarks/cuda_tuning.py build FOLDER RUNTIME [NAME...]
-    python benchmarks/cuda_tuning.py run FOLDER [NAME...]
+    python benchmarks/gpu/cuda_tuning.py build FOLDER RUNTIME [NAME...]
+    python benchmarks/gpu/cuda_tuning.py run FOLDER [NAME...]
 
-`build` writes to FOLDER a workspace and programs for each NAME of benchmarks/cuda_zoo.py: NAME.cost, NAME.tf32,
+`build` writes to FOLDER a workspace and programs for each NAME of benchmarks/gpu/cuda_zoo.py: NAME.cost, NAME.tf32,
 NAME.gpu, and NAME.file, which is built from the tuning file of NAME.gpu and must have the same bytes. RUNTIME is
 build/runtime.tar, or a compressed copy. `run` times all programs in FOLDER (which may contain others), torch's eager
 mode and torch.compile, and writes FOLDER/results.jsonl. It needs a GPU, and torch with CUDA for the comparison only.
