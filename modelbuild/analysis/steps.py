@@ -33,7 +33,7 @@ class Steps:
         if step not in self._imported:
             self._imported[step] = self._look(action)
         more = self._imported[step]
-        return replace(action, tools=tuple(sorted({*action.tools, *more}))) if more else action
+        return replace(action, tools=tuple(dict.fromkeys((*action.tools, *more)))) if more else action
 
     def _look(self, action: Action) -> tuple[str, ...]:
         if source_file(self._packages, action.step) is None:

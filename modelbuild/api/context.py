@@ -104,7 +104,7 @@ class Expander:
             outputs=tuple(outputs),
             params=dict(params or {}),
             unkeyed=dict(unkeyed or {}),
-            tools=tuple(sorted(set(tools))),
+            tools=tuple(dict.fromkeys(tools)),
             python=tuple(python),
             env=tuple(sorted((env or {}).items())),
             preload=tuple(preload),

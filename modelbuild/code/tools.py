@@ -71,10 +71,12 @@ class Tools:
 
     def not_installed(self, missing: Sequence[str], tools: Iterable[str], needed_by: str) -> EnvironmentProblem:
         """Return the error for missing tools, with the package to install if an extra of a rule package's distribution
-        contains them."""
+        contains them. It names the first of the missing ones: a rule lists a tool before what that tool requires."""
+        tools = tuple(tools)
         install = extra_with(missing, tools, self._packages, self.distributions)
         hint = f"install {install}" if install else "install it"
-        return EnvironmentProblem(f"{needed_by} needs the package '{missing[0]}', which is not installed; {hint}")
+        first = next((name for name in tools if name in missing), missing[0])
+        return EnvironmentProblem(f"{needed_by} needs the package '{first}', which is not installed; {hint}")
 
     def shadow(self, local: Iterable[LocalModule]) -> bool:
         """Return whether one of these is imported in place of an installed module."""

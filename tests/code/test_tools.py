@@ -106,6 +106,12 @@ def test_a_tool_that_is_not_installed_names_the_extra_of_its_rule_package(
     assert str(problem) == f"//m:net needs the package '{missing[0]}', which is not installed; {hint}"
 
 
+def test_of_several_missing_tools_the_rules_first_one_is_named(extras: Tools) -> None:
+    problem = extras.not_installed(("a-part", "chip-compiler"), ("chip-compiler", "a-part"), "//m:net")
+    said = "//m:net needs the package 'chip-compiler', which is not installed; install acme-rules[chip]"
+    assert str(problem) == said
+
+
 def test_a_tool_that_is_not_installed_is_told(tools: Tools) -> None:
     assert tools.needed(["alpha.vision", "no-such-tool"], ()).missing == ("no-such-tool",)
 

@@ -8,7 +8,12 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
 
 # Packages by import name, of the distributions modelbuild and modelbuild-runtime.
 ENGINE = {"modelbuild": "modelbuild", "modelbuild_rules": "rules/modelbuild_rules"}
@@ -57,3 +62,44 @@ def environment(home: Path, *wanted: str | Path) -> Path:
     pip = (sys.executable, "-m", "pip", "--python", python)
     run(*pip, "install", "--no-deps", "--no-build-isolation", *wanted, cwd=home)
     return home / "bin"
+
+
+def bare_environment(home: Path, extra: str, wheels: Sequence[Path]) -> Path:
+    """Return the programs of a virtual environment with this project's wheels and exactly the distributions that an
+    extra requires: links to the files of those installed here, which satisfy the requirements. Skips the test if one is
+    not installed."""
+    venv.create(home, with_pip=False)
+    python = home / "bin" / "python"
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", *wheels, cwd=home)
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(home)}))
+    own = {each.name: each for each in metadata.distributions(path=[str(site)])}
+    linked: set[str] = set()
+    done: set[tuple[str, frozenset[str]]] = set()
+    pending = [Requirement(f"modelbuild[{extra}]" if extra else "modelbuild")]
+    while pending:
+        wanted = pending.pop()
+        extras = frozenset(wanted.extras)
+        if (wanted.name, extras) in done:
+            continue
+        done.add((wanted.name, extras))
+        try:
+            found = own.get(wanted.name) or metadata.distribution(wanted.name)
+        except metadata.PackageNotFoundError:
+            pytest.skip(f"the package '{wanted.name}' of modelbuild[{extra}] is not installed here")
+        assert wanted.specifier.contains(found.version, prereleases=True), wanted
+        if wanted.name not in own and wanted.name not in linked:
+            linked.add(wanted.name)
+            _link(found, site)
+        for line in map(Requirement, found.requires or ()):
+            if line.marker is None or any(line.marker.evaluate({"extra": name}) for name in extras or ("",)):
+                pending.append(line)
+    return home / "bin"
+
+
+def _link(found: metadata.Distribution, site: Path) -> None:
+    """Link a distribution's files into a folder, without its scripts, which name another interpreter."""
+    for file in found.files or ():
+        source, target = Path(str(found.locate_file(file))), site / file
+        if ".." not in file.parts and source.is_file() and not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.link(source, target)
