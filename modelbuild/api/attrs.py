@@ -26,6 +26,8 @@ from modelbuild.sizes import parse_size
 if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaValue
 
+    from modelbuild.api.providers import Provider
+
 Path: TypeAlias = tuple[str | int, ...]
 
 
@@ -93,17 +95,17 @@ class Dep(_Reference):
 
 
 class LabelOf:
-    """Names the rules of the targets that a label may refer to, for help: `Annotated[Dep, LabelOf("pte_program")]`."""
+    """Names the providers that a label's target may have, for help: `Annotated[Dep, LabelOf(Program)]`."""
 
     __slots__ = ("rules",)
 
-    def __init__(self, *rules: str) -> None:
-        self.rules = rules
+    def __init__(self, *providers: type[Provider]) -> None:
+        self.rules = [rule for provider in providers for rule in provider.made_by]
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        return {**handler(schema), "rules": list(self.rules)}
+        return {**handler(schema), "rules": self.rules}
 
 
 class Glob(Attrs):

@@ -11,7 +11,7 @@ from modelbuild.actions import Artifact, DerivedArtifact
 class Provider:
     """Base of a rule's return values: frozen dataclasses, at most one of each class per target.
 
-    made_by  the rules whose targets have it, such as "backend_stack", for errors about other targets
+    made_by  the rules whose targets have it, such as "backend_stack", for help, and for errors about other targets
     """
 
     made_by: ClassVar[tuple[str, ...]] = ()

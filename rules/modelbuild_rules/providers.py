@@ -129,6 +129,8 @@ class DeviceTarget(Platform):
     min_glibc             oldest glibc that compiled libraries must load on, as "2.31"; None for any
     """
 
+    made_by: ClassVar[tuple[str, ...]] = ("device_target",)
+
     arch: str
     os: str = "linux"
     compute_capabilities: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from modelbuild.analysis.minimal_target import minimal_target
 from modelbuild.analysis.rule_help import describe_rule
 from modelbuild.analysis.rules import load_rules
 from modelbuild.analysis.validate import validate
-from modelbuild.api import Attrs, Dep, LabelOf, Rule, Size, Source, Sources
+from modelbuild.api import Attrs, Dep, LabelOf, Provider, Rule, Size, Source, Sources
 from modelbuild.errors import Location
 from modelbuild.loading.parse import parse_package
 from modelbuild.workspace.toml_document import Document
@@ -51,7 +51,11 @@ def test_the_help_of_a_rule_has_every_attribute_with_its_meaning(rules: Mapping[
             assert all(row.about and row.type for row in table.attributes), table.name
 
 
-Program = Annotated[Dep, LabelOf("pte_program")]
+class Made(Provider):
+    made_by = ("pte_program",)
+
+
+Program = Annotated[Dep, LabelOf(Made)]
 
 
 class Inner(Attrs):

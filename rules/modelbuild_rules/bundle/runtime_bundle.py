@@ -19,14 +19,14 @@ class RuntimeBundleAttrs(Attrs):
     programs that run on a GPU need NVIDIA's driver.
     """
 
-    program: Annotated[Dep, LabelOf("pte_program")]
+    program: Annotated[Dep, LabelOf(Program)]
     """The program: a `pte_program`."""
 
     runtime: RuntimeArchive | None = None
     """The archive that `make runtime` writes for the device's architecture (build/runtime.tar); by default the runtime
     that `pip install 'modelbuild[runtime]'` installs."""
 
-    device: Annotated[Dep, LabelOf("device_target")] | None = None
+    device: Annotated[Dep, LabelOf(DeviceTarget)] | None = None
     """The device: a `device_target`; by default the program's. `--device` overrides it."""
 
     libraries: tuple[VendorLibrary, ...] = ()

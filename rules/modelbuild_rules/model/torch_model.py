@@ -86,7 +86,7 @@ class TorchModelAttrs(Attrs):
     seed: int = 0
     """Seed of torch, random and numpy.random when the module is made, and of the example inputs."""
 
-    kernels: tuple[Annotated[Dep, LabelOf("kernel_library")], ...] = ()
+    kernels: tuple[Annotated[Dep, LabelOf(KernelLibrary)], ...] = ()
     """Libraries of operators that the module calls: `kernel_library` targets. Their Python files are among `srcs`."""
 
     requires: tuple[Distribution, ...] = ()

@@ -49,16 +49,16 @@ _LOWERING = ("executorch", "flatbuffers", "sympy", "torch", "torchao")
 class PteProgramAttrs(Attrs):
     """A model, compiled with a stack of backends for a device."""
 
-    model: Annotated[Dep, LabelOf("torch_model", "tensorrt_engine")]
+    model: Annotated[Dep, LabelOf(ExportedModel, CompiledModule)]
     """The model: a `torch_model`, or a module that was compiled elsewhere, such as a `tensorrt_engine`."""
 
-    stack: Annotated[Dep, LabelOf("backend_stack")] | None = None
+    stack: Annotated[Dep, LabelOf(BackendStack)] | None = None
     """The backends: a `backend_stack`. Required unless the model was compiled elsewhere."""
 
-    engines: dict[str, Annotated[Dep, LabelOf("tensorrt_engine")]] = Field(default_factory=dict)
+    engines: dict[str, Annotated[Dep, LabelOf(CompiledModule)]] = Field(default_factory=dict)
     """Modules that were compiled elsewhere (a `tensorrt_engine`), by the submodule of the model that each replaces."""
 
-    device: Annotated[Dep, LabelOf("device_target")] | None = None
+    device: Annotated[Dep, LabelOf(DeviceTarget)] | None = None
     """The device: a `device_target`. `--device` overrides it."""
 
     external_weights: bool = False

@@ -128,13 +128,13 @@ class Metric(Attrs):
 class PteTestAttrs(TestAttrs):
     """A test that compares a program with its model."""
 
-    program: Annotated[Dep, LabelOf("pte_program")]
+    program: Annotated[Dep, LabelOf(Program)]
     """The `pte_program`."""
 
-    model: Annotated[Dep, LabelOf("torch_model")]
+    model: Annotated[Dep, LabelOf(ExportedModel)]
     """The `torch_model` to compare with, in eager PyTorch."""
 
-    device: Annotated[Dep, LabelOf("device_target")] | None = None
+    device: Annotated[Dep, LabelOf(DeviceTarget)] | None = None
     """The device: a `device_target`. `--device` overrides it."""
 
     cpp_runtime: bool = False
@@ -177,7 +177,7 @@ class PteTestAttrs(TestAttrs):
     max_latency_ratio: float | None = Field(default=None, gt=0)
     """Maximum ratio of the median latency to the baseline's, both measured in this run on the first case."""
 
-    baseline: Annotated[Dep, LabelOf("pte_program")] | None = None
+    baseline: Annotated[Dep, LabelOf(Program)] | None = None
     """A `pte_program` to compare latency with; by default eager PyTorch."""
 
     max_memory: Size | None = None
