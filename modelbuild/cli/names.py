@@ -18,6 +18,7 @@ COMMANDS = {
     "info": "Print settings of this workspace and this machine.",
     "init": "Write a new workspace: an example, or one for a checkpoint.",
     "inspect": "Print the partitions, engines and other nodes of a .pte.",
+    "new": "Add a target to a BUILD.toml.",
     "query": "Query targets as declared in BUILD files.",
     "run": "Build a program and run it on inputs.",
     "schema": "Print a JSON Schema of BUILD.toml for editors.",

@@ -18,7 +18,7 @@ from modelbuild.workspace.toml_table import Table
 PACKAGE_TABLE = "package"
 
 # Names with another meaning in a label.
-_RESERVED = ("all", "__pkg__", "__subpackages__")
+RESERVED = ("all", "__pkg__", "__subpackages__")
 
 
 def parse_package(document: Document, values: Mapping[str, Any], name: str, known_rules: Collection[str]) -> Package:
@@ -79,7 +79,7 @@ def _target(
     if not is_target_name(name):
         expected = "expected letters, digits and any of _.+@=-" + f", at most {MAX_NAME}" * (len(name) > MAX_NAME)
         raise document.error((*path, "name"), f"{show(name)} is not a name; {expected}")
-    if name in _RESERVED:
+    if name in RESERVED:
         raise document.error((*path, "name"), f"{show(name)} is reserved in labels; choose another name")
     visibility = default
     tags: tuple[str, ...] = ()
