@@ -73,9 +73,10 @@ class Recording:
             from modelbuild.history.measurements import Measures
             from modelbuild.report.markdown import Markdown
 
-            base = base or Base("before", Measures(workspace.config.cache_dir, workspace.root).last)
+            known = Measures(workspace.config.cache_dir, workspace.root)
+            base = base or Base("before", known.last)
             sizes = partial(output_bytes, workspace)
-            reporters.append(Markdown(folder / self.summary, base.value, sizes, base.title))
+            reporters.append(Markdown(folder / self.summary, base.value, known.before, sizes, base.title))
         if self.github_annotations:
             from modelbuild.report.github import GitHubAnnotations
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
 from modelbuild.history.database import read_history
 from modelbuild.history.identity import identity
+from modelbuild.history.regressions import BEFORE
 from modelbuild.ids import ActionId
 
 
@@ -21,16 +24,24 @@ class Point:
 
 
 class Measures:
-    """Measures of the workspace at `root`, in a cache's folder. `last` returns values from before it was opened."""
+    """Measures of the workspace at `root`, in a cache's folder. `last` and `before` return values from before it was
+    opened."""
 
     def __init__(self, directory: Path, root: Path) -> None:
         self._directory = directory
         self._workspace = identity(root)
-        self._last = {(subject, name): value for subject, name, _, value, _ in self._rows("at")}
+        self._before: dict[tuple[str, str], deque[float]] = {}
+        for subject, name, _, value, _ in self._rows("at"):
+            self._before.setdefault((subject, name), deque(maxlen=BEFORE)).append(value)
 
     def last(self, subject: str, name: str) -> float | None:
         """Return the newest value, for example of ("//models:detector (cpu)", "bytes")."""
-        return self._last.get((subject, name))
+        found = self._before.get((subject, name))
+        return found[-1] if found else None
+
+    def before(self, subject: str, name: str) -> Sequence[float]:
+        """Return up to ten newest values, oldest first."""
+        return tuple(self._before.get((subject, name), ()))
 
     def series(self, label: str) -> dict[tuple[str, str], list[Point]]:
         """Return all values of a target in any configuration, and of its actions: by subject and name, oldest first."""

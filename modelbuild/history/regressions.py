@@ -1,4 +1,4 @@
-"""Compare the newest value of a measure with earlier ones."""
+"""Compare the newest value of a measure with earlier ones: a change, a regression, or noise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import median
 _EXACT = frozenset({"bytes", "delegates", "delegated_fraction"})
 _MORE_IS_BETTER = frozenset({"delegated_fraction"})
 
-_BEFORE = 10  # values
+BEFORE = 10  # values
 _LEAST = 3  # of a measure that varies
 _EXACT_CHANGE, _CHANGE = 0.01, 0.2
 
@@ -17,7 +17,7 @@ _EXACT_CHANGE, _CHANGE = 0.01, 0.2
 def change(values: Sequence[float]) -> float | None:
     """Return the relative change of the newest value from the median of up to ten before it: 0.5 is half as much again.
     Oldest first."""
-    before = values[-1 - _BEFORE : -1]
+    before = values[-1 - BEFORE : -1]
     usual = median(before) if before else 0.0
     return (values[-1] - usual) / usual if usual else None
 
@@ -32,5 +32,18 @@ def is_regression(name: str, values: Sequence[float]) -> bool:
         found = -found
     if name in _EXACT:
         return found > _EXACT_CHANGE
-    before = values[-1 - _BEFORE : -1]
+    before = values[-1 - BEFORE : -1]
     return len(before) >= _LEAST and found > _CHANGE and values[-1] > max(before)
+
+
+def noise(name: str, before: Sequence[float], base: float, now: float) -> str:
+    """Return `within noise` if a change from `base` is not above a fifth, or `now` is not beyond all of up to ten
+    earlier values of a measure that varies; `few values` if there are less than three of them, and '' for any other
+    change."""
+    if name in _EXACT or base == now:
+        return ""
+    known = before[-BEFORE:]
+    if len(known) < _LEAST:
+        return "few values"
+    far = base != 0 and abs(now - base) / abs(base) > _CHANGE
+    return "" if far and not min(base, *known) <= now <= max(base, *known) else "within noise"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from modelbuild.events import Event, TargetBuilt, TestFinished
+from modelbuild.history.regressions import noise
 from modelbuild.ids import TargetId
 from modelbuild.lines import one_line
 from modelbuild.report.progress import Progress
@@ -16,22 +17,33 @@ from modelbuild.report.text import summary
 from modelbuild.testing.text import test_summary
 from modelbuild.wording import number
 
-# Returns the base's value of (subject, name), or None; see modelbuild.history.
+# Return the base's value of (subject, name), or None; and earlier values. See modelbuild.history.
 Before: TypeAlias = Callable[[str, str], float | None]
+Earlier: TypeAlias = Callable[[str, str], Sequence[float]]
 
 _SHOWN = {"bytes": "size (bytes)", "latency_ms": "latency (ms)", "memory": "memory (bytes)", "delegates": "delegates"}
 _MOST = 50  # rows of a table
 
 
 class Markdown:
-    """Collects events; close() appends to the file. `sizes` returns bytes of outputs; `title` names the `before`
-    column."""
+    """Collects events; close() appends to the file.
+
+    before   the values that the build is compared with, in a column called `title`
+    earlier  values by which a change is marked as noise
+    sizes    returns bytes of outputs
+    """
 
     def __init__(
-        self, path: Path, before: Before, sizes: Callable[[Sequence[str]], int], title: str = "before"
+        self,
+        path: Path,
+        before: Before,
+        earlier: Earlier,
+        sizes: Callable[[Sequence[str]], int],
+        title: str = "before",
     ) -> None:
         self._path = path
         self._before = before
+        self._earlier = earlier
         self._title = title
         self._sizes = sizes
         self._lock = threading.Lock()
@@ -100,7 +112,7 @@ class Markdown:
 
     def _measures(self) -> Iterator[str]:
         rows = [
-            (subject, title, measures[name], self._before(subject, name))
+            (subject, name, title, measures[name], self._before(subject, name))
             for subject, measures in self._rows.items()
             for name, title in _SHOWN.items()
             if name in measures
@@ -115,9 +127,11 @@ class Markdown:
                 f"| | | now |{columns}",
                 "| --- | --- | --- |" + "---|" * (2 * compared),
             )
-            for subject, title, now, before in rows[:_MOST]:
+            for subject, name, title, now, before in rows[:_MOST]:
                 known = "" if before is None else number(before)
                 change = "" if not before or before == now else f"{(now - before) / before:+.1%}"
+                unsure = noise(name, self._earlier(subject, name), before, now) if change and before else ""
+                change += f" ({unsure})" if unsure else ""
                 yield f"| `{subject}` | {title} | {number(now)} |" + (f" {known} | {change} |" if compared else "")
 
 

@@ -14,7 +14,7 @@ from modelbuild.errors import EnvironmentProblem
 from modelbuild.history.database import open_history
 from modelbuild.history.identity import identity
 from modelbuild.history.measurements import Point
-from modelbuild.history.regressions import change, is_regression
+from modelbuild.history.regressions import change, is_regression, noise
 from modelbuild.report.plot import write_plot
 from tests.command_runner import Ended
 from tests.workspace_builder import Workspace
@@ -39,6 +39,26 @@ from tests.workspace_builder import Workspace
 )
 def test_what_is_worse(name: str, values: Sequence[float], worse: bool) -> None:
     assert is_regression(name, values) == worse
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "base", "now", "mark"),
+    [
+        ("latency_ms", [10, 3, 9.5], 10, 3.2, "within noise"),  # 68% better, as it has been before
+        ("latency_ms", [10, 9, 9.5], 10, 3.2, ""),
+        ("latency_ms", [10, 9, 9.5], 10, 8.5, "within noise"),  # less than a fifth
+        ("latency_ms", [10, 9], 10, 3.2, "few values"),
+        ("latency_ms", [3, *[10] * 10], 10, 3.2, ""),  # that is long ago
+        ("latency_ms", [10, 10, 10], 30, 20, "within noise"),  # between the base and the values here
+        ("memory", [100, 100, 100], 0, 1, "within noise"),
+        ("latency_ms", [10, 10, 10], 10, 10, ""),
+        ("bytes", [], 100, 101, ""),
+    ],
+)
+def test_noise_is_what_earlier_values_show(
+    name: str, before: Sequence[float], base: float, now: float, mark: str
+) -> None:
+    assert noise(name, before, base, now) == mark
 
 
 def test_change_is_against_the_median() -> None:

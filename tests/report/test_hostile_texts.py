@@ -90,7 +90,7 @@ def test_every_record_of_a_build_keeps_its_format(
         ci_formats.check_trace(files["t.json"])
         told(JUnit(files["j.xml"]), told_of)
         ci_formats.check_junit(files["j.xml"])
-        told(Markdown(files["s.md"], lambda subject, name: 1.0, lambda outputs: 5), told_of)
+        told(Markdown(files["s.md"], lambda subject, name: 1.0, lambda subject, name: (), lambda outputs: 5), told_of)
         for line in files["s.md"].read_text().split("\n"):
             assert is_line(line)
         told(GitHubAnnotations(stream), told_of)

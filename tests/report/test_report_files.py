@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -107,17 +108,35 @@ def test_annotations_name_the_line_that_is_to_blame() -> None:
 def test_summary(tmp_path: Path) -> None:
     path = tmp_path / "s.md"
     path.write_text("before\n")
-    played(Markdown(path, lambda subject, name: 2.0 if name == "latency_ms" else None, lambda outputs: 1000))
+    played(Markdown(path, lambda subject, name: 2.0 if name == "latency_ms" else None, values(1, 2, 3), lambda _: 1000))
     lines = path.read_text().splitlines()
     assert lines[:2] == ["before", "## modelbuild: failed"]
     assert "| `bad` | m/net.py:7: it broke \\| badly |" in lines
     assert "### 3 tests: 2 failed, 1 not run" in lines
     assert "| `//m:t` | failed | two: wrong <&> \\x00 |" in lines
-    assert "| `//m:t (cpu)` | latency (ms) | 3 | 2 | +50.0% |" in lines
+    assert "| `//m:t (cpu)` | latency (ms) | 3 | 2 | +50.0% (within noise) |" in lines
     assert "| `//m:a (cpu)` | size (bytes) | 1,000 |  |  |" in lines
     alone = tmp_path / "alone.md"
-    played(Markdown(alone, lambda subject, name: None, lambda outputs: 1000))
+    played(Markdown(alone, lambda subject, name: None, values(), lambda _: 1000))
     assert "| `//m:a (cpu)` | size (bytes) | 1,000 |" in alone.read_text().splitlines()  # no columns without a base
+
+
+@pytest.mark.parametrize(
+    ("earlier", "mark"),
+    [((1.9, 2.1, 2.0), ""), ((2.0, 2.0), " (few values)"), ((9, 2, 2, 2), " (within noise)")],
+)
+def test_a_summary_marks_changes_that_earlier_values_do_not_support(
+    tmp_path: Path, earlier: tuple[float, ...], mark: str
+) -> None:
+    path = tmp_path / "s.md"
+    played(Markdown(path, lambda subject, name: 2.0, values(*earlier), lambda _: 3))
+    lines = path.read_text().splitlines()
+    assert f"| `//m:t (cpu)` | latency (ms) | 3 | 2 | +50.0%{mark} |" in lines
+    assert "| `//m:a (cpu)` | size (bytes) | 3 | 2 | +50.0% |" in lines  # a size does not vary
+
+
+def values(*earlier: float) -> Callable[[str, str], tuple[float, ...]]:
+    return lambda subject, name: earlier
 
 
 def test_trace(tmp_path: Path, ci_formats: Any, monkeypatch: pytest.MonkeyPatch) -> None:
