@@ -96,6 +96,15 @@ def test_commands_are_clicks(monkeypatch: pytest.MonkeyPatch) -> None:
     ("line", "expected"),
     [
         ("modelbuild build ", ["//"]),
+        ("modelbuild ci //models:det", ["detector_model", "detector"]),
+        ("modelbuild -C models build ", ["//", "detector_model", "detector", "classifier_"]),
+        ("modelbuild -C models build det", ["detector_model", "detector"]),
+        ("modelbuild -C models test b", ["big:big"]),
+        ("modelbuild -C models test big:", ["big"]),
+        ("modelbuild build m", ["models:detector_model", "models:detector", "models:classifier_"]),
+        ("modelbuild build models", ["models:", "models/big:"]),
+        ("modelbuild build models:det", ["detector_model", "detector"]),
+        ("modelbuild build nowhere:det", []),
         ("modelbuild build //", ["//models", "//tools"]),
         ("modelbuild build //t", []),
         ("modelbuild build //mo", ["//models:detector_model", "//models:detector", "//models:classifier_"]),
@@ -112,6 +121,57 @@ def test_commands_are_clicks(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_labels(workspace: Path, line: str, expected: list[str]) -> None:
+    assert completed(line) == expected
+
+
+def test_names_of_a_matrix(workspace: Path) -> None:
+    matrix = "matrix = { size = [1, 22], fast = [true, false], exclude = [{ size = 1, fast = false }] }"
+    workspace.joinpath("tools/BUILD.toml").write_text(
+        f'[[x]]\nname = "net_{{size}}_{{fast}}"\n{matrix}\n[[y]]\nname = "o"\n'
+    )
+    assert completed("modelbuild build //tools:net_2") == ["net_22_true", "net_22_false"]
+    assert completed("modelbuild build //tools:") == ["net_1_true", "net_22_true", "net_22_false", "o"]
+
+
+def test_profiles(workspace: Path) -> None:
+    workspace.joinpath("MODELBUILD.toml").write_text("[profile.ci]\njobs = 1\n[profile.cold]\n[profile.fast]\n")
+    assert completed("modelbuild build --config c") == ["ci", "cold"]
+    assert completed("modelbuild test //models:detector --config ") == ["ci", "cold", "fast"]
+    workspace.joinpath("MODELBUILD.toml").write_text("[profile.ci\n")
+    assert completed("modelbuild build --config c") == []
+
+
+PROGRAM = """
+[[torch_model]]
+name = "model"
+entry = "net.py:Net"
+srcs = ["net.py"]
+inputs = [{ name = "image", shape = [1], dtype = "float32" }, { name = "index", shape = [1], dtype = "int64" }]
+[[backend_stack]]
+name = "stack"
+backends = [{ type = "portable" }]
+[[pte_program]]
+name = "program"
+model = ":model"
+stack = ":stack"
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("modelbuild run //nets:program --input ", ["image=", "index="]),
+        ("modelbuild run nets:program --repeat 3 --input in", ["index="]),
+        ("modelbuild -C nets run --quiet :program --input image=x.npy --input ", ["index="]),
+        ("modelbuild run --input ", []),
+        ("modelbuild run //nets:nothing --input ", []),
+        ("modelbuild run //models:detector --input ", []),
+    ],
+)
+def test_inputs_of_a_program(workspace: Path, line: str, expected: list[str]) -> None:
+    (workspace / "nets").mkdir()
+    (workspace / "nets/BUILD.toml").write_text(PROGRAM)
+    (workspace / "nets/net.py").touch()
     assert completed(line) == expected
 
 

@@ -1,14 +1,14 @@
-"""Complete command names and labels for a shell, without click: a shell calls this at every key press.
+"""Complete commands, labels, profiles and inputs for a shell, without click: a shell calls this at every key press.
 
 The protocol is that of click's scripts (`_MODELBUILD_COMPLETE=bash_source modelbuild` prints one). Options, files and
-the scripts themselves are left to click. Labels come from the lines of BUILD files: a name with axes of a matrix is
-completed up to its first brace.
+the scripts themselves are left to click.
 """
 
 from __future__ import annotations
 
 import os
 
+from modelbuild.cli.declared_names import PACKAGE_FILE, WORKSPACE_FILE, input_names, profile_names, target_names
 from modelbuild.cli.names import COMMANDS
 
 TYPE_CHECKING = False
@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 # Commands whose arguments are targets.
-_OF_TARGETS = ("aquery", "build", "check", "cquery", "explain", "history", "inspect", "query", "run", "test")
+_OF_TARGETS = (
+    *("affected", "aquery", "build", "check", "ci", "cquery"),
+    *("explain", "history", "inspect", "query", "run", "test"),
+)
+# Options with values that are completed here.
+_DEVICE, _PROFILE, _INPUT = "--device", "--config", "--input"
 
-_PACKAGE_FILE, _WORKSPACE_FILE = "BUILD.toml", "MODELBUILD.toml"
 _SKIPPED = ("__pycache__", "modelbuild-out", "node_modules")
 
 
@@ -54,7 +58,7 @@ def _joined(words: Sequence[str], index: int) -> tuple[list[str], str]:
     before: list[str] = []
     glue = False
     for word in [*words[:index], words[index] if index < len(words) else ""]:
-        if before and (glue or (word == ":" and before[-1].startswith("//"))):
+        if before and (glue or (word == ":" and before[-1] not in COMMANDS and not before[-1].startswith("-"))):
             before[-1] += word
         else:
             before.append(word)
@@ -66,39 +70,66 @@ def _candidates(before: Sequence[str], current: str) -> list[str] | None:
     folder = "."
     if len(before) > 1 and before[0] in ("-C", "--workspace"):
         folder, before = before[1], before[2:]
-    device = len(before) > 1 and before[-1] == "--device"
-    if current.startswith("-") or (before and before[-1].startswith("-") and not device):
+    option = before[-1] if before and before[-1] in (_DEVICE, _PROFILE, _INPUT) else ""
+    if current.startswith("-") or (before and before[-1].startswith("-") and not option):
         return None
     if not before:
         return [name for name in COMMANDS if name.startswith(current)]
-    if before[0] not in _OF_TARGETS and not device:
+    if before[0] not in _OF_TARGETS and not option:
         return None
     root = os.path.abspath(folder)
     package = ""
-    while not os.path.isfile(f"{root}/{_WORKSPACE_FILE}"):
+    while not os.path.isfile(f"{root}/{WORKSPACE_FILE}"):
         root, _, name = root.rpartition("/")
         if not root:
             return None
         package = f"{name}/{package}".strip("/")
-    if current.startswith(":"):
-        return [f":{name}" for name in _names(root, package) if name.startswith(current[1:])]
-    if not current.startswith("//"):
-        return ["//"] if "//".startswith(current) else None
-    return list(_labels(root, current[2:]))
+    if option == _PROFILE:
+        return [name for name in profile_names(root) if name.startswith(current)]
+    if option == _INPUT:
+        return [f"{name}=" for name in _inputs(root, package, before) if name.startswith(current)]
+    if current.startswith("//"):
+        return [f"//{label}" for label in _labels(root, current[2:])]
+    return ["//"] * "//".startswith(current) + list(_relative(root, package, current))
+
+
+def _inputs(root: str, package: str, before: Sequence[str]) -> list[str]:
+    """Return the names of inputs of the first target on a command line, without those that it gives."""
+    from itertools import pairwise
+
+    from modelbuild.workspace.flags import FLAGS
+
+    switches = {name for flag in FLAGS if flag.kind == "switch" for name in (f"--{flag.name}", f"-{flag.short}")}
+    given = [word.partition("=")[0] for option, word in pairwise(before) if option == _INPUT]
+    words = [word for option, word in pairwise(before) if option[0] != "-" or option in switches]
+    targets = [word for word in words if word[0] != "-"]
+    return [name for name in input_names(root, package, targets[0]) if name not in given] if targets else []
+
+
+def _relative(root: str, package: str, current: str) -> Iterator[str]:
+    """Yield labels relative to a package with a prefix: its targets with and without a colon, and those of packages
+    below it."""
+    colon = ":" if current.startswith(":") else ""
+    if ":" not in current[len(colon) :]:
+        yield from (f"{colon}{name}" for name in target_names(root, package) if name.startswith(current[len(colon) :]))
+    if not colon and current:
+        above = f"{package}/" if package else ""
+        for label in _labels(root, f"{above}{current}"):
+            yield label.removeprefix(above) + (":" if ":" not in label else "")
 
 
 def _labels(root: str, start: str) -> Iterator[str]:
-    """Yield labels with a prefix, or packages while several packages have it."""
+    """Yield labels with a prefix, or packages while several packages have it, without the slashes before them."""
     package, colon, begun = start.partition(":")
     if not colon:
         packages = list(_packages(root, package))
         if len(packages) > 1:
-            yield from (f"//{name}" for name in packages)
+            yield from packages
             return
         package = packages[0] if packages else package
-    for name in _names(root, package):
+    for name in target_names(root, package):
         if name.startswith(begun):
-            yield f"//{package}:{name}"
+            yield f"{package}:{name}"
 
 
 def _packages(root: str, start: str) -> Iterator[str]:
@@ -112,20 +143,8 @@ def _packages(root: str, start: str) -> Iterator[str]:
     for folder in folders:
         path = f"{above}/{folder}".lstrip("/")
         if path.startswith(start) and folder[0] != "." and folder not in _SKIPPED:
-            if os.path.isfile(f"{root}/{path}/{_PACKAGE_FILE}"):
+            if os.path.isfile(f"{root}/{path}/{PACKAGE_FILE}"):
                 yield path
                 if path != start:
                     continue
             yield from _packages(root, f"{path}/")
-
-
-def _names(root: str, package: str) -> Iterator[str]:
-    """Yield the names of targets on the lines of a BUILD file."""
-    try:
-        with open(f"{root}/{package}/{_PACKAGE_FILE}", encoding="utf-8", errors="replace") as file:
-            for line in file:
-                key, equals, value = line.partition("=")
-                if equals and key.strip() == "name" and (name := value.strip().strip("\"'").partition("{")[0]):
-                    yield name
-    except OSError:
-        return
