@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 
 import click
@@ -11,6 +12,7 @@ from modelbuild.cli.group import cli
 from modelbuild.cli.problems import ending
 from modelbuild.errors import ExitCode
 from modelbuild.lines import one_line
+from modelbuild.report.text import write
 
 
 def run_command(arguments: Sequence[str]) -> ExitCode:
@@ -32,7 +34,7 @@ def _run(arguments: Sequence[str]) -> int | None:
     except click.ClickException as error:
         from modelbuild.cli.click_errors import message
 
-        click.echo(f"error: {one_line(message(error))}", err=True)
+        write(sys.stderr, f"error: {one_line(message(error))}")
         return ExitCode.USAGE
     except click.Abort:
         raise KeyboardInterrupt from None

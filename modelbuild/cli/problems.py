@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from modelbuild.errors import EnvironmentProblem, ExitCode, ModelbuildError
 from modelbuild.lines import one_line
+from modelbuild.report.text import write
 
 # Codes with which any system call reports a lack of resources.
 _LACKING = frozenset((errno.EAGAIN, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC))
@@ -37,10 +38,10 @@ def ending(work: Callable[[], int | None], verbose: bool) -> ExitCode:
             traceback.print_exc()
         problem = _of_the_machine(error) or error
         if isinstance(problem, ModelbuildError):
-            sys.stderr.write(f"error: {one_line(str(problem))}\n")
+            write(sys.stderr, f"error: {one_line(str(problem))}")
             return problem.exit_code
         hint = "please report this bug; --verbose-failures shows the traceback"
-        sys.stderr.write(f"internal error: {type(error).__name__}: {one_line(str(error))} ({hint})\n")
+        write(sys.stderr, f"internal error: {type(error).__name__}: {one_line(str(error))} ({hint})")
         return ExitCode.INTERNAL
 
 

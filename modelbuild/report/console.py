@@ -138,7 +138,10 @@ class ConsoleReporter:
             else:
                 from rich.text import Text
 
-                self._live.console.print(Text.from_ansi(encodable(lines, self._err)), soft_wrap=True)
+                from modelbuild.report.colors import highlight
+
+                shown = Text.from_ansi(encodable(highlight(lines), self._err))
+                self._live.console.print(shown, soft_wrap=True)
 
     def _estimates(self, new: Sequence[tuple[str, ...]], ended: Sequence[str]) -> TimeLeft | None:
         """Return the estimated time of the remaining actions. For the drawing thread."""

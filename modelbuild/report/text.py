@@ -23,8 +23,12 @@ def encodable(text: str, stream: TextIO) -> str:
 
 
 def write(stream: TextIO, lines: str) -> None:
-    """Write lines and flush. Ignores a closed stream."""
+    """Write lines and flush, on a terminal with colors. Ignores a closed stream."""
     try:
+        if stream.isatty():
+            from modelbuild.report.colors import highlight
+
+            lines = highlight(lines)
         stream.write(encodable(lines, stream) + "\n")
         stream.flush()
     except (OSError, ValueError):  # the reader has closed the pipe, or the stream is closed

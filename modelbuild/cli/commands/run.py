@@ -132,6 +132,8 @@ def _run(label: Label, arguments: list[str], folder: Path) -> ExitCode:
     import subprocess
     import sys
 
+    from modelbuild.report.text import write
+
     # -P: modules in the user's folder must not replace numpy or torch.
     with subprocess.Popen(
         [sys.executable, "-P", "-m", "modelbuild_runtime", *arguments], cwd=folder, stderr=subprocess.PIPE
@@ -148,6 +150,6 @@ def _run(label: Label, arguments: list[str], folder: Path) -> ExitCode:
             raise
     if process.returncode < 0:
         name = signal.Signals(-process.returncode).name
-        click.echo(f"error: {label}: the program was killed by {name} while it ran", err=True)
+        write(sys.stderr, f"error: {label}: the program was killed by {name} while it ran")
         return ExitCode.BUILD_FAILED
     return ExitCode(process.returncode)
