@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TypeVar
 
 from modelbuild.api.extension import Extension, extended
+from modelbuild.api.probe import Probe
 from modelbuild.api.rule import Rule
 from modelbuild.api.rule_errors import describe_error
 from modelbuild.code.byte_code import keep_byte_code
@@ -21,7 +22,7 @@ from modelbuild.code.package_finder import PackageFinder
 from modelbuild.errors import LoadingError, Location
 from modelbuild.workspace.workspace import BUILT_IN, LIBRARY
 
-T = TypeVar("T", Rule, Extension)
+T = TypeVar("T", Rule, Extension, Probe)
 
 # The folder of code that runs inside actions.
 STEPS = "steps"
@@ -33,11 +34,12 @@ _finder = PackageFinder({})
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rules by name, the folder of each rule package by import name, and extensions by point and name."""
+    """Rules by name, the folder of each rule package by import name, extensions by point and name, and probes."""
 
     by_name: Mapping[str, Rule]
     packages: Mapping[str, Path]
     extensions: Mapping[str, Mapping[str, Extension]] = field(default_factory=dict)
+    probes: tuple[Probe, ...] = ()
 
 
 # A workspace's rule package with one of these names would hide other modules.
@@ -59,6 +61,7 @@ def load_rules(root: Path, references: Sequence[str], locate: Mapping[str, Locat
     by_name: dict[str, Rule] = {}
     extensions: dict[str, dict[str, Extension]] = {}
     packages: dict[str, Path] = {}
+    probes: dict[str, Probe] = {}
     for reference in dict.fromkeys([BUILT_IN, *references]):
         where = (locate or {}).get(reference)
         package = _import(root, reference, where)
@@ -69,11 +72,13 @@ def load_rules(root: Path, references: Sequence[str], locate: Mapping[str, Locat
                     _add(extensions.setdefault(value.point, {}), value, value.point, reference, where)
                 elif isinstance(value, Rule) and value.package == package.__name__:
                     _add(by_name, value, "rule", reference, where)
+                elif isinstance(value, Probe) and value.package == package.__name__:
+                    _add(probes, value, "probe", reference, where)
     library = importlib.util.find_spec(LIBRARY)
     if library is not None and library.origin is not None:
         packages[LIBRARY] = Path(library.origin).parent
     rules = {name: replace(each, attrs=extended(each.attrs, extensions)) for name, each in by_name.items()}
-    return Rules(rules, packages, extensions)
+    return Rules(rules, packages, extensions, tuple(probes.values()))
 
 
 def _add(known: dict[str, T], found: T, kind: str, reference: str, where: Location | None) -> None:

@@ -5,6 +5,7 @@ from modelbuild.api.attrs import Attrs, Dep, Glob, LabelOf, Size, Source, Source
 from modelbuild.api.blob import Blob
 from modelbuild.api.context import Context, Expander
 from modelbuild.api.extension import Extensible, Extension
+from modelbuild.api.probe import Finding, Probe
 from modelbuild.api.providers import Check, Files, Platform, Provider, Runnable, TestAction
 from modelbuild.api.rule import Rule, rule
 from modelbuild.errors import LoadingError
@@ -24,12 +25,14 @@ __all__ = [
     "Extensible",
     "Extension",
     "Files",
+    "Finding",
     "Glob",
     "Label",
     "LabelOf",
     "LoadingError",
     "Output",
     "Platform",
+    "Probe",
     "Provider",
     "Resources",
     "Rule",

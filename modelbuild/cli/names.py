@@ -12,6 +12,7 @@ COMMANDS = {
     "clean": "Remove the output tree.",
     "cquery": "Query targets as built for a device.",
     "diff": "Compare the contents of two action keys.",
+    "doctor": "Check this machine, and print what to do about problems.",
     "explain": "Explain why actions ran or were cached.",
     "help": "Describe a rule's attributes, or list the rules.",
     "history": "Print earlier durations, sizes and latencies of a target.",

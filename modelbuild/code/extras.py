@@ -33,6 +33,11 @@ def extra_with(
     return best[1]
 
 
+def distribution_of(package: str, distributions: Distributions) -> str | None:
+    """Return the name of the distribution that contains a package; None for a package of a workspace."""
+    return next((found.name for found in distributions.all() if _contains_any(found, (package,))), None)
+
+
 def _contains_any(found: Distribution, packages: Collection[str]) -> bool:
     if found.project is not None:  # in editable mode, when it records no modules
         return any(under(folder, os.path.realpath(found.project)) for name in packages for folder in _folders(name))

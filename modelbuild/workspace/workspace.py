@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modelbuild import sizes
 from modelbuild.errors import EnvironmentProblem, Location, UsageError
@@ -94,7 +94,17 @@ def find_root(folder: Path) -> Path:
 
 def load_workspace(root: Path, environ: Mapping[str, str] = os.environ) -> Workspace:
     """Read the MODELBUILD.toml of `root`. Raises LoadingError, located, for any error in it."""
-    document, values, stamp = read_document(root, WORKSPACE_FILE)
+    return _workspace(root, *read_document(root, WORKSPACE_FILE), environ)
+
+
+def default_workspace(root: Path, environ: Mapping[str, str] = os.environ) -> Workspace:
+    """Return a workspace with an empty MODELBUILD.toml, for commands that also work outside of one."""
+    return _workspace(root, Document(WORKSPACE_FILE, ""), {}, Stamp(0, 0, 0), environ)
+
+
+def _workspace(
+    root: Path, document: Document, values: Mapping[str, Any], stamp: Stamp, environ: Mapping[str, str]
+) -> Workspace:
     top = Table(document, (), values)
     rules = _rules(top)
     build = top.table("build") or Table(document, ("build",), {})

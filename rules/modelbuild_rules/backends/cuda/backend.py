@@ -132,6 +132,7 @@ CUDA = CudaBackend(
     "cuda",
     Cuda,
     tools=_TOOLS,
+    extras=("cuda",),
     partitioning="modelbuild_rules.backends.cuda.steps.partitioning",
     compiling="modelbuild_rules.backends.cuda.steps.compile",
     partition=("data_dependent", "exclude_ops", "min_block_size"),

@@ -166,6 +166,7 @@ TENSORRT = TensorrtBackend(
     tools=tuple(sorted({*_TORCH, *_TOOLS["rtx"], *_TOOLS["standard"]})),
     delegate="TensorRTBackend",
     describing="modelbuild_rules.backends.tensorrt.blob_reader",
+    extras=("tensorrt-rtx", "tensorrt"),
     partitioning="modelbuild_rules.backends.tensorrt.steps.partitioning",
     compiling="modelbuild_rules.backends.tensorrt.steps.compile",
     partition=(

@@ -38,6 +38,7 @@ XNNPACK = Backend(
     "xnnpack",
     Xnnpack,
     tools=("executorch", "sympy", "torch", "torchao"),
+    extras=("models",),
     partitioning="modelbuild_rules.backends.xnnpack.steps.partitioning",
     compiling="modelbuild_rules.backends.xnnpack.steps.compile",
     partition=("precisions", "per_op_mode", "exclude_ops", "force_non_static_weights_for_f32_linear"),

@@ -1,0 +1,75 @@
+"""Checks of the machine: the cache's disk, the sandbox, GPUs and their driver."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from modelbuild.api.probe import Finding
+from modelbuild.wording import size_text
+
+# Free bytes at the cache: a build of a large model needs the first, any build the second.
+_PLENTY, _LITTLE = 10 << 30, 1 << 30
+_DRIVER = Path("/proc/driver/nvidia/version")
+_CONTROL = Path("/dev/nvidiactl")
+
+
+def check_cache(cache: Path) -> Finding:
+    """Return whether the cache's folder is writable and its disk has room."""
+    existing = cache
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    try:
+        with tempfile.TemporaryDirectory(dir=existing):
+            free = shutil.disk_usage(existing).free
+    except OSError as error:
+        text = f"{cache}: {error.strerror}"
+        return Finding("cache", "error", text, "choose another folder with MODELBUILD_CACHE_DIR")
+    text = f"{cache}, {size_text(free)} free"
+    if free >= _PLENTY:
+        return Finding("cache", "ok", text)
+    fix = "free some space, run modelbuild cache gc, or choose another folder with MODELBUILD_CACHE_DIR"
+    return Finding("cache", "error" if free < _LITTLE else "warning", f"{text}; expected {size_text(_PLENTY)}", fix)
+
+
+def check_sandbox(cache: Path) -> Iterator[Finding]:
+    """Yield a finding for each guarantee of the sandbox that a newer or less restricted kernel would give."""
+    from modelbuild.execution.isolation.guarantees import NEVER, guarantees
+
+    lines = guarantees(cache)
+    missing = [line for line in lines if line.startswith("does not hold") and line not in NEVER]
+    for line in missing:
+        fix = "builds work; see 'The sandbox' in docs/design.md"
+        yield Finding("sandbox", "warning", line, fix)
+    if not missing:
+        yield Finding("sandbox", "ok", f"all {len(lines) - len(NEVER)} guarantees hold (modelbuild info sandbox)")
+
+
+def check_gpus() -> Finding:
+    """Return the GPUs and the driver's version, or the reason why there are none."""
+    from modelbuild.execution.gpus import visible
+
+    models = visible()
+    driver = _driver()
+    if models:
+        return Finding("gpu", "ok", f"{', '.join(models)}, {driver}")
+    if not _CONTROL.exists():
+        return Finding("gpu", "ok", "none; programs for GPUs are built as usual, but can't run or be tested here")
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if hidden is not None:
+        return Finding("gpu", "warning", f"CUDA sees no GPU with CUDA_VISIBLE_DEVICES={hidden!r}", "unset it")
+    return Finding(
+        "gpu", "warning", f"CUDA does not start, {driver}", "check that nvidia-smi works in this environment"
+    )
+
+
+def _driver() -> str:
+    try:
+        found = re.search(r"\s(\d+\.\d+(?:\.\d+)*)\s", _DRIVER.read_text())
+    except OSError:
+        found = None
+    return f"driver {found[1]}" if found else "driver of unknown version"
