@@ -60,7 +60,7 @@ def write(root: Path, **flags: Any) -> None:
 def test_a_profile_may_set_every_option(name: str) -> None:
     known = {flag.name for flag in FLAGS}
     options = [each.opts[-1].removeprefix("--") for each in command(name).params if isinstance(each, click.Option)]
-    assert set(options) - {"config"} <= known
+    assert set(options) - {"config", "watch"} <= known
 
 
 def test_every_flag_of_a_profile_is_an_option() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.packaging.installation import bare_environment, build, checkout
+from tests.stages import wait_for
 from tests.workspace_builder import Workspace
 
 pytestmark = pytest.mark.xdist_group("distribution")
@@ -131,6 +133,16 @@ def plot(workspace: Workspace) -> None:
     assert (workspace.root / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
+def watch(workspace: Workspace) -> None:
+    workspace.write({"BUILD.toml": '[[filegroup]]\nname = "a"\nsrcs = ["a.txt"]\n', "a.txt": "1"})
+    command = workspace.start("build", "//:a", "--watch")
+    wait_for(lambda: command.over or "a.txt" in command.out)
+    workspace.write({"a.txt": "2"})
+    wait_for(lambda: command.over or "changed: a.txt" in command.err)
+    command.send(signal.SIGINT)
+    assert command.wait().code == 8
+
+
 PROMISES: dict[str, Callable[[Workspace], None]] = {
     "": nothing,
     "test": test,
@@ -139,6 +151,7 @@ PROMISES: dict[str, Callable[[Workspace], None]] = {
     "tensorrt-rtx": tensorrt_rtx,
     "remote": remote,
     "plot": plot,
+    "watch": watch,
 }
 
 

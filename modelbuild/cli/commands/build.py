@@ -9,6 +9,7 @@ from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options
 from modelbuild.cli.recording import Recording, recording
+from modelbuild.cli.watch import watching
 
 
 # Without ignore_unknown_options `-//package:name` would be parsed as flags.
@@ -17,6 +18,7 @@ from modelbuild.cli.recording import Recording, recording
 @recording
 @building
 @click.pass_obj
+@watching
 def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags, recorded: Recording) -> int:
     """Build targets and lay out their outputs in modelbuild-out/.
 

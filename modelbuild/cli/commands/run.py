@@ -14,6 +14,7 @@ from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.one_program import build_here, label_of, only_file
 from modelbuild.cli.options import Command, building, gather
+from modelbuild.cli.watch import watching
 from modelbuild.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ def running(function: Command) -> Command:
 @running
 @building
 @click.pass_obj
-def command(settings: Settings, target: str, run: Run, flags: Flags) -> int:
+@watching
+def command(settings: Settings, /, target: str, run: Run, flags: Flags) -> int:
     """Build a program, run it on inputs, and print its inputs, outputs and latency.
 
     TARGET is the label of one target that builds a .pte. The outputs are those of the first run. Paths are relative to

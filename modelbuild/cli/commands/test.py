@@ -11,6 +11,7 @@ from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import Command, building, gather, no_options, option
 from modelbuild.cli.recording import Recording, recording
+from modelbuild.cli.watch import watching
 from modelbuild.workspace.flags import TEST_FLAGS
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def _tests(tags: str, **options: Any) -> TestOptions:
 @recording
 @building
 @click.pass_obj
+@watching
 def command(
     settings: Settings, /, patterns: tuple[str, ...], flags: Flags, recorded: Recording, tests: TestOptions
 ) -> int:

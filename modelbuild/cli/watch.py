@@ -1,0 +1,94 @@
+"""`--watch`: run a command again after each change of a file in the workspace.
+
+Each run is a new process, which finds changes as every build does: nothing that an earlier run read can be stale.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from modelbuild.errors import UsageError
+
+if TYPE_CHECKING:
+    from modelbuild.cli.group import Settings
+    from modelbuild.cli.options import Command
+
+_FLAG = "--watch"
+_SHOWN = 3
+_POLL = 100
+"""Milliseconds between two looks at the keyboard interrupt and at changes."""
+
+
+def watching(function: Command) -> Command:
+    """Add the option --watch to a command."""
+
+    @wraps(function)
+    def watched(settings: Settings, /, watch: bool, **given: Any) -> Any:
+        if not watch:
+            return function(settings, **given)
+        return _run_on_changes(settings, click.get_current_context().params.values())
+
+    return click.option(
+        _FLAG, "watch", is_flag=True, help="Run again after each change in the workspace, until Ctrl-C."
+    )(watched)
+
+
+def _run_on_changes(settings: Settings, options: Iterable[object]) -> NoReturn:
+    """Run the command without --watch, and again after each change, until an interrupt.
+
+    Changes of the command's own outputs do not count: modelbuild-out/, the cache, paths among the options, and files
+    that standard output and error go to.
+    """
+    try:
+        import watchfiles
+    except ImportError:
+        raise UsageError("--watch needs watchfiles; expected: pip install 'modelbuild[watch]'") from None
+    from modelbuild.workspace.workspace import OUTPUT_FOLDER, find_root, load_workspace
+
+    root = find_root(settings.directory)
+    written = [settings.directory / path for path in options if isinstance(path, Path)]
+    written += [Path("/proc/self/fd/1"), Path("/proc/self/fd/2")]
+    ignored = [root / OUTPUT_FOLDER, load_workspace(root).config.cache_dir, *written]
+    sources = watchfiles.DefaultFilter(ignore_paths=[path.resolve() for path in ignored])
+    first = True
+    try:
+        # The first set of changes is empty: it comes when the watcher is ready, before the first run reads a file.
+        for changes in watchfiles.watch(root, watch_filter=sources, rust_timeout=_POLL, yield_on_timeout=True):
+            if first or changes:
+                _show(root, [path for _, path in changes])
+                _run(settings.arguments)
+                first = False
+    except OSError as error:
+        raise UsageError(f"{_FLAG}: {error}") from None
+    raise AssertionError("watchfiles ends with an interrupt")
+
+
+def _show(root: Path, paths: Iterable[str]) -> None:
+    names = sorted({str(Path(path).relative_to(root)) for path in paths})
+    if names:
+        rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        click.echo(f"changed: {', '.join(names[:_SHOWN])}{rest}", err=True)
+
+
+def _run(arguments: Sequence[str]) -> None:
+    """Run modelbuild with the arguments, without the first --watch."""
+    import signal
+    import subprocess
+
+    place = arguments.index(_FLAG)
+    # -P: modules in the user's folder must not replace ours.
+    command = [sys.executable, "-P", "-m", "modelbuild", *arguments[:place], *arguments[place + 1 :]]
+    # In a group of its own, so that it gets an interrupt from here alone, and once.
+    with subprocess.Popen(command, process_group=0) as process:
+        try:
+            process.wait()
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)
+            process.wait()
+            raise
