@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
+from typing import TypeAlias
 
 from modelbuild.history.database import read_history
 from modelbuild.history.identity import identity
 from modelbuild.history.regressions import BEFORE
 from modelbuild.ids import ActionId
+
+_RECORDED_WITHIN = 60.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,19 @@ class Measures:
                 found.setdefault((subject, name), []).append(Point(at, value, key))
         return found
 
+    def commits(self, times: Iterable[float]) -> dict[float, str]:
+        """Return the commit of each build, by its time, as far as `modelbuild ci` recorded it: it does that within a
+        minute after the build's measures."""
+        sql = "SELECT CAST(revision AS TEXT), CAST(at AS REAL) FROM revisions WHERE workspace = ? ORDER BY at"
+        recorded = read_history(self._directory, sql, [self._workspace])
+        ends = [at for _, at in recorded]
+        found: dict[float, str] = {}
+        for time in times:
+            place = bisect_left(ends, time)
+            if place < len(ends) and ends[place] - time < _RECORDED_WITHIN:
+                found[time] = recorded[place][0]
+        return found
+
     def _rows(self, order: str) -> list[tuple[str, str, float, float, str]]:
         """Return subject, name, time, value and key of each measure, also if a column of a damaged file has another
         type."""
@@ -58,3 +75,28 @@ class Measures:
         sql = f"SELECT {columns} FROM measures WHERE workspace = ? ORDER BY {order}"
         rows = read_history(self._directory, sql, [self._workspace])
         return [(subject, name, at, value, key) for subject, name, at, value, key in rows if isfinite(at + value)]
+
+
+# Measures of a target (see write.BuildFacts): subject and name, and values, oldest first.
+Series: TypeAlias = Mapping[tuple[str, str], Sequence[Point]]
+
+# The total's name, the actions' measure, and how several of a build are added up.
+_TOTALS: tuple[tuple[str, str, Callable[[tuple[float, float]], float]], ...] = (
+    ("total seconds", "seconds", sum),
+    ("largest memory", "max_rss", max),
+)
+
+
+def totals(series: Series) -> dict[tuple[str, str], Sequence[Point]]:
+    """Return the measures of targets, and of each build the total seconds and the largest memory of the actions that it
+    ran."""
+    found = {key: points for key, points in series.items() if not ActionId(key[0]).name}
+    together: dict[tuple[str, str], dict[float, float]] = defaultdict(dict)
+    for total, name, add in _TOTALS:
+        for (subject, measure), points in series.items():
+            owner = ActionId(subject).owner
+            for point in points if owner != subject and measure == name else ():
+                values = together[owner, total]
+                values[point.at] = add((values.get(point.at, 0.0), point.value))
+    sums = {key: [Point(at, value, "") for at, value in sorted(values.items())] for key, values in together.items()}
+    return {**found, **sums}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -18,10 +19,11 @@ from modelbuild.cli.names import COMMANDS
     metavar="FILE",
     help="Plot to a .svg, .png or .pdf file.",
 )
+@click.option("--parts", is_flag=True, help="Plot each action, too, and not only totals.")
 @click.option("--check", is_flag=True, help="Exit with 1 if a measure became worse.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
-def command(settings: Settings, target: str, plot: Path | None, check: bool, as_json: bool) -> int:
+def command(settings: Settings, target: str, plot: Path | None, parts: bool, check: bool, as_json: bool) -> int:
     """Print measurements of TARGET in builds and tests: seconds, memory, sizes, latencies; and regressions."""
     import dataclasses
     import json
@@ -29,7 +31,7 @@ def command(settings: Settings, target: str, plot: Path | None, check: bool, as_
 
     from modelbuild.errors import ExitCode, UsageError
     from modelbuild.explain.unbuilt_target import check_there
-    from modelbuild.history.measurements import Measures
+    from modelbuild.history.measurements import Measures, totals
     from modelbuild.history.regressions import change, is_regression
     from modelbuild.labels import Label
     from modelbuild.loading.patterns import parse_pattern
@@ -42,7 +44,8 @@ def command(settings: Settings, target: str, plot: Path | None, check: bool, as_
         raise UsageError(f"'{target}' matches several targets; expected the label of one, such as //package:name")
     asked = Label(pattern.package, pattern.name)
     label = str(asked)
-    found = Measures(workspace.config.cache_dir, workspace.root).series(label)
+    measures = Measures(workspace.config.cache_dir, workspace.root)
+    found = measures.series(label)
     if not found:
         check_there(workspace, asked)
         raise UsageError(f"{label}: no build or test has measured it")
@@ -50,9 +53,15 @@ def command(settings: Settings, target: str, plot: Path | None, check: bool, as_
     worse = {key for key, each in values.items() if is_regression(key[1], each)}
     code = ExitCode.BUILD_FAILED if check and worse else ExitCode.OK
     if plot is not None:
-        from modelbuild.report.plot import write_plot
+        from modelbuild.report.plot import Panel, write_plot
 
-        write_plot(settings.directory / plot, label, found, worse)
+        drawn = totals(found)
+        drawn |= {key: points for key, points in found.items() if parts and key not in drawn}
+        panels = [
+            Panel(*key, points, _worse(key[1], [point.value for point in points])) for key, points in drawn.items()
+        ]
+        times = {point.at for panel in panels for point in panel.points}
+        write_plot(settings.directory / plot, label, panels, measures.commits(times))
     if as_json:
         rows = [
             {
@@ -69,6 +78,13 @@ def command(settings: Settings, target: str, plot: Path | None, check: bool, as_
     for (subject, name), each in values.items():
         last, usual, low, high = map(number, (each[-1], median(each), min(each), max(each)))
         shown = f"last {last}, median {usual}, {low} to {high} ({len(each)})"
-        grown = f"  WORSE by {abs(change(each) or 0):.0%}" if (subject, name) in worse else ""
-        click.echo(f"{subject} {name}: {shown}{grown}")
+        grown = _worse(name, each)
+        click.echo(f"{subject} {name}: {shown}" + (f"  {grown}" if grown else ""))
     return code
+
+
+def _worse(name: str, values: Sequence[float]) -> str:
+    """Return `WORSE by 12%`, or ''."""
+    from modelbuild.history.regressions import change, is_regression
+
+    return f"WORSE by {abs(change(values) or 0):.0%}" if values and is_regression(name, values) else ""
