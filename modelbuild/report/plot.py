@@ -60,7 +60,7 @@ def write_plot(path: Path, label: str, panels: Sequence[Panel], commits: Mapping
     for axes, panel in zip(grid.flat, panels, strict=False):
         _draw(axes, panel, panel.subject.removeprefix(label).strip(), {at: place for place, at in enumerate(times)})
     for axes in grid.flat[len(panels) :]:
-        axes.axis("off")
+        axes.remove()
     shown = sorted({round(each * (len(times) - 1) / (_TICKS - 1)) for each in range(_TICKS)})
     labels = [commits.get(times[place], "")[:7] or _date(times[place]) for place in shown]
     for axes in grid.flat[max(0, len(panels) - columns) : len(panels)]:
