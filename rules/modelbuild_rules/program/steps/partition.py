@@ -53,11 +53,13 @@ from modelbuild_rules.program.steps.lowering.portable import (
 )
 from modelbuild_rules.program.steps.lowering.rewrites import slices
 from modelbuild_rules.program.steps.lowering.rewrites.bounds import bound_sizes
+from modelbuild_rules.program.steps.lowering.rewrites.decomposition import without_repetition
 from modelbuild_rules.program.steps.lowering.rewrites.empty_cat import correct_cat
 from modelbuild_rules.program.steps.lowering.rewrites.fitness import Unfit, check_fit, has_complex_scalars
 from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero
 from modelbuild_rules.program.steps.lowering.rewrites.recurrent import keep_loops
 from modelbuild_rules.program.steps.lowering.rewrites.volumes import as_images
+from modelbuild_rules.program.steps.lowering.shapes import computed_once
 from modelbuild_rules.program.steps.partitions.folder import Partitions
 
 if TYPE_CHECKING:
@@ -97,7 +99,7 @@ def run(step: Step) -> None:
     config: dict[str, Any] = {"external_constants": outside if external else False}
     if step.params.get("device_io"):
         config |= device_io_config()
-    with library_failures(program), device_io_errors(), passes_shown(step.progress):
+    with library_failures(program), device_io_errors(), passes_shown(step.progress), computed_once():
         lowered = to_executorch(edge, ExecutorchBackendConfig(**config), facts)
     _write_residual(lowered, step.outputs["residual"])
     versions = {name: metadata.version(name) for name in step.params.get("versions", ())}
@@ -187,7 +189,8 @@ def _lower_once(
     passes = [each for backend in backends.values() for each in backend.passes]
     # Operators that no backend takes are checked later.
     config = EdgeCompileConfig(_check_ir_validity=False)
-    with captured({id for backend in backends.values() for id in backend.ids}, keep):
+    ids = {id for backend in backends.values() for id in backend.ids}
+    with captured(ids, keep), without_repetition(), computed_once():
         edge = to_edge_transform_and_lower(program, passes or None, partitioners, compile_config=config)
     if not backends:
         before(edge.exported_program())

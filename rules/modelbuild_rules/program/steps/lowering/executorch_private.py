@@ -10,10 +10,11 @@ from modelbuild.step import StepError
 CHECKED = "1.4.1"
 
 PRIVATE = (
-    # Patched while a program is lowered (capture.py, arrange.py, planning.py).
+    # Patched while a program is lowered (capture.py, arrange.py, planning.py, shapes.py).
     "executorch.exir.backend.backend_api:create_exported_program_from_submodule",
     "executorch.exir.backend.backend_details:BackendDetails.preprocess",
     "executorch.exir.backend.backend_details:BackendDetails.preprocess_multimethod",
+    "executorch.exir.pass_base:_ExportPassBase._fx",
     "executorch.exir.program._program:edge_to_executorch_passes",
     # Called.
     "executorch.exir._serialize._named_data_store:NamedDataStoreOutput",

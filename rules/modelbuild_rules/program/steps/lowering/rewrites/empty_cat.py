@@ -13,6 +13,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed
+
 aten = torch.ops.aten
 
 
@@ -21,7 +23,7 @@ def correct_cat(ep: ExportedProgram) -> ExportedProgram:
     graphs = (module.graph for module in ep.graph_module.modules() if isinstance(module, torch.fx.GraphModule))
     if not any(_concerned(node) for graph in graphs for node in graph.nodes):
         return ep
-    return ep.run_decompositions(_decompositions())
+    return decomposed(ep, _decompositions())
 
 
 def _concerned(node: torch.fx.Node) -> bool:

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
+from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed
+
 aten = torch.ops.aten
 
 
@@ -30,7 +32,7 @@ def correct_nonzero(ep: ExportedProgram) -> ExportedProgram:
     graphs = (module.graph for module in ep.graph_module.modules() if isinstance(module, torch.fx.GraphModule))
     if not any(_concerned(node, decompositions) for graph in graphs for node in graph.nodes):
         return ep
-    return ep.run_decompositions(decompositions)
+    return decomposed(ep, decompositions)
 
 
 def _concerned(node: torch.fx.Node, decompositions: Mapping[Any, Any]) -> bool:

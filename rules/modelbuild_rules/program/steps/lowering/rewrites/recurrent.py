@@ -17,6 +17,7 @@ from torch.export import ExportedProgram
 from torch.nn import functional
 
 from modelbuild_rules.kernels.steps import recurrent_operators
+from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed
 
 aten = torch.ops.aten
 
@@ -36,7 +37,7 @@ def keep_loops(ep: ExportedProgram, unrolled: int) -> ExportedProgram:
 
         return decompose
 
-    return ep.run_decompositions({operator: decomposition(net) for operator, net in _NETS.items()})
+    return decomposed(ep, {operator: decomposition(net) for operator, net in _NETS.items()})
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 from modelbuild.step import StepError
 from modelbuild_rules.program.steps.lowering.node_names import named, origin
 from modelbuild_rules.program.steps.lowering.rewrites.complex_numbers.parts import compute
+from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed
 from modelbuild_rules.program.steps.lowering.rewrites.inlining import call, inline, traced
 
 aten = torch.ops.aten
@@ -39,7 +40,7 @@ def in_real_arithmetic(program: ExportedProgram) -> ExportedProgram:
     operators that have no real form."""
     if not any(map(_concerned, program.graph.nodes)):
         return program
-    program = program.run_decompositions({})  # without operators that change their arguments
+    program = decomposed(program, {})  # without operators that change their arguments
     _Rewrite(program).run()
     program.graph.eliminate_dead_code()
     program.graph_module.recompile()
