@@ -14,6 +14,7 @@ COMMANDS = {
     "diff": "Compare the contents of two action keys.",
     "doctor": "Check this machine, and print what to do about problems.",
     "explain": "Explain why actions ran or were cached.",
+    "fmt": "Format BUILD.toml files.",
     "help": "Describe a rule's attributes, or list the rules.",
     "history": "Print earlier durations, sizes and latencies of a target.",
     "info": "Print settings of this workspace and this machine.",

@@ -17,16 +17,16 @@ import tomli
 KeyPath: TypeAlias = tuple[str | int, ...]
 
 _BLANK = re.compile(r"(?:[ \t\n]|#[^\n]*)*")
-_SPACE = re.compile(r"[ \t]*")
-_STRING = re.compile(
+SPACE = re.compile(r"[ \t]*")
+STRING = re.compile(
     r'"""(?:[^"\\]|\\.|"{1,2}(?!"))*"{3,5}'
     r"|'''(?:[^']|'{1,2}(?!'))*'{3,5}"
     r'|"(?:[^"\\]|\\.)*"'
     r"|'[^']*'",
     re.DOTALL,
 )
-_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[A-Za-z0-9_-]+')
-_BARE_VALUE = re.compile(r"[^,\]}\n#]*")
+KEY = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[A-Za-z0-9_-]+')
+BARE_VALUE = re.compile(r"[^,\]}\n#]*")
 
 
 def positions(text: str) -> dict[KeyPath, tuple[int, int]]:
@@ -73,10 +73,10 @@ class _Scanner:
     def keys(self) -> Iterator[tuple[str, int]]:
         """Yield the parts of a dotted key, each with its offset."""
         while True:
-            start = self.skip(_SPACE)
-            raw = self.text[start : self.skip(_KEY)]
+            start = self.skip(SPACE)
+            raw = self.text[start : self.skip(KEY)]
             yield (tomli.loads(f"key = {raw}")["key"] if raw[0] in "\"'" else raw), start
-            self.skip(_SPACE)
+            self.skip(SPACE)
             if not self.text.startswith(".", self.at):
                 return
             self.at += 1
@@ -124,10 +124,10 @@ class _Scanner:
 
     def parts(self, path: KeyPath) -> Iterator[KeyPath]:
         """Skip a value; yield the path of each value in it, positioned at that value."""
-        self.skip(_SPACE)
+        self.skip(SPACE)
         opening = self.text[self.at]
         if opening in "\"'":
-            self.skip(_STRING)
+            self.skip(STRING)
         elif opening == "[":
             for index, _ in enumerate(self.items("]")):
                 self.note((*path, index), self.at)
@@ -136,7 +136,7 @@ class _Scanner:
             for _ in self.items("}"):
                 yield self.dotted(path)
         else:
-            self.skip(_BARE_VALUE)
+            self.skip(BARE_VALUE)
 
     def items(self, closing: str) -> Iterator[None]:
         """Stop at each item of an array or inline table, and finally after its closing bracket."""

@@ -1,0 +1,20 @@
+"""The order of a target's attributes in a formatted BUILD file."""
+
+from __future__ import annotations
+
+from modelbuild.api.attrs import Attrs
+from modelbuild.api.rule import Rule
+from modelbuild.loading.package import ENGINE_ATTRIBUTES
+
+_FIRST = ("name", "matrix")
+
+
+def attribute_order(rule: Rule) -> tuple[str, ...]:
+    """Return the attributes of a rule in order: the name, the matrix, the rule's own as declared, those that it shares
+    with other rules, and those of every target."""
+    declared: dict[str, None] = {}
+    for schema in rule.attrs.__mro__:
+        if issubclass(schema, Attrs):
+            declared.update(dict.fromkeys(name for name in schema.__annotations__ if name in rule.attrs.model_fields))
+    own = [rule.attrs.model_fields[name].alias or name for name in declared]
+    return tuple(dict.fromkeys((*_FIRST, *own, *ENGINE_ATTRIBUTES)))
