@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
+from modelbuild.api import Attrs, Duration
 from modelbuild.durations import MOST, duration_text, parse_duration
 from tests.hostile import NASTY, cases, run_property
+
+
+class Table(Attrs):
+    limit: Duration
 
 
 @pytest.mark.parametrize(
@@ -24,7 +29,7 @@ from tests.hostile import NASTY, cases, run_property
     ],
 )
 def test_durations(written: int | str, seconds: float, text: str) -> None:
-    assert parse_duration(written) == seconds
+    assert parse_duration(written) == seconds == Table.model_validate({"limit": written}).limit
     assert duration_text(seconds) == text
 
 

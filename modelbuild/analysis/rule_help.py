@@ -90,8 +90,8 @@ def _type(schema: Mapping[str, Any]) -> str:
         return f"table {schema['$ref'].rpartition('/')[2]}"
     if "const" in schema or "enum" in schema:
         return _alternatives(json.dumps(each) for each in schema.get("enum", [schema.get("const")]))
-    if schema.get("format") == "size":
-        return "size"
+    if schema.get("format") in ("size", "duration"):
+        return str(schema["format"])
     for word in ("anyOf", "oneOf", "allOf"):
         if word in schema:
             return _alternatives(_type(branch) for branch in schema[word] if branch.get("type") != "null")

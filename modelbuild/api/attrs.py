@@ -21,6 +21,7 @@ from pydantic import (
 )
 from pydantic_core import core_schema
 
+from modelbuild.durations import parse_duration
 from modelbuild.sizes import parse_size
 
 if TYPE_CHECKING:
@@ -133,6 +134,11 @@ Sources: TypeAlias = Annotated[
 
 # Bytes, given as a number or as text such as "20GiB"; the validated value is the number.
 Size: TypeAlias = Annotated[int | str, AfterValidator(parse_size), Field(json_schema_extra={"format": "size"})]
+
+# Seconds, given as a number or as text such as "30 min"; the validated value is the number.
+Duration: TypeAlias = Annotated[
+    int | str, AfterValidator(parse_duration), Field(json_schema_extra={"format": "duration"})
+]
 
 
 def references(value: object, path: Path = ()) -> Iterator[tuple[Path, Source | Dep | Glob]]:

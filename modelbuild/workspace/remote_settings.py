@@ -12,7 +12,6 @@ from modelbuild.workspace.remote_address import Address
 Upload: TypeAlias = Literal["always", "ci-only", "never"]
 Download: TypeAlias = Literal["toplevel", "all", "minimal"]
 PLACES = ("remote", "local")
-MOST_SECONDS = 1_000_000  # of a timeout: sockets and clocks reject larger numbers
 DEFAULT_PLACES = PLACES
 # Kind of action ('*': every other one), and places to run it in the order to try.
 Strategy: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]

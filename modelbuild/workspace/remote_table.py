@@ -7,7 +7,7 @@ from pathlib import Path
 
 from modelbuild.errors import UsageError, did_you_mean
 from modelbuild.workspace.remote_address import GRPC, SCHEMES, Address, parse_address
-from modelbuild.workspace.remote_settings import DOWNLOADS, MOST_SECONDS, UPLOADS, RemoteSettings, Security, Strategy
+from modelbuild.workspace.remote_settings import DOWNLOADS, UPLOADS, RemoteSettings, Security, Strategy
 from modelbuild.workspace.remote_strategy import check_places
 from modelbuild.workspace.toml_document import show
 from modelbuild.workspace.toml_table import Table
@@ -22,8 +22,8 @@ def read_settings(table: Table, root: Path) -> RemoteSettings:
         cache=cache,
         upload=read_choice(table, "upload", UPLOADS) or default.upload,  # type: ignore[arg-type]
         download=read_choice(table, "download", DOWNLOADS) or default.download,  # type: ignore[arg-type]
-        timeout=table.count("timeout", MOST_SECONDS) or default.timeout,
-        queue_notice=table.count("queue_notice", MOST_SECONDS) or default.queue_notice,
+        timeout=table.duration("timeout") or default.timeout,
+        queue_notice=table.duration("queue_notice") or default.queue_notice,
         security=security,
         executor=read_address(table, "executor", GRPC),
         python=table.line("python", "a command") or default.python,

@@ -14,7 +14,7 @@ from modelbuild.analysis.minimal_target import minimal_target
 from modelbuild.analysis.rule_help import describe_rule
 from modelbuild.analysis.rules import load_rules
 from modelbuild.analysis.validate import validate
-from modelbuild.api import Attrs, Dep, LabelOf, Provider, Rule, Size, Source, Sources
+from modelbuild.api import Attrs, Dep, Duration, LabelOf, Provider, Rule, Size, Source, Sources
 from modelbuild.errors import Location
 from modelbuild.loading.parse import parse_package
 from modelbuild.workspace.toml_document import Document
@@ -80,6 +80,7 @@ class Outer(Attrs):
     files: Sources
     file: Source | None = None
     room: Size = 1 << 30
+    limit: Duration | None = None
     count: int = 3
     on: bool = True
 
@@ -96,10 +97,11 @@ def test_types_and_defaults_of_attributes() -> None:
         "files": ("list of file or table Glob", ""),
         "file": ("file", ""),
         "room": ("size", '"1.0 GiB"'),
+        "limit": ("duration", ""),
         "count": ("integer", "3"),
         "on": ("boolean", "true"),
     }
-    assert {row.name for row in rows.attributes if not row.required} == {"file", "room", "count", "on"}
+    assert {row.name for row in rows.attributes if not row.required} == {"file", "room", "limit", "count", "on"}
 
 
 def test_a_rule_without_an_example_gets_one_of_its_required_attributes() -> None:

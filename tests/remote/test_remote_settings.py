@@ -94,7 +94,8 @@ def test_the_table(tmp_path: Path) -> None:
         ('cache = "cache.example"', "2:1: 'cache': 'cache.example' is not the address of a remote"),
         ('upload = "allways"', "did you mean 'always'?"),
         ('download = "none"', 'expected one of "toplevel", "all", "minimal"'),
-        ("timeout = 0", "'timeout': expected a whole number"),
+        ("timeout = 0", "'timeout': expected a duration from 1 s to 1000000 s, got 0"),
+        ('queue_notice = "1 m"', "'queue_notice': expected a duration such as"),
         ('tls_cert = "x"', "expected 'tls_cert' and 'tls_key' together"),
         ('token_file = "x"\ntoken_env = "X"', "'token_env': 'token_file' is already set"),
         (

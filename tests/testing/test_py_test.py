@@ -28,7 +28,7 @@ srcs = ["test_skipped.py"]
 [[py_test]]
 name = "slow"
 srcs = ["test_slow.py"]
-timeout = 1
+timeout = "1 s"
 tags = ["manual"]
 [[test_suite]]
 name = "suite"

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from modelbuild.api import Attrs, Resources
+from modelbuild.api import Attrs, Duration, Resources
 
 # Timeouts in seconds and memory in bytes, by size.
 _SECONDS = {"small": 60, "medium": 300, "large": 900, "enormous": 3600}
@@ -19,8 +19,8 @@ class TestAttrs(Attrs):
     size: Literal["small", "medium", "large", "enormous"] = "medium"
     """Limits of the test: 1 minute and 1 GiB, 5 minutes and 2 GiB, 15 minutes and 4 GiB, or an hour and 8 GiB."""
 
-    timeout: int | None = Field(default=None, ge=1, le=1_000_000)
-    """Seconds after which the test fails; by default the limit of `size`."""
+    timeout: Duration | None = None
+    """Duration after which the test fails, such as "30 min" or seconds; by default the limit of `size`."""
 
     gpus: int = Field(default=0, ge=0, le=64)
     """Number of GPUs that the test uses. With 0 it sees no GPU."""
@@ -29,9 +29,9 @@ class TestAttrs(Attrs):
     """Run the test up to three times until it passes."""
 
 
-def seconds(attrs: TestAttrs) -> int:
+def seconds(attrs: TestAttrs) -> float:
     """Return the test's timeout in seconds."""
-    return attrs.timeout or _SECONDS[attrs.size]
+    return float(attrs.timeout or _SECONDS[attrs.size])
 
 
 def resources(attrs: TestAttrs) -> Resources:
