@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.names import COMMANDS, FOLDERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Settings:
 
 
 class _Commands(click.Group):
-    """Imports a command's module, modelbuild.cli.commands.<name>, when the command is used."""
+    """Imports a command's module, modelbuild.cli.commands.<folder>.<name>, when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -28,7 +28,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"modelbuild.cli.commands.{cmd_name}").command
+        folder = next(folder for folder, names in FOLDERS.items() if cmd_name in names)
+        command = importlib.import_module(f"modelbuild.cli.commands.{folder}.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
 

@@ -27,3 +27,11 @@ COMMANDS = {
     "test": "Build and run tests.",
     "version": "Print the version.",
 }
+
+# The folder of modelbuild/cli/commands/ that contains each command's module.
+FOLDERS = {
+    "building": ("build", "check", "ci", "run", "test"),
+    "editing": ("fmt", "help", "init", "new", "schema"),
+    "machine": ("cache", "clean", "doctor", "info", "version"),
+    "querying": ("affected", "aquery", "cquery", "diff", "explain", "history", "inspect", "query"),
+}

@@ -52,7 +52,7 @@ def run_quickly(arguments: Sequence[str]) -> int | None:
 def _quick(arguments: Sequence[str]) -> str | None:
     """Return the output of a command line that needs no workspace; None for any other."""
     if "_MODELBUILD_COMPLETE" in os.environ:
-        from modelbuild.cli.commands.complete import complete
+        from modelbuild.cli.complete import complete
 
         asked = (os.environ.get(name, "") for name in ("_MODELBUILD_COMPLETE", "COMP_WORDS", "COMP_CWORD"))
         return complete(*asked)

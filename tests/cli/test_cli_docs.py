@@ -12,7 +12,7 @@ import click
 import pytest
 
 from modelbuild.cli.group import cli
-from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.names import COMMANDS, FOLDERS
 from modelbuild.errors import ExitCode
 from modelbuild.report.json_object import JsonReporter
 
@@ -31,6 +31,13 @@ def commands() -> Iterator[tuple[str, click.Command]]:
         yield name, command
         if isinstance(command, click.Group):
             yield from ((f"{name} {sub}", one) for sub, one in command.commands.items())
+
+
+def test_every_command_has_a_file_and_every_file_is_a_command(repository: Path) -> None:
+    files = (repository / "modelbuild/cli/commands").glob("*/*.py")
+    placed = {(file.parent.name, file.stem) for file in files if file.name != "__init__.py"}
+    assert placed == {(folder, name) for folder, names in FOLDERS.items() for name in names}
+    assert sorted(name for _, name in placed) == sorted(COMMANDS)
 
 
 def test_every_command_and_flag_is_there(text: str) -> None:
@@ -64,7 +71,7 @@ def test_json_members(text: str) -> None:
 
 
 def test_keys_of_info(text: str) -> None:
-    from modelbuild.cli.commands.info import gather
+    from modelbuild.cli.commands.machine.info import gather
     from modelbuild.workspace.workspace import load_workspace
 
     section = text.partition("## info")[2].partition("## schema")[0].partition("Keys:")[2]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from modelbuild import __version__
-from modelbuild.cli.commands.cache import collect
+from modelbuild.cli.commands.machine.cache import collect
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.store.local import open_store
 

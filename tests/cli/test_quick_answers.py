@@ -11,7 +11,7 @@ import pytest
 from click.shell_completion import BashComplete
 
 from modelbuild import __version__
-from modelbuild.cli.commands.complete import complete
+from modelbuild.cli.complete import complete
 from modelbuild.cli.group import cli
 from modelbuild.cli.names import COMMANDS
 

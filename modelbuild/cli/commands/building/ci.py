@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from modelbuild.build.request import Flags
-from modelbuild.cli.commands.test import testing
+from modelbuild.cli.commands.building.test import testing
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options, options

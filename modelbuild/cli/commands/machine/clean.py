@@ -13,7 +13,7 @@ from modelbuild.cli.names import COMMANDS
 @click.pass_obj
 def command(settings: Settings, expunge: bool) -> None:
     """Remove modelbuild-out/. The cache stays, so the next build only lays the outputs out again."""
-    from modelbuild.cli.commands.cache import collect
+    from modelbuild.cli.commands.machine.cache import collect
     from modelbuild.store.local import open_store
     from modelbuild.store.output_tree import clean
     from modelbuild.workspace.workspace import OUTPUT_FOLDER, find_root, load_workspace

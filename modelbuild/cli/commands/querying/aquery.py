@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from modelbuild.cli.commands.query import FORMATS
+from modelbuild.cli.commands.querying.query import FORMATS
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from modelbuild.cli.commands.query import FORMATS
+from modelbuild.cli.commands.querying.query import FORMATS
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 

@@ -1,0 +1,1 @@
+"""Commands about this machine: the cache, the output tree, settings and checks."""
