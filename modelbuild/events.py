@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Status: TypeAlias = Literal["ran", "cached", "failed"]
 TestStatus: TypeAlias = Literal["passed", "failed", "not_run"]
 
-# Marks a field that is not written to files: there may be very many ids.
+# Marks a field that is not written to files.
 INSIDE = {"inside": True}
 
 
@@ -66,10 +66,12 @@ class ActionStarted(Event):
 @dataclass(frozen=True, slots=True)
 class ActionProgress(Event):
     """An action that runs here has begun another part of its work: `part` is one short line, such as `kernel 4 of 17`.
-    At most a few events a second for each action; none after its ActionFinished. '': the part has ended."""
+    At most a few events a second for each action; none after its ActionFinished. '': the part has ended. `waiting`: the
+    action waits for a worker, or for none any more."""
 
     id: str
     part: str
+    waiting: bool = field(default=False, metadata=INSIDE)
 
 
 @dataclass(frozen=True, slots=True)

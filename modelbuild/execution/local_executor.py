@@ -139,7 +139,7 @@ class LocalExecutor:
         with self._lock:  # or the server could be ready between the question and the list
             if preload and not server.ready:
                 self._waiting.setdefault(preload, []).append(action)
-                self._show(action, f"starting a worker with {preload[0]}")
+                self._show(action, f"starting a worker with {preload[0]}", waiting=True)
         ended = server.run(_order(sandbox, request, self._workspace), partial(self._show, action))
         if self._closed:
             return Outcome(None, "interrupted")
@@ -163,11 +163,11 @@ class LocalExecutor:
         if self._reporter is not None:
             self._reporter.emit(WorkerReady(preload, seconds))
         for action in waiting:
-            self._show(action, "")
+            self._show(action, "", waiting=True)
 
-    def _show(self, action: Action, part: str) -> None:
+    def _show(self, action: Action, part: str, waiting: bool = False) -> None:
         if self._reporter is not None:
-            self._reporter.emit(ActionProgress(action.id, part))
+            self._reporter.emit(ActionProgress(action.id, part, waiting))
 
     def _compile(self, request: Request) -> None:
         """Write byte code of a step's modules, once for each step."""

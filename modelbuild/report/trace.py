@@ -51,6 +51,7 @@ class Trace:
         self._starts: dict[str, float] = {}
         self._ready: list[WorkerReady] = []
         self._parts: dict[str, list[ActionProgress]] = {}
+        self._waits: dict[str, float] = {}  # the last time at which an action began or ended to wait for a worker
         self._accesses: list[CacheUsed] = []
         self._events: list[dict[str, Any]] = []
         self._written = False
@@ -74,6 +75,8 @@ class Trace:
                     self._loading = event.at
                 case ActionStarted():
                     self._starts[event.id] = event.at
+                case ActionProgress(waiting=True):
+                    self._waits[event.id] = event.at
                 case ActionProgress():
                     self._parts.setdefault(event.id, []).append(event)
                 case ActionFinished():
@@ -139,19 +142,17 @@ class Trace:
         times = [min(max(each.at, start), end) for each in parts]
         spans = pairwise([*times, end])
         track = _WORKERS + event.worker
-        # A part before the start is the wait for a worker.
-        timed = [(each.part, span) for each, span in zip(parts, spans, strict=True) if each.part and each.at >= start]
-        return [self._slice(part, *span, track, {}) for part, span in timed]
+        return [self._slice(each.part, *span, track, {}) for each, span in zip(parts, spans, strict=True)]
 
     def _began_at(self, event: ActionFinished) -> float:
         """Return the time at which a worker began an action."""
         # The event comes late: the worker may have started its next action by then.
         start = self._starts.get(event.id, event.at - event.seconds)
-        return max([start, *(each.at for each in self._ready if self._waited(event, each))])
+        return max(start, self._waits.get(event.id, start))
 
     def _waited(self, action: ActionFinished, worker: WorkerReady) -> bool:
         """Return whether an action was given to a worker that was still starting."""
-        return self._starts.get(action.id, action.at) < worker.at <= action.at - action.seconds
+        return self._starts.get(action.id, action.at) < worker.at <= self._waits.get(action.id, 0)
 
     def _start(self, event: WorkerReady, track: int) -> dict[str, Any]:
         modules = f" with {', '.join(event.modules)}" if event.modules else ""

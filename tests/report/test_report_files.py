@@ -191,22 +191,22 @@ def test_trace_shows_the_start_of_the_worker_that_the_critical_path_waited_for(
     monkeypatch.setattr("modelbuild.report.trace.time.monotonic", lambda: 0.0)
     trace = Trace(tmp_path / "t.json")
     trace.emit(ActionStarted("a", "//m:a", "make", "make", at=1.0))
-    trace.emit(events.ActionProgress("a", "starting a worker with torch", at=1.0))
+    trace.emit(events.ActionProgress("a", "starting a worker with torch", waiting=True, at=1.0))
     trace.emit(events.WorkerReady(("torch", "executorch.exir"), 3.0, at=4.0))
-    trace.emit(events.ActionProgress("a", "", at=4.0))
+    trace.emit(events.ActionProgress("a", "", waiting=True, at=4.0))
     trace.emit(events.WorkerReady((), 1.5, at=5.0))
-    trace.emit(ran("a", 2.0, 6.125))
+    trace.emit(ran("a", 2.25, 6.125))  # the worker began before the engine read that it is ready
     trace.emit(BuildFinished(7.0, at=7.0))
     trace.close()
     tracks = ci_formats.check_trace(tmp_path / "t.json")
     spans = {name: [(e["name"], e["ts"], e["dur"]) for e in found] for name, found in tracks.items()}
     start = ("start a worker with torch, executorch.exir", 1_000_000, 3_000_000)
-    assert spans["critical path"] == [("make //m:a", 4_000_000, 2_000_000), start]
+    assert spans["critical path"] == [("make //m:a", 4_000_000, 2_250_000), start]
     assert (spans["starts of workers 0"], spans["starts of workers 1"]) == (
         [start],
         [("start a worker", 3_500_000, 1_500_000)],
     )
-    assert spans["worker 0"] == [("make //m:a", 4_000_000, 2_000_000)]
+    assert spans["worker 0"] == [("make //m:a", 4_000_000, 2_250_000)]
 
 
 def test_critical_path_is_the_longest_chain() -> None:
