@@ -36,7 +36,6 @@ from modelbuild_rules.model.steps.exported.composite_operators import composite_
 from modelbuild_rules.model.steps.exported.program import load_program
 from modelbuild_rules.program.steps.lowering import executorch_private
 from modelbuild_rules.program.steps.lowering.agreement import check_agreement
-from modelbuild_rules.program.steps.lowering.capture import captured
 from modelbuild_rules.program.steps.lowering.check import check_operators
 from modelbuild_rules.program.steps.lowering.constants import CONSTANTS, initialize_buffers, outside, write_constants
 from modelbuild_rules.program.steps.lowering.delegation import Delegation, RecordingPartitioner
@@ -44,7 +43,10 @@ from modelbuild_rules.program.steps.lowering.device_io import device_io_config, 
 from modelbuild_rules.program.steps.lowering.failure import library_failures
 from modelbuild_rules.program.steps.lowering.notes import notes
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning, partitioning
-from modelbuild_rules.program.steps.lowering.planning import passes_shown
+from modelbuild_rules.program.steps.lowering.patches.capture import captured
+from modelbuild_rules.program.steps.lowering.patches.dim_order import unknown_sizes_ordered
+from modelbuild_rules.program.steps.lowering.patches.planning import passes_shown
+from modelbuild_rules.program.steps.lowering.patches.shapes import computed_once
 from modelbuild_rules.program.steps.lowering.portable import (
     check_allowed,
     check_dtypes,
@@ -59,7 +61,6 @@ from modelbuild_rules.program.steps.lowering.rewrites.fitness import Unfit, chec
 from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero
 from modelbuild_rules.program.steps.lowering.rewrites.recurrent import keep_loops
 from modelbuild_rules.program.steps.lowering.rewrites.volumes import as_images
-from modelbuild_rules.program.steps.lowering.shapes import computed_once
 from modelbuild_rules.program.steps.partitions.folder import Partitions
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ def run(step: Step) -> None:
     config: dict[str, Any] = {"external_constants": outside if external else False}
     if step.params.get("device_io"):
         config |= device_io_config()
-    with library_failures(program), device_io_errors(), passes_shown(step.progress), computed_once():
+    shown = passes_shown(step.progress)
+    with library_failures(program), device_io_errors(), shown, computed_once(), unknown_sizes_ordered():
         lowered = to_executorch(edge, ExecutorchBackendConfig(**config), facts)
     _write_residual(lowered, step.outputs["residual"])
     versions = {name: metadata.version(name) for name in step.params.get("versions", ())}

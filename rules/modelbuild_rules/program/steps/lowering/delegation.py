@@ -16,9 +16,9 @@ from executorch.exir.delegate import executorch_call_delegate
 from executorch.exir.graph_module import get_control_flow_submodules
 
 from modelbuild.step import Progress, ignore_progress
-from modelbuild_rules.program.steps.lowering.arrange import mark_places
 from modelbuild_rules.program.steps.lowering.node_names import origin
 from modelbuild_rules.program.steps.lowering.partitioning import Partitioning
+from modelbuild_rules.program.steps.lowering.patches.arrange import mark_places
 
 if TYPE_CHECKING:
     from modelbuild_rules.program.documents import NodeDelegation, NodePlace, OfferedBackend, Refusal

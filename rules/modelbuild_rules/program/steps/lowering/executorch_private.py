@@ -10,12 +10,14 @@ from modelbuild.step import StepError
 CHECKED = "1.4.1"
 
 PRIVATE = (
-    # Patched while a program is lowered (capture.py, arrange.py, planning.py, shapes.py).
+    # Patched while a program is lowered (patches/).
     "executorch.exir.backend.backend_api:create_exported_program_from_submodule",
     "executorch.exir.backend.backend_details:BackendDetails.preprocess",
     "executorch.exir.backend.backend_details:BackendDetails.preprocess_multimethod",
     "executorch.exir.pass_base:_ExportPassBase._fx",
+    "executorch.exir.passes.replace_view_copy_with_view_pass:dim_order_from_stride",
     "executorch.exir.program._program:edge_to_executorch_passes",
+    "executorch.exir.tensor:dim_order_from_stride",
     # Called.
     "executorch.exir._serialize._named_data_store:NamedDataStoreOutput",
     "executorch.exir._serialize.data_serializer:DataEntry",

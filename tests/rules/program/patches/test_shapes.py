@@ -13,8 +13,8 @@ from executorch.exir.pass_base import ExportPass
 from torch import Tensor, nn
 
 from modelbuild_rules.program.steps import partition
+from modelbuild_rules.program.steps.lowering.patches.shapes import computed_once
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed, without_repetition
-from modelbuild_rules.program.steps.lowering.shapes import computed_once
 
 aten = torch.ops.aten
 

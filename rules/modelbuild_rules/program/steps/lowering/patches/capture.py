@@ -11,7 +11,7 @@ from executorch.exir._serialize._named_data_store import NamedDataStoreOutput
 from executorch.exir._serialize.data_serializer import DataEntry
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 
-from modelbuild_rules.program.steps.lowering.arrange import arranged
+from modelbuild_rules.program.steps.lowering.patches.arrange import arranged
 from modelbuild_rules.program.steps.partitions.placeholder import placeholder
 
 Capture = Callable[[Any, Sequence[Any]], str]
