@@ -12,15 +12,18 @@ from weights import repeated
 SMALL = {"encoder_layers": 2, "decoder_layers": 2, "num_labels": 8}
 OPTIONS: dict[str, dict[str, Any]] = {"detr": SMALL | {"use_timm_backbone": False, "init_std": 1.0}, "rt_detr": SMALL}
 
+LIMITS = {"detr": 0.155, "rt_detr": 0.5}
+"""Scores above which some of the boxes of a picture are, with random weights."""
+
 
 class Detector(nn.Module):
     """A detector without non-maximum suppression, and the boxes whose score is above a limit."""
 
-    def __init__(self, model: str, limit: float) -> None:
+    def __init__(self, model: str) -> None:
         super().__init__()
         config = CONFIG_MAPPING[model](**OPTIONS[model])
         self.model = repeated(AutoModelForObjectDetection.from_config(config))
-        self.limit = limit
+        self.limit = LIMITS[model]
 
     def forward(self, image: Tensor) -> dict[str, Tensor]:
         found = self.model(image)
