@@ -101,8 +101,7 @@ def test_patterns_and_paths(
     [
         (["//none"], ExitCode.USAGE, "no package //none: there is no none/BUILD.toml"),
         (["none/BUILD.toml"], ExitCode.USAGE, "none/BUILD.toml: expected a BUILD.toml of the workspace"),
-        (["none"], ExitCode.USAGE, "'none' names a target; expected a package such as //models, or a BUILD.toml"),
-        ([":x"], ExitCode.USAGE, "':x' names a target; expected a package such as //models, or a BUILD.toml"),
+        (["none"], ExitCode.USAGE, "no file 'none'; expected a BUILD.toml, or a package such as //models"),
         (["MODELBUILD.toml"], ExitCode.USAGE, "MODELBUILD.toml: expected a BUILD.toml of the workspace"),
         (["-//a"], ExitCode.USAGE, "no option '-/'"),
         (["//broken"], ExitCode.LOADING_FAILED, "broken/BUILD.toml:2:1: not valid TOML: "),

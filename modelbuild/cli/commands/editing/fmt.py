@@ -83,8 +83,8 @@ def _files(loader: Loader, patterns: Sequence[str], package: str, folder: Path) 
         pattern = parse_pattern(text, package)
         if pattern.subtract:
             raise UsageError(f"'{text}' subtracts; expected a package such as //models, or //models/...")
-        if pattern.name is not None and (":" in text or not text.startswith("//")):
-            raise UsageError(f"'{text}' names a target; expected a package such as //models, or a {PACKAGE_FILE}")
+        if pattern.name is not None and ":" not in text and not text.startswith("//"):
+            raise UsageError(f"no file '{text}'; expected a {PACKAGE_FILE}, or a package such as //models")
         names = loader.packages_below(pattern.package) if pattern.below else [pattern.package]
         for name in names:
             if not (loader.workspace.root / name / PACKAGE_FILE).is_file():
