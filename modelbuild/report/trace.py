@@ -51,6 +51,7 @@ class Trace:
         self._starts: dict[str, float] = {}
         self._ready: list[WorkerReady] = []
         self._parts: dict[str, list[ActionProgress]] = {}
+        self._next: dict[str, float] = {}
         self._waits: dict[str, float] = {}  # the last time at which an action began or ended to wait for a worker
         self._accesses: list[CacheUsed] = []
         self._events: list[dict[str, Any]] = []
@@ -98,6 +99,7 @@ class Trace:
         elif not self._phases:
             self._phase("loading", self._loading, time.monotonic())
         found = list(self._phases)
+        self._find_next()
         workers = set()
         for event in self._actions.values():
             if event.status == "cached":
@@ -109,12 +111,14 @@ class Trace:
         critical = critical_path(self._actions)
         found += [self._action(event, _CRITICAL) for event in critical]
         found += [
-            self._start(event, _CRITICAL) for event in self._ready if critical and self._waited(critical[0], event)
+            self._start(event, _CRITICAL, self._began_at(critical[0]))
+            for event in self._ready
+            if critical and self._waited(critical[0], event)
         ]
         names = {_PHASES: "phases", _CACHE: "found in a cache", _CRITICAL: "critical path"}
         for lane, starts in enumerate(_lanes(self._ready)):
             names[_STARTS + lane] = f"starts of workers {lane}"
-            found += [self._start(each, _STARTS + lane) for each in starts]
+            found += [self._start(each, _STARTS + lane, each.at) for each in starts]
         names |= {_WORKERS + worker: f"worker {worker}" for worker in sorted(workers)}
         for lane, accesses in enumerate(_lanes(self._accesses)):
             names[_LANES + lane] = f"cache {lane}"
@@ -148,15 +152,26 @@ class Trace:
         """Return the time at which a worker began an action."""
         # The event comes late: the worker may have started its next action by then.
         start = self._starts.get(event.id, event.at - event.seconds)
-        return max(start, self._waits.get(event.id, start))
+        # The end of a wait may come late too.
+        latest = min(event.at, self._next.get(event.id, event.at)) - event.seconds
+        return max(start, min(self._waits.get(event.id, start), latest))
+
+    def _find_next(self) -> None:
+        """Find the time at which the worker of each action began its next one."""
+        ran = [event for event in self._actions.values() if event.status != "cached" and event.id in self._starts]
+        ran.sort(key=lambda event: (event.worker, self._starts[event.id]))
+        pairs = ((one, other) for one, other in pairwise(ran) if one.worker == other.worker)
+        self._next = {one.id: self._starts[other.id] for one, other in pairs}
 
     def _waited(self, action: ActionFinished, worker: WorkerReady) -> bool:
         """Return whether an action was given to a worker that was still starting."""
         return self._starts.get(action.id, action.at) < worker.at <= self._waits.get(action.id, 0)
 
-    def _start(self, event: WorkerReady, track: int) -> dict[str, Any]:
+    def _start(self, event: WorkerReady, track: int, end: float) -> dict[str, Any]:
+        """Return the slice of a worker's start, which ends at `end` at the latest."""
         modules = f" with {', '.join(event.modules)}" if event.modules else ""
-        return self._slice(f"start a worker{modules}", event.at - event.seconds, event.at, track, {})
+        name = f"start a worker{modules}"
+        return self._slice(name, event.at - event.seconds, min(event.at, end), track, {})
 
     def _slice(self, name: str, start: float, end: float, track: int, facts: Mapping[str, Any]) -> dict[str, Any]:
         duration = max(0, round((end - start) * 1e6))

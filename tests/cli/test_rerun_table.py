@@ -145,6 +145,7 @@ def test_another_version_of_a_tool_reruns_the_steps_that_name_or_require_it(
     assert classifier.ran(PROGRAM) == set()
 
 
+@pytest.mark.exhaustive
 def test_what_only_compiling_depends_on_reruns_only_that(classifier: Any) -> None:
     """TensorRT's workspace and the device's compute capability decide engines, but not the division into partitions."""
     program = "//classifier:tensorrt"

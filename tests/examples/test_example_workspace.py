@@ -88,9 +88,8 @@ def edited(photo: Path, folder: Path) -> dict[str, Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "names", [["four"], pytest.param(["flipped", "shifted", "black"], marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize("names", [["four"], ["flipped", "shifted", "black"]])
+@pytest.mark.exhaustive
 def test_the_detector_finds_what_it_finds_in_eager_pytorch(
     names: list[str], workspace: Examples, detector: Any, third_party: Mapping[str, Path], tmp_path: Path
 ) -> None:
@@ -117,6 +116,7 @@ def test_the_detector_finds_the_face_and_its_tests_pass(workspace: Examples, tmp
     assert len(tested["//models:boxes_test"]) == 5
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_stack_decides_who_computes_and_not_what(workspace: Examples, tmp_path: Path) -> None:
     """One matrix declares two programs with the same probabilities, with XNNPACK and without."""

@@ -94,6 +94,7 @@ def test_the_documented_backend_takes_about_60_lines(repository: Path) -> None:
     assert 30 < len(lines) < 75
 
 
+@pytest.mark.exhaustive
 def test_its_program_is_what_executorch_s_own_lowering_writes_with_a_manifest(workspace: Path, tmp_path: Path) -> None:
     environment = {"MODELBUILD_CACHE_DIR": str(tmp_path / "cache"), "PATH": "/usr/bin:/bin"}
     command = [sys.executable, "-m", "modelbuild", "-C", str(workspace), "build", "//:program"]

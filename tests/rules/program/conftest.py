@@ -219,7 +219,19 @@ class Model:
 
 
 # Models whose parts are in others too.
-REST = {"attention", "conv", "depthwise", "elementwise", "head", "mlp", "mlp_dynamic", "tied", "twins"}
+REST = {
+    "attention",
+    "conv",
+    "conv_dynamic",
+    "depthwise",
+    "elementwise",
+    "head",
+    "mlp",
+    "mlp_dynamic",
+    "pooling",
+    "tied",
+    "twins",
+}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -200,6 +200,7 @@ def test_the_detectors_bundle(detectors: tuple[Bundles, Path]) -> None:
     assert sum(file["bytes"] for file in manifest["files"].values()) < 60_000_000
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_detectors_bundle_for_aarch64_finds_the_same_boxes_in_an_empty_root(
     detectors: tuple[Bundles, Path], aarch64: Runtime, tmp_path: Path

@@ -110,6 +110,7 @@ def files(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {path.relative_to(folder).as_posix(): (path.stat().st_mode, path.read_bytes()) for path in found}
 
 
+@pytest.mark.exhaustive
 def test_a_bundle_of_the_installed_runtime_finds_the_face_and_equals_that_of_the_archive(
     installed: Installation, photo: np.ndarray, tmp_path: Path
 ) -> None:

@@ -88,6 +88,7 @@ def choices(folder: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_tuning_file_makes_what_was_made_on_the_gpu(compiled: Path) -> None:
     cost, gpu, file = (contents(compiled / name) for name in WAYS)
