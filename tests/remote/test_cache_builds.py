@@ -184,9 +184,10 @@ def test_ctrl_c_does_not_wait_for_uploads(place: Any, serve: Callable[..., Any])
     one = place("one")
     one.write({"MODELBUILD.toml": f'rules = ["//tools/rules"]\n[remote]\ncache = "{server.address}"\ntimeout = 300\n'})
     build = one.start("build", "//a:all")
-    while not server.calls["Write"]:
+    while "waiting for" not in build.err:
         assert not build.over
         time.sleep(0.05)
+    assert server.calls["Write"]
     build.send(signal.SIGINT)
     ended = build.wait()
     assert ended.code == 8, ended.err
