@@ -85,7 +85,7 @@ def bare_environment(home: Path, extra: str, wheels: Sequence[Path]) -> Path:
         try:
             found = own.get(wanted.name) or metadata.distribution(wanted.name)
         except metadata.PackageNotFoundError:
-            pytest.skip(f"the package '{wanted.name}' of modelbuild[{extra}] is not installed here")
+            pytest.skip(f"not run: the package '{wanted.name}' of modelbuild[{extra}] is not installed here")
         assert wanted.specifier.contains(found.version, prereleases=True), wanted
         if wanted.name not in own and wanted.name not in linked:
             linked.add(wanted.name)
