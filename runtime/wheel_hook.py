@@ -11,7 +11,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# The glibc that the files need: docs/runtime.md.
+# The glibc that the files need: docs/reference/runtime.md.
 PLATFORM = "manylinux_2_35"
 
 

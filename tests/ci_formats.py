@@ -82,8 +82,8 @@ def check_trace(path: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def documented_events(repository: Path) -> dict[str, set[str]]:
-    """Return the members of each event, from docs/ci.md."""
-    table = (repository / "docs/ci.md").read_text().partition("### Build events")[2].partition("## ")[0]
+    """Return the members of each event, from docs/reference/ci.md."""
+    table = (repository / "docs/reference/ci.md").read_text().partition("### Build events")[2].partition("## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE)
     return {name: set(re.findall(r"`(\w+)`", re.sub(r"\(.*?\)", "", members))) for name, members in rows}
 

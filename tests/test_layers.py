@@ -1,4 +1,4 @@
-"""The rooms of docs/design.md: which module may import which."""
+"""The rooms of docs/explanation/design.md: which module may import which."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STARTS = "modelbuild.__main__"  # `python -m modelbuild`
 @pytest.fixture(scope="module")
 def rooms(repository: Path) -> list[str]:
     """Return the rooms in the order of the table, the highest first; '' for the nouns at the root."""
-    return ROWS.findall((repository / "docs/design.md").read_text())
+    return ROWS.findall((repository / "docs/explanation/design.md").read_text())
 
 
 def modules(top: Path) -> dict[str, Path]:

@@ -48,10 +48,10 @@ class Check(Provider):
 @dataclass(frozen=True, slots=True)
 class TestAction(Provider):
     """Makes a target a test. Each report is an output of a test action (one per shard): JSON as described in
-    docs/ci.md. `modelbuild test` runs these actions, `modelbuild build` does not.
+    docs/reference/ci.md. `modelbuild test` runs these actions, `modelbuild build` does not.
 
     flaky   whether a failed test is run again without being requested
-    bisect  the search for the cause of a failure, on request: JSON as described in docs/ci.md
+    bisect  the search for the cause of a failure, on request: JSON as described in docs/reference/ci.md
     """
 
     __test__ = False  # pytest would collect it as a test class

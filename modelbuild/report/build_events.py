@@ -1,4 +1,4 @@
-"""A build as a stream of events, one JSON object per line, written as they happen. docs/ci.md describes it."""
+"""A build as a stream of events, one JSON object per line, written as they happen: docs/reference/ci.md."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ VERSION = 1
 class JsonReporter:
     """Failures and notices as text on `err` during the build; at the end one line of JSON on `out`.
 
-    docs/cli.md lists its members.
+    docs/reference/cli.md lists its members.
     """
 
     def __init__(self, out: TextIO, err: TextIO) -> None:

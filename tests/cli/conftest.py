@@ -119,10 +119,10 @@ def classifier(built_classifier: Workspace, tmp_path: Path) -> Workspace:
 
 @pytest.fixture
 def example_rules(repository: Path) -> dict[str, str]:
-    """Return the rule package of docs/rules.md, file by file, and a MODELBUILD.toml that names it."""
+    """Return the rule package of docs/how-to/custom-rule.md, file by file, and a MODELBUILD.toml that names it."""
     import re
 
-    text = (repository / "docs/rules.md").read_text()
+    text = (repository / "docs/how-to/custom-rule.md").read_text()
     found = dict(re.findall(r"^`(tools/rules/[^`]+)`.*?\n\n```python\n(.*?)```", text, re.DOTALL | re.MULTILINE))
     assert len(found) == 3
     return {**found, "tools/rules/steps/__init__.py": "", "MODELBUILD.toml": 'rules = ["//tools/rules"]\n'}

@@ -1,4 +1,4 @@
-"""docs/cli.md against the command line itself: commands, flags, exit codes, and members of the JSON objects."""
+"""docs/reference/cli.md against the command line: commands, flags, exit codes, and members of the JSON objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from modelbuild.report.json_object import JsonReporter
 
 @pytest.fixture(scope="module")
 def text(repository: Path) -> str:
-    return (repository / "docs/cli.md").read_text()
+    return (repository / "docs/reference/cli.md").read_text()
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
@@ -44,7 +44,7 @@ def test_every_command_and_flag_is_there(text: str) -> None:
     for name, command in commands():
         assert not name or f"`{name}`" in text or f"modelbuild {name}" in text, name
         for parameter in command.params:
-            for flag in parameter.opts:  # docs/cli.md has one sentence about the others, such as --no-quiet
+            for flag in parameter.opts:  # docs/reference/cli.md has one sentence about the others, such as --no-quiet
                 if flag.startswith("-"):
                     assert re.search(rf"[`, ]{flag}\b", text), f"{name} {flag}"
 

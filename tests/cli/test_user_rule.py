@@ -1,4 +1,4 @@
-"""The rule of docs/rules.md: a rule package of a workspace's own, loaded as the built-in ones are."""
+"""The rule of docs/how-to/custom-rule.md: a rule package of a workspace's own, loaded as the built-in ones are."""
 
 from __future__ import annotations
 

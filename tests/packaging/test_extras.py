@@ -20,7 +20,7 @@ pytestmark = pytest.mark.xdist_group("distribution")
 ELSEWHERE = {
     "runtime": "tests/runtime/native/test_native_wheels.py",
     "runtime-build": "tests/runtime/native/test_native_wheels.py",
-    "tensorrt": "docs/gpu-verification.md",
+    "tensorrt": "docs/reference/gpu-verification.md",
     "cuda": "tests/cli/test_shared_partitions.py",
     "dev": "Makefile",
 }
@@ -96,8 +96,9 @@ def models(workspace: Workspace) -> None:
 
 
 def kernels(workspace: Workspace) -> None:
-    text = (Path(__file__).parents[2] / "docs/kernels.md").read_text().partition("## An operator of your own")[2]
-    workspace.write(dict(re.findall(r"^`(\S+)`\n\n```\w+\n(.*?)^```", text, re.MULTILINE | re.DOTALL)))
+    text = (Path(__file__).parents[2] / "docs/how-to/custom-kernels.md").read_text()
+    example = text.partition("## An operator of your own")[2]
+    workspace.write(dict(re.findall(r"^`(\S+)`\n\n```\w+\n(.*?)^```", example, re.MULTILINE | re.DOTALL)))
     ok(workspace, "build", "//:program")
 
 
@@ -162,7 +163,7 @@ def test_every_extra_has_a_test(repository: Path) -> None:
 
 
 def test_the_ci_workflow_installs_what_models_and_their_tests_need(repository: Path) -> None:
-    workflow = (repository / "docs/ci/github-actions.yml").read_text()
+    workflow = (repository / "docs/how-to/ci/github-actions.yml").read_text()
     assert set(re.findall(r"pip install (.*)$", workflow, re.MULTILINE)) == {'"modelbuild[models,test]"'}
 
 

@@ -365,7 +365,7 @@ class BlobsWorkspace(Workspace):
 @pytest.fixture
 def place(tmp_path: Path, repository: Path) -> Callable[..., BlobsWorkspace]:
     """Return a function that makes workspaces, each at a separate path."""
-    text = (repository / "docs/rules.md").read_text()
+    text = (repository / "docs/how-to/custom-rule.md").read_text()
     rules = dict(re.findall(r"`(tools/rules/[\w/.]+)`[^\n]*\n\n```python\n(.*?)```", text, re.DOTALL))
     rules["tools/rules/steps/__init__.py"] = ""
     return lambda name, **options: BlobsWorkspace(tmp_path / name, rules, **options)

@@ -84,10 +84,10 @@ class Repository(Workspace):
         self.commit("first")
 
     def job(self, revision: str) -> Ended:
-        """Run docs/ci/ci.sh, which finds modelbuild on the PATH."""
+        """Run docs/how-to/ci/ci.sh, which finds modelbuild on the PATH."""
         write(self.folder, {"bin/modelbuild": f'#!/bin/sh\nexec {shlex.join(MODELBUILD)} "$@"\n'})
         (self.folder / "bin/modelbuild").chmod(0o755)
-        script = str(Path(__file__).parents[2] / "docs/ci/ci.sh")
+        script = str(Path(__file__).parents[2] / "docs/how-to/ci/ci.sh")
         return self.run(revision, program=(script,), PATH=f"{self.folder}/bin:{os.environ['PATH']}")
 
     def size(self, target: str) -> int:
@@ -292,7 +292,7 @@ def test_a_rule_of_tests_is_called_so(repository_of_300: Repository) -> None:
 
 
 def test_the_example_workflow_uses_what_there_is(repository: Path) -> None:
-    workflow = yaml.safe_load((repository / "docs/ci/github-actions.yml").read_text())
+    workflow = yaml.safe_load((repository / "docs/how-to/ci/github-actions.yml").read_text())
     runs = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
     commands = [found for run in runs for found in re.findall(r"modelbuild (ci|affected) ([^)]*)", run)]
     assert [name for name, _ in commands] == ["affected", "ci"]

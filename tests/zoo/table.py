@@ -1,4 +1,4 @@
-"""Build the zoo and print the table of docs/models.md: nodes in backends, partitions, parity.
+"""Build the zoo and print the table of docs/reference/models.md: nodes in backends, partitions, parity.
 
     python tests/zoo/table.py --stack xnnpack                        # all models
     python tests/zoo/table.py --stack cuda //own:temporal            # one

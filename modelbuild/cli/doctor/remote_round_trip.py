@@ -36,7 +36,7 @@ def check_remote(settings: RemoteSettings, environ: Mapping[str, str] = os.envir
             cache.write_small({digest: data})
         found = cache.read_small([digest]).get(digest)
     except RemoteProblem as problem:
-        fix = "check [remote] in MODELBUILD.toml (docs/remote.md); builds work without it"
+        fix = "check [remote] in MODELBUILD.toml (docs/reference/remote.md); builds work without it"
         return Finding("remote cache", "error", f"{address}: {problem}", fix)
     finally:
         cache.close()

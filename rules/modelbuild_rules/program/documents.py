@@ -211,7 +211,7 @@ class ManifestKernels(TypedDict):
 
 
 class Manifest(TypedDict):
-    """The JSON of a manifest. That of a .ptd has the version alone. docs/runtime.md describes it."""
+    """The JSON of a manifest. That of a .ptd has the version alone. docs/reference/runtime.md describes it."""
 
     version: int
     signature: NotRequired[Mapping[str, Any] | None]

@@ -1,4 +1,4 @@
-/* C API of the runtime for .pte files. docs/runtime.md explains its use; examples/run.c is an example.
+/* C API of the runtime for .pte files. docs/reference/runtime.md explains its use; examples/run.c is an example.
  *
  * Functions that can fail return mb_status; mb_last_error() then returns a one-line message, on the same thread. No
  * function throws. A NULL for a required argument, or in an array, is MB_ERROR_INPUT; the function's results are then

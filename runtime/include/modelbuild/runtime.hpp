@@ -1,4 +1,4 @@
-// C++ API of the runtime for .pte files: load, describe and run programs. docs/runtime.md explains its use.
+// C++ API of the runtime for .pte files: load, describe and run programs. docs/reference/runtime.md explains its use.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// Reads the facts in a manifest: names of inputs and outputs, the device, versions and parts. Format: docs/runtime.md.
+// Reads the facts in a manifest: names of inputs and outputs, the device, versions and parts.
+// Format: docs/reference/runtime.md.
 #pragma once
 
 #include <string>

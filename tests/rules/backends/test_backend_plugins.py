@@ -1,4 +1,4 @@
-"""Backends as plug-ins: the one of docs/backends.md, and whose source is in whose key."""
+"""Backends as plug-ins: the one of docs/how-to/custom-backend.md, and whose source is in whose key."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ seal(Path(sys.argv[1]))
 
 
 def documented(repository: Path) -> Mapping[str, str]:
-    """Write the files of docs/backends.md, and the stack."""
-    text = (repository / "docs/backends.md").read_text()
+    """Write the files of docs/how-to/custom-backend.md, and the stack."""
+    text = (repository / "docs/how-to/custom-backend.md").read_text()
     files = dict(re.findall(r"`(tools/rules/[\w./]+)`[^`]*?(?:`[^`]+`[^`]*?)*?```python\n(.*?)```", text, flags=re.S))
     (stack,) = re.findall(r"```toml\n(\[\[backend_stack.*?)```", text, flags=re.S)
     return {**files, "tools/rules/steps/__init__.py": "", "BUILD.toml": BUILD + stack, "net.py": MODEL}

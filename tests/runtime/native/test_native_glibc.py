@@ -1,4 +1,4 @@
-"""The glibc that the shipped files need is at most the one in docs/runtime.md, and their libraries are beside them."""
+"""Shipped files need at most the glibc in docs/reference/runtime.md, and have their libraries beside them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def needed(archive: Path, folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 def limit(repository: Path) -> tuple[int, ...]:
-    (found,) = re.findall(r"need at most glibc\s+(\d+\.\d+)", (repository / "docs/runtime.md").read_text())
+    (found,) = re.findall(r"need at most glibc\s+(\d+\.\d+)", (repository / "docs/reference/runtime.md").read_text())
     return tuple(map(int, found.split(".")))
 
 

@@ -1,4 +1,4 @@
-"""The kernel library of docs/kernels.md through the command line: built, tested, bundled and run."""
+"""The kernel library of docs/how-to/custom-kernels.md through the command line: built, tested, bundled and run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ pytestmark = [pytest.mark.xdist_group("bundles"), pytest.mark.exhaustive]
 
 def documented(repository: Path) -> dict[str, str]:
     """Return the files of the section "An operator of your own"."""
-    text = (repository / "docs/kernels.md").read_text().partition("## An operator of your own")[2]
+    text = (repository / "docs/how-to/custom-kernels.md").read_text().partition("## An operator of your own")[2]
     return dict(re.findall(r"^`([\w./]+)`\n\n```\w+\n(.*?)```", text, flags=re.S | re.M))
 
 

@@ -1,5 +1,5 @@
 """The facts in a manifest: names of inputs and outputs, the device, versions, parts and kernel libraries. Format:
-docs/runtime.md."""
+docs/reference/runtime.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Read the manifest, with a digest, at the end of a .pte or .ptd that modelbuild linked. Format: docs/runtime.md."""
+"""Read the manifest, with a digest, at the end of a .pte or .ptd that modelbuild linked.
+
+docs/reference/runtime.md describes the format.
+"""
 
 from __future__ import annotations
 
