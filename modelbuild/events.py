@@ -43,6 +43,18 @@ class BuildStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Planned(Event):
+    """The targets, each a label and a configuration, that a build without --no-build would build. `actions` is the
+    number of actions that they depend on, of which `cached` are in the local cache. `grows`: actions to be run will add
+    others."""
+
+    targets: tuple[tuple[str, str], ...]
+    actions: int
+    cached: int
+    grows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class GraphGrew(Event):
     """A finished action added actions to the graph; `total` is the new number of actions, `actions` are the ids of
     all."""
@@ -148,7 +160,8 @@ class TestFinished(Event):
     attempts   number of runs (more than one only on request), of which `passed` passed
     location   where it is declared, as file:line:column
     measures   numbers by name, such as `latency_ms`
-    output     printed text of the run that did not pass
+    output     printed text of the run that did not pass, or on request of any
+    shown      whether `output` is printed with the result
     """
 
     label: str
@@ -163,6 +176,7 @@ class TestFinished(Event):
     location: str = ""
     measures: Mapping[str, float] = field(default_factory=dict)
     output: str = ""
+    shown: bool = field(default=True, metadata=INSIDE)
 
 
 @dataclass(frozen=True, slots=True)

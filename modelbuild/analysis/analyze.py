@@ -84,12 +84,18 @@ class _Pending:
 
 
 class Analyzer:
-    """Analyses targets on demand, each once per configuration, and collects the actions that they declare."""
+    """Analyses targets on demand, each once per configuration, and collects the actions that they declare.
 
-    def __init__(self, loader: Loader, rules: Rules, default_device: Label | None = None) -> None:
+    test_filter  the cases that tests run, see Context.test_filter
+    """
+
+    def __init__(
+        self, loader: Loader, rules: Rules, default_device: Label | None = None, test_filter: str = ""
+    ) -> None:
         self.loader = loader
         self.rules = rules
         self.default_device = default_device
+        self.test_filter = test_filter
         self.graph = ActionGraph(Steps(rules.packages, loader.workspace.root).complete)
         self.targets: dict[Node, ConfiguredTarget] = {}
         self.dependencies: dict[Node, tuple[Node, ...]] = {}
@@ -187,7 +193,8 @@ class Analyzer:
             elif isinstance(reference, Source):
                 files[reference] = self._source(pending, reference, partial(locate, path))
         device = pending.device if configured else None
-        declaration = Declaration(node.id, node.label, pending.rule.room, pending.attrs, device, locate)
+        room = pending.rule.room
+        declaration = Declaration(node.id, node.label, room, pending.attrs, device, locate, self.test_filter)
         resolved = Resolved(
             files,
             {text: self.targets[n].providers for text, n in pending.found.items()},

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from modelbuild.analysis.json_schema import attribute_schemas
 from modelbuild.api.rule import Rule
+from modelbuild.workspace.toml_values import toml_value
 
 
 def minimal_target(rule: Rule) -> str:
@@ -45,12 +45,3 @@ def _placeholder(name: str, schema: Mapping[str, Any], definitions: Mapping[str,
         case "boolean":
             return False
     return f":{name}" if schema.get("format") == "label" else name
-
-
-def toml_value(value: Any) -> str:
-    """Return a JSON value except null in TOML, on one line."""
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{name} = {toml_value(each)}" for name, each in value.items()) + " }"
-    if isinstance(value, list):
-        return f"[{', '.join(map(toml_value, value))}]"
-    return json.dumps(value)

@@ -14,12 +14,13 @@ from typing import Any
 import tomli
 
 from modelbuild.analysis.json_schema import attribute_schemas
-from modelbuild.analysis.minimal_target import minimal_target, toml_value
+from modelbuild.analysis.minimal_target import minimal_target
 from modelbuild.api.rule import Rule
 from modelbuild.errors import LoadingError
 from modelbuild.loading.loader import Loader
 from modelbuild.loading.package import PACKAGE_FILE
 from modelbuild.loading.visibility import visible
+from modelbuild.workspace.toml_values import toml_value
 
 _FILE = re.compile(r"(?P<file>[\w./-]+\.\w+)(?::(?P<name>[A-Za-z_]\w*))?\Z")
 PLACEHOLDER = "# placeholder"

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from modelbuild.analysis.json_schema import OF_EVERY_TARGET, attribute_schemas
-from modelbuild.analysis.minimal_target import minimal_target, toml_value
+from modelbuild.analysis.minimal_target import minimal_target
 from modelbuild.api.rule import Rule
 from modelbuild.wording import size_text
+from modelbuild.workspace.toml_values import toml_value
 
 _TYPES = {"string": "string", "integer": "integer", "number": "number", "boolean": "boolean", "object": "table"}
 

@@ -166,6 +166,7 @@ class Declaration(Generic[A]):
     room    the Python package of its rule
     device  the device that it is configured for; None if the device makes no difference to it
     locate  returns the place of an attribute
+    test_filter  the expression of --test-filter; '' without
     """
 
     id: TargetId
@@ -174,6 +175,7 @@ class Declaration(Generic[A]):
     attrs: A
     device: Label | None
     locate: Callable[[Path], Location]
+    test_filter: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,9 @@ class Context(Expander, Generic[A]):
         self.attrs = declaration.attrs
         self.device_label = declaration.device
         """The device this target is configured for; None if the device makes no difference to it."""
+        self.test_filter = declaration.test_filter
+        """For rules of tests: the cases to run, as text for the rule to interpret (--test-filter); '' to run all. A
+        rule that honors it puts it into its actions' parameters, and sets `filters` of TestAction."""
         self._locate = declaration.locate
         self._resolved = resolved
 

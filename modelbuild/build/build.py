@@ -55,7 +55,7 @@ def build(
 
         def work(request: Request, reporter: Reporter) -> Result:
             part = None if stale is None or stale.most else stale
-            asked = request if part is None else replace(request, patterns=tuple(sorted(part.labels)))
+            asked = request if part is None else replace(request, patterns=tuple(sorted(part.labels)), places=())
             plan = make_plan(workspace, asked, reporter)
             fresh = part.fresh if part is not None else ()
             check([*(ExpectedTarget(target.label, target.outputs) for target in fresh), *plan.expected()])

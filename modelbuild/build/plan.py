@@ -94,7 +94,7 @@ def analyze(analyzer: Analyzer, request: Request, reporter: Reporter) -> Plan:
         skipped.append(label)
         reporter.emit(TargetSkipped(label, str(error), str(error.location or "")))
 
-    targets = expand_patterns(analyzer.loader, request.patterns, request.package, skip=skip)
+    targets = expand_patterns(analyzer.loader, request.patterns, request.package, skip=skip, places=request.places)
     reporter.emit(Loaded(len(targets)))
     found = []
     for device in request.devices or (None,):

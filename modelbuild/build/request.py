@@ -29,6 +29,7 @@ class Flags:
     keep_going: bool | None = None
     action_timeout: str | None = None
     sandbox_debug: bool | None = None
+    show_outputs: str | None = None
     quiet: bool | None = None
     json: bool | None = None
     remote_cache: str | None = None
@@ -45,9 +46,11 @@ class Request:
 
     package   the package that relative patterns start from
     patterns  target patterns as typed
+    places    the place of each pattern in a file, as `file:line`; () for those of a command line
     devices   device targets to build for, each separately; none leaves the choice to the targets and the workspace
     remote    the remote cache and workers
     action_timeout  seconds that an action may run; None: no limit
+    show_outputs    which built targets are listed: one of flags.SHOWN_OUTPUTS
     purpose   distinguishes requests for the same targets: '' to build them
     """
 
@@ -62,6 +65,8 @@ class Request:
     remote: RemoteSettings = NO_REMOTE
     purpose: str = ""
     action_timeout: float | None = None
+    show_outputs: str = "summary"
+    places: tuple[str, ...] = ()
 
 
 def make_request(workspace: Workspace, directory: Path, patterns: tuple[str, ...], flags: Flags) -> Request:
@@ -80,6 +85,7 @@ def make_request(workspace: Workspace, directory: Path, patterns: tuple[str, ...
         bool(flags.json),
         remote_settings(config.remote, flags),
         action_timeout=config.action_timeout if flags.action_timeout is None else _seconds(flags.action_timeout),
+        show_outputs=flags.show_outputs or "summary",
     )
 
 

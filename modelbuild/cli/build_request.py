@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from modelbuild.build.build import build
 from modelbuild.build.request import Flags, make_request
 from modelbuild.build.snapshot import Snapshots
 from modelbuild.cli.problems import ending
-from modelbuild.cli.saved_commands import save_command
+from modelbuild.cli.saved_commands import QUIET, save_command
 from modelbuild.errors import ExitCode, UsageError
 from modelbuild.report import make_reporter
 from modelbuild.report.reporter_scope import reporting
@@ -26,11 +26,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """The targets and flags of a command line, with those of its profile, and its current folder."""
+    """The targets and flags of a command line, with those of its profile, and its current folder.
+
+    places  the place of each pattern in --target-pattern-file; () without
+    acts    whether actions run
+    """
 
     directory: Path
     patterns: tuple[str, ...]
     flags: Flags
+    places: tuple[str, ...] = ()
+    acts: bool = True
 
     def encode(self) -> str:
         return json.dumps([str(self.directory), self.patterns, asdict(self.flags)])
@@ -50,14 +56,21 @@ class CommandLine:
 def run_build(line: CommandLine, arguments: Sequence[str], recorded: Recording | None = None) -> ExitCode:
     """Build, and save the command line `arguments` for the next time. Raises ModelbuildError."""
     workspace = load_workspace(find_root(line.directory))
-    request = make_request(workspace, line.directory, line.patterns, line.flags)
-    reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=workspace.config.cache_dir)
+    request = replace(make_request(workspace, line.directory, line.patterns, line.flags), places=line.places)
+    history, show = workspace.config.cache_dir, request.show_outputs
+    reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=history, show=show)
     if recorded is not None:
         reporter = recorded.around(reporter, workspace, line.directory)
     with reporting(reporter):
+        if not line.acts:
+            from modelbuild.build.plan_only import plan_only
+
+            return plan_only(workspace, request, reporter)
         result = build(workspace, request, reporter)
-    if result.code == ExitCode.OK and not request.json and recorded is None:
-        save_command(arguments, Snapshots.of(workspace).path(request), request.quiet, request=line.encode())
+    # A file of patterns may change, which a saved command would not notice.
+    if result.code == ExitCode.OK and not request.json and recorded is None and not line.places:
+        show = QUIET if request.quiet else show
+        save_command(arguments, Snapshots.of(workspace).path(request), show, request=line.encode())
     return result.code
 
 

@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 import click
 
 from modelbuild.build.request import Flags
-from modelbuild.workspace.flags import BUILD_FLAGS, Flag
+from modelbuild.cli.pattern_file import Targeted
+from modelbuild.workspace.flags import BUILD_FLAGS, TARGET_FLAGS, Flag
 from modelbuild.workspace.toml_document import Stamp
 
 Command: TypeAlias = Callable[..., Any]
@@ -27,13 +28,16 @@ def option(flag: Flag) -> Decorator:
     shared: dict[str, Any] = {"default": flag.default, "help": flag.help}
     match flag.kind:
         case "switch":
-            return click.option(*names, f"{long}/--no-{flag.name}", flag.argument, **shared)
+            also = [f" /{flag.also}"] if flag.also else []
+            return click.option(*names, f"{long}/--no-{flag.name}", *also, flag.argument, **shared)
         case "count":
             shared["type"] = click.IntRange(1, flag.most)
         case "choice":
             shared["type"] = click.Choice(flag.choices)
         case "file":
             shared |= {"type": FILE, "metavar": "FILE"}
+        case "input":
+            shared |= {"metavar": flag.metavar}
         case _:
             shared |= {"metavar": flag.metavar, "multiple": flag.repeated}
     return click.option(*names, long, flag.argument, **shared)
@@ -94,6 +98,12 @@ def building(function: Command) -> Command:
     """Add the options of every command that builds; the function gets them as one argument, `flags`."""
     decorators: list[Decorator] = [_PROFILE, *map(option, BUILD_FLAGS)]
     return gather(function, decorators, "flags", [field.name for field in fields(Flags)], Flags)
+
+
+def targeting(function: Command) -> Command:
+    """Add the options of `build`, `test` and `ci` about targets; the function gets `targeted`."""
+    names = [flag.argument for flag in TARGET_FLAGS]
+    return gather(function, map(option, TARGET_FLAGS), "targeted", names, Targeted)
 
 
 def no_options(patterns: tuple[str, ...]) -> None:

@@ -25,7 +25,7 @@ def run_quickly(arguments: Sequence[str]) -> int | None:
         sys.stdout.write(quick)
         return 0
 
-    from modelbuild.cli.saved_commands import read_command
+    from modelbuild.cli.saved_commands import QUIET, read_command
 
     saved = read_command(arguments)
     if saved is None:
@@ -33,7 +33,7 @@ def run_quickly(arguments: Sequence[str]) -> int | None:
 
     from modelbuild.build.build_record import up_to_date
 
-    root, quiet, path, text, request = saved
+    root, show, path, text, request = saved
     record = up_to_date(path, root)
     if record is None:
         if not request:
@@ -41,11 +41,11 @@ def run_quickly(arguments: Sequence[str]) -> int | None:
         from modelbuild.cli.build_request import repeat_build
 
         return repeat_build(request, arguments)
-    if not quiet:
+    if show != QUIET:
         from modelbuild.report.text import nothing_to_do, target_lines, write
 
         last = nothing_to_do(len(record.targets), record.actions, time.monotonic() - started)
-        write(sys.stdout, "\n".join((*([text] if text else target_lines(record.targets)), last)))
+        write(sys.stdout, "\n".join((*([text] if text else target_lines(record.targets, show)), last)))
     return 0
 
 

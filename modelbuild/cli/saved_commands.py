@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeAlias
 
-    # The workspace's root, and the arguments of save_command(): quiet, record, text, request.
-    SavedCommand: TypeAlias = tuple[str, bool, str, str, str]
+    # The workspace's root, and the arguments of save_command(): show, record, text, request.
+    SavedCommand: TypeAlias = tuple[str, str, str, str, str]
 
 _WORKSPACE_FILE = "MODELBUILD.toml"
 _OUTPUT = "modelbuild-out"
@@ -24,12 +24,15 @@ _FOLDER = f"{_OUTPUT}/.modelbuild/commands"
 _VARIABLES = ("MODELBUILD_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
 _SUM = 4  # bytes of a checksum
 
+# Prints nothing, in place of a value of --show-outputs.
+QUIET = "quiet"
 
-def save_command(arguments: Sequence[str], record: Path, quiet: bool, text: str = "", request: str = "") -> None:
+
+def save_command(arguments: Sequence[str], record: Path, show: str, text: str = "", request: str = "") -> None:
     """Save a successful command line. Nothing is saved if the output tree is read-only.
 
     record   path of the build's record, which shows whether anything changed
-    quiet    print nothing if nothing changed
+    show     what to print if nothing changed: QUIET, or the value of --show-outputs
     text     text to print then in place of the record's targets
     request  the request to build after a change (see build_request.CommandLine)
     """
@@ -44,7 +47,7 @@ def save_command(arguments: Sequence[str], record: Path, quiet: bool, text: str 
         return
     root, given = where
     file = _file(root, given)
-    data = os.fsencode(f"{'quiet' if quiet else ''}\0{record}\0{text}\0{request}")
+    data = os.fsencode(f"{show}\0{record}\0{text}\0{request}")
     with suppress(OSError):
         make_folder(f"{root}/{_OUTPUT}", os.path.dirname(file))
         write_whole(file, _line(given) + crc32(data).to_bytes(_SUM) + data)
@@ -97,5 +100,5 @@ def read_command(arguments: Sequence[str]) -> SavedCommand | None:
     data = whole[len(line) + _SUM :]
     if not whole.startswith(line) or not data or whole[len(line) : -len(data)] != crc32(data).to_bytes(_SUM):
         return None
-    quiet, path, text, request = os.fsdecode(data).split("\0")
-    return root, quiet == "quiet", path, text, request
+    show, path, text, request = os.fsdecode(data).split("\0")
+    return root, show, path, text, request

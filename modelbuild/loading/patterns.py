@@ -65,19 +65,29 @@ def parse_pattern(text: str, current: str) -> Pattern:
 
 
 def expand_patterns(
-    loader: Loader, texts: Sequence[str], current: str = "", manual: bool = False, skip: Skip = fail
+    loader: Loader,
+    texts: Sequence[str],
+    current: str = "",
+    manual: bool = False,
+    skip: Skip = fail,
+    places: Sequence[str] = (),
 ) -> tuple[Target, ...]:
     """Return the targets of all patterns, each once, in order; `-pattern` removes targets of earlier patterns. Targets
     tagged manual need to be named, unless `manual`.
 
-    Raises UsageError for a malformed pattern, and for a package, folder or target that does not exist.
+    Raises UsageError for a malformed pattern, and for a package, folder or target that does not exist; with the place
+    of the pattern (`file:line`) if there are `places`.
     """
     chosen: dict[Label, Target] = {}
     for position, text in enumerate(texts):
-        pattern = parse_pattern(text, current)
-        if pattern.subtract and position == 0:
-            raise UsageError(f"'{text}' has nothing to subtract from; expected a pattern before it, such as //...")
-        for target in _targets(loader, pattern, skip):
+        try:
+            pattern = parse_pattern(text, current)
+            if pattern.subtract and position == 0:
+                raise UsageError(f"'{text}' has nothing to subtract from; expected a pattern before it, such as //...")
+            targets = _targets(loader, pattern, skip)
+        except UsageError as error:
+            raise UsageError(f"{places[position]}: {error}") if places else error from None
+        for target in targets:
             if pattern.subtract:
                 chosen.pop(target.label, None)
             elif manual or pattern.name is not None or MANUAL not in target.tags:

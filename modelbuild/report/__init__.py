@@ -14,12 +14,17 @@ if TYPE_CHECKING:
 
 
 def make_reporter(
-    *, quiet: bool = False, as_json: bool = False, results: TextIO | None = None, history: Path | None = None
+    *,
+    quiet: bool = False,
+    as_json: bool = False,
+    results: TextIO | None = None,
+    history: Path | None = None,
+    show: str = "summary",
 ) -> Reporter:
     """Return a reporter: live on a terminal, one line per action elsewhere, one JSON object with `as_json`.
 
     Progress and failures go to stderr; built outputs go to `results` (stdout when None). `history` is the cache's
-    folder: the remaining time is estimated from the history in it.
+    folder: the remaining time is estimated from the history in it. `show` is the value of --show-outputs.
     """
     out = sys.stdout if results is None else results
     if as_json:
@@ -29,10 +34,10 @@ def make_reporter(
     if quiet or not _is_terminal(sys.stderr):
         from modelbuild.report.plain import PlainReporter
 
-        return PlainReporter(out, sys.stderr, quiet=quiet)
+        return PlainReporter(out, sys.stderr, quiet=quiet, show=show)
     from modelbuild.report.console import ConsoleReporter
 
-    return ConsoleReporter(out, sys.stderr, history)
+    return ConsoleReporter(out, sys.stderr, history, show)
 
 
 def _is_terminal(stream: TextIO) -> bool:

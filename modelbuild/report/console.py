@@ -42,11 +42,12 @@ BAR = 30  # columns
 class ConsoleReporter:
     """Live progress on `err`, a terminal, with failures above it. Built outputs go to `out`."""
 
-    def __init__(self, out: TextIO, err: TextIO, history: Path | None = None) -> None:
-        """`history` is the folder of the cache: see time_left.py."""
+    def __init__(self, out: TextIO, err: TextIO, history: Path | None = None, show: str = "summary") -> None:
+        """`history` is the folder of the cache: see time_left.py. `show` is the value of --show-outputs."""
         self._out = out
         self._err = err
         self._history = history
+        self._listed = show
         self._time_left: TimeLeft | None = None
         self._new: list[tuple[str, ...]] = []  # ids of actions that _time_left does not know yet
         self._ended: list[str] = []
@@ -97,7 +98,7 @@ class ConsoleReporter:
                 self._print(f"note: {text}")
             case BuildFinished():
                 self.close()
-                show_end(self._progress, self._out, self._err, quiet=False)
+                show_end(self._progress, self._out, self._err, quiet=False, show=self._listed)
             case BuildAborted(interrupted=interrupted):
                 self.close()
                 if interrupted:

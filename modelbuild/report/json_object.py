@@ -71,12 +71,16 @@ class JsonReporter:
                     {"label": t.label, "config": None, "built": False, "because": t.problem}
                     for t in progress.skipped.values()
                 ),
+                *(
+                    {"label": label, "config": config, "built": False, "because": "--no-build"}
+                    for label, config in (progress.planned.targets if progress.planned is not None else ())
+                ),
             ],
             "tests": [_test(test) for test in progress.tests],
             "counts": {
                 "actions": end.actions if end is not None and up_to_date else progress.total,
                 "ran": progress.ran,
-                "cached": progress.cached,
+                "cached": progress.cached if progress.planned is None else progress.planned.cached,
                 "failed": progress.failed,
             },
             "actions": [_action(event) for event in progress.actions.values()],
@@ -91,7 +95,7 @@ class JsonReporter:
 
 def _test(test: TestFinished) -> dict[str, Any]:
     facts = dataclasses.asdict(test)
-    del facts["at"]
+    del facts["at"], facts["shown"]
     return {**facts, "seconds": round(test.seconds, 3)}
 
 

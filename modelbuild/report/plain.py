@@ -29,9 +29,11 @@ _REPEAT = 60.0
 class PlainReporter:
     """Progress and failures on `err`, built outputs on `out`. Quiet: failures and notices only."""
 
-    def __init__(self, out: TextIO, err: TextIO, quiet: bool = False) -> None:
+    def __init__(self, out: TextIO, err: TextIO, quiet: bool = False, show: str = "summary") -> None:
+        """`show` is the value of --show-outputs."""
         self._out = out
         self._err = err
+        self._show = show
         self._quiet = quiet
         self._lock = threading.Lock()
         self._progress = Progress()
@@ -58,7 +60,7 @@ class PlainReporter:
                 case Notice(text=text):
                     write(self._err, f"note: {text}")
                 case BuildFinished():
-                    show_end(self._progress, self._out, self._err, self._quiet)
+                    show_end(self._progress, self._out, self._err, self._quiet, self._show)
                 case BuildAborted(interrupted=True) if not self._quiet:
                     write(self._err, f"Interrupted: {counts(self._progress)}")
 
@@ -83,7 +85,7 @@ class PlainReporter:
             write(self._err, f"{action_line(action)}  {event.part}")
 
 
-def show_end(progress: Progress, out: TextIO, err: TextIO, quiet: bool) -> None:
+def show_end(progress: Progress, out: TextIO, err: TextIO, quiet: bool, show: str = "summary") -> None:
     """Print targets that failed, tests, built targets and the summary line."""
     for problem in progress.problems:
         write(err, f"error: {problem}")
@@ -95,7 +97,9 @@ def show_end(progress: Progress, out: TextIO, err: TextIO, quiet: bool) -> None:
         if test.status == "failed" or not quiet:
             write(err if test.status == "failed" else out, "\n".join(test_lines(test)))
     if not quiet:
-        for line in target_lines([(t.label, t.config, t.outputs) for t in progress.built[progress.shown :]]):
+        planned = progress.planned.targets if progress.planned is not None else ()
+        listed = [(t.label, t.config, t.outputs) for t in progress.built[progress.shown :]]
+        for line in target_lines([*listed, *((label, config, ()) for label, config in planned)], show):
             write(out, line)
         progress.shown = len(progress.built)
         if progress.tests:

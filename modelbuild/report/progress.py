@@ -12,6 +12,7 @@ from modelbuild.events import (
     BuildStarted,
     Event,
     GraphGrew,
+    Planned,
     Status,
     TargetBuilt,
     TargetFailed,
@@ -32,6 +33,7 @@ class Progress:
     skipped: dict[str, TargetSkipped] = field(default_factory=dict)
     tests: list[TestFinished] = field(default_factory=list)
     shown: int = 0  # number of `built` targets that were already printed
+    planned: Planned | None = None
     finished: BuildFinished | None = None
     aborted: BuildAborted | None = None
 
@@ -86,6 +88,9 @@ class Progress:
                 self.skipped[event.label] = event
             case TestFinished():
                 self.tests.append(event)
+            case Planned():
+                self.planned = event
+                self.total = event.actions
             case BuildFinished():
                 self.finished = event
             case BuildAborted():

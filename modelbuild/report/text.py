@@ -9,10 +9,10 @@ if TYPE_CHECKING:  # a null build imports no more than it needs
     from collections.abc import Iterator, Sequence
     from typing import TextIO
 
-    from modelbuild.events import ActionFinished, UploadsAwaited
+    from modelbuild.events import ActionFinished, Planned, UploadsAwaited
     from modelbuild.report.progress import Progress
 
-# The most targets that are listed.
+# The most targets that are listed without --show-outputs=all.
 SHOWN_TARGETS = 20
 
 
@@ -58,20 +58,26 @@ def failure_lines(event: ActionFinished) -> Iterator[str]:
     yield f"error: {action_line(event)}: {last}"
 
 
-def target_lines(built: Sequence[tuple[str, str, tuple[str, ...]]]) -> Iterator[str]:
-    """Yield each built target (label, configuration, outputs), with its outputs below it."""
+def target_lines(built: Sequence[tuple[str, str, tuple[str, ...]]], show: str = "summary") -> Iterator[str]:
+    """Yield each built target (label, configuration, outputs), with its outputs below it; `show` is the value of
+    --show-outputs."""
+    if show == "none":
+        return
     several = len({label for label, _, _ in built}) < len(built)
-    for label, config, outputs in built[:SHOWN_TARGETS]:
+    most = len(built) if show == "all" else SHOWN_TARGETS
+    for label, config, outputs in built[:most]:
         yield f"{label} ({config})" if several else label
         for output in outputs:
             yield f"  {output}"
-    if len(built) > SHOWN_TARGETS:
-        yield f"and {count(len(built) - SHOWN_TARGETS, 'target')} more"
+    if len(built) > most:
+        yield f"and {count(len(built) - most, 'target')} more"
 
 
 def summary(progress: Progress) -> str:
     """Return the last line of a finished build."""
     assert progress.finished is not None
+    if progress.planned is not None:
+        return _planned(progress.planned)
     if progress.tests:
         return f"Done in {duration(progress.finished.seconds)}: {counts(progress)}"
     if progress.finished.up_to_date:
@@ -81,6 +87,13 @@ def summary(progress: Progress) -> str:
     if progress.ok:
         return f"Built {targets} in {took}: {counts(progress)}"
     return f"Failed in {took}: {targets} built, {len(progress.unbuilt) + len(progress.skipped)} not: {counts(progress)}"
+
+
+def _planned(event: Planned) -> str:
+    """Return `Would build 3 targets: 14 actions, 5 cached, 9 to run`."""
+    found = f"{count(event.actions, 'action')}, {event.cached} cached, {event.actions - event.cached} to run"
+    more = ", and those that depend on their results" if event.grows else ""
+    return f"Would build {count(len(event.targets), 'target')}: {found}{more}"
 
 
 def nothing_to_do(targets: int, actions: int, seconds: float) -> str:

@@ -9,18 +9,23 @@ from modelbuild.affected.affected import affected
 from modelbuild.build.request import Request
 from modelbuild.errors import ExitCode, LoadingError
 from modelbuild.events import BuildFinished, BuildStarted, Notice, Reporter
-from modelbuild.testing.run import TestOptions, run_tests
+from modelbuild.testing.run import TestOptions, plan_tests, run_tests
 from modelbuild.wording import count
 from modelbuild.workspace.workspace import Workspace
 
 
 def run_ci(
-    workspace: Workspace, request: Request, since: str | None, options: TestOptions, reporter: Reporter
+    workspace: Workspace,
+    request: Request,
+    since: str | None,
+    options: TestOptions,
+    reporter: Reporter,
+    acts: bool = True,
 ) -> ExitCode:
     """Build and test the targets of the request, or only those affected since a revision.
 
     One build does both: its actions are in one graph. Tests run although other targets failed to build, unless the
-    request stops at the first failure.
+    request stops at the first failure. Unless it `acts`, nothing runs: see plan_only().
     """
     started = time.monotonic()
     if since is not None:
@@ -29,7 +34,9 @@ def run_ci(
             reporter.emit(BuildStarted((), 0, request.jobs))
             reporter.emit(BuildFinished(time.monotonic() - started))
             return ExitCode.OK
-        request = replace(request, patterns=labels)
+        request = replace(request, patterns=labels, places=())
+    if not acts:
+        return plan_tests(workspace, request, options, reporter, build_all=True)
     return run_tests(workspace, request, options, reporter, started, build_all=True).code
 
 

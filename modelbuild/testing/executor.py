@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from modelbuild.actions import ActionResult, Digest, FileEntry
+from modelbuild.actions import ActionResult, FileEntry
 from modelbuild.execution.executor import Executor, Outcome, Request
 from modelbuild.store.interface import Store
 from modelbuild.testing.report import TestReport, read_report
@@ -72,7 +72,7 @@ class TestExecutor:
     def _run(self, request: Request) -> tuple[Outcome, Attempts]:
         """Run a test once. An aborted run returns a report about that, so that it stops no other test."""
         outcome = self._inner.run(replace(request, limit=None))  # a test has a timeout of its own
-        output = "".join(self._text(digest) for digest in (outcome.stdout, outcome.stderr))
+        output = output_text(self._store, outcome)
         name = self._reports[request.action.id]
         if outcome.result is None:
             lines = outcome.problem.strip().splitlines() or ["failed"]
@@ -88,9 +88,11 @@ class TestExecutor:
         outputs = tuple((output.name, nothing) for output in request.action.outputs)
         return replace(outcome, result=ActionResult(outputs, outcome.stdout, outcome.stderr))
 
-    def _text(self, digest: Digest | None) -> str:
-        text = self._store.read_bytes(digest).decode(errors="replace") if digest else ""
-        return text if len(text) <= _MOST else "...\n" + text[-_MOST:]
+
+def output_text(store: Store, ended: Outcome | ActionResult) -> str:
+    """Return the text that an action printed: the last characters of its stdout, then of its stderr."""
+    texts = [store.read_bytes(digest).decode(errors="replace") for digest in (ended.stdout, ended.stderr) if digest]
+    return "".join(text if len(text) <= _MOST else "...\n" + text[-_MOST:] for text in texts)
 
 
 def timed_out(problem: str) -> str:

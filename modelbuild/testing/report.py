@@ -17,7 +17,8 @@ _GREATEST = 1e300
 
 @dataclass(frozen=True, slots=True)
 class TestReport:
-    """The result of one run. `reason` is one line if it did not pass."""
+    """The result of one run. `reason` is one line if it did not pass; `unmatched` is one line if --test-filter selected
+    no case."""
 
     __test__ = False  # pytest would collect it as a test class
 
@@ -25,6 +26,7 @@ class TestReport:
     reason: str = ""
     cases: tuple[TestCase, ...] = ()
     measures: Mapping[str, float] = field(default_factory=dict)
+    unmatched: str = ""
 
 
 def parse_report(text: bytes) -> TestReport:
@@ -35,7 +37,8 @@ def parse_report(text: bytes) -> TestReport:
             raise ValueError(f"version {data['version']}, expected {VERSION}")
         cases = tuple(_case(each) for each in data["cases"])
         measures = {_text(name): _number(value) for name, value in data.get("measures", {}).items()}
-        return TestReport(_status(data["status"]), _text(data.get("reason", "")), cases, measures)
+        unmatched = _text(data.get("unmatched", ""))
+        return TestReport(_status(data["status"]), _text(data.get("reason", "")), cases, measures, unmatched)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a test's report: {error}") from error
 
@@ -59,6 +62,7 @@ def merge(reports: Sequence[TestReport]) -> TestReport:
         next((report.reason for report in reports if report.status == status and report.reason), ""),
         tuple(case for report in reports for case in report.cases),
         {name: value for report in reports for name, value in report.measures.items()},
+        next((r.unmatched for r in reports), "") if all(report.unmatched for report in reports) else "",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from modelbuild.api.providers import TestAction
 from modelbuild.build.engine import Engine, open_engine
 from modelbuild.build.execute import run_actions
 from modelbuild.build.plan import Plan, analyze, config_name
+from modelbuild.build.plan_only import Choice, plan_only
 from modelbuild.build.record_history import record_history
 from modelbuild.build.request import Request, Result
 from modelbuild.build.retry import retry_without_remote
@@ -25,7 +27,8 @@ from modelbuild.history.action_facts import attributes_of
 from modelbuild.ids import TargetId
 from modelbuild.store.output_tree import OutputStamp, lay_out, make_root
 from modelbuild.testing.causes import find_causes, has_failed
-from modelbuild.testing.executor import Attempts, TestExecutor
+from modelbuild.testing.executor import Attempts, TestExecutor, output_text
+from modelbuild.testing.filter import Tests, filterable, matched
 from modelbuild.testing.record_results import ResultRecorder
 from modelbuild.testing.report import TestReport, merge, read_report, require_all
 from modelbuild.testing.select import select_tests, test_of
@@ -44,6 +47,12 @@ class TestOptions:
     require_all: bool = False
     tags: tuple[str, ...] = ()
     bisect: bool = False
+    output: str = "errors"
+    filter: str = ""
+
+    def purpose(self) -> str:
+        """Return what distinguishes records of tests, see Request.purpose: a part of the cases is no whole result."""
+        return json.dumps(["test", self.tags, self.filter])
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +114,8 @@ def _once(
     build_all: bool,
 ) -> Tested:
     make_root(workspace.root / OUTPUT_FOLDER)
-    analyzer = open_analyzer(workspace)
-    plan = analyze(analyzer, request, reporter)
-    tests = select_tests(analyzer, plan.targets, options.tags)
-    if not tests and not build_all and not plan.incomplete:
-        raise UsageError(f"no test in {' '.join(request.patterns)}")
-    pairs = [(target, action) for target in tests if (action := test_of(target)) is not None]
+    plan, pairs = _planned(workspace, request, options, reporter, build_all)
+    analyzer = plan.analyzer
     reports: dict[str, str] = {artifact.action: artifact.output for _, test in pairs for artifact in test.reports}
     attempts: dict[str, int] = {
         artifact.action: max(options.flaky_attempts, FLAKY if test.flaky else 1)
@@ -125,6 +130,37 @@ def _once(
         tested = _run(session, pairs, list(reports), started, recorder)
     reporter.emit(BuildFinished(time.monotonic() - started))
     return tested
+
+
+def plan_tests(
+    workspace: Workspace, request: Request, options: TestOptions, reporter: Reporter, build_all: bool = False
+) -> ExitCode:
+    """Report the tests that run_tests() would run, and their actions; run none. Raises what run_tests() does."""
+
+    def choose(plan: Plan) -> Choice:
+        pairs = _tests(plan, request, options, reporter, build_all)
+        others = plan.targets if build_all else ()
+        wanted = [artifact for target in others for artifact in target.files()]
+        wanted += [artifact for _, test in pairs for artifact in test.reports]
+        return list({target.id: target for target in (*others, *(target for target, _ in pairs))}.values()), wanted
+
+    return plan_only(workspace, request, reporter, choose, options.filter)
+
+
+def _planned(
+    workspace: Workspace, request: Request, options: TestOptions, reporter: Reporter, build_all: bool
+) -> tuple[Plan, Tests]:
+    plan = analyze(open_analyzer(workspace, options.filter), request, reporter)
+    return plan, _tests(plan, request, options, reporter, build_all)
+
+
+def _tests(plan: Plan, request: Request, options: TestOptions, reporter: Reporter, build_all: bool) -> Tests:
+    """Return the tests among a plan's targets. Raises UsageError if there is none."""
+    tests = select_tests(plan.analyzer, plan.targets, options.tags)
+    if not tests and not build_all and not plan.incomplete:
+        raise UsageError(f"no test in {' '.join(request.patterns)}")
+    pairs = [(target, action) for target in tests if (action := test_of(target)) is not None]
+    return filterable(pairs, reporter) if options.filter else pairs
 
 
 def _run(
@@ -146,16 +182,21 @@ def _run(
     if unbuilt and not session.engine.request.keep_going:
         tests = ()
     ends = [_finished(session, scheduler, target, action) for target, action in tests]
-    wrong = [action for (ended, built), (_, action) in zip(ends, tests, strict=True) if built and has_failed(ended)]
+    if session.options.filter:
+        kept = matched([(ended.label, unmatched) for ended, _, unmatched in ends], session.options.filter, reporter)
+        tests = [test for test, keep in zip(tests, kept, strict=True) if keep]
+        ends = [end for end, keep in zip(ends, kept, strict=True) if keep]
+    wrong = [action for (ended, built, _), (_, action) in zip(ends, tests, strict=True) if built and has_failed(ended)]
     causes = find_causes(scheduler, session.engine.store, wrong) if session.options.bisect else {}
-    for (ended, built), (_, action) in zip(ends, tests, strict=True):
+    for (ended, built, _), (_, action) in zip(ends, tests, strict=True):
         cause = causes.get(action.bisect)
         reporter.emit(replace(ended, cases=(*ended.cases, cause)) if cause else ended)
         unbuilt |= not built
         failed |= ended.status == "failed"
-        measures.update(
-            ((TargetId.of(ended.label, ended.config), name), value) for name, value in ended.measures.items()
-        )
+        if not session.options.filter:  # measures of a part are not comparable with those of the whole
+            measures.update(
+                ((TargetId.of(ended.label, ended.config), name), value) for name, value in ended.measures.items()
+            )
     end = ExitCode.BUILD_FAILED if unbuilt else ExitCode.TESTS_FAILED if failed else ExitCode.OK
     end = end.with_loading_errors() if session.plan.incomplete else end
     result = Result(made.targets, end, len(scheduler.report.keys))
@@ -171,18 +212,19 @@ def _run(
     text = ""
     if recorder is not None and end == ExitCode.OK and not afresh:
         laid_out = [_laid_out(target, action) for target, action in tests]
-        passed = list(zip((ended for ended, _ in ends), laid_out, strict=True))
+        passed = list(zip((ended for ended, _, _ in ends), laid_out, strict=True))
         text = recorder.keep(session.analyzer, session.engine.sources, scheduler, passed, session.laid_out)
     return Tested(end, text)
 
 
 def _finished(
     session: _Session, scheduler: Scheduler, target: ConfiguredTarget, action: TestAction
-) -> tuple[TestFinished, bool]:
-    """Return a test's result, and whether all its dependencies were built."""
+) -> tuple[TestFinished, bool, str]:
+    """Return a test's result, whether all its dependencies were built, and the reason if a filter selected no case."""
     found = [_report(session, scheduler, artifact) for artifact in action.reports]
     ended = [session.executor.ended.get(artifact.action) for artifact in action.reports]
-    report = merge([report for report, _ in found])
+    report = merge([report for report, _ in found]) if found else TestReport("not_run", unmatched=action.unmatched)
+    unmatched = report.unmatched
     if session.options.require_all:
         report = require_all(report)
     ran = [each for each in ended if each is not None]
@@ -201,9 +243,23 @@ def _finished(
         cases=report.cases,
         location=str(session.analyzer.loader.target(label).location()),
         measures=report.measures,
-        output="".join(each.output for each in ran if each.report.status == "failed"),
+        output=_output(session, scheduler, action),
+        shown=session.options.output != "summary",
     )
-    return finished, all(built for _, built in found)
+    return finished, all(built for _, built in found), unmatched
+
+
+def _output(session: _Session, scheduler: Scheduler, action: TestAction) -> str:
+    """Return the printed text of a test's failed runs, or with --test-output=all of all its runs and cached results."""
+    texts: list[str] = []
+    for artifact in action.reports:
+        ended = session.executor.ended.get(artifact.action)
+        result = scheduler.report.results.get(artifact.action)
+        if ended is not None and (ended.report.status == "failed" or session.options.output == "all"):
+            texts.append(ended.output)
+        elif ended is None and result is not None and session.options.output == "all":
+            texts.append(scheduler.keeping(partial(output_text, session.engine.store, result)))
+    return "".join(texts)
 
 
 def _report(session: _Session, scheduler: Scheduler, artifact: DerivedArtifact) -> tuple[TestReport, bool]:

@@ -9,8 +9,8 @@ from modelbuild.wording import count, duration
 
 
 def test_lines(test: TestFinished) -> Iterator[str]:
-    """Yield the output of a failed test, the test's result, and its cases that did not pass."""
-    if test.status == "failed" and test.output.strip():
+    """Yield the output of a test if it is to be shown, the test's result, and its cases that did not pass."""
+    if test.shown and test.output.strip():
         yield f"--- output of {test.label}"
         yield test.output.rstrip()
     how = {"passed": "PASSED", "failed": "FAILED", "not_run": "NOT RUN"}[test.status]

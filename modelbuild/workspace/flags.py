@@ -10,7 +10,16 @@ from modelbuild.workspace.remote_settings import DOWNLOADS, UPLOADS
 
 MOST_RUNS = 10_000
 
-Kind: TypeAlias = Literal["switch", "count", "choice", "text", "file", "label", "duration", "address", "strategy"]
+# Values of --show-outputs: which built targets are listed.
+SHOWN_OUTPUTS = ("none", "summary", "all")
+# Values of --test-output: of which tests the printed text is shown.
+TEST_OUTPUTS = ("summary", "errors", "all")
+# The file of --target-pattern-file that stands for standard input.
+STDIN = "-"
+
+Kind: TypeAlias = Literal[
+    "switch", "count", "choice", "text", "file", "input", "label", "duration", "address", "strategy"
+]
 # Values as the command line gives them: labels, durations, addresses and strategies are text.
 FlagValue: TypeAlias = bool | int | str | tuple[str, ...]
 
@@ -25,6 +34,7 @@ class Flag:
     repeated   it may be given several times: a profile has one value, or an array
     parameter  the name of its value in functions, if not the flag's
     default    the value if neither the command line nor a profile gives one
+    also       another spelling of a switch's opposite: Bazel's
     """
 
     name: str
@@ -37,6 +47,7 @@ class Flag:
     repeated: bool = False
     parameter: str = ""
     default: FlagValue | None = None
+    also: str = ""
 
     @property
     def key(self) -> str:
@@ -55,6 +66,7 @@ BUILD_FLAGS = (
     Flag("keep-going", "switch", "Continue with unaffected actions.", short="k"),
     Flag("action-timeout", "duration", "Fail actions that run longer, such as '30 min'.", "DURATION"),
     Flag("sandbox-debug", "switch", "Keep the folders of failed actions."),
+    Flag("show-outputs", "choice", "List no target, the first 20 with their outputs, or all.", choices=SHOWN_OUTPUTS),
     Flag("remote-cache", "address", "Share results over grpc[s]://, http[s]://, s3://, gs://, az:// or file://.",
          "ADDRESS"),
     Flag("remote-upload", "choice", "When to upload results to the remote cache.", choices=UPLOADS),
@@ -64,6 +76,14 @@ BUILD_FLAGS = (
          "ACTION=PLACES", repeated=True, parameter="strategies"),
     Flag("quiet", "switch", "Print failures only.", short="q"),
     Flag("json", "switch", "Print one JSON object; messages go to stderr."),
+)  # fmt: skip
+
+# Of build, test and ci: the targets, and how much to do.
+TARGET_FLAGS = (
+    Flag("target-pattern-file", "input", "Read targets from a file, one a line; '-' is stdin.", "FILE",
+         parameter="pattern_file"),
+    Flag("build", "switch", "Run actions; without, print what would be built.", parameter="acts", default=True,
+         also="--nobuild"),
 )  # fmt: skip
 
 # Files that a CI job keeps.
@@ -82,6 +102,10 @@ TEST_FLAGS = (
     Flag("flaky-attempts", "count", "Attempts for a failing test.", most=MOST_RUNS, default=1),
     Flag("require-all", "switch", "Fail tests and cases that were not run.", default=False),
     Flag("bisect", "switch", "After a parity failure, find the first wrong node.", default=False),
+    Flag("test-output", "choice", "Print the output of no test, of failed ones, or of all.", choices=TEST_OUTPUTS,
+         parameter="output", default="errors"),
+    Flag("test-filter", "text", "Only cases that match: pytest's -k or node ids, or names.", "EXPR",
+         parameter="filter", default=""),
     Flag("test-tag-filters", "text", "Include or exclude tests by tag.", "TAG,-TAG", parameter="tags", default=""),
 )  # fmt: skip
 
@@ -91,4 +115,4 @@ CI_FLAGS = (
     Flag("base-report", "file", "Compare with an earlier --report in the summary."),
 )
 
-FLAGS = (*BUILD_FLAGS, *RECORDING_FLAGS, *TEST_FLAGS, *CI_FLAGS)
+FLAGS = (*BUILD_FLAGS, *TARGET_FLAGS, *RECORDING_FLAGS, *TEST_FLAGS, *CI_FLAGS)

@@ -39,7 +39,7 @@ def _value(profile: Table, flag: Flag, root: Path) -> FlagValue | None:
             return read_choice(profile, key, flag.choices)
         case "duration":
             return None if profile.duration(key) is None else str(profile.values[key])
-        case "file":
+        case "file" | "input":
             path = profile.line(key, "a path")
             return None if path is None else os.path.abspath(os.path.join(root, os.path.expanduser(path)))
     several = flag.repeated and isinstance(profile.get(key), list)

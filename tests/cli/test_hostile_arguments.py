@@ -43,6 +43,7 @@ LIKELY = {
     "EXPRESSION": ("//...", "deps(//:group)", "kind(rule, //:all)"),
     "PROGRAM": ("x.pte", "//:group", "a.txt"),
     "REF": ("HEAD",),
+    "EXPR": ("a", "a::b", "a and"),
     "FILE": ("out.json", "list.json", "bytes.bin", "folder", "none/x", "folder/y", "/dev/full", "/dev/null"),
     "RULE": ("filegroup", "torch_model", "build", "filegroops"),
     "REGEX": (".*", "filegroup", "(", "[[a]", "a{99999999999}"),

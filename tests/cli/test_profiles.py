@@ -20,7 +20,14 @@ COMMANDS = ("build", "test", "ci")
 
 # Values of a profile, and the same on the command line.
 TEXTS = {"device": "//:d", "strategy": "compile=remote,local", "remote_executor": "grpc://host:1", "since": "HEAD"}
-KINDS: dict[str, Any] = {"count": 7, "duration": "2 h", "address": "https://host/x", "text": "a,-b", "file": "x/y"}
+KINDS: dict[str, Any] = {
+    "count": 7,
+    "duration": "2 h",
+    "address": "https://host/x",
+    "text": "a,-b",
+    "file": "x/y",
+    "input": "x/y",
+}
 
 
 def value(flag: Flag, root: Path) -> Any:
@@ -28,7 +35,7 @@ def value(flag: Flag, root: Path) -> Any:
         return not flag.default
     if flag.kind == "choice":
         return flag.choices[-1]
-    if flag.kind == "file":
+    if flag.kind in ("file", "input"):
         return str(root / KINDS["file"])
     return TEXTS.get(flag.key) or KINDS[flag.kind]
 

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from modelbuild.cli.group import cli
+from tests.workspace_builder import write
 
 FILES = {
     "BUILD.toml": """
@@ -212,3 +213,45 @@ def test_mistakes_are_one_line(workspace: Path, expression: str, message: str) -
     with pytest.raises(UsageError) as error:
         ask(workspace, "query", expression)
     assert message in str(error.value)
+
+
+def test_statements_declare_the_same_targets_with_each_matrix_expanded(workspace: Path) -> None:
+    matrix = """
+[[sum]]
+name = "s_{n}{odd}"
+srcs = ["top.txt"]
+word = "é \\u007f {{x}} {n}"
+tags = ["t"]
+action_timeout = "2 min"
+matrix = { n = [1, 2], odd = ["a"] }
+"""
+    write(workspace, {"n/BUILD.toml": matrix, "n/top.txt": ""})
+    text = "\n".join(ask(workspace, "query", "//n:all + //m:all", "--output=build"))
+    assert text.startswith("# m/BUILD.toml:")
+    assert '# n/BUILD.toml:2:1\n[[sum]]\nname = "s_1a"\n' in text
+    before = [described(workspace, f"//{name}:all") for name in "mn"]
+    for name in "mn":
+        statements = "\n".join(ask(workspace, "query", f"//{name}:all", "--output=build"))
+        write(workspace, {f"{name}/BUILD.toml": statements})
+    assert [described(workspace, f"//{name}:all") for name in "mn"] == before
+
+
+def described(root: Path, expression: str) -> list[Any]:
+    nodes = json.loads(ask(root, "query", expression, "--output=json")[0])["nodes"]
+    return [{key: value for key, value in node.items() if key != "location"} for node in nodes]
+
+
+def test_statements_of_cquery_have_their_selects_resolved(workspace: Path) -> None:
+    line = ("cquery", "//m:mid", "--output=build", "--device")
+    assert 'srcs = [":low"]' in "\n".join(ask(workspace, *line, "//:b"))
+    assert 'srcs = ["mid.txt"]' in "\n".join(ask(workspace, *line, "//:a"))
+
+
+def test_places_and_files(workspace: Path) -> None:
+    places = ask(workspace, "query", "//m:low + //m:top.txt", "--output=location")
+    assert places == ["m/BUILD.toml:11:1: sum rule //m:low", "m/top.txt:1:1: source file //m:top.txt"]
+    assert ask(workspace, "query", "//m:low + //m:top", "--output=files") == ["m/low1.txt", "m/low2.txt", "m/top.txt"]
+    outputs = ["modelbuild-out/default/m/apart/top.txt", "modelbuild-out/default/m/low/out.txt"]
+    assert ask(workspace, "cquery", "//m:low + //m:apart", "--output=files") == outputs
+    (folded,) = ask(workspace, "cquery", "//m:top", "--output=files")
+    assert folded == "modelbuild-out/a/m/top/out.txt" or folded.startswith("modelbuild-out/~a/")

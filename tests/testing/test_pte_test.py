@@ -120,6 +120,9 @@ def test_parity_budgets_and_what_cannot_run_here(workspace: Workspace) -> None:
     elsewhere = tests["//:elsewhere_test"]
     assert elsewhere["status"] == "not_run"
     assert elsewhere["reason"] == "needs a device with aarch64, and this machine is x86_64"
+    part = workspace.test("//:good", "--test-filter", "drawn[1]")["//:good"]
+    assert [case["name"] for case in part["cases"]] == ["drawn[1]"]
+    assert workspace.test("//:good")["//:good"]["cases"] == good["cases"]
     # Another model than the program's: parity must fail, with the place.
     workspace.write({"other.py": NET.replace("torch.relu(y)", "torch.relu(y) + 1")})
     other = (

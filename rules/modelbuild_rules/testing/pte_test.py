@@ -34,6 +34,7 @@ from modelbuild_rules.bundle.vendor_library import VendorLibrary, library_inputs
 from modelbuild_rules.kernels.libraries import kernel_inputs
 from modelbuild_rules.providers import DeviceTarget, EagerModel, ExportedModel, Lowering, Program
 from modelbuild_rules.testing.attributes import TestAttrs, resources, seconds
+from modelbuild_rules.testing.case_names import case_names, is_selected
 
 if TYPE_CHECKING:
     from modelbuild_rules.testing.documents import GpuNeeds, MetricParams, ToleranceParams
@@ -85,6 +86,10 @@ class TestInputs(Attrs):
 
     generator: Generator | None = None
     """The generator that draws the inputs."""
+
+    def names(self) -> list[str]:
+        """Return the names of the cases in the report."""
+        return case_names(self.name, self.generator.count if self.generator else 1)
 
 
 class Tolerance(Attrs):
@@ -202,6 +207,10 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     program = ctx.provider(attrs.program, Program)
     eager = ctx.provider(attrs.model, EagerModel)
+    known = [name for case in attrs.inputs for name in case.names()]
+    if not any(is_selected(name, ctx.test_filter) for name in known):
+        unmatched = f"no case matches '{ctx.test_filter}'{did_you_mean(ctx.test_filter, known)}"
+        return (TestAction((), filters=True, unmatched=unmatched),)
     own = ctx.device(DeviceTarget) if ctx.device_label is not None else None
     device = program.device or own
     arch = device.arch if device else None
@@ -243,7 +252,9 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
     if eager.params["outputs"] is not None:
         _check_names(ctx, "output", ("outputs",), attrs.outputs, eager.params["outputs"])
     baseline = ctx.provider(attrs.baseline, Program) if attrs.baseline else None
+    selected = {"filter": ctx.test_filter} if ctx.test_filter else {}
     parity = {
+        **selected,
         "eager": dict(eager.params),
         "cases": cases,
         "tolerance": _tolerance(attrs.tolerance),
@@ -272,9 +283,9 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
             "budgets": {
                 name: getattr(attrs, name)
                 for name in ("max_bytes", "max_delegates", "min_delegated_fraction", "max_latency_ratio", "max_memory")
-                if getattr(attrs, name) is not None
+                if getattr(attrs, name) is not None and not selected
             },
-            "backends": attrs.backends,
+            "backends": {} if selected else attrs.backends,
             "arch": arch,
             "cpp_runtime": cpp,
             **({"gpu": _gpu(attrs, program), "libraries": library_params(attrs.libraries)} if cpp or spare else {}),
@@ -295,7 +306,7 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
     if exported is not None and program.lowering is not None:
         params = {**parity, "cpp_runtime": cpp}
         bisect = _bisect(ctx, exported, program.lowering, inputs, params, eager.tools)
-    return (TestAction((made["report"],), flaky=attrs.flaky, bisect=bisect),)
+    return (TestAction((made["report"],), flaky=attrs.flaky, bisect=bisect, filters=True),)
 
 
 def _installed_runtime(attrs: PteTestAttrs, arch: str | None) -> InstalledRuntime | None:

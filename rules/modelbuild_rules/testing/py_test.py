@@ -41,6 +41,7 @@ srcs = ["test_net.py", "net.py"]
 @rule(attrs=PyTestAttrs, example=EXAMPLE)
 def py_test(ctx: Context[PyTestAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
+    selected = {"filter": ctx.test_filter} if ctx.test_filter else {}
     reports = tuple(
         ctx.action(
             "test",
@@ -48,7 +49,12 @@ def py_test(ctx: Context[PyTestAttrs]) -> tuple[Provider, ...]:
             step="py_test",
             inputs={"srcs": ctx.files(attrs.srcs), "data": ctx.files(attrs.data)},
             outputs=[Output("report", "report.json")],
-            params={"args": list(attrs.args), "plugins": list(attrs.plugins), "shard": [shard, attrs.shard_count]},
+            params={
+                "args": list(attrs.args),
+                "plugins": list(attrs.plugins),
+                "shard": [shard, attrs.shard_count],
+                **selected,
+            },
             unkeyed={"timeout": seconds(attrs)},
             tools=("pytest", "pluggy", "iniconfig", "packaging", "pygments", *attrs.requires),
             python=("srcs",),
@@ -59,4 +65,4 @@ def py_test(ctx: Context[PyTestAttrs]) -> tuple[Provider, ...]:
         )["report"]
         for shard in range(attrs.shard_count)
     )
-    return (TestAction(reports, flaky=attrs.flaky),)
+    return (TestAction(reports, flaky=attrs.flaky, filters=True),)

@@ -46,12 +46,14 @@ def build_file(more: str = "", device: str = "", test: str = TEST) -> str:
 def actions(tmp_path: Path) -> Actions:
     """Return the actions of the test, by mnemonic."""
 
-    def declared(more: str = "", device: str = "", owner: str = "program_test", test: str = TEST) -> dict[str, Action]:
+    def declared(
+        more: str = "", device: str = "", owner: str = "program_test", test: str = TEST, test_filter: str = ""
+    ) -> dict[str, Action]:
         (tmp_path / "MODELBUILD.toml").write_text("")
         (tmp_path / "net.py").touch()
         (tmp_path / "BUILD.toml").write_text(build_file(more, device, test))
         rules = load_rules(tmp_path, ())
-        analyzer = Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules)
+        analyzer = Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules, test_filter=test_filter)
         analyzer.analyze(Label("", owner))
         nodes = analyzer.graph.nodes.values()
         return {n.mnemonic: n for n in nodes if isinstance(n, Action) and n.owner == f"//:{owner}"}
@@ -63,7 +65,9 @@ def actions(tmp_path: Path) -> Actions:
 def keys(tmp_path: Path, actions: Actions) -> Callable[..., dict[str, str]]:
     """Return their keys for a content of runtime.tar."""
 
-    def keyed(more: str = "", device: str = "", runtime: str = "one", test: str = TEST) -> dict[str, str]:
+    def keyed(
+        more: str = "", device: str = "", runtime: str = "one", test: str = TEST, test_filter: str = ""
+    ) -> dict[str, str]:
         (tmp_path / "runtime.tar").write_text(runtime)
 
         def staged(action: Action) -> list[StagedInput]:
@@ -79,7 +83,7 @@ def keys(tmp_path: Path, actions: Actions) -> Callable[..., dict[str, str]]:
         roots = {"modelbuild": Path(modelbuild.__file__).parent, **load_rules(tmp_path, ()).packages}
         with open_store(tmp_path / "store") as store:
             making = Keys.of(tmp_path, roots, store.read_bytes, Sources(tmp_path, store))
-            declared = actions(more, device, test=test)
+            declared = actions(more, device, test=test, test_filter=test_filter)
             return {
                 name: key_of(making.material(making.request(each, staged(each)))) for name, each in declared.items()
             }
@@ -299,3 +303,18 @@ def test_what_is_no_case_and_no_metric(actions: Actions, tmp_path: Path, inputs:
         actions(test=CASES.replace("{inputs}", inputs).replace("{more}", more))
     assert raised.value.message.startswith(line)
     assert raised.value.location is not None
+
+
+def test_the_filter_of_cases_is_in_the_key_of_a_test_that_has_a_matching_case(actions: Actions, keys: Any) -> None:
+    several = CASES.replace("{inputs}", '{ name = "a", generator = { seed = 1, count = 3 } }').replace("{more}", "")
+    filters = ("", "a", "a[1]", "a[[]*")
+    found = {test_filter: keys(test=several, test_filter=test_filter) for test_filter in filters}
+    assert len({each["test"] for each in found.values()}) == len({each["bisect"] for each in found.values()}) == 4
+    for test_filter in ("b", "a[3]", "a?"):
+        assert actions(test=several, test_filter=test_filter) == {}
+
+
+def test_budgets_are_no_part_of_a_filtered_test(actions: Actions) -> None:
+    more = "max_bytes = 5\nbackends = { first = 'portable' }\n"
+    whole, part = (actions(more, test_filter=test_filter)["test"].params for test_filter in ("", "drawn"))
+    assert (whole["budgets"], part["budgets"], part["backends"]) == ({"max_bytes": 5}, {}, {})

@@ -7,19 +7,23 @@ import click
 from modelbuild.build.request import Flags
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
-from modelbuild.cli.options import building, no_options
+from modelbuild.cli.options import building, no_options, targeting
+from modelbuild.cli.pattern_file import Targeted
 from modelbuild.cli.recording import Recording, recording
 from modelbuild.cli.watch import watching
 
 
 # Without ignore_unknown_options `-//package:name` would be parsed as flags.
 @click.command("build", short_help=COMMANDS["build"], context_settings={"ignore_unknown_options": True})
-@click.argument("patterns", nargs=-1, required=True, metavar="TARGET...")
+@click.argument("patterns", nargs=-1, metavar="TARGET...")
+@targeting
 @recording
 @building
 @click.pass_obj
 @watching
-def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags, recorded: Recording) -> int:
+def command(
+    settings: Settings, /, patterns: tuple[str, ...], targeted: Targeted, flags: Flags, recorded: Recording
+) -> int:
     """Build targets and lay out their outputs in modelbuild-out/.
 
     TARGET is //package:name, //package, :name, //package/... or //package:all; -TARGET removes earlier targets.
@@ -27,5 +31,6 @@ def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags, reco
     no_options(patterns)
     from modelbuild.cli.build_request import CommandLine, run_build
 
-    line = CommandLine(settings.directory, patterns, flags)
+    found = targeted.patterns(patterns, settings.directory)
+    line = CommandLine(settings.directory, found.texts, flags, found.places, targeted.acts)
     return run_build(line, settings.arguments, recorded if recorded.wanted else None)

@@ -14,7 +14,8 @@ from modelbuild.build.request import Flags
 from modelbuild.cli.commands.building.test import testing
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
-from modelbuild.cli.options import building, no_options, options
+from modelbuild.cli.options import building, no_options, options, targeting
+from modelbuild.cli.pattern_file import Targeted
 from modelbuild.cli.recording import Base, Recording, recording
 from modelbuild.workspace.flags import CI_FLAGS
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 @click.argument("patterns", nargs=-1, metavar="[TARGET]...")
 @options(CI_FLAGS)
 @testing
+@targeting
 @recording
 @building
 @click.pass_obj
@@ -38,6 +40,7 @@ def command(
     since: str | None,
     report: Path | None,
     base_report: Path | None,
+    targeted: Targeted,
     flags: Flags,
     recorded: Recording,
     tests: TestOptions,
@@ -55,13 +58,16 @@ def command(
     from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
-    request = make_request(workspace, settings.directory, patterns or ("//...",), flags)
+    found = targeted.patterns(patterns, settings.directory, ("//...",))
+    request = replace(make_request(workspace, settings.directory, found.texts, flags), places=found.places)
     base = _base(workspace, since, base_report and settings.directory / base_report)
     keep = _keeper(workspace, report and settings.directory / report)
-    reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=workspace.config.cache_dir)
+    history, show = workspace.config.cache_dir, request.show_outputs
+    reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=history, show=show)
     reporter = SeveralReporters([recorded.around(reporter, workspace, settings.directory, base), keep])
+    request = replace(request, keep_going=flags.keep_going is not False)
     with reporting(reporter):
-        return run_ci(workspace, replace(request, keep_going=flags.keep_going is not False), since, tests, reporter)
+        return run_ci(workspace, request, since, tests, reporter, targeted.acts)
 
 
 def _base(workspace: Workspace, since: str | None, report: Path | None) -> Base | None:

@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from modelbuild.cli.commands.querying.query import FORMATS
+from modelbuild.cli.commands.querying.query import FORMATS, GRAPHS
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 
@@ -17,13 +17,18 @@ from modelbuild.cli.names import COMMANDS
 @click.option("--output", "form", type=click.Choice(FORMATS), default="label", help="Format of the output.")
 @click.pass_obj
 def command(settings: Settings, expression: str, devices: tuple[str, ...], form: str) -> None:
-    """Query targets as built for a device, with selects resolved. Nothing is built."""
+    """Query targets as built for a device, with selects resolved. Nothing is built.
+
+    --output=files lists the outputs of targets, below modelbuild-out/.
+    """
     from modelbuild.analysis.open import open_analyzer
     from modelbuild.labels import Label
     from modelbuild.query.configured_world import ConfiguredWorld
     from modelbuild.query.describe import describe_configured
     from modelbuild.query.evaluate import evaluate
+    from modelbuild.query.listing import configured_statements, locations
     from modelbuild.query.output import render
+    from modelbuild.query.output_files import output_files
     from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
@@ -31,5 +36,13 @@ def command(settings: Settings, expression: str, devices: tuple[str, ...], form:
     asked = [Label.parse(text, current) for text in devices]
     world = ConfiguredWorld(open_analyzer(workspace), current, asked)
     found = evaluate(world, expression)
-    for line in render(found, form, world.needs, partial(describe_configured, world)):
+    if form in GRAPHS:
+        lines = render(found, form, world.needs, partial(describe_configured, world))
+    elif form == "files":
+        lines, unknown = output_files(world, found)
+        for label in unknown:
+            click.echo(f"note: {label}: some names of outputs are known only after its actions have run", err=True)
+    else:
+        lines = locations(world, found) if form == "location" else configured_statements(world, found)
+    for line in lines:
         click.echo(line)

@@ -9,8 +9,9 @@ import click
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 
-# See modelbuild.query.output.
-FORMATS = ("label", "json", "graph", "dot")
+# See modelbuild.query.output, and modelbuild.query.listing for those of targets only.
+GRAPHS = ("label", "json", "graph", "dot")
+FORMATS = (*GRAPHS, "build", "files", "location")
 
 
 @click.command("query", short_help=COMMANDS["query"])
@@ -25,6 +26,7 @@ def command(settings: Settings, expression: str, form: str) -> None:
     from modelbuild.analysis.open import open_analyzer
     from modelbuild.query.describe import describe_declared
     from modelbuild.query.evaluate import evaluate
+    from modelbuild.query.listing import declared_statements, locations, source_files
     from modelbuild.query.output import render
     from modelbuild.query.target_world import TargetWorld
     from modelbuild.workspace.workspace import find_root, load_workspace
@@ -33,5 +35,10 @@ def command(settings: Settings, expression: str, form: str) -> None:
     analyzer = open_analyzer(workspace)
     world = TargetWorld(analyzer.loader, analyzer.rules, workspace.package_of(settings.directory))
     found = evaluate(world, expression)
-    for line in render(found, form, world.needs, partial(describe_declared, world)):
+    if form in GRAPHS:
+        lines = render(found, form, world.needs, partial(describe_declared, world))
+    else:
+        listings = {"build": declared_statements, "files": source_files, "location": locations}
+        lines = listings[form](world, found)
+    for line in lines:
         click.echo(line)

@@ -13,6 +13,7 @@ Outputs  report                                see testing/steps/test_report.py
 from __future__ import annotations
 
 from modelbuild.step import Step
+from modelbuild_rules.testing.case_names import case_names, is_selected
 from modelbuild_rules.testing.steps.parity.runners import runner_of
 from modelbuild_rules.testing.steps.test_report import Case, limit_time, write_report
 
@@ -22,7 +23,7 @@ def run(step: Step) -> None:
     runner = runner_of(step, "program")
     missing = runner.unmet_requirement()
     if missing:
-        write_report(step, [Case(case["name"], "not_run", message=missing) for case in step.params["cases"]])
+        write_report(step, [Case(name, "not_run", message=missing) for name in _selected_cases(step)])
         return
     from modelbuild_rules.testing.steps.parity.program_test import (
         results,  # imports torch, which takes seconds
@@ -30,3 +31,10 @@ def run(step: Step) -> None:
 
     note = f"run by {runner.emulator}, which emulates {step.params['arch']}" if runner.emulator else ""
     write_report(step, *results(step, runner), note=note)
+
+
+def _selected_cases(step: Step) -> list[str]:
+    """Return the names of the cases, without the numbers of those that a generator draws."""
+    selected = step.params.get("filter", "")
+    cases = [(case["name"], (case["generator"] or {"count": 1})["count"]) for case in step.params["cases"]]
+    return [name for name, count in cases if any(is_selected(each, selected) for each in case_names(name, count))]

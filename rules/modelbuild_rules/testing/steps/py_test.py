@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from typing import Any
 
 import pytest
 
+from modelbuild.errors import did_you_mean
 from modelbuild.step import Progress, Step, StepError
 from modelbuild_rules.testing.steps.test_report import Case, limit_time, write_report
 
@@ -23,7 +25,10 @@ def run(step: Step) -> None:
     if not tests:
         raise StepError(f"no test among the srcs; expected a file called {' or '.join(_PATTERNS)}")
     shard, count = step.params["shard"]
-    plugin = _ShardPlugin(shard, count, step.progress)
+    test_filter = step.params.get("filter", "")
+    by_id = "::" in test_filter or test_filter.partition("[")[0].endswith(".py")
+    plugin = _ShardPlugin(shard, count, step.progress, test_filter if by_id else "")
+    selected = ["-k", test_filter] if test_filter and not by_id else []
     plugins = [argument for name in step.params["plugins"] for argument in ("-p", name)]
     own = [
         "-p",
@@ -36,23 +41,47 @@ def run(step: Step) -> None:
         str(step.root),
         "--import-mode=prepend",
     ]
-    code = pytest.main([*own, *plugins, *step.params["args"], *tests], plugins=[plugin])
+    code = pytest.main([*own, *plugins, *step.params["args"], *selected, *tests], plugins=[plugin])
+    if selected and code == pytest.ExitCode.USAGE_ERROR:
+        write_report(step, [], unmatched=f"'{test_filter}' is no expression that pytest's -k accepts")
+        return
     if code in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR):
         raise StepError(f"pytest ended with {pytest.ExitCode(code).name.lower().replace('_', ' ')}")
-    write_report(step, list(plugin.cases.values()), reason="pytest found no test in this shard")
+    none = test_filter and not plugin.matched and not any(each.status == "failed" for each in plugin.cases.values())
+    write_report(
+        step,
+        [] if none else list(plugin.cases.values()),
+        reason="pytest found no test in this shard",
+        unmatched=f"no case matches '{test_filter}'{did_you_mean(test_filter, plugin.names)}" if none else "",
+    )
 
 
 class _ShardPlugin:
-    """A pytest plugin that selects this shard's tests and records their results."""
+    """A pytest plugin that selects this shard's tests and records their results.
 
-    def __init__(self, shard: int, count: int, progress: Progress) -> None:
+    node_id  the id of a test, class or file: no others are selected; '' for all
+    names    the ids of all tests, and their last parts
+    matched  whether any test of any shard is selected
+    """
+
+    def __init__(self, shard: int, count: int, progress: Progress, node_id: str) -> None:
         self._shard = shard
         self._count = count
+        self._node_id = node_id
+        self.names: list[str] = []
+        self.matched = False
         self._progress = progress
         self._started = self._tests = 0
         self.cases: dict[str, Case] = {}
 
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Iterator[None]:
+        """Divide the tests that are left after pytest's own selection by -k."""
+        self.names = [name for item in items for name in (item.name, item.nodeid)]
+        yield
+        if self._node_id:
+            items[:] = [item for item in items if _is_below(item.nodeid, self._node_id)]
+        self.matched = bool(items)
         items[:] = items[self._shard :: self._count]
         self._tests = len(items)
 
@@ -91,3 +120,9 @@ class _ShardPlugin:
         lines = message.strip().splitlines() or [""]
         line = lines[-1] if "\n" in message and not getattr(report.longrepr, "reprcrash", None) else lines[0]
         self.cases[report.nodeid] = Case(report.nodeid, status, seconds, line, place)
+
+
+def _is_below(test: str, node_id: str) -> bool:
+    """Return whether a test's id has the parts of a node id: a file, class or function, or a variant of a function."""
+    place, wanted = (f"/{text}".replace("::", "/") for text in (test, node_id))
+    return place.endswith(wanted) or f"{wanted}/" in place or f"{wanted}[" in place

@@ -36,9 +36,10 @@ def write_report(
     measures: Mapping[str, float] | None = None,
     reason: str = "",
     note: str = "",
+    unmatched: str = "",
 ) -> None:
     """Write a test's report. The test failed if a case failed, and was not run if no case passed (for `reason`). A
-    `note` about the run is reported with each result."""
+    `note` about the run is reported with each result. `unmatched`: why --test-filter selects no case."""
     failed = [case for case in cases if case.status == "failed"]
     passed = any(case.status == "passed" for case in cases)
     status: Status = "failed" if failed else "passed" if passed else "not_run"
@@ -52,5 +53,6 @@ def write_report(
         "reason": "; ".join(filter(None, ("" if passed and not failed else reason, note))),
         "cases": [asdict(case) for case in cases],
         "measures": dict(measures or {}),
+        **({"unmatched": unmatched} if unmatched else {}),
     }
     step.outputs["report"].write_text(json.dumps(report, indent=1) + "\n")

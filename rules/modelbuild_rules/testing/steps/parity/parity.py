@@ -15,6 +15,7 @@ from modelbuild_rules.model.steps.eager.call import arguments
 from modelbuild_rules.model.steps.eager.entry import load_function, seed_generators
 from modelbuild_rules.model.steps.eager.module import make_module
 from modelbuild_rules.model.steps.eager.results import plain
+from modelbuild_rules.testing.case_names import case_names, is_selected
 from modelbuild_rules.testing.steps.parity.compare import compare, default_tolerance, top_agreement
 from modelbuild_rules.testing.steps.parity.programs import Arrays, Calls
 from modelbuild_rules.testing.steps.parity.random_inputs import draw
@@ -38,8 +39,11 @@ def cases(step: Step, program: modelbuild_runtime.Program) -> Iterator[tuple[str
     """Yield each case's name and the inputs of its calls. Raises StepError for a file that does not match its input."""
     ports = tensor_inputs(program)
     number = 0
+    selected = step.params.get("filter", "")
     for index, case in enumerate(step.params["cases"]):
         if case["generator"] is None:
+            if not is_selected(case["name"], selected):
+                continue
             try:
                 yield (
                     case["name"],
@@ -52,8 +56,9 @@ def cases(step: Step, program: modelbuild_runtime.Program) -> Iterator[tuple[str
                 raise StepError(f"case '{case['name']}': {error}") from None
             continue
         for count in range(case["generator"]["count"]):
-            several = case["generator"]["count"] > 1
-            yield f"{case['name']}[{count}]" if several else case["name"], draw(ports, case["generator"], number)
+            name = case_names(case["name"], case["generator"]["count"])[count]
+            if is_selected(name, selected):
+                yield name, draw(ports, case["generator"], number)
             number += 1
 
 
