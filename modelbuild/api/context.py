@@ -197,17 +197,21 @@ class Resolved:
 
 
 class Context(Expander, Generic[A]):
-    """One target, in one configuration, as its rule sees it."""
+    """One target, in one configuration, as its rule sees it.
+
+    label         the target's label
+    attrs         its attributes, an instance of the rule's schema
+    device_label  the device that the target is configured for; None if the device makes no difference to it
+    test_filter   for rules of tests: the cases to run (--test-filter), as text for the rule to interpret; '' to run all.
+                  A rule that honors it puts it into its actions' parameters, and sets `filters` of TestAction
+    """
 
     def __init__(self, graph: Graph, declaration: Declaration[A], resolved: Resolved) -> None:
         super().__init__(graph, declaration.id, declaration.room)
         self.label = declaration.label
         self.attrs = declaration.attrs
         self.device_label = declaration.device
-        """The device this target is configured for; None if the device makes no difference to it."""
         self.test_filter = declaration.test_filter
-        """For rules of tests: the cases to run, as text for the rule to interpret (--test-filter); '' to run all. A
-        rule that honors it puts it into its actions' parameters, and sets `filters` of TestAction."""
         self._locate = declaration.locate
         self._resolved = resolved
 

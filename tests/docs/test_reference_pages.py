@@ -1,0 +1,61 @@
+"""The generated pages of docs/reference are those of the loaded rules and of the rules API."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import modelbuild.api
+from modelbuild.api import Attrs, Context, rule
+from modelbuild_rules import providers
+
+
+@pytest.fixture(scope="module")
+def generator(repository: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reference_pages", repository / "tools/reference_pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_pages_are_up_to_date(repository: Path, generator: ModuleType) -> None:
+    for name, text in generator.pages().items():
+        assert (repository / "docs/reference" / name).read_text() == text, "run python tools/reference_pages.py"
+
+
+def test_a_new_attribute_is_on_the_page(generator: ModuleType) -> None:
+    class MixAttrs(Attrs):
+        """A mix."""
+
+        parts: tuple[str, ...] = ("one",)
+        """Parts of the mix."""
+
+    @rule(attrs=MixAttrs)
+    def mix(ctx: Context[MixAttrs]) -> tuple[()]:
+        return ()
+
+    page = generator.rules_page({"mix": mix})
+    assert '| `parts` | list of string | `["one"]` | Parts of the mix. |' in page
+
+
+def test_every_name_provider_and_member_of_a_context_is_on_the_page(generator: ModuleType) -> None:
+    page = generator.api_page()
+    headings = set(re.findall(r"^#+ (.+)$", page, re.MULTILINE))
+    kinds = {name for name, kind in vars(providers).items() if getattr(kind, "made_by", ())}
+    assert len(kinds) > 5
+    assert set(modelbuild.api.__all__) | kinds <= headings
+    members = {name for base in Context.__mro__ for name in vars(base) if not name.startswith("_")}
+    assert {f"{kind}.{name}" for kind in ("Context", "Expander") for name in members} & headings == {
+        f"{'Context' if name in vars(Context) else 'Expander'}.{name}" for name in members
+    }
+    own = set(re.findall(r"self\.([a-z]\w*) = ", inspect.getsource(Context)))
+    described = page.partition("### Context\n")[2].partition("\n### ")[0]
+    assert own
+    assert all(f"| `{name}` |" in described for name in own)

@@ -1,0 +1,205 @@
+"""Write the generated pages of docs/reference: rules.md from the schemas of rules, rules-api.md from docstrings.
+
+python tools/reference_pages.py           write the pages
+python tools/reference_pages.py --check   exit with 1 if a page differs
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import modelbuild.api
+import modelbuild.step
+from modelbuild.analysis.rule_help import Attribute, describe_rule, summary
+from modelbuild.analysis.rules import load_rules
+from modelbuild.api import Provider, Rule
+from modelbuild_rules import providers
+
+REFERENCE = Path(__file__).parents[1] / "docs/reference"
+GENERATED = "<!-- Written by tools/reference_pages.py. -->"
+FIELD = re.compile(r"^(\w+(?:, \w+)*) {2,}(\S.*(?:\n {3,}\S.*)*)$", re.MULTILINE)
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each generated page, by its name."""
+    rules = load_rules(Path("/"), ()).by_name
+    return {"rules.md": rules_page(rules), "rules-api.md": api_page()}
+
+
+# Rules.
+
+
+def rules_page(rules: Mapping[str, Rule]) -> str:
+    described = {name: describe_rule(rule) for name, rule in sorted(rules.items())}
+    tables = {table.name: table for each in described.values() for table in each.tables}
+    lines = [
+        "# Rules",
+        GENERATED,
+        "Every built-in rule with its attributes, as `modelbuild help RULE` prints them."
+        "\n[build-files.md](build-files.md) explains them with examples.",
+        _table(("rule", "purpose"), ([f"[`{name}`](#{name})", summary(rules[name])] for name in described)),
+        "## Attributes of every target",
+        _attributes(next(iter(described.values())).every),
+    ]
+    for name, each in described.items():
+        lines += [f"## {name}", each.attributes.about, f"```toml\n{each.example.strip()}\n```"]
+        lines += [_attributes(each.attributes.attributes)]
+    lines += ["## Tables inside attributes"]
+    for table in sorted(tables.values(), key=lambda table: table.name):
+        lines += [f"### {table.name}", table.about, _attributes(table.attributes)]
+    return _joined(lines)
+
+
+def _attributes(rows: tuple[Attribute, ...]) -> str:
+    cells = (
+        [
+            f"`{row.name}`",
+            re.sub(r"\btable (\w+)", lambda found: f"table [{found[1]}](#{found[1].lower()})", row.type)
+            if re.search(r"\btable [A-Z]", row.type)
+            else row.type,
+            "required" if row.required else f"`{row.default}`" if row.default else "",
+            row.about.replace("\n\n", " "),
+        ]
+        for row in rows
+    )
+    return _table(("attribute", "type", "default", "meaning"), cells)
+
+
+# The rules API.
+
+
+def api_page() -> str:
+    lines = [
+        "# The rules API",
+        GENERATED,
+        "All names that a rule package may import from `modelbuild.api`, the interface of a step, and the"
+        "\nproviders of the built-in rules. [Writing a rule](../how-to/custom-rule.md) shows their use.",
+        "## modelbuild.api",
+    ]
+    for name in modelbuild.api.__all__:
+        lines += _member(name, getattr(modelbuild.api, name))
+    lines += ["## modelbuild.step", "A step imports only this module of modelbuild."]
+    for name in ("Step", "StepError"):
+        lines += _member(name, getattr(modelbuild.step, name))
+    lines += [
+        "## Providers of the built-in rules",
+        "`modelbuild_rules.providers`; `ctx.provider(dep, Kind)` returns the one of a dependency.",
+    ]
+    for name, kind in vars(providers).items():
+        if inspect.isclass(kind) and issubclass(kind, Provider) and kind.__module__ == providers.__name__:
+            lines += _member(name, kind)
+    return _joined(lines)
+
+
+def _member(name: str, value: Any) -> Iterator[str]:
+    """Yield the heading, signature, docstring, fields and methods of a class, function or type."""
+    yield f"### {name}"
+    if inspect.isfunction(value):
+        yield f"```python\n{_signature(name, value)}\n```"
+        yield from _docstring(value.__doc__)
+        return
+    if not inspect.isclass(value):
+        yield ABOUT_TYPES[name]
+        return
+    made_by = getattr(value, "made_by", ())
+    if made_by:
+        yield f"Provided by {', '.join(f'[`{rule}`](rules.md#{rule})' for rule in made_by)}."
+    yield from _docstring(inspect.getdoc(value) if value.__doc__ and "__doc__" in vars(value) else None)
+    yield from _fields(value)
+    for base in value.__bases__:
+        if base.__name__ in modelbuild.api.__all__ and any(_methods(base)):
+            yield f"Has the methods of [{base.__name__}](#{base.__name__.lower()}), too."
+    for method, function in _methods(value):
+        yield f"#### {name}.{method}"
+        if isinstance(function, property):
+            yield from _docstring(function.__doc__)
+        else:
+            yield f"```python\n{_signature(method, function)}\n```"
+            yield from _docstring(function.__doc__)
+
+
+ABOUT_TYPES = {
+    "Artifact": "A file or folder that an action reads or writes: a `SourceArtifact` or a `DerivedArtifact`.",
+    "Duration": "A type for attributes: seconds, written as a number or as text such as `30 min`.",
+    "Size": "A type for attributes: bytes, written as a number or as text such as `20GiB`.",
+    "Sources": "A type for attributes: a list of `Source`, or a `Glob`.",
+}
+
+
+def _fields(value: type) -> Iterator[str]:
+    """Yield the fields of a dataclass that its docstring does not describe."""
+    if not dataclasses.is_dataclass(value):
+        return
+    described = {name for names, _ in FIELD.findall(inspect.getdoc(value) or "") for name in names.split(", ")}
+    rest = [field for field in dataclasses.fields(value) if field.name not in described]
+    if rest:
+        yield "Fields: " + ", ".join(f"`{field.name}: {field.type}`" for field in rest) + "."
+
+
+def _methods(value: type) -> Iterator[tuple[str, Any]]:
+    """Yield the public methods and properties that a class itself defines, with docstrings."""
+    for name, member in vars(value).items():
+        function = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
+        if not name.startswith("_") and (inspect.isfunction(function) or isinstance(function, property)):
+            yield name, function
+
+
+def _signature(name: str, function: Any) -> str:
+    """Return a function's signature without `self`; with one parameter a line if it is long."""
+    given = inspect.signature(function)
+    shown: list[str] = []
+    for each in given.parameters.values():
+        if each.name in ("self", "cls"):
+            continue
+        if each.kind is each.KEYWORD_ONLY and "*" not in shown:
+            shown.append("*")
+        default = "" if each.default is each.empty else f" = {each.default!r}"
+        shown.append(f"{each.name}: {each.annotation}{default}")
+    end = f") -> {given.return_annotation}"
+    line = f"{name}({', '.join(shown)}{end}"
+    return line if len(line) <= 100 else "\n".join([f"{name}(", *(f"    {each}," for each in shown), end])
+
+
+def _docstring(text: str | None) -> Iterator[str]:
+    """Yield a docstring as Markdown; its list of fields becomes a table."""
+    for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text)) if text else ():
+        fields = FIELD.findall(paragraph)
+        if fields and FIELD.sub("", paragraph).strip() == "":
+            yield _table(("field", "meaning"), ([f"`{name}`", " ".join(about.split())] for name, about in fields))
+        else:
+            yield paragraph
+
+
+# Markdown.
+
+
+def _table(heads: tuple[str, ...], rows: Iterable[Iterable[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def main() -> int:
+    written = 0
+    for name, text in pages().items():
+        path = REFERENCE / name
+        if not path.is_file() or path.read_text() != text:
+            written += 1
+            if "--check" in sys.argv:
+                print(f"{path}: differs; run python tools/reference_pages.py")
+            else:
+                path.write_text(text)
+    return 1 if written and "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
