@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 NATIVE = $(shell find runtime rules tests/runtime -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
 
-.PHONY: demo runtime wheels tidy test test-all fuzz bench bench-models lint format venv lock clean
+.PHONY: demo runtime wheels tidy test test-all fuzz bench bench-models site lint format venv lock clean
 .DELETE_ON_ERROR:
 
 demo: venv
@@ -54,6 +54,10 @@ lint: venv
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(NATIVE)
+
+# The documents as web pages in build/site; fails for a broken link or anchor.
+site: venv
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench:
 	$(PYTHON) benchmarks/bench.py $(BENCH_ARGS)
@@ -106,7 +110,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 	--custom-compile-command "make lock"
 
 lock:
-	$(LOCK) --no-emit-package modelbuild-runtime --extra models --extra tensorrt-rtx --extra cuda --extra runtime-build --extra test --extra remote --extra plot --extra watch --extra dev $(LOCK_ARGS) \
+	$(LOCK) --no-emit-package modelbuild-runtime --extra models --extra tensorrt-rtx --extra cuda --extra runtime-build --extra test --extra remote --extra plot --extra watch --extra docs --extra dev $(LOCK_ARGS) \
 		--output-file requirements.lock pyproject.toml
 	$(LOCK) --output-file tests/remote/buildgrid.lock tests/remote/buildgrid.in
 	$(LOCK) --output-file benchmarks/tools/requirements.lock benchmarks/tools/requirements.in

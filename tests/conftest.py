@@ -17,6 +17,7 @@ from typing import TypeAlias
 import pytest
 from hypothesis import settings
 
+from tests.packaging.installation import build, checkout, environment
 from tests.powerless import give_up_power
 from tests.workspace_builder import Workspace
 
@@ -63,6 +64,21 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def repository() -> Path:
     """Return the root of the checkout that contains the tests."""
     return Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def dist(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the source archives of both distributions, and the wheels built from them. Tests that use it
+    are in the group "distribution", so that one process builds them."""
+    copy = checkout(repository, tmp_path_factory.mktemp("checkout"))
+    build(copy / "runtime", copy / "dist")
+    return build(copy, copy / "dist")
+
+
+@pytest.fixture(scope="session")
+def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of programs of an environment with the wheels."""
+    return environment(tmp_path_factory.mktemp("venv"), *dist.glob("*.whl"))
 
 
 @pytest.fixture

@@ -60,9 +60,7 @@ def _attributes(rows: tuple[Attribute, ...]) -> str:
     cells = (
         [
             f"`{row.name}`",
-            re.sub(r"\btable (\w+)", lambda found: f"table [{found[1]}](#{found[1].lower()})", row.type)
-            if re.search(r"\btable [A-Z]", row.type)
-            else row.type,
+            re.sub(r"\btable ([A-Z]\w*)", lambda found: f"table [{found[1]}](#{found[1].lower()})", row.type),
             "required" if row.required else f"`{row.default}`" if row.default else "",
             row.about.replace("\n\n", " "),
         ]

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import Command, follow, parts, start_of
-from tests.packaging.installation import build, checkout, environment
 
-pytestmark = pytest.mark.xdist_group("documents")
+pytestmark = pytest.mark.xdist_group("distribution")
 
 DOCS = Path(__file__).parents[2] / "docs"
 QUICK = "how-to/custom-rule.md"
@@ -23,15 +22,6 @@ def runnable() -> list[str]:
     return [
         str(page.relative_to(DOCS)) for page in pages if any(isinstance(p, Command) for p in parts(page.read_text()))
     ]
-
-
-@pytest.fixture(scope="session")
-def programs(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of programs of an environment with this checkout's wheels."""
-    copy = checkout(repository, tmp_path_factory.mktemp("checkout"))
-    build(copy / "runtime", copy / "dist", "--wheel")
-    wheels = sorted(build(copy, copy / "dist", "--wheel").glob("*.whl"))
-    return environment(tmp_path_factory.mktemp("venv"), *wheels)
 
 
 def run(page: Path, folder: Path, programs: Path) -> Path:
@@ -58,6 +48,6 @@ def test_there_are_pages_to_run() -> None:
 @pytest.mark.parametrize(
     "name", [QUICK, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in runnable() if n != QUICK)]
 )
-def test_a_page_does_what_it_shows(name: str, programs: Path, tmp_path: Path) -> None:
-    run(DOCS / name, tmp_path, programs)
+def test_a_page_does_what_it_shows(name: str, installed: Path, tmp_path: Path) -> None:
+    run(DOCS / name, tmp_path, installed)
     shutil.rmtree(tmp_path / "home")  # the caches of all pages would take gigabytes

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import modelbuild
-from tests.packaging.installation import ENGINE, PACKAGES, RUNTIME, build, checkout, environment, run
+from tests.packaging.installation import ENGINE, PACKAGES, RUNTIME, checkout, environment, run
 
 # One worker builds and installs for all tests here.
 pytestmark = pytest.mark.xdist_group("distribution")
@@ -25,14 +25,6 @@ VERSION = modelbuild.__version__
 WHEEL = f"modelbuild-{VERSION}-py3-none-any.whl"
 SDIST = f"modelbuild-{VERSION}.tar.gz"
 RUNTIME_WHEEL = f"modelbuild_runtime-{VERSION}-py3-none-any.whl"
-
-
-@pytest.fixture(scope="session")
-def dist(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the source archives, and the wheels built from them."""
-    copy = checkout(repository, tmp_path_factory.mktemp("checkout"))
-    build(copy / "runtime", copy / "dist")
-    return build(copy, copy / "dist")
 
 
 def files_of(wheel: Path) -> set[str]:
@@ -98,12 +90,6 @@ def test_the_source_archive_has_what_the_wheel_is_built_from(dist: Path) -> None
         "LICENSE",
         *(f"{folder}/__init__.py" for folder in ENGINE.values()),
     } <= names
-
-
-@pytest.fixture(scope="session")
-def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Programs of the wheels."""
-    return environment(tmp_path_factory.mktemp("venv"), dist / WHEEL, dist / RUNTIME_WHEEL)
 
 
 def test_nothing_is_imported_from_the_checkout(installed: Path, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def check_sandbox(cache: Path) -> Iterator[Finding]:
     lines = guarantees(cache)
     missing = [line for line in lines if line.startswith("does not hold") and line not in NEVER]
     for line in missing:
-        fix = "builds work; see 'The sandbox' in docs/explanation/design.md"
+        fix = "builds work; see docs/explanation/sandbox.md"
         yield Finding("sandbox", "warning", line, fix)
     if not missing:
         yield Finding("sandbox", "ok", f"all {len(lines) - len(NEVER)} guarantees hold (modelbuild info sandbox)")
