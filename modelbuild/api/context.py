@@ -202,7 +202,7 @@ class Context(Expander, Generic[A]):
     label         the target's label
     attrs         its attributes, an instance of the rule's schema
     device_label  the device that the target is configured for; None if the device makes no difference to it
-    test_filter   for rules of tests: the cases to run (--test-filter), as text for the rule to interpret; '' to run all.
+    test_filter   for rules of tests: the cases to run (--test-filter), as text for the rule to interpret; '' for all.
                   A rule that honors it puts it into its actions' parameters, and sets `filters` of TestAction
     """
 
