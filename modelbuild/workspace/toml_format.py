@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import tomli
 
-from modelbuild.workspace.toml_statements import Items, Lines, Pair, Section, Value, read_statements
+from modelbuild.workspace.toml_statements import Entry, Items, Lines, Section, Value, read_statements
 
 WIDTH = 120
 _INDENT = "    "
@@ -64,7 +64,7 @@ def _behind(comment: str) -> str:
     return f"  {comment}" if comment else ""
 
 
-def _pair(pair: Pair) -> Lines:
+def _pair(pair: Entry) -> Lines:
     start = f"{pair.key} = "
     return _written(start, pair.value, "", _behind(pair.comment), "")
 

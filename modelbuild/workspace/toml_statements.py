@@ -16,8 +16,9 @@ Lines: TypeAlias = list[str]
 
 
 @dataclass(slots=True)
-class Item:
-    """An item of an array (`key` is '') or of an inline table, and the comment behind it."""
+class Entry:
+    """`key = value  # comment` of a section or an inline table, or an item of an array, whose `key` is '', with the
+    lines before it."""
 
     before: Lines
     key: str
@@ -30,7 +31,7 @@ class Items:
     """An array or inline table. `lines`: its items are on lines of their own; `end`: lines before its end."""
 
     brackets: str
-    items: list[Item] = field(default_factory=list)
+    items: list[Entry] = field(default_factory=list)
     lines: bool = False
     end: Lines = field(default_factory=list)
 
@@ -40,23 +41,13 @@ Value: TypeAlias = str | Items
 
 
 @dataclass(slots=True)
-class Pair:
-    """`key = value  # comment`, with the lines before it."""
-
-    before: Lines
-    key: str
-    value: Value
-    comment: str = ""
-
-
-@dataclass(slots=True)
 class Section:
-    """A header (`[[torch_model]]`; '' for what is before the first), its pairs, and the lines before the header."""
+    """A header (`[[torch_model]]`; '' for what is before the first), its entries, and the lines before the header."""
 
     before: Lines
     header: str = ""
     comment: str = ""
-    pairs: list[Pair] = field(default_factory=list)
+    pairs: list[Entry] = field(default_factory=list)
 
 
 def read_statements(text: str) -> tuple[list[Section], Lines]:
@@ -73,7 +64,7 @@ def read_statements(text: str) -> tuple[list[Section], Lines]:
         else:
             key = reader.key()
             value = reader.value()
-            sections[-1].pairs.append(Pair(before, key, value, reader.rest_of_line()))
+            sections[-1].pairs.append(Entry(before, key, value, reader.rest_of_line()))
 
 
 class _Reader:
@@ -161,7 +152,7 @@ class _Reader:
                 found.end = before
                 return found
             key = self.key() if table else ""
-            found.items.append(Item(before, key, self.value()))
+            found.items.append(Entry(before, key, self.value()))
 
     def _between(self, found: Items) -> Lines:
         """Skip everything before an item or the end: a comma, and lines. A comment on the line of the last item, before
