@@ -39,10 +39,12 @@ def build(
     tensorrt: Path | None = None,
     targets: Sequence[str] = (),
     arch: str = "",
+    unity: bool = False,
 ) -> Path:
     """Build all or some targets in a folder, incrementally, and return its install folder. Other builds wait.
 
-    `arch` is the architecture to build for; by default the machine's.
+    `arch` is the architecture to build for; by default the machine's. `unity` compiles the library's files together,
+    which takes less time where there is nothing yet, and more after an edit.
     """
     tools = toolchain(arch or platform.machine())
     out.mkdir(parents=True, exist_ok=True)
@@ -59,6 +61,7 @@ def build(
             "CUDART_LIBRARY": sdk / CUDART,
             "MODELBUILD_SANITIZE": sanitize,
             "MODELBUILD_TESTS": "ON" if tests else "OFF",
+            "MODELBUILD_UNITY": "ON" if unity else "OFF",
             "TensorRT_ROOT": tensorrt or "",
         }
         flags = [f"-D{name}={value}" for name, value in options.items()]

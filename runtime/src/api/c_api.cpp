@@ -75,7 +75,8 @@ const char* mb_last_error(void) { return last_error_lost ? "out of memory" : las
 mb_status mb_set_log(int32_t least, mb_log_sink sink, void* user) {
   return guarded([&] {
     const int level = least;  // C lets any number be one
-    if (level < MB_LOG_DEBUG || level > MB_LOG_OFF) c::refuse("there is no log level " + std::to_string(level));
+    if (level < MB_LOG_DEBUG || level > MB_LOG_OFF)
+      modelbuild::fail_input("there is no log level " + std::to_string(level));
     modelbuild::LogSink forward;
     if (sink != nullptr) {
       forward = [sink, user](modelbuild::LogLevel each, std::string_view message) {
@@ -148,7 +149,8 @@ mb_status mb_output(const mb_program* program, size_t index, mb_tensor* tensor) 
   return guarded([&] {
     mb_tensor& result = c::given(tensor, "place for the output");
     result = {};
-    if (index >= c::given(program, "program").outputs.size()) c::refuse("no output " + std::to_string(index));
+    if (index >= c::given(program, "program").outputs.size())
+      modelbuild::fail_input("no output " + std::to_string(index));
     const modelbuild::Value& value = program->outputs[index];
     const modelbuild::Tensor& found = value.tensor;
     switch (value.kind) {
@@ -166,7 +168,7 @@ mb_status mb_output(const mb_program* program, size_t index, mb_tensor* tensor) 
         result = {const_cast<bool*>(std::get_if<bool>(&value.scalar)), nullptr, 0, MB_BOOL, MB_HOST};
         return;
       default:
-        c::refuse("output '" + value.name + "' is neither a tensor nor a number");
+        modelbuild::fail_input("output '" + value.name + "' is neither a tensor nor a number");
     }
   });
 }

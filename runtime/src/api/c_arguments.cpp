@@ -14,12 +14,12 @@ constexpr std::size_t kMostItems = 1 << 16;
 constexpr std::int32_t kMostDimensions = 16;
 
 Tensor tensor(const mb_tensor& given) {
-  if (!element_size(given.dtype)) refuse("element type " + std::to_string(given.dtype) + " is not supported");
+  if (!element_size(given.dtype)) fail_input("element type " + std::to_string(given.dtype) + " is not supported");
   if (given.rank < 0 || given.rank > kMostDimensions) {
-    refuse("a tensor of rank " + std::to_string(given.rank) + "; expected 0 to " + std::to_string(kMostDimensions));
+    fail_input("a tensor of rank " + std::to_string(given.rank) + "; expected 0 to " + std::to_string(kMostDimensions));
   }
   if (given.rank != 0 && given.shape == nullptr) {
-    refuse("a tensor of rank " + std::to_string(given.rank) + " without sizes");
+    fail_input("a tensor of rank " + std::to_string(given.rank) + " without sizes");
   }
   if (given.device != MB_HOST) device(given.device);
   return {given.data,
@@ -30,18 +30,16 @@ Tensor tensor(const mb_tensor& given) {
 
 }  // namespace
 
-void refuse(const std::string& message) { throw Error(Error::Kind::kInput, message); }
-
 void check_array(const void* array, std::size_t count, const char* name) {
-  if (count > kMostItems) refuse(std::to_string(count) + " " + name + " are more than any program has");
+  if (count > kMostItems) fail_input(std::to_string(count) + " " + name + " are more than any program has");
   if (count != 0 && array == nullptr)
-    refuse(std::to_string(count) + " " + name + " are announced, but the array is NULL");
+    fail_input(std::to_string(count) + " " + name + " are announced, but the array is NULL");
 }
 
 void check_struct_size(std::size_t size, std::size_t own, std::size_t alignment, const char* name) {
   if (size < sizeof(std::size_t) || size > kMostStruct || size % alignment != 0) {
-    refuse(std::string(name) + ".struct_size is " + std::to_string(size) + "; expected sizeof(" + name +
-           "), which is " + std::to_string(own));
+    fail_input(std::string(name) + ".struct_size is " + std::to_string(size) + "; expected sizeof(" + name +
+               "), which is " + std::to_string(own));
   }
 }
 
@@ -50,7 +48,7 @@ std::vector<std::filesystem::path> paths(const char* const* given, std::size_t c
   std::vector<std::filesystem::path> found;
   found.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
-    if (given[i] == nullptr) refuse(std::string(name) + "[" + std::to_string(i) + "] is NULL; expected a path");
+    if (given[i] == nullptr) fail_input(std::string(name) + "[" + std::to_string(i) + "] is NULL; expected a path");
     found.emplace_back(given[i]);
   }
   return found;
@@ -65,7 +63,7 @@ std::vector<Tensor> tensors(const mb_tensor* given, std::size_t count, const cha
 }
 
 int device(std::int32_t number) {
-  if (number < 0) refuse("there is no device " + std::to_string(number));
+  if (number < 0) fail_input("there is no device " + std::to_string(number));
   return number;
 }
 

@@ -7,17 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "api/fail.hpp"
 #include "modelbuild/runtime.h"
 #include "modelbuild/runtime.hpp"
 
 namespace modelbuild::c {
 
-[[noreturn]] void refuse(const std::string& message);
-
 // Returns the pointer's target; throws "no <name> is given" for NULL.
 template <typename T>
 T& given(T* pointer, const char* name) {
-  if (pointer == nullptr) refuse(std::string("no ") + name + " is given");
+  if (pointer == nullptr) fail_input(std::string("no ") + name + " is given");
   return *pointer;
 }
 
@@ -37,7 +36,7 @@ Options copied(const Options* from, const char* name) {
   std::memcpy(&options, from, std::min(size, sizeof(Options)));
   const auto* bytes = reinterpret_cast<const char*>(from);
   if (std::any_of(bytes + std::min(size, sizeof(Options)), bytes + size, [](char byte) { return byte != 0; })) {
-    refuse(std::string(name) + " has fields that this library does not support");
+    fail_input(std::string(name) + " has fields that this library does not support");
   }
   return options;
 }

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <set>
 
+#include "api/fail.hpp"
 #include "delegates/delegate_files.hpp"
 #include "delegates/kernel_files.hpp"
 #include "devices/device_services.hpp"
@@ -22,22 +23,20 @@ namespace fs = std::filesystem;
 constexpr const char* kKernels = "libexecutorch_kernels_optimized.so";
 constexpr const char* kQuantizedKernels = "libexecutorch_kernels_quantized.so";
 
-[[noreturn]] void fail(const std::string& message) { throw Error(Error::Kind::kProgram, message); }
-
 // Loads a library once and never unloads it, because its registrations can't be undone.
 void open(const fs::path& path) {
   static std::set<fs::path> opened;
   const fs::path file = fs::weakly_canonical(path);
   if (opened.count(file) != 0) return;
   if (::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
-    fail(path.string() + ": cannot be loaded: " + ::dlerror());
+    fail_program(path.string() + ": cannot be loaded: " + ::dlerror());
   }
   opened.insert(file);
 }
 
 void open_or_fail(const PluginFolders& folders, const std::string& what, const std::string& library) {
   const auto found = folders.find(library);
-  if (!found) fail(what + " needs " + library + ", which is in none of: " + folders.text());
+  if (!found) fail_program(what + " needs " + library + ", which is in none of: " + folders.text());
   open(*found);
 }
 
@@ -59,8 +58,8 @@ void open_backend(const std::string& path, const std::string& backend, const Del
   for (std::size_t i = 0; i < er::get_num_registered_backends(); ++i) {
     have += (have.empty() ? "" : ", ") + std::string(er::get_backend_name(i).get());
   }
-  fail(path + ": needs the backend " + backend + ", which this runtime lacks (it has " +
-       (have.empty() ? "none" : have) + ")");
+  fail_program(path + ": needs the backend " + backend + ", which this runtime lacks (it has " +
+               (have.empty() ? "none" : have) + ")");
 }
 
 bool has_kernel(const std::string& name) {
@@ -85,15 +84,15 @@ void open_kernels(const Description& program, const std::set<std::string>& kerne
     if (file != files->end()) {
       open_first(folders, what, file->libraries);
     } else if (const auto owner = owners.find(name); owner != owners.end()) {
-      fail(what + " needs the kernel library " + owner->second + " (" + owner->second +
-           ".kernels.json), which is in none of: " + folders.text());
+      fail_program(what + " needs the kernel library " + owner->second + " (" + owner->second +
+                   ".kernels.json), which is in none of: " + folders.text());
     } else {
       const bool quantized = name.rfind("quantized_decomposed::", 0) == 0;
       open_or_fail(folders, what, quantized ? kQuantizedKernels : kKernels);
     }
     if (!has_kernel(name)) absent += (absent.empty() ? "" : ", ") + name;
   }
-  if (!absent.empty()) fail(program.path + ": this runtime has no kernel for " + absent);
+  if (!absent.empty()) fail_program(program.path + ": this runtime has no kernel for " + absent);
 }
 
 }  // namespace

@@ -5,14 +5,14 @@
 
 namespace modelbuild {
 namespace {
-std::atomic<DeviceServices*> provided{nullptr};
+std::atomic<DeviceServices*> current{nullptr};
 }  // namespace
 
-void provide_device_services(DeviceServices* services) { provided = services; }
-DeviceServices* device_services() { return provided; }
+void provide_device_services(DeviceServices* services) { current = services; }
+DeviceServices* device_services() { return current; }
 
 DeviceServices& require_device_services() {
-  DeviceServices* services = provided;
+  DeviceServices* services = current;
   if (services == nullptr) {
     throw Error(Error::Kind::kProgram, "device memory is asked for, but no CUDA delegate is loaded");
   }

@@ -17,7 +17,7 @@ namespace modelbuild {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // Returns a program's .ptd: the one of its name, or the only one if the program may need one. Any delegate may need
 // one, since only the delegate knows its data.
@@ -39,11 +39,11 @@ std::string kind_name(Kind kind) {
 }
 
 // Serializes JSON whose texts, from a file, may be any bytes.
-std::string dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string dumped(const OrderedJson& json) { return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
 
-Json json(const Constant& constant) {
+OrderedJson json(const Constant& constant) {
   return std::visit(
-      [](const auto& value) -> Json {
+      [](const auto& value) -> OrderedJson {
         if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::monostate>) {
           return nullptr;
         } else {
@@ -53,43 +53,44 @@ Json json(const Constant& constant) {
       constant);
 }
 
-Json json(const Port& port) {
+OrderedJson json(const Port& port) {
   if (port.kind != Kind::kTensor) {
     return {{"name", port.name}, {"kind", kind_name(port.kind)}, {"constant", json(port.constant)}};
   }
-  Json shape = Json::array();
+  OrderedJson shape = OrderedJson::array();
   for (const Dim& dim : port.shape) {
-    shape.push_back(dim.dynamic() ? Json{{"name", dim.name}, {"min", dim.min}, {"max", dim.max}} : Json(dim.max));
+    shape.push_back(dim.dynamic() ? OrderedJson{{"name", dim.name}, {"min", dim.min}, {"max", dim.max}}
+                                  : OrderedJson(dim.max));
   }
-  Json found = {{"name", port.name},
-                {"kind", "tensor"},
-                {"dtype", dtype_name(port.dtype)},
-                {"shape", shape},
-                {"device", to_string(port.device)},
-                {"planned", port.planned}};
+  OrderedJson found = {{"name", port.name},
+                       {"kind", "tensor"},
+                       {"dtype", dtype_name(port.dtype)},
+                       {"shape", shape},
+                       {"device", to_string(port.device)},
+                       {"planned", port.planned}};
   if (port.range) found["range"] = {port.range->first, port.range->second};
   return found;
 }
 
-Json json(const Transfers& moved) {
+OrderedJson json(const Transfers& moved) {
   return {{"staged_in", moved.staged_in},
           {"staged_out", moved.staged_out},
           {"copied_in", moved.copied_in},
           {"copied_out", moved.copied_out}};
 }
 
-Json json(const std::vector<Port>& ports) {
-  Json found = Json::array();
+OrderedJson json(const std::vector<Port>& ports) {
+  OrderedJson found = OrderedJson::array();
   for (const Port& port : ports) found.push_back(json(port));
   return found;
 }
 
-Json json(const MethodDescription& method) {
-  Json delegates = Json::array();
+OrderedJson json(const MethodDescription& method) {
+  OrderedJson delegates = OrderedJson::array();
   for (const DelegateInfo& each : method.delegates) {
     delegates.push_back({{"backend", each.backend}, {"parts", each.parts}, {"bytes", each.bytes}});
   }
-  Json operators = Json::object();
+  OrderedJson operators = OrderedJson::object();
   for (const auto& [name, calls] : method.operators) operators[name] = calls;
   return {{"name", method.name},
           {"inputs", json(method.inputs)},
@@ -100,19 +101,19 @@ Json json(const MethodDescription& method) {
           {"moved_at_most", json(method.most)}};
 }
 
-Json json(const Target& device) {
+OrderedJson json(const Target& device) {
   return {{"arch", device.arch}, {"os", device.os}, {"compute_capabilities", device.compute_capabilities}};
 }
 
-Json json(const Part& part) {
-  Json found = {{"id", part.id}, {"backend", part.backend}, {"bytes", part.bytes}, {"sha256", part.sha256}};
+OrderedJson json(const Part& part) {
+  OrderedJson found = {{"id", part.id}, {"backend", part.backend}, {"bytes", part.bytes}, {"sha256", part.sha256}};
   if (const auto& library = part.library) {
     found["requires"] = {{"product", library->product}, {"version", library->version}, {"libraries", library->files}};
   }
   return found;
 }
 
-Json json(const KernelLibrary& library) { return {{"library", library.name}, {"operators", library.operators}}; }
+OrderedJson json(const KernelLibrary& library) { return {{"library", library.name}, {"operators", library.operators}}; }
 
 // Returns "needs TensorRT-RTX 1.6.1: libtensorrt_rtx.so.1".
 std::string needed_text(const NeededLibrary& library) {
@@ -189,15 +190,15 @@ const MethodDescription& Description::method(std::string_view name) const {
 }
 
 std::string Description::json() const {
-  Json files = Json::array();
+  OrderedJson files = OrderedJson::array();
   for (const auto& [file, size] : data) files.push_back({{"path", file}, {"bytes", size}});
-  Json found = {{"path", path}, {"bytes", bytes}, {"data", files}, {"methods", Json::array()}};
+  OrderedJson found = {{"path", path}, {"bytes", bytes}, {"data", files}, {"methods", OrderedJson::array()}};
   for (const MethodDescription& each : methods) found["methods"].push_back(modelbuild::json(each));
-  found["device"] = device ? modelbuild::json(*device) : Json();
+  found["device"] = device ? modelbuild::json(*device) : OrderedJson();
   found["versions"] = versions;
-  found["parts"] = Json::array();
+  found["parts"] = OrderedJson::array();
   for (const Part& each : parts) found["parts"].push_back(modelbuild::json(each));
-  found["kernels"] = Json::array();
+  found["kernels"] = OrderedJson::array();
   for (const KernelLibrary& each : kernels) found["kernels"].push_back(modelbuild::json(each));
   return dumped(found);
 }

@@ -10,7 +10,7 @@ namespace {
 // Two marks, so that a file that lost one still has the other: the key in the list of named data, which executorch
 // writes at the start of a file, and the magic at its end.
 constexpr std::string_view kKey = "modelbuild.manifest";
-constexpr std::size_t kStart = 1 << 20;
+constexpr std::size_t kHead = 1 << 20;
 constexpr std::string_view kMagic = "mbmanif1";
 
 // The end of the file: JSON, its length in 8 bytes, the SHA-256 of all bytes before the digest, the magic.
@@ -22,7 +22,7 @@ constexpr std::size_t kSealed = std::tuple_size_v<Sha256> + kMagic.size();
 std::string_view read_manifest(flatbuffer::Bytes file, bool verify) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   if (file.size() < kLength + kSealed || !text.ends_with(kMagic)) {
-    if (text.substr(0, kStart).find(kKey) == std::string_view::npos) return {};  // a file without a manifest
+    if (text.substr(0, kHead).find(kKey) == std::string_view::npos) return {};  // a file without a manifest
     throw Damaged("its manifest is cut off or overwritten");
   }
   const flatbuffer::Bytes sealed = file.first(file.size() - kSealed);

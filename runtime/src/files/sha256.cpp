@@ -17,8 +17,8 @@ constexpr std::size_t kBlock = 64;
 using State = std::array<std::uint32_t, 8>;
 using Compress = void (*)(State* state, const std::uint8_t* blocks, std::size_t count);
 
-constexpr State kStart = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                          0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+constexpr State kInitialState = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 
 alignas(16) constexpr std::array<std::uint32_t, 64> kRounds = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
@@ -119,7 +119,7 @@ Compress fastest() { return compress; }
 #endif
 
 Sha256 digest(Compress compress_blocks, std::span<const std::uint8_t> data) {
-  State state = kStart;
+  State state = kInitialState;
   const std::size_t whole = data.size() / kBlock;
   compress_blocks(&state, data.data(), whole);
   // The remaining bytes, a 1 bit, zeros, and the number of bits.

@@ -4,6 +4,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "api/fail.hpp"
+
 namespace modelbuild {
 namespace {
 
@@ -24,8 +26,6 @@ struct Signature {
   std::vector<Named> outputs;
   Bounds dynamic;
 };
-
-[[noreturn]] void fail(const std::string& message) { throw Error(Error::Kind::kProgram, message); }
 
 Named named(const Json& declared, Bounds* dynamic) {
   Named found{declared.at("name"), declared.at("dtype"), {}, {}};
@@ -51,15 +51,15 @@ Signature read(Text&& text, const std::string& place) {
   try {
     const Json found = Json::parse(text);
     if (found.at("version") != kVersion) {
-      fail(place + ": signature of version " + found.at("version").dump() + "; this runtime supports " +
-           std::to_string(kVersion));
+      fail_program(place + ": signature of version " + found.at("version").dump() + "; this runtime supports " +
+                   std::to_string(kVersion));
     }
     Signature signature;
     for (const Json& input : found.at("inputs")) signature.inputs.push_back(named(input, &signature.dynamic));
     for (const Json& output : found.at("outputs")) signature.outputs.push_back(named(output, &signature.dynamic));
     return signature;
   } catch (const Json::exception& error) {
-    fail(place + ": not a signature: " + error.what());
+    fail_program(place + ": not a signature: " + error.what());
   }
 }
 
@@ -136,7 +136,7 @@ void apply_signature(const std::filesystem::path& program, const std::string& in
       name_ports("input", &method.inputs, has ? &signature->inputs : nullptr, has ? signature->dynamic : Bounds{});
       name_ports("output", &method.outputs, has ? &signature->outputs : nullptr, has ? signature->dynamic : Bounds{});
     } catch (const std::invalid_argument& problem) {
-      fail(program.string() + ": its signature belongs to another program: " + problem.what());
+      fail_program(program.string() + ": its signature belongs to another program: " + problem.what());
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "api/fail.hpp"
 #include "api/log.hpp"
 #include "method/error_text.hpp"
 #include "method/layout.hpp"
@@ -15,8 +16,6 @@ namespace {
 
 namespace ee = executorch::extension;
 namespace er = executorch::runtime;
-
-[[noreturn]] void fail(const std::string& message) { throw Error(Error::Kind::kProgram, message); }
 
 [[noreturn]] void refuse(const Port& port, const std::string& why) {
   throw Error(Error::Kind::kInput, "input '" + port.name + "'" + why);
@@ -38,7 +37,7 @@ LoadedMethod::LoadedMethod(ee::Module* module, const MethodDescription& describe
     : module_(module), described_(described), program_(std::move(program)) {
   forget_error();
   const auto check = [&](er::Error error) {
-    if (error != er::Error::Ok) fail(program_ + ": could not be loaded: " + error_text(error) + error_since());
+    if (error != er::Error::Ok) fail_program(program_ + ": could not be loaded: " + error_text(error) + error_since());
   };
   check(module_->load(ee::Program::Verification::InternalConsistency));
   const auto meta = module_->method_meta(described_.name);
@@ -71,7 +70,7 @@ void LoadedMethod::set_inputs(std::span<const Tensor> given) {
       set_input(i, port, *next++);
     } else if (const er::EValue value = constant_of(port);
                !value.isNone() && module_->set_input(described_.name, value, i) != er::Error::Ok) {
-      fail(program_ + error_since());
+      fail_program(program_ + error_since());
     }
   }
 }
@@ -142,15 +141,16 @@ void* LoadedMethod::own_output(std::size_t index, const Port& port) {
 std::vector<er::EValue> LoadedMethod::execute() {
   auto results = module_->execute(described_.name);
   if (!results.ok()) {
-    fail(program_ + ": method '" + described_.name + "' failed: " + error_text(results.error()) + error_since());
+    fail_program(program_ + ": method '" + described_.name + "' failed: " + error_text(results.error()) +
+                 error_since());
   }
   return std::move(*results);
 }
 
 std::vector<Value> LoadedMethod::outputs(const std::vector<er::EValue>& results) {
   if (results.size() != described_.outputs.size()) {
-    fail(program_ + ": the run returned " + std::to_string(results.size()) + " outputs; expected " +
-         std::to_string(described_.outputs.size()));
+    fail_program(program_ + ": the run returned " + std::to_string(results.size()) + " outputs; expected " +
+                 std::to_string(described_.outputs.size()));
   }
   std::vector<Value> values;
   values.reserve(results.size());

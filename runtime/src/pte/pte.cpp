@@ -15,11 +15,6 @@ namespace {
 using flatbuffer::Malformed;
 using flatbuffer::Table;
 
-// Members of the union InstructionArguments.
-constexpr std::uint8_t kKernelCall = 1;
-constexpr std::uint8_t kDelegateCall = 2;
-constexpr std::uint8_t kJumpFalseCall = 4;
-
 template <typename Items>
 const auto& item(const Items& items, std::int64_t index) {
   if (index < 0 || index >= static_cast<std::int64_t>(items.size())) {
@@ -162,14 +157,14 @@ MethodDescription method(const Table& plan, const std::vector<std::uint64_t>& se
       const auto kind = instruction.scalar<std::uint8_t>(0);
       if (!instruction.has(1)) continue;
       const Table call = instruction.table(1);
-      if (kind == kDelegateCall) {
+      if (kind == instruction::kDelegateCall) {
         const std::string backend = item(backends, call.scalar<std::int32_t>(0)).name(0);
         const std::vector<std::int32_t> arguments = call.scalars<std::int32_t>(1);
         moves.delegate(backend, arguments);
         if (!on_gpu(backend)) on_host.insert(arguments.begin(), arguments.end());
       }
-      found.branches = found.branches || kind == kJumpFalseCall;
-      if (kind != kKernelCall) continue;
+      found.branches = found.branches || kind == instruction::kJumpFalseCall;
+      if (kind != instruction::kKernelCall) continue;
       const std::string& name = item(names, call.scalar<std::int32_t>(0));
       ++found.operators[name];
       moves.kernel(name, call.scalars<std::int32_t>(1));

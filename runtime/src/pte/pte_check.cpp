@@ -16,19 +16,16 @@ using flatbuffer::Table;
 enum Kind : std::uint8_t { kNull = 1, kInt, kBool, kDouble, kTensor, kString, kIntList, kDoubleList, kBoolList };
 enum : std::uint8_t { kTensorList = 10, kOptionalTensorList };
 
-// Members of the union InstructionArguments.
-enum : std::uint8_t { kKernelCall = 1, kDelegateCall, kMoveCall, kJumpFalseCall, kFreeCall };
-
-[[noreturn]] void fail(const std::string& message) { throw Malformed(message); }
+[[noreturn]] void malformed(const std::string& message) { throw Malformed(message); }
 
 std::vector<Table> tables(const Table& owner, int field, const char* name) {
-  if (!owner.has(field)) fail(std::string("it lacks its ") + name);
+  if (!owner.has(field)) malformed(std::string("it lacks its ") + name);
   return owner.tables(field);
 }
 
 std::size_t index(std::int64_t number, std::size_t count, const char* what) {
   if (number < 0 || static_cast<std::uint64_t>(number) >= count) {
-    fail(std::string("it names ") + what + " " + std::to_string(number) + " of " + std::to_string(count));
+    malformed(std::string("it names ") + what + " " + std::to_string(number) + " of " + std::to_string(count));
   }
   return static_cast<std::size_t>(number);
 }
@@ -54,7 +51,7 @@ struct Data {
     for (const Table& each : program.tables(2)) constants.push_back(each.length(0));
     // Index 0 is no constant.
     if (program.has(5) && program.table(5).length(1) > 1) {
-      if (!constants.empty()) fail("its constants are in two places");
+      if (!constants.empty()) malformed("its constants are in two places");
       constants = rooms(program.table(5), segments);
     }
     for (const Table& each : program.tables(6)) buffers.push_back(rooms(each, segments));
@@ -65,17 +62,17 @@ class PlanCheck {
  public:
   PlanCheck(const Table& plan, const Data& data)
       : plan_(plan), data_(data), values_(tables(plan, 2, "values")), memory_(plan.scalars<std::int64_t>(8)) {
-    if (plan.name(0).empty()) fail("a method has no name");
+    if (plan.name(0).empty()) malformed("a method has no name");
     for (const int field : {3, 4, 8}) {
-      if (!plan.has(field)) fail("a method lacks its field " + std::to_string(field));
+      if (!plan.has(field)) malformed("a method lacks its field " + std::to_string(field));
     }
     std::int64_t sum = 0;
     for (const std::int64_t bytes : memory_) {
-      if (bytes < 0 || __builtin_add_overflow(sum, bytes, &sum)) fail("its plan of memory cannot be counted");
+      if (bytes < 0 || __builtin_add_overflow(sum, bytes, &sum)) malformed("its plan of memory cannot be counted");
     }
     for (const Table& each : plan.tables(9)) {
       index(each.scalar<std::int32_t>(0), memory_.size(), "memory");
-      if (each.scalar<std::int8_t>(2) < 0) fail("its plan of memory names a negative device");
+      if (each.scalar<std::int8_t>(2) < 0) malformed("its plan of memory names a negative device");
     }
     given_.resize(values_.size(), false);
   }
@@ -87,7 +84,7 @@ class PlanCheck {
     for (const Table& each : plan_.tables(7)) check_delegate(each);
     operators_ = plan_.tables(6).size();
     for (const Table& each : plan_.tables(6)) {
-      if (each.name(0).empty()) fail("an operator has no name");
+      if (each.name(0).empty()) malformed("an operator has no name");
     }
     delegates_ = plan_.length(7);
     for (const Table& chain : tables(plan_, 5, "instructions")) check_chain(chain);
@@ -104,14 +101,14 @@ class PlanCheck {
     if (kind(at) != kTensor || !values_[at].has(1)) return;
     const Table tensor = values_[at].table(1);
     const bool planned = tensor.has(6);
-    if (!planned && (tensor.scalar<std::uint32_t>(5) != 0 || external(tensor))) fail("an input is a constant");
+    if (!planned && (tensor.scalar<std::uint32_t>(5) != 0 || external(tensor))) malformed("an input is a constant");
   }
 
   static bool external(const Table& tensor) { return tensor.has(9) && tensor.table(9).scalar<std::int8_t>(2) == 1; }
 
   void check_value(const Table& value) {
     const auto type = value.scalar<std::uint8_t>(0);
-    if (type < kNull || type > kOptionalTensorList) fail("a value is of the unknown kind " + std::to_string(type));
+    if (type < kNull || type > kOptionalTensorList) malformed("a value is of the unknown kind " + std::to_string(type));
     if (type == kNull) return;
     const Table inner = value.table(1);
     switch (type) {
@@ -120,7 +117,7 @@ class PlanCheck {
       case kString:
       case kDoubleList:
       case kBoolList:
-        if (!inner.has(0)) fail("a value is empty");
+        if (!inner.has(0)) malformed("a value is empty");
         return;
       case kIntList:
         return check_items(inner.scalars<std::int64_t>(0), inner.has(0), kInt, false);
@@ -134,25 +131,25 @@ class PlanCheck {
 
   template <typename Items>
   void check_items(const Items& items, bool there, Kind wanted, bool optional) const {
-    if (!there) fail("a list has no items");
+    if (!there) malformed("a list has no items");
     for (const auto item : items) {
       if (optional && item == -1) continue;
       const std::uint8_t found = kind(value(item));
-      if (found != wanted && !(optional && found == kNull)) fail("a list has an item of another kind");
+      if (found != wanted && !(optional && found == kNull)) malformed("a list has an item of another kind");
     }
   }
 
   void check_tensor(const Table& tensor) const {
-    if (!tensor.has(2) || !tensor.has(3)) fail("a tensor lacks its sizes");
+    if (!tensor.has(2) || !tensor.has(3)) malformed("a tensor lacks its sizes");
     const TensorSize size = tensor_size(tensor, 0, 2, 3);
-    if (tensor.scalar<std::int32_t>(1) != 0) fail("a tensor begins inside of its memory");
+    if (tensor.scalar<std::int32_t>(1) != 0) malformed("a tensor begins inside of its memory");
     if (!size.bytes) return;  // of an element type that only delegates support
     const auto number = tensor.scalar<std::uint32_t>(5);
     if (tensor.has(6)) check_memory(tensor.table(6), *size.bytes);
     if (external(tensor)) {
-      if (tensor.table(9).name(1).empty()) fail("a tensor outside of the program has no name");
+      if (tensor.table(9).name(1).empty()) malformed("a tensor outside of the program has no name");
     } else if (number != 0 && *size.bytes > room(tensor, number)) {
-      fail("a constant of " + std::to_string(*size.bytes) + " bytes ends after its segment");
+      malformed("a constant of " + std::to_string(*size.bytes) + " bytes ends after its segment");
     }
   }
 
@@ -161,7 +158,7 @@ class PlanCheck {
     const std::uint64_t offset = (std::uint64_t{place.scalar<std::uint32_t>(2)} << 32) | place.scalar<std::uint32_t>(1);
     const auto size = static_cast<std::uint64_t>(memory_[memory]);
     if (memory == 0 || offset > size || bytes > size - offset)
-      fail("a tensor does not lie in the memory planned for it");
+      malformed("a tensor does not lie in the memory planned for it");
   }
 
   std::uint64_t room(const Table& tensor, std::uint32_t number) const {
@@ -172,14 +169,14 @@ class PlanCheck {
   }
 
   void check_delegate(const Table& delegate) const {
-    if (delegate.name(0).empty()) fail("a delegate has no backend");
+    if (delegate.name(0).empty()) malformed("a delegate has no backend");
     const Table blob = delegate.table(1);
     const auto place = blob.scalar<std::int8_t>(0);
-    if (place != 0 && place != 1) fail("a delegate's blob has an unknown location");
+    if (place != 0 && place != 1) malformed("a delegate's blob has an unknown location");
     const std::size_t there = place == 1 ? data_.segments.size() : data_.blobs.size();
     index(blob.scalar<std::uint32_t>(1), there, "blob");
     for (const Table& spec : tables(delegate, 2, "delegate's specification")) {
-      if (!spec.has(0) || !spec.has(1)) fail("a delegate's specification lacks a key or a value");
+      if (!spec.has(0) || !spec.has(1)) malformed("a delegate's specification lacks a key or a value");
     }
   }
 
@@ -187,7 +184,8 @@ class PlanCheck {
     const std::vector<Table> instructions = tables(chain, 2, "instructions");
     // The destination of a move in control flow has no memory before.
     for (const Table& each : instructions) {
-      if (each.scalar<std::uint8_t>(0) == kMoveCall) given_[value(each.table(1).scalar<std::int32_t>(1))] = true;
+      if (each.scalar<std::uint8_t>(0) == instruction::kMoveCall)
+        given_[value(each.table(1).scalar<std::int32_t>(1))] = true;
     }
     for (const Table& each : instructions) check_call(each.scalar<std::uint8_t>(0), each.table(1), instructions.size());
   }
@@ -195,25 +193,26 @@ class PlanCheck {
   void check_call(std::uint8_t type, const Table& call, std::size_t instructions) const {
     const auto first = call.scalar<std::int32_t>(0);
     switch (type) {
-      case kKernelCall:
-      case kDelegateCall:
-        index(first, type == kKernelCall ? operators_ : delegates_, type == kKernelCall ? "operator" : "delegate");
-        if (!call.has(1)) fail("a call has no arguments");
+      case instruction::kKernelCall:
+      case instruction::kDelegateCall:
+        index(first, type == instruction::kKernelCall ? operators_ : delegates_,
+              type == instruction::kKernelCall ? "operator" : "delegate");
+        if (!call.has(1)) malformed("a call has no arguments");
         for (const std::int32_t argument : call.scalars<std::int32_t>(1)) check_argument(value(argument));
         return;
-      case kMoveCall:
+      case instruction::kMoveCall:
         value(first);
         return;  // the other one is checked already
-      case kJumpFalseCall:
+      case instruction::kJumpFalseCall:
         value(first);
         // A jump to the end of the instructions is valid.
         index(call.scalar<std::int32_t>(1), instructions + 1, "instruction");
         return;
-      case kFreeCall:
-        if (kind(value(first)) != kTensor) fail("a freed value is not a tensor");
+      case instruction::kFreeCall:
+        if (kind(value(first)) != kTensor) malformed("a freed value is not a tensor");
         return;
       default:
-        fail("an instruction is of the unknown kind " + std::to_string(type));
+        malformed("an instruction is of the unknown kind " + std::to_string(type));
     }
   }
 
@@ -222,7 +221,7 @@ class PlanCheck {
     const Table tensor = values_[number].table(1);
     const bool unbounded = tensor.scalar<std::int8_t>(8) == 2;
     if (!unbounded && !tensor.has(6) && tensor.scalar<std::uint32_t>(5) == 0 && !external(tensor)) {
-      fail("a tensor has no memory, and is no input or output");
+      malformed("a tensor has no memory, and is no input or output");
     }
   }
 
@@ -241,10 +240,10 @@ void check_pte(const PteFile& file) {
   const Table program = file.program();
   const Data data(program, file);
   const std::vector<Table> methods = tables(program, 1, "methods");
-  if (methods.empty()) fail("it has no methods");
+  if (methods.empty()) malformed("it has no methods");
   for (const Table& each : methods) PlanCheck(each, data).check();
   for (const Table& entry : program.tables(7)) {
-    if (entry.name(0).empty()) fail("data have no key");
+    if (entry.name(0).empty()) malformed("data have no key");
     index(entry.scalar<std::uint32_t>(1), data.segments.size(), "segment");
   }
 }

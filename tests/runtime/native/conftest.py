@@ -36,7 +36,11 @@ def sanitized(request: pytest.FixtureRequest, builder: Any, repository: Path) ->
     """Return a folder like `native` with the parts that checks need, compiled with sanitizers: the project's sources
     and the fakes. Its tests are in the xdist group "sanitizers", so that one process compiles it."""
     folder: Path = builder.build(
-        repository / f"build/runtime-{request.param.split(',')[0]}", request.param, tests=True, targets=["checks"]
+        repository / f"build/runtime-{request.param.split(',')[0]}",
+        request.param,
+        tests=True,
+        targets=["checks"],
+        unity=True,
     )
     return folder
 
