@@ -110,7 +110,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 	--custom-compile-command "make lock"
 
 lock:
-	$(LOCK) --no-emit-package modelbuild-runtime --extra models --extra tensorrt-rtx --extra cuda --extra runtime-build --extra test --extra remote --extra plot --extra watch --extra docs --extra dev $(LOCK_ARGS) \
+	$(LOCK) --no-emit-package modelbuild-runtime --extra models --extra tensorrt-rtx --extra cuda --extra runtime-build --extra test --extra remote --extra plot --extra watch --extra trust --extra docs --extra dev $(LOCK_ARGS) \
 		--output-file requirements.lock pyproject.toml
 	$(LOCK) --output-file tests/remote/buildgrid.lock tests/remote/buildgrid.in
 	$(LOCK) --output-file benchmarks/tools/requirements.lock benchmarks/tools/requirements.in

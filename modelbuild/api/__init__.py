@@ -6,7 +6,17 @@ from modelbuild.api.blob import Blob
 from modelbuild.api.context import Context, Expander
 from modelbuild.api.extension import Extensible, Extension
 from modelbuild.api.probe import Finding, Probe
-from modelbuild.api.providers import Check, Files, Platform, Provider, Runnable, TestAction
+from modelbuild.api.providers import (
+    Check,
+    Component,
+    Contents,
+    Files,
+    Origin,
+    Platform,
+    Provider,
+    Runnable,
+    TestAction,
+)
 from modelbuild.api.rule import Rule, rule
 from modelbuild.errors import LoadingError
 from modelbuild.labels import Label
@@ -17,6 +27,8 @@ __all__ = [
     "Attrs",
     "Blob",
     "Check",
+    "Component",
+    "Contents",
     "Context",
     "Dep",
     "DerivedArtifact",
@@ -31,6 +43,7 @@ __all__ = [
     "Label",
     "LabelOf",
     "LoadingError",
+    "Origin",
     "Output",
     "Platform",
     "Probe",

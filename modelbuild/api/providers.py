@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 from modelbuild.actions import Artifact, DerivedArtifact
 
@@ -63,3 +64,52 @@ class TestAction(Provider):
     bisect: DerivedArtifact | None = None
     filters: bool = False
     unmatched: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin(Provider):
+    """The licence and the source of files that a target brings in, for provenance and SBOMs. It decides no bytes, so no
+    key contains it.
+
+    files    the files: of the workspace, or downloaded
+    license  an SPDX expression; '' if unknown
+    uris     addresses of the same bytes, or of the page that they come from, without user names and passwords
+    """
+
+    files: tuple[Artifact, ...]
+    license: str = ""
+    uris: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A part of a target's outputs, for its SBOM.
+
+    kind        library, data, or a machine-learning model
+    license     an SPDX expression, or another licence's name; '' if unknown
+    purl        the package URL of a published package; '' for none
+    files       SHA-256 of its files in the outputs, by path
+    properties  other facts, such as ("quantization", "int8")
+    inputs      of a model: a line for each input, and in `outputs` for each output; `datasets` are files that it was
+                made with
+    """
+
+    name: str
+    version: str = ""
+    kind: Literal["library", "data", "model"] = "library"
+    license: str = ""
+    purl: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Contents(Provider):
+    """The parts of a target's outputs, for its SBOM. `components` is called when the artifacts `reads` are built, with
+    one mapping for each: the files of a folder by their paths in it, or a file alone under the path ''."""
+
+    reads: tuple[Artifact, ...]
+    components: Callable[..., Sequence[Component]]

@@ -17,6 +17,7 @@ from modelbuild.execution.scheduling.action_runner import Running
 from modelbuild.execution.scheduling.artifact_values import Values
 from modelbuild.execution.scheduling.resources import ResourcePool, machine
 from modelbuild.execution.scheduling.scheduler import Report, Scheduler
+from modelbuild.store.interface import Store
 from modelbuild.store.local import open_store
 
 
@@ -49,20 +50,26 @@ class _Silent:
 
 
 def dry_run(analyzer: Analyzer, wanted: Iterable[Artifact]) -> DryRun:
-    """Look up the actions that artifacts depend on. Adds the actions of cached expansions to the analyzer's graph."""
+    """Look up the actions that artifacts depend on, in the local cache. Adds the actions of cached expansions to the
+    analyzer's graph."""
+    workspace = analyzer.loader.workspace
+    with open_store(workspace.config.cache_dir) as store:
+        return look_up(analyzer, wanted, store, Sources(workspace.root, store))
+
+
+def look_up(analyzer: Analyzer, wanted: Iterable[Artifact], store: Store, sources: Sources) -> DryRun:
+    """Look up the actions that artifacts depend on, in a store, as dry_run()."""
     workspace = analyzer.loader.workspace
     roots = {"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages}
     artifacts = list(wanted)
-    with open_store(workspace.config.cache_dir) as store:
-        sources = Sources(workspace.root, store)
-        scheduler = Scheduler(
-            analyzer.graph,
-            store,
-            Running(_Refuses(), ResourcePool(machine(1)), _Silent(), jobs=1, keep_going=True),
-            Keys.of(workspace.root, roots, store.read_bytes, sources, workspace.config.remote.gpus),
-            Values(sources.entry),
-        )
-        report = scheduler.build(artifacts)
+    scheduler = Scheduler(
+        analyzer.graph,
+        store,
+        Running(_Refuses(), ResourcePool(machine(1)), _Silent(), jobs=1, keep_going=True),
+        Keys.of(workspace.root, roots, store.read_bytes, sources, workspace.config.remote.gpus),
+        Values(sources.entry),
+    )
+    report = scheduler.build(artifacts)
     needed = analyzer.graph.needed_for(scheduler.values.resolve(artifact) for artifact in artifacts)
     needed |= analyzer.graph.needed_for(artifacts)
     actions = [i for i in needed if isinstance(analyzer.graph.nodes[i], Action)]

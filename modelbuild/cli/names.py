@@ -5,6 +5,7 @@ from __future__ import annotations
 COMMANDS = {
     "affected": "List targets affected by a change.",
     "aquery": "Print the actions of targets: keys, inputs, outputs, tools.",
+    "attest": "Write the provenance of a built target.",
     "build": "Build targets and lay out their outputs.",
     "cache": "Maintain the local cache.",
     "check": "Check that programs can be lowered, without building them.",
@@ -23,8 +24,11 @@ COMMANDS = {
     "new": "Add a target to a BUILD.toml.",
     "query": "Query targets as declared in BUILD files.",
     "run": "Build a program and run it on inputs.",
+    "sbom": "Write the bill of materials of a built target.",
     "schema": "Print a JSON Schema of BUILD.toml for editors.",
+    "sign": "Sign a program, a bundle or another file.",
     "test": "Build and run tests.",
+    "verify": "Verify a program or a bundle: signature, provenance, policy.",
     "version": "Print the version.",
 }
 
@@ -33,5 +37,6 @@ FOLDERS = {
     "building": ("build", "check", "ci", "run", "test"),
     "editing": ("fmt", "help", "init", "new", "schema"),
     "machine": ("cache", "clean", "doctor", "info", "version"),
+    "trust": ("attest", "sbom", "sign", "verify"),
     "querying": ("affected", "aquery", "cquery", "diff", "explain", "history", "inspect", "query"),
 }

@@ -100,7 +100,7 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
         "action": facts.id,
         "status": facts.status,
         "seconds": facts.seconds,
-        "place": place_json(facts.place) or None,
+        "place": (place_json(facts.place) if facts.status == "ran" else None) or None,
         "key": facts.key,
         "reason": verdict.reason,
         "compared": verdict.compared or None,

@@ -43,6 +43,15 @@ class Measures:
         found = self._before.get((subject, name))
         return found[-1] if found else None
 
+    def ran(self, action: str, key: str) -> float | None:
+        """Return the time at which an action with this key last ran, here or on a remote worker; None if never."""
+        sql = (
+            "SELECT CAST(at AS REAL) FROM measures WHERE workspace = ? AND subject = ? AND name = 'seconds' AND key = ?"
+            " ORDER BY at DESC LIMIT 1"
+        )
+        rows = read_history(self._directory, sql, [self._workspace, action, key])
+        return rows[0][0] if rows and isfinite(rows[0][0]) else None
+
     def before(self, subject: str, name: str) -> Sequence[float]:
         """Return up to ten newest values, oldest first."""
         return tuple(self._before.get((subject, name), ()))

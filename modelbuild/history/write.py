@@ -79,7 +79,7 @@ def _actions(history: sqlite3.Connection, workspace: str, build: int, facts: Map
         # A run that failed is a row of its own: that it ran again has that reason.
         place = json.dumps(place_json(each.place))
         if key == each.key and (status == "failed") == (each.status == "failed"):
-            same.append((build, each.status, each.seconds, place, workspace, name, first))
+            same.append((build, each.status, each.seconds, each.status, place, workspace, name, first))
             continue
         code = _keep(history, json.dumps(each.modules, sort_keys=True))
         parts = {"material": each.material, "makers": each.makers, "outputs": each.outputs, "mnemonic": each.mnemonic}
@@ -87,7 +87,11 @@ def _actions(history: sqlite3.Connection, workspace: str, build: int, facts: Map
         ended = (each.key, each.status, each.seconds)
         new.append((workspace, name, each.owner, build, build, *ended, packed, code, place))
     history.executemany("INSERT INTO actions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", new)
-    sql = "UPDATE actions SET last = ?, status = ?, seconds = ?, place = ? WHERE workspace = ? AND id = ? AND first = ?"
+    # The place where a cached result was made is kept.
+    sql = (
+        "UPDATE actions SET last = ?, status = ?, seconds = ?, place = CASE WHEN ? = 'cached' THEN place ELSE ? END"
+        " WHERE workspace = ? AND id = ? AND first = ?"
+    )
     history.executemany(sql, same)
 
 

@@ -66,6 +66,9 @@ TABLE = {
         edited(SOURCE, "    def forward", "    # Normalized here.\n\n    def forward"), {EXPORT}
     ),
     "comment in BUILD.toml": Row(edited(BUILD, "[[pte_program]]", "# A comment.\n[[pte_program]]"), set()),
+    "licence and source of the model": Row(
+        edited(BUILD, 'name = "model"', 'name = "model"\nlicense = "MIT"\nsource = "https://host.example/net"'), set()
+    ),
     "unrelated target": Row(unrelated, set()),
     "weight of the first partition": Row(reweighted("features.2.weight"), {EXPORT, PARTITION, P0, EMIT}),
     "weight of the second partition": Row(reweighted("head.bias"), {EXPORT, PARTITION, P1, EMIT}),

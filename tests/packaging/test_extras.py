@@ -12,6 +12,7 @@ import pytest
 
 from tests.packaging.installation import bare_environment, build, checkout
 from tests.stages import wait_for
+from tests.trust.keys import write_key
 from tests.workspace_builder import Workspace
 
 pytestmark = pytest.mark.xdist_group("distribution")
@@ -135,6 +136,15 @@ def plot(workspace: Workspace) -> None:
     assert (workspace.root / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
+def trust(workspace: Workspace) -> None:
+    workspace.write({"BUILD.toml": '[[filegroup]]\nname = "a"\nsrcs = ["a.txt"]\nlicense = "MIT"\n', "a.txt": "1"})
+    ok(workspace, "sbom", "//:a", "-o", "bill.json")
+    ok(workspace, "attest", "//:a", "-o", "made.json")
+    write_key(workspace.root, "key")
+    ok(workspace, "sign", "a.txt", "made.json", "--key", "key.pem")
+    assert "is verified" in ok(workspace, "verify", "a.txt", "--key", "key.pub", "--attestation", "made.json")
+
+
 def watch(workspace: Workspace) -> None:
     workspace.write({"BUILD.toml": '[[filegroup]]\nname = "a"\nsrcs = ["a.txt"]\n', "a.txt": "1"})
     command = workspace.start("build", "//:a", "--watch")
@@ -153,6 +163,7 @@ PROMISES: dict[str, Callable[[Workspace], None]] = {
     "tensorrt-rtx": tensorrt_rtx,
     "remote": remote,
     "plot": plot,
+    "trust": trust,
     "watch": watch,
 }
 

@@ -318,6 +318,11 @@ ROWS: Mapping[str, Row | None] = {
     "torch_model.dynamic{}.example": model("dynamic", "n", "example", value=4),
     "torch_model.outputs": model("outputs", value=["result"]),
     "torch_model.seed": model("seed", value=1),
+    **{
+        f"{rule}.{attribute}": Row((rule, name, attribute), value, set())
+        for rule, name in (("torch_model", "model"), ("tensorrt_engine", "engine"))
+        for attribute, value in {"license": "MIT", "source": "https://host.example/net"}.items()
+    },
     "torch_model.requires": model("requires", value=["click"]),
     # A program has an action for each of its libraries.
     "torch_model.kernels": Row(

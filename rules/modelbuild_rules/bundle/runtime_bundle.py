@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from modelbuild.api import Attrs, Context, Dep, Files, Label, LabelOf, Output, Provider, rule
+from modelbuild_rules.bundle.contents import bundle_contents
 from modelbuild_rules.bundle.installed_runtime import installed_runtime
 from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_place
 from modelbuild_rules.bundle.vendor_library import VendorLibrary, library_inputs, library_params, library_places
@@ -76,7 +77,7 @@ def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
         tools=("numpy",) if archive else ("numpy", installed.distribution),
         description=f"bundle {ctx.attrs.program} with its runtime",
     )
-    return (Files((made["bundle"],)),)
+    return Files((made["bundle"],)), bundle_contents(made["bundle"])
 
 
 def _device(ctx: Context[RuntimeBundleAttrs], program: Program) -> DeviceTarget | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from modelbuild.api import Attrs, Context, Files, Provider, Sources, rule
+from modelbuild.api import Context, Files, Provider, Sources, rule
+from modelbuild_rules.files.origin import OriginAttrs
 
 
-class FilegroupAttrs(Attrs):
+class FilegroupAttrs(OriginAttrs):
     """A named set of files that other targets use as sources."""
 
     srcs: Sources
@@ -21,4 +22,5 @@ srcs = { glob = ["photos/*.png"] }
 
 @rule(attrs=FilegroupAttrs, example=EXAMPLE)
 def filegroup(ctx: Context[FilegroupAttrs]) -> tuple[Provider, ...]:
-    return (Files(ctx.files(ctx.attrs.srcs)),)
+    files = ctx.files(ctx.attrs.srcs)
+    return Files(files), ctx.attrs.origin(files)

@@ -7,13 +7,14 @@ from urllib.parse import unquote
 
 from pydantic import Field
 
-from modelbuild.api import Attrs, Context, Files, Output, Provider, Resources, rule
+from modelbuild.api import Context, Files, Output, Provider, Resources, rule
+from modelbuild_rules.files.origin import OriginAttrs, has_user, without_query
 from modelbuild_rules.files.pinned import FileName, Sha256, is_file_name
 
 ADDRESS = re.compile(r"(?:https?://[^/?#\s]+|file://)/(?:[^?#\s]*/)?(?P<name>[^/?#\s]*)(?:[?#]\S*)?")
 
 
-class HttpFileAttrs(Attrs):
+class HttpFileAttrs(OriginAttrs):
     """A file that is downloaded once; the build fails if its SHA-256 differs.
 
     The output depends on the digest and the file name, not on the addresses, so a change of mirror downloads nothing.
@@ -46,6 +47,9 @@ sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
 def http_file(ctx: Context[HttpFileAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     for index, url in enumerate(attrs.urls):
+        if has_user(url):  # addresses are printed, recorded and attested
+            message = "an address contains a user name or a password; expected it in a .netrc file (variable NETRC)"
+            raise ctx.error(("urls", index), message)
         if not ADDRESS.fullmatch(url):
             message = f"'{url}' is not a file's address; expected http://HOST/PATH, https://HOST/PATH or file:///PATH"
             raise ctx.error(("urls", index), message)
@@ -63,4 +67,4 @@ def http_file(ctx: Context[HttpFileAttrs]) -> tuple[Provider, ...]:
         resources=Resources(memory=128 << 20),
         description=f"download {filename}",
     )
-    return (Files((made["file"],)),)
+    return Files((made["file"],)), attrs.origin((made["file"],), *map(without_query, attrs.urls))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-from modelbuild.api import Attrs, Context, Files, Output, Provider, Resources, rule
+from packaging.utils import canonicalize_name
+
+from modelbuild.api import Context, Files, Output, Provider, Resources, rule
+from modelbuild_rules.files.origin import OriginAttrs
 from modelbuild_rules.files.pinned import FileName, Sha256, is_file_name
 
 # These reach pip as arguments, so they must not be options, addresses or ranges.
@@ -16,7 +19,7 @@ EXPECTED = {
 }
 
 
-class PypiFileAttrs(Attrs):
+class PypiFileAttrs(OriginAttrs):
     """One file from a wheel; the build fails if its SHA-256 differs.
 
     `pip download` fetches the wheel, so this machine's pip configuration applies: indexes, mirrors, folders of wheels,
@@ -69,9 +72,10 @@ def pypi_file(ctx: Context[PypiFileAttrs]) -> tuple[Provider, ...]:
         "download",
         step="pypi_file",
         outputs=[Output("file", filename)],
-        params=attrs.model_dump(exclude={"filename"}),
+        params=attrs.model_dump(exclude={"filename", "license", "source"}),
         network=True,
         resources=Resources(memory=256 << 20),
         description=f"download {filename} of {attrs.package} {attrs.version}",
     )
-    return (Files((made["file"],)),)
+    address = f"pkg:pypi/{canonicalize_name(attrs.package)}@{attrs.version}#{attrs.path}"
+    return Files((made["file"],)), attrs.origin((made["file"],), address)

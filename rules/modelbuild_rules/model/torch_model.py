@@ -10,7 +10,6 @@ from pydantic import Field
 
 from modelbuild.api import (
     Artifact,
-    Attrs,
     Context,
     Dep,
     Files,
@@ -23,8 +22,10 @@ from modelbuild.api import (
 )
 from modelbuild.errors import did_you_mean
 from modelbuild_rules.distributions import Distribution
+from modelbuild_rules.files.origin import OriginAttrs
 from modelbuild_rules.kernels.libraries import eager_files, given_libraries
 from modelbuild_rules.model.call import parse_call
+from modelbuild_rules.model.contents import model_contents
 from modelbuild_rules.model.export_action import EXPORT_TOOLS, declare_export
 from modelbuild_rules.model.inputs import (
     Dynamic,
@@ -43,7 +44,7 @@ _ENTRY = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)\Z")
 _WEIGHTS = (".safetensors", ".pt", ".pth", ".bin")
 
 
-class TorchModelAttrs(Attrs):
+class TorchModelAttrs(OriginAttrs):
     """A PyTorch module in evaluation mode, exported by `torch.export` with example inputs."""
 
     entry: str | None = None
@@ -145,7 +146,10 @@ def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
     model = declare_export(ctx, inputs | examples, params, tools, name, kernels)
     # Only a function that prepares the module gets example inputs in eager mode too.
     eager = inputs | examples if attrs.prepare else inputs
-    return model, EagerModel(eager, params, tools, examples), Files((model.signature, model.debug))
+    origin = attrs.origin(artifact for given in inputs.values() for artifact in given)
+    contents = model_contents(ctx.label.name, origin.license, model, inputs["data"])
+    files = Files((model.signature, model.debug))
+    return model, EagerModel(eager, params, tools, examples), files, origin, contents
 
 
 def _kernels(ctx: Context[TorchModelAttrs]) -> tuple[KernelLibrary, ...]:

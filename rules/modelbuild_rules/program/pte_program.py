@@ -26,6 +26,7 @@ from modelbuild_rules.kernels.libraries import compile_kernels, eager_files, giv
 from modelbuild_rules.model import source_places
 from modelbuild_rules.model.export_action import declare_export
 from modelbuild_rules.program import prerequisites
+from modelbuild_rules.program.contents import program_contents
 from modelbuild_rules.program.partitioned_program import PRELOAD, DeviceBackend, PartitionedProgram, offered
 from modelbuild_rules.providers import (
     BackendStack,
@@ -159,7 +160,8 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     program = Program(*names, None if parts else lowering, device, model.inputs, kernels)
     files = [program.pte, *(promised[name] for name in partitioned.extra), program.delegation, program.signature]
     files += [file for each in kernels for file in (each.library, each.description)]
-    return program, Files(tuple(files)), Check((checked["checked"],))
+    contents = program_contents(f"{ctx.label.name}.pte", program.delegation)
+    return program, Files(tuple(files)), Check((checked["checked"],)), contents
 
 
 def _model(ctx: Context[PteProgramAttrs]) -> tuple[ExportedModel, tuple[StackEntry, ...]]:

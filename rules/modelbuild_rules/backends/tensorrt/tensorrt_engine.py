@@ -13,6 +13,8 @@ from modelbuild.api import Attrs, Context, Files, Output, Provider, Resources, S
 from modelbuild.errors import did_you_mean
 from modelbuild_rules.backends.backend import Backend, DeviceFacts, Values
 from modelbuild_rules.device.device_target import Capability
+from modelbuild_rules.files.origin import OriginAttrs
+from modelbuild_rules.model.contents import model_contents
 from modelbuild_rules.model.export_action import EXPORT_TOOLS, declare_export
 from modelbuild_rules.providers import CompiledModule, StackEntry
 
@@ -66,7 +68,7 @@ class Sizes(Attrs):
     """The largest size."""
 
 
-class TensorrtEngineAttrs(Attrs):
+class TensorrtEngineAttrs(OriginAttrs):
     """An engine that TensorRT built on the device: a `.plan` or `.engine` file. It is the model of a `pte_program`, or
     takes the place of a submodule.
 
@@ -143,7 +145,7 @@ def tensorrt_engine(ctx: Context[TensorrtEngineAttrs]) -> tuple[Provider, ...]:
         step="prebuilt_engine",
         inputs={"plan": ctx.file(attrs.plan)},
         outputs=[Output("compiled", "compiled", "tree")],
-        params=attrs.model_dump(mode="json", exclude={"plan": True, "inputs": {"__all__": {"range"}}}),
+        params=attrs.model_dump(mode="json", exclude=_UNKEYED),
         unkeyed={"places": {name: str(ctx.error(name, "").location) for name in _CHECKED}},
         resources=Resources(memory=128 << 20),
         description=f"check the engine {attrs.plan}",
@@ -165,8 +167,13 @@ def tensorrt_engine(ctx: Context[TensorrtEngineAttrs]) -> tuple[Provider, ...]:
     }
     module = CompiledModule(StackEntry(backend, attributes, {"engine": made["compiled"]}), inputs, outputs)
     model = declare_export(ctx, {}, _params(attrs, inputs, outputs), EXPORT_TOOLS, f"the engine {attrs.plan}")
-    return model, module, Files((model.signature,))
+    origin = attrs.origin((ctx.file(attrs.plan),))
+    contents = model_contents(ctx.label.name, origin.license, model, ())
+    return model, module, Files((model.signature,)), origin, contents
 
+
+# Attributes that are no parameters of the step.
+_UNKEYED: Any = {"plan": True, "license": True, "source": True, "inputs": {"__all__": {"range"}}}
 
 _CHECKED = ("plan", "version", "compute_capability")
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import http.client
+import netrc
+import os
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from pathlib import Path
 
@@ -45,14 +49,21 @@ def run(step: Step) -> None:
                 if step.params["executable"]:
                     target.chmod(0o755)
                 return
-            print(f"{url}: {problems[url]}", file=sys.stderr)
-    raise StepError("cannot download: " + "; ".join(f"{url}: {problem}" for url, problem in problems.items()))
+            print(f"{_shown(url)}: {problems[url]}", file=sys.stderr)
+    raise StepError("cannot download: " + "; ".join(f"{_shown(url)}: {problem}" for url, problem in problems.items()))
+
+
+def _shown(url: str) -> str:
+    """Return an address without its query, which may contain a token."""
+    return url if url.startswith("file:") else url.partition("?")[0]
 
 
 def _download(url: str, target: Path, sha256: str) -> None:
     digest = hashlib.sha256()
     try:
         request = urllib.request.Request(url, headers={"User-Agent": "modelbuild"})
+        for name, value in _login(url).items():
+            request.add_unredirected_header(name, value)
         # Not the shared opener: it keeps the proxies that were set when it was first used.
         opener = urllib.request.build_opener()
         with opener.open(request, timeout=TIMEOUT) as response, target.open("wb") as file:
@@ -75,6 +86,23 @@ def _download(url: str, target: Path, sha256: str) -> None:
         raise ConnectionError(f"the connection ended after {received} of {promised} bytes")
     if digest.hexdigest() != sha256:
         raise PermanentFailure(f"wrong SHA-256: expected {sha256}, got {digest.hexdigest()} ({received} bytes)")
+
+
+def _login(url: str) -> dict[str, str]:
+    """Return the header with the user name and the password that the .netrc file has for an address, if it has any.
+    They are sent only over TLS or to this machine."""
+    address = urllib.parse.urlsplit(url)
+    file = os.environ.get("NETRC") or os.path.expanduser("~/.netrc")
+    private = address.scheme == "https" or address.hostname in ("localhost", "127.0.0.1", "::1")
+    if not private or address.scheme == "file" or not os.path.isfile(file):
+        return {}
+    try:
+        found = netrc.netrc(file).authenticators(address.hostname or "")
+    except (OSError, ValueError, netrc.NetrcParseError):
+        raise PermanentFailure(f"{os.path.basename(file)} cannot be parsed") from None
+    if found is None:
+        return {}
+    return {"Authorization": "Basic " + base64.b64encode(f"{found[0]}:{found[2]}".encode()).decode()}
 
 
 def _reason(problem: Exception) -> str:

@@ -1,0 +1,1 @@
+"""Commands that state and verify what built targets are made of."""

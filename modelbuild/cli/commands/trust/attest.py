@@ -1,0 +1,31 @@
+"""`modelbuild attest`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from modelbuild.build.request import Flags
+from modelbuild.cli.group import Settings
+from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.options import building
+
+
+@click.command("attest", short_help=COMMANDS["attest"])
+@click.argument("target", metavar="TARGET")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file.")
+@click.option("--builder", metavar="URI", help="The builder's id; default: this machine's host name.")
+@building
+@click.pass_obj
+def command(settings: Settings, /, target: str, output: Path | None, builder: str | None, flags: Flags) -> int:
+    """Build TARGET and write its provenance: an in-toto statement with SLSA's provenance as its predicate.
+
+    Tests are not run; those that passed before are stated with the digests of the files that they tested.
+    """
+    from modelbuild.cli.one_target import evidence_of, write_document
+    from modelbuild.trust.provenance import statement_bytes, this_builder
+
+    evidence = evidence_of(settings.directory, target, flags)
+    write_document(statement_bytes(evidence, builder or this_builder()), output and settings.directory / output)
+    return 0

@@ -1,0 +1,53 @@
+"""`modelbuild sign`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from modelbuild.cli.group import Settings
+from modelbuild.cli.names import COMMANDS
+from modelbuild.errors import UsageError
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+PASSPHRASE = "MODELBUILD_KEY_PASSPHRASE"
+
+
+@click.command("sign", short_help=COMMANDS["sign"])
+@click.argument("artifacts", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@click.option("--key", type=_FILE, required=True, metavar="FILE", help="Private key on P-256, in PEM.")
+@click.option("--certificate", type=_FILE, metavar="FILE", help="Certificate of the key, in PEM.")
+@click.option("--certificate-chain", multiple=True, type=_FILE, metavar="FILE", help="Intermediate certificates.")
+@click.pass_obj
+def command(
+    settings: Settings,
+    artifacts: tuple[Path, ...],
+    key: Path,
+    certificate: Path | None,
+    certificate_chain: tuple[Path, ...],
+) -> int:
+    """Sign files and folders: a program, a bundle, a provenance, a bill. Each signature is beside its FILE: FILE.sig.
+
+    The format is that of OpenSSF Model Signing. The variable MODELBUILD_KEY_PASSPHRASE decrypts an encrypted key.
+    """
+    from modelbuild.cli.one_target import needing_trust, write_document
+
+    with needing_trust("sign"):
+        from modelbuild.trust.signatures import SigningKey, sign, signature_path
+
+    here = settings.directory
+    text = os.environ.get(PASSPHRASE)
+    passphrase = text.encode() if text else None
+    chain = tuple(here / each for each in certificate_chain)
+    if chain and certificate is None:
+        raise UsageError("--certificate-chain: expected --certificate as well")
+    signing = SigningKey(here / key, passphrase, certificate and here / certificate, chain)
+    for path in artifacts:
+        if not (here / path).exists():
+            raise UsageError(f"{path}: no such file")
+        made = signature_path((here / path).resolve())
+        write_document(sign((here / path).resolve(), signing), made)
+        click.echo(f"Wrote {os.path.relpath(made, here)}")
+    return 0

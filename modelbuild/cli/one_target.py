@@ -1,0 +1,58 @@
+"""Documents about one target: its evidence, and the file to write."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modelbuild.errors import EnvironmentProblem, UsageError
+
+if TYPE_CHECKING:
+    from modelbuild.build.request import Flags
+    from modelbuild.trust.evidence import Evidence
+
+
+def evidence_of(folder: Path, target: str, flags: Flags) -> Evidence:
+    """Build one target of the workspace around a folder, and return the facts about it. Prints only to stderr."""
+    from dataclasses import replace
+
+    from modelbuild.build.request import make_request
+    from modelbuild.cli.one_program import label_of
+    from modelbuild.report import make_reporter
+    from modelbuild.report.reporter_scope import reporting
+    from modelbuild.trust.evidence import gather_evidence
+    from modelbuild.workspace.workspace import find_root, load_workspace
+
+    workspace = load_workspace(find_root(folder))
+    label = label_of(target, workspace.package_of(folder))
+    request = make_request(workspace, folder, (str(label),), flags)
+    if request.remote.leaves_outputs:
+        request = replace(request, remote=replace(request.remote, download="toplevel"))
+    with reporting(make_reporter(quiet=request.quiet or request.json, results=sys.stderr)) as reporter:
+        return gather_evidence(workspace, request, reporter)
+
+
+@contextmanager
+def needing_trust(command: str) -> Iterator[None]:
+    """Name the extra that has a package which an import lacks."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        message = f"{command} needs the package '{package}', which is not installed; install modelbuild[trust]"
+        raise EnvironmentProblem(message) from None
+
+
+def write_document(text: bytes, path: Path | None) -> None:
+    """Write a document to a file, or to stdout. Raises UsageError for a file that cannot be written."""
+    if path is None:
+        sys.stdout.buffer.write(text)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        path.write_bytes(text)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None

@@ -1,0 +1,1 @@
+"""Statements about built targets: provenance, SBOMs and signatures, and their verification."""

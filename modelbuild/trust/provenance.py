@@ -1,0 +1,169 @@
+"""The provenance of a built target: an in-toto Statement v1 with SLSA's provenance v1 as its predicate.
+
+`subject` and `buildDefinition` depend on the workspace and the tools alone, so every machine writes the same ones.
+`runDetails` states who built, where and when actions ran, and the tests that passed.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import socket
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+import modelbuild
+from modelbuild.history.action_facts import Facts
+from modelbuild.testing.passed import PassedTest
+from modelbuild.trust.evidence import Evidence, File, Run
+from modelbuild.trust.packages import Package, packages_of
+from modelbuild.trust.revision import Revision
+
+STATEMENT = "https://in-toto.io/Statement/v1"
+PREDICATE = "https://slsa.dev/provenance/v1"
+BUILD_TYPE = "urn:modelbuild:build:v1"
+_ACTION = "urn:modelbuild:action:"
+TEST = "urn:modelbuild:test:"
+
+
+def this_builder() -> str:
+    """Return the builder's id unless the command line names another: this machine's host name."""
+    return f"urn:modelbuild:host:{quote(socket.gethostname(), safe='')}"
+
+
+def statement(evidence: Evidence, builder: str) -> dict[str, Any]:
+    """Return the statement about a target. `builder` is the URI of the builder."""
+    return {
+        "_type": STATEMENT,
+        "subject": [{"name": name, "digest": {"sha256": sha}} for name, sha in sorted(evidence.outputs.items())],
+        "predicateType": PREDICATE,
+        "predicate": {
+            "buildDefinition": {
+                "buildType": BUILD_TYPE,
+                "externalParameters": {
+                    "target": evidence.label,
+                    "device": evidence.device,
+                    "attributes": dict(evidence.attributes),
+                },
+                "internalParameters": {"actions": [_action(each) for each in evidence.actions.values()]},
+                "resolvedDependencies": list(_dependencies(evidence)),
+            },
+            "runDetails": _details(evidence, builder),
+        },
+    }
+
+
+def statement_bytes(evidence: Evidence, builder: str) -> bytes:
+    """Return the statement as JSON text, with sorted names."""
+    return (json.dumps(statement(evidence, builder), indent=1, sort_keys=True) + "\n").encode()
+
+
+def _action(facts: Facts) -> dict[str, Any]:
+    material = facts.material
+    return {
+        "id": facts.id,
+        "key": facts.key,
+        "step": facts.material["step"],
+        "code": material["code"],
+        "params": material["params"],
+        "env": material["env"],
+        "tools": {name: state.partition(" ")[0] for name, state in material["tools"].items()},
+        "python": material["python"],
+        "machine": material["machine"],
+        **({"gpu": material["gpu"]} if "gpu" in material else {}),
+        "inputs": [
+            {"name": name, "path": path, "digest": digest, **({"from": maker} if maker else {})}
+            for (name, path, digest), maker in zip(material["inputs"], facts.makers, strict=True)
+        ],
+        "outputs": dict(facts.outputs),
+    }
+
+
+def _dependencies(evidence: Evidence) -> Iterator[dict[str, Any]]:
+    if evidence.revision is not None:
+        yield _commit(evidence.revision)
+    yield from (_file(each, {}) for each in evidence.sources)
+    yield from (_file(each, {"download": True}) for each in evidence.downloads)
+    yield from map(_package, packages_of(evidence.actions.values()))
+    local: dict[tuple[str, str], str] = {}
+    for facts in evidence.actions.values():
+        for module, files in facts.material.get("local", {}).items():
+            local.update({(module, path): digest for path, digest in files.items()})
+    for (module, path), digest in sorted(local.items()):
+        # The engine's digest also covers the executable bit.
+        yield {"name": path, "digest": {"modelbuild": digest}, "annotations": {"localModule": module}}
+
+
+def _commit(revision: Revision) -> dict[str, Any]:
+    return {
+        "name": "workspace",
+        **({"uri": f"git+https://{revision.address}@{revision.commit}"} if revision.address else {}),
+        "digest": {"gitCommit": revision.commit},
+        "annotations": {"dirty": revision.dirty, "path": revision.path},
+    }
+
+
+def _file(file: File, annotations: dict[str, Any]) -> dict[str, Any]:
+    if file.license:
+        annotations["license"] = file.license
+    if len(file.uris) > 1:
+        annotations["addresses"] = list(file.uris)
+    return {
+        "name": file.name,
+        **({"uri": file.uris[0]} if file.uris else {}),
+        "digest": {"sha256": file.sha256},
+        **({"annotations": annotations} if annotations else {}),
+    }
+
+
+def _package(package: Package) -> dict[str, Any]:
+    # The state of an installed distribution: a digest of its RECORD and of code that differs from it.
+    digest = {"digest": {"modelbuild": package.state}} if package.state else {}
+    license_ = {"annotations": {"license": package.license}} if package.license else {}
+    return {"name": package.name, "uri": package.purl, **digest, **license_}
+
+
+def _details(evidence: Evidence, builder: str) -> dict[str, Any]:
+    times = [run.at for run in evidence.runs.values() if run.at is not None]
+    return {
+        "builder": {
+            "id": builder,
+            "version": {"modelbuild": modelbuild.__version__, "python": platform.python_version()},
+        },
+        "metadata": {"finishedOn": _time(max(times))} if times else {},
+        "byproducts": [
+            *(_ran(evidence.actions[name], run) for name, run in evidence.runs.items()),
+            *map(_test, evidence.tests),
+        ],
+    }
+
+
+def _ran(facts: Facts, run: Run) -> dict[str, Any]:
+    annotations: dict[str, Any] = {"ran": run.where}
+    if run.worker:
+        annotations["worker"] = run.worker
+    if run.at is not None:
+        annotations["at"] = _time(run.at)
+    return {"name": facts.id, "uri": f"{_ACTION}{facts.key}", "annotations": annotations}
+
+
+def _test(test: PassedTest) -> dict[str, Any]:
+    return {
+        "name": test.label,
+        "uri": f"{TEST}{test.keys[0]}",
+        "digest": {"sha256": test.report},
+        "annotations": {"passed": True, "keys": list(test.keys), "tested": list(test.tested)},
+    }
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def test_results(predicate: Mapping[str, Any]) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield the label of each test that a predicate states as passed, and the SHA-256 of the files it tested."""
+    for each in predicate["runDetails"].get("byproducts", ()):
+        if str(each.get("uri", "")).startswith(TEST) and each["annotations"].get("passed") is True:
+            yield each["name"], frozenset(each["annotations"]["tested"])

@@ -1,0 +1,1 @@
+"""Bills of materials, as CycloneDX and SPDX."""

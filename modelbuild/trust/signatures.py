@@ -1,0 +1,230 @@
+"""Signatures of files and folders in the format of OpenSSF Model Signing, by its package `model-signing`."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from model_signing import hashing, signing, verifying
+from OpenSSL.crypto import X509StoreContextError
+
+from modelbuild.errors import UsageError
+from modelbuild.lines import one_line
+
+SUFFIX = ".sig"
+
+
+class NotVerified(Exception):
+    """A file is not what its signer, its statement or a policy promises: one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A private key on P-256 (PEM), with the passphrase that decrypts it, and optionally its certificate and the chain
+    of certificates that leads to a root."""
+
+    key: Path
+    passphrase: bytes | None = None
+    certificate: Path | None = None
+    chain: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """A public key (PEM), or certificates of authorities (PEM) with the subjects that may sign (none: anybody whom they
+    certify), which signatures are compared with."""
+
+    key: Path | None = None
+    chain: tuple[Path, ...] = ()
+    subjects: tuple[str, ...] = ()
+
+
+def signature_path(path: Path) -> Path:
+    """Return the place of a file's or folder's signature: beside it."""
+    return path.with_name(path.name + SUFFIX)
+
+
+def sign(path: Path, key: SigningKey) -> bytes:
+    """Return the signature of a file, or of all files in a folder. Raises UsageError for a key or a certificate that
+    can't be used, and for a folder with links."""
+    private = _private_key(key)
+    with _in_memory(private) as file, TemporaryDirectory() as folder:
+        try:
+            config = signing.Config().set_hashing_config(_all_files())
+            if key.certificate is None:
+                config.use_elliptic_key_signer(private_key=file)
+            else:
+                _check_dates(key.certificate)
+                # The package cannot read an empty chain.
+                chain = key.chain or (key.certificate,)
+                config.use_certificate_signer(
+                    private_key=file, signing_certificate=key.certificate, certificate_chain=chain
+                )
+            config.sign(path, Path(folder) / "signature")
+        except OSError as error:
+            raise UsageError(f"{error.filename or path}: {error.strerror}") from None
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"{key.certificate or path}: {one_line(str(error))}") from None
+        return (Path(folder) / "signature").read_bytes()
+
+
+def check_signature(path: Path, signature: Path, trusted: Trusted) -> None:
+    """Compare a file or folder with its signature. Raises NotVerified unless one of the trusted keys made it for these
+    bytes, and UsageError for a key or certificate that cannot be read."""
+    if not signature.exists():
+        raise NotVerified(f"{path} is not signed; expected {signature}")
+    verifier = verifying.Config().set_hashing_config(_all_files())
+    if trusted.key is not None:
+        _public_key(trusted.key)
+        verifier.use_elliptic_key_verifier(public_key=trusted.key)
+    else:
+        for each in trusted.chain:
+            _certificates(each)
+        verifier.use_certificate_verifier(certificate_chain=trusted.chain)
+    try:
+        with redirect_stdout(io.StringIO()):  # the package prints warnings
+            verifier.verify(path, signature)
+            if trusted.key is None:
+                _check_certificate(signature, trusted)
+    except InvalidSignature:
+        raise NotVerified(f"{path}: another key made the signature {signature}") from None
+    except X509StoreContextError as error:
+        raise NotVerified(f"{signature}: its certificate is not trusted: {one_line(str(error))}") from None
+    except OSError as error:
+        raise NotVerified(f"{error.filename or signature}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        raise NotVerified(_reason(path, signature, error)) from None
+
+
+def _reason(path: Path, signature: Path, error: Exception) -> str:
+    text = one_line(str(error))
+    if text.startswith("Key mismatch"):
+        return f"{path}: another key made the signature {signature}"
+    if text.startswith("Signature mismatch"):
+        return f"{path} was changed after it was signed: {text.partition(': ')[2]}"
+    return f"{signature} is not a signature for this: {type(error).__name__}: {text[:200]}"
+
+
+def _all_files() -> Any:
+    # By default, the package ignores git's files, in which others could be hidden.
+    return hashing.Config().set_ignored_paths(paths=(), ignore_git_paths=False)
+
+
+def _private_key(key: SigningKey) -> bytes:
+    """Return the key without encryption, in PEM."""
+    text = _read(key.key)
+    try:
+        found = serialization.load_pem_private_key(text, key.passphrase)
+    except TypeError:
+        expected = "no passphrase" if key.passphrase is not None else "its passphrase in MODELBUILD_KEY_PASSPHRASE"
+        raise UsageError(f"{key.key}: expected {expected}") from None
+    except (ValueError, UnsupportedAlgorithm):
+        what = "a private key in PEM" if key.passphrase is None else "a private key in PEM, and its passphrase"
+        raise UsageError(f"{key.key}: expected {what}") from None
+    if not isinstance(found, ec.EllipticCurvePrivateKey) or not isinstance(found.curve, ec.SECP256R1):
+        raise UsageError(f"{key.key}: expected a key on the curve P-256, as `openssl ecparam -name prime256v1` makes")
+    formats = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return bytes(found.private_bytes(*formats))
+
+
+def _public_key(path: Path) -> None:
+    try:
+        found = serialization.load_pem_public_key(_read(path))
+    except (ValueError, UnsupportedAlgorithm):
+        raise UsageError(f"{path}: expected a public key in PEM") from None
+    if not isinstance(found, ec.EllipticCurvePublicKey) or not isinstance(found.curve, ec.SECP256R1):
+        raise UsageError(f"{path}: expected a key on the curve P-256")
+
+
+def _certificates(path: Path) -> list[x509.Certificate]:
+    try:
+        return list(x509.load_pem_x509_certificates(_read(path)))
+    except ValueError:
+        raise UsageError(f"{path}: expected certificates in PEM") from None
+
+
+def _check_dates(path: Path) -> None:
+    """Raise UsageError for a certificate that is not valid now."""
+    if problem := _expired(_certificates(path)[0]):
+        raise UsageError(f"{path}: {problem}")
+
+
+def _check_certificate(signature: Path, trusted: Trusted) -> None:
+    """Raise NotVerified for a signature by a certificate that is not valid now: without a trusted time of signing, an
+    expired certificate proves nothing. (The package uses the time at which its validity began.)"""
+    chain = _chain(signature)
+    for each in chain:
+        if problem := _expired(each):
+            raise NotVerified(f"{signature}: its certificate {problem}")
+    subject = chain[0].subject.rfc4514_string() if chain else ""
+    if trusted.subjects and subject not in trusted.subjects:
+        expected = " or ".join(trusted.subjects)
+        raise NotVerified(f"{signature}: its certificate is of {subject or 'nobody'}; expected {expected}")
+
+
+def _chain(signature: Path) -> list[x509.Certificate]:
+    """Return the certificates in a signature, the signer's first; empty for one that a bare key made."""
+    material = json.loads(signature.read_bytes())["verificationMaterial"]
+    found = material.get("x509CertificateChain", {}).get("certificates", ())
+    return [x509.load_der_x509_certificate(base64.b64decode(each["rawBytes"])) for each in found]
+
+
+def _expired(certificate: x509.Certificate) -> str:
+    now = datetime.now(UTC)
+    if now > certificate.not_valid_after_utc:
+        return f"expired on {certificate.not_valid_after_utc:%Y-%m-%d}"
+    if now < certificate.not_valid_before_utc:
+        return f"is not valid before {certificate.not_valid_before_utc:%Y-%m-%d}"
+    return ""
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+
+
+@contextmanager
+def _in_memory(data: bytes) -> Iterator[str]:
+    """Yield the path of a file in memory, for a function that reads a key from a path: a decrypted key must not be on a
+    disk."""
+    number = os.memfd_create("key", os.MFD_CLOEXEC)
+    try:
+        os.write(number, data)
+        yield f"/proc/self/fd/{number}"
+    finally:
+        os.close(number)
+
+
+def trusted_keys(keys: Sequence[Path], chain: Sequence[Path], subjects: Sequence[str] = ()) -> list[Trusted]:
+    """Return one entry for each key, and one for all certificates together."""
+    authorities = [Trusted(chain=tuple(chain), subjects=tuple(subjects))] if chain else []
+    return [*(Trusted(key) for key in keys), *authorities]
+
+
+def check_any(path: Path, signature: Path, trusted: Sequence[Trusted]) -> Trusted:
+    """Return the trusted key that made a signature. Raises NotVerified as check_signature(), for the first key."""
+    problem: NotVerified | None = None
+    for each in trusted:
+        try:
+            check_signature(path, signature, each)
+        except NotVerified as error:
+            problem = problem or error
+        else:
+            return each
+    assert problem is not None
+    raise problem

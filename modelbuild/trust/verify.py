@@ -1,0 +1,132 @@
+"""Compare an artifact with its signature, its provenance, its bill of materials and a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from modelbuild.errors import did_you_mean
+from modelbuild.trust.documents import Statement, artifact_digests, read_bill, read_statement
+from modelbuild.trust.licenses import is_allowed
+from modelbuild.trust.policy import Policy
+from modelbuild.trust.signatures import NotVerified, Trusted, check_any, signature_path, trusted_keys
+
+# Parts without a licence of their own: an entry for the artifact itself.
+_UNLICENSED = ("data",)
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A file or a folder, and the documents that belong to it; None if not given. `signature` is its signature, by
+    default the file beside it."""
+
+    path: Path
+    statement: Path | None = None
+    bill: Path | None = None
+    signature: Path | None = None
+
+
+def verify(artifact: Artifact, policy: Policy | None, trusted: Sequence[Trusted]) -> tuple[list[str], list[str]]:
+    """Return the problems, and the verified facts, one line each. `trusted` are keys besides those of the policy.
+    Raises UsageError for a file that is not there, or a key that cannot be read."""
+    problems: list[str] = []
+    facts: list[str] = []
+    digests = artifact_digests(artifact.path)
+    try:
+        _check_signatures(artifact, policy, trusted, facts)
+    except NotVerified as error:
+        problems.append(_located(policy, "signature", str(error)))
+    statement = None
+    try:
+        if artifact.statement is not None:
+            statement = read_statement(artifact.statement)
+            _check_subjects(artifact.path, artifact.statement, digests, statement.subjects)
+            facts.append(f"built as {statement.target} by {statement.builder}")
+    except NotVerified as error:
+        problems.append(str(error))
+        statement = None
+    else:
+        if policy is not None:
+            problems += _check_statement(policy, statement, digests, artifact.path)
+    if policy is not None and policy.licenses is not None:
+        problems += _check_licenses(policy, artifact, digests, facts)
+    return problems, facts
+
+
+def _located(policy: Policy | None, key: str, message: str) -> str:
+    return f"{policy.at(key)}: {message}" if policy is not None and policy.tables.get(key) else message
+
+
+def _check_signatures(artifact: Artifact, policy: Policy | None, trusted: Sequence[Trusted], facts: list[str]) -> None:
+    """Check the signatures of the artifact and of its documents, which decide as much. Raises NotVerified."""
+    required = [*trusted, *(trusted_keys(policy.keys, policy.chain, policy.subjects) if policy is not None else ())]
+    if not required:
+        return
+    for path in (artifact.path, artifact.statement, artifact.bill):
+        if path is not None:
+            given = artifact.signature if path == artifact.path else None
+            found = check_any(path, given or signature_path(path), required)
+            facts.append(f"{path.name} signed by {found.key or ', '.join(map(str, found.chain))}")
+
+
+def _check_subjects(path: Path, statement: Path, digests: Mapping[str, str], subjects: Mapping[str, str]) -> None:
+    """Raise NotVerified unless a statement is of exactly these bytes."""
+    if not path.is_dir():
+        if next(iter(digests.values())) not in subjects.values():
+            raise NotVerified(f"{statement} is of other bytes than {path}")
+        return
+    # The subjects' names begin with the name of the folder.
+    stated = {name.partition("/")[2] or name: sha256 for name, sha256 in subjects.items()}
+    for name in sorted(stated.keys() | digests.keys()):
+        if stated.get(name) != digests.get(name):
+            problem = "is not in it" if name not in stated else "is missing" if name not in digests else "differs"
+            raise NotVerified(f"{statement} is of other bytes than {path}: {name} {problem}")
+
+
+def _check_statement(policy: Policy, statement: Statement | None, digests: dict[str, str], path: Path) -> Iterator[str]:
+    """Yield the requirements of a policy that a statement does not meet."""
+    if statement is None:
+        if policy.needs_statement:
+            yield f"{policy.at(policy.needs_statement)}: needs a provenance; expected --attestation FILE"
+        return
+    if policy.builders is not None and statement.builder not in policy.builders:
+        expected = ", ".join(policy.builders) or "none"
+        yield f"{policy.at('provenance', 'builders')}: built by {statement.builder}; expected one of: {expected}"
+    if policy.targets is not None and statement.target not in policy.targets:
+        expected = ", ".join(policy.targets) or "none"
+        yield f"{policy.at('provenance', 'targets')}: built as {statement.target}; expected one of: {expected}"
+    if policy.clean and not statement.commit:
+        yield f"{policy.at('provenance', 'clean')}: the provenance names no commit"
+    elif policy.clean and statement.dirty:
+        yield f"{policy.at('provenance', 'clean')}: built from {statement.commit[:12]} with uncommitted changes"
+    programs = {sha for name, sha in digests.items() if name.endswith(".pte")} or set(digests.values())
+    for index, test in enumerate(policy.tests):
+        where = policy.at("tests", "required", index)
+        if test not in statement.tests:
+            yield f"{where}: {test} has not passed on this{did_you_mean(test, statement.tests)}"
+        elif not programs <= statement.tests[test]:
+            yield f"{where}: {test} has passed on other bytes than {path}"
+
+
+def _check_licenses(policy: Policy, artifact: Artifact, digests: dict[str, str], facts: list[str]) -> Iterator[str]:
+    """Yield the parts of the artifact whose licence is not allowed."""
+    assert policy.licenses is not None
+    where = policy.at("licenses", "allowed")
+    if artifact.bill is None:
+        yield f"{where}: needs a bill of materials; expected --sbom FILE"
+        return
+    try:
+        outputs, parts = read_bill(artifact.bill)
+        if not outputs.issuperset(digests.values()):
+            raise NotVerified(f"{artifact.bill} is of other bytes than {artifact.path}")
+    except NotVerified as error:
+        yield str(error)
+        return
+    for part in parts:
+        if not part.licenses and part.kind not in _UNLICENSED and not policy.unlicensed:
+            yield f"{where}: {part.name} has no licence; expected its attribute 'license'"
+        for license_ in part.licenses:
+            if not is_allowed(license_, policy.licenses):
+                yield f"{where}: {part.name} has the licence {license_}"
+    facts.append(f"licences of {len(parts)} parts are allowed")

@@ -1,0 +1,33 @@
+"""The facts about a program for its SBOM."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modelbuild.api import Artifact, Component, Contents
+
+if TYPE_CHECKING:
+    from modelbuild_rules.program.documents import DelegationDocument
+
+
+def program_contents(name: str, delegation: Artifact) -> Contents:
+    """Return the contents of a program: its backends, and the libraries that it needs besides the runtime."""
+    return Contents((delegation,), partial(_components, name))
+
+
+def _components(name: str, delegation: Mapping[str, Path]) -> list[Component]:
+    document: DelegationDocument = json.loads(delegation[""].read_bytes())
+    counts = {
+        str(backend): f"{total['partitions']} partitions, {total['nodes']} operators"
+        for backend, total in document["totals"].items()
+    }
+    properties = {f"backend {backend}": text for backend, text in sorted(counts.items())}
+    for part in document["partitions"]:
+        requires = part.get("about", {}).get("requires")
+        if requires is not None:
+            properties[f"needs {requires['product']}"] = requires["version"]
+    return [Component(name, kind="data", properties=properties)]
