@@ -109,9 +109,16 @@ $(SERVERS): $(LOCKED) tests/remote/buildgrid.lock $(PROGRAMS)
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	--custom-compile-command "make lock"
 
+# Torch's packages for CUDA: requirements-cpu.lock leaves them out, and torch, whose build for the CPU needs none of them.
+CUDA := torch triton cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cupti nvidia-cuda-nvrtc \
+	nvidia-cuda-runtime nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver nvidia-cusparse \
+	nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx
+
 lock:
 	$(LOCK) --no-emit-package modelbuild-runtime --extra models --extra tensorrt-rtx --extra cuda --extra runtime-build --extra test --extra remote --extra plot --extra watch --extra trust --extra docs --extra dev $(LOCK_ARGS) \
 		--output-file requirements.lock pyproject.toml
+	$(LOCK) --no-emit-package modelbuild-runtime $(addprefix --no-emit-package ,$(CUDA)) --constraint requirements.lock \
+		--extra models --extra test --extra remote --output-file requirements-cpu.lock pyproject.toml
 	$(LOCK) --output-file tests/remote/buildgrid.lock tests/remote/buildgrid.in
 	$(LOCK) --output-file benchmarks/tools/requirements.lock benchmarks/tools/requirements.in
 	$(LOCK) --no-deps --output-file benchmarks/tools/olive.lock benchmarks/tools/olive.in

@@ -178,8 +178,14 @@ def _docstring(text: str | None) -> Iterator[str]:
 
 
 def _table(heads: tuple[str, ...], rows: Iterable[Iterable[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    lines = [heads, ["---"] * len(heads), *([_escaped(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _escaped(text: str) -> str:
+    """Return text in which `|` ends no cell, and `__` and `*` outside of code mark nothing."""
+    parts = text.replace("|", "\\|").split("`")
+    return "`".join(part if index % 2 else re.sub(r"__|\*", r"\\\g<0>", part) for index, part in enumerate(parts))
 
 
 def _joined(parts: Iterable[str]) -> str:

@@ -18,27 +18,44 @@ QUICK = "how-to/custom-rule.md"
 
 
 def runnable() -> list[str]:
-    pages = sorted([*(DOCS / "tutorial").glob("*.md"), *(DOCS / "how-to").glob("*.md")])
+    pages = [DOCS / "../README.md", *sorted((DOCS / "tutorial").glob("*.md")), *sorted((DOCS / "how-to").glob("*.md"))]
     return [
         str(page.relative_to(DOCS)) for page in pages if any(isinstance(p, Command) for p in parts(page.read_text()))
     ]
 
 
-def run(page: Path, folder: Path, programs: Path) -> Path:
-    """Follow a page, and before it the page that it starts with. Returns the workspace's folder."""
-    before = start_of(page)
-    work = folder / "work"
-    if before is None:
-        work.mkdir(parents=True)
-    else:
-        run(before, folder, programs)
-    home = folder / "home"
-    home.mkdir(exist_ok=True)
-    who = {f"GIT_{role}_{what}": "you" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    path = os.pathsep.join((str(programs), "/usr/local/bin", "/usr/bin", "/bin"))
-    done = follow(page.read_text(), work, {**who, "PATH": path, "HOME": str(home), "LC_ALL": "C.UTF-8"})
-    assert done
-    return work
+class Reader:
+    """Follows pages with the programs of an environment, each in a folder of its own, and once if others start with it.
+
+    A folder contains `work`, the current folder, and `home` with the cache.
+    """
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self._folder = folder
+        self._done: set[Path] = set()
+        path = os.pathsep.join((str(programs), "/usr/local/bin", "/usr/bin", "/bin"))
+        git = {f"GIT_{role}_{what}": "you" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        self._environment = {**git, "PATH": path, "LC_ALL": "C.UTF-8"}
+
+    def follow(self, page: Path) -> Path:
+        """Return the folder that a page leaves."""
+        folder = self._folder / page.stem
+        if page in self._done:
+            return folder
+        before = start_of(page)
+        if before is None:
+            (folder / "work").mkdir(parents=True)
+            (folder / "home").mkdir()
+        else:
+            shutil.copytree(self.follow(before), folder, symlinks=True)
+        assert follow(page.read_text(), folder / "work", {**self._environment, "HOME": str(folder / "home")})
+        self._done.add(page)
+        return folder
+
+
+@pytest.fixture(scope="session")
+def reader(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    return Reader(installed, tmp_path_factory.mktemp("pages"))
 
 
 def test_there_are_pages_to_run() -> None:
@@ -48,6 +65,5 @@ def test_there_are_pages_to_run() -> None:
 @pytest.mark.parametrize(
     "name", [QUICK, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in runnable() if n != QUICK)]
 )
-def test_a_page_does_what_it_shows(name: str, installed: Path, tmp_path: Path) -> None:
-    run(DOCS / name, tmp_path, installed)
-    shutil.rmtree(tmp_path / "home")  # the caches of all pages would take gigabytes
+def test_a_page_does_what_it_shows(name: str, reader: Reader) -> None:
+    reader.follow(DOCS / name)
