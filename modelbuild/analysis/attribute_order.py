@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+
 from modelbuild.api.attrs import Attrs
 from modelbuild.api.rule import Rule
 from modelbuild.loading.package import ENGINE_ATTRIBUTES
 
 _FIRST = ("name", "matrix")
+
+
+def table_order(rules: Mapping[str, Rule]) -> Callable[[str], Sequence[str]]:
+    """Return the function that returns the attributes of a table's rule in order, by the table's header."""
+    known = {f"[[{name}]]": attribute_order(rule) for name, rule in rules.items()}
+    return lambda header: known.get(header, ())
 
 
 def attribute_order(rule: Rule) -> tuple[str, ...]:

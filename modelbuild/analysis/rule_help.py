@@ -57,7 +57,7 @@ def describe_rule(rule: Rule) -> RuleHelp:
         if name not in tables and "properties" in definitions[name]:
             tables[name] = _table(name, definitions[name])
             waiting += _references(definitions[name])
-    every = tuple(_attribute(name, schema, name == "name") for name, schema in OF_EVERY_TARGET.items())
+    every = tuple(describe_attribute(name, schema, name == "name") for name, schema in OF_EVERY_TARGET.items())
     return RuleHelp(_table(rule.name, own), tuple(tables.values()), every, rule.example or minimal_target(rule))
 
 
@@ -68,12 +68,13 @@ def summary(rule: Rule) -> str:
 
 def _table(name: str, schema: Mapping[str, Any]) -> AttributeTable:
     required = schema.get("required", ())
-    rows = [_attribute(each, about, each in required) for each, about in schema.get("properties", {}).items()]
+    rows = [describe_attribute(each, about, each in required) for each, about in schema.get("properties", {}).items()]
     rows.sort(key=lambda row: not row.required)
     return AttributeTable(name, _text(schema.get("description", "")), tuple(rows))
 
 
-def _attribute(name: str, schema: Mapping[str, Any], required: bool) -> Attribute:
+def describe_attribute(name: str, schema: Mapping[str, Any], required: bool = False) -> Attribute:
+    """Return an attribute's description from its JSON Schema."""
     kind, given = _type(schema), schema.get("default")
     if kind == "size" and isinstance(given, int):
         given = size_text(given)

@@ -21,6 +21,7 @@ COMMANDS = {
     "info": "Print settings of this workspace and this machine.",
     "init": "Write a new workspace: an example, or one for a checkpoint.",
     "inspect": "Print the partitions, engines and other nodes of a .pte.",
+    "lsp": "Complete and check BUILD.toml files in editors.",
     "new": "Add a target to a BUILD.toml.",
     "query": "Query targets as declared in BUILD files.",
     "run": "Build a program and run it on inputs.",
@@ -35,7 +36,7 @@ COMMANDS = {
 # The folder of modelbuild/cli/commands/ that contains each command's module.
 FOLDERS = {
     "building": ("build", "check", "ci", "run", "test"),
-    "editing": ("fmt", "help", "init", "new", "schema"),
+    "editing": ("fmt", "help", "init", "lsp", "new", "schema"),
     "machine": ("cache", "clean", "doctor", "info", "version"),
     "trust": ("attest", "sbom", "sign", "verify"),
     "querying": ("affected", "aquery", "cquery", "diff", "explain", "history", "inspect", "query"),

@@ -21,13 +21,14 @@ class Loader:
     """The packages of a workspace. Not thread-safe.
 
     Every method raises LoadingError, located, for errors in a BUILD.toml. `at` returns the location of a reference;
-    without it, the name comes from the command line, and a missing package or target is a UsageError.
+    without it, the name comes from the command line, and a missing package or target is a UsageError. `tree` may stand
+    for files that are not saved.
     """
 
-    def __init__(self, workspace: Workspace, known_rules: Collection[str]) -> None:
+    def __init__(self, workspace: Workspace, known_rules: Collection[str], tree: SourceTree | None = None) -> None:
         self.workspace = workspace
         self.known_rules = known_rules
-        self._tree = SourceTree(workspace.root)
+        self._tree = tree or SourceTree(workspace.root)
         self._tree.files[WORKSPACE_FILE] = workspace.stamp
         self._packages: dict[str, Package] = {}
 

@@ -65,10 +65,15 @@ def read_document(root: Path, path: str) -> tuple[Document, dict[str, Any], Stam
             data = file.read().removeprefix(codecs.BOM_UTF8)
     except OSError as error:
         raise LoadingError(f"can't be read: {error.strerror}", Location(path, 1, 1)) from None
+    return *parse_document(path, data), stamp
+
+
+def parse_document(path: str, data: bytes) -> tuple[Document, dict[str, Any]]:
+    """Parse the bytes of a file, which may not be saved yet. Raises LoadingError if they are not TOML."""
     document, values = _parse(path, data)
     if not _is_bounded(values):
         raise document.error(*_out_of_bounds(values))
-    return document, values, stamp
+    return document, values
 
 
 def _parse(path: str, data: bytes) -> tuple[Document, dict[str, Any]]:

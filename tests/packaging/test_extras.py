@@ -155,6 +155,11 @@ def watch(workspace: Workspace) -> None:
     assert command.wait().code == 8
 
 
+def lsp(workspace: Workspace) -> None:
+    command = workspace.start("lsp")  # its standard input is empty, so that it ends
+    assert (command.wait().code, command.err) == (0, "")
+
+
 PROMISES: dict[str, Callable[[Workspace], None]] = {
     "": nothing,
     "test": test,
@@ -165,6 +170,7 @@ PROMISES: dict[str, Callable[[Workspace], None]] = {
     "plot": plot,
     "trust": trust,
     "watch": watch,
+    "lsp": lsp,
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,6 @@ from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 
 if TYPE_CHECKING:
-    from modelbuild.api.rule import Rule
     from modelbuild.loading.loader import Loader
 
 
@@ -27,7 +26,7 @@ def command(settings: Settings, patterns: tuple[str, ...], check: bool) -> int:
     A PATTERN such as //models or //... names packages. Comments stay with what they describe. Targets stay in order;
     their attributes are sorted as their rule declares them. With --check, exit code 1 if a file would change.
     """
-    from modelbuild.analysis.attribute_order import attribute_order
+    from modelbuild.analysis.attribute_order import table_order
     from modelbuild.analysis.rules import load_rules
     from modelbuild.errors import ExitCode
     from modelbuild.loading.loader import Loader
@@ -39,7 +38,7 @@ def command(settings: Settings, patterns: tuple[str, ...], check: bool) -> int:
     rules = load_rules(workspace.root, workspace.config.rules, workspace.rule_locations()).by_name
     package = workspace.package_of(settings.directory)
     files = list(dict.fromkeys(_files(Loader(workspace, rules), patterns or ("//...",), package, settings.directory)))
-    order = _order(rules, attribute_order)
+    order = table_order(rules)
     changed = []
     for name in files:
         document, _, _ = read_document(workspace.root, name)
@@ -53,14 +52,6 @@ def command(settings: Settings, patterns: tuple[str, ...], check: bool) -> int:
     if changed:
         click.echo("\n".join(changed))
     return ExitCode.BUILD_FAILED if check and changed else ExitCode.OK
-
-
-def _order(
-    rules: Mapping[str, Rule], attribute_order: Callable[[Rule], Sequence[str]]
-) -> Callable[[str], Sequence[str]]:
-    """Return the function that returns the attributes of a table's rule in order, by the table's header."""
-    known = {f"[[{name}]]": attribute_order(rule) for name, rule in rules.items()}
-    return lambda header: known.get(header, ())
 
 
 def _files(loader: Loader, patterns: Sequence[str], package: str, folder: Path) -> Iterator[str]:

@@ -1,0 +1,26 @@
+"""`modelbuild lsp`."""
+
+from __future__ import annotations
+
+import click
+
+from modelbuild.cli.group import Settings
+from modelbuild.cli.names import COMMANDS
+
+
+@click.command("lsp", short_help=COMMANDS["lsp"])
+@click.pass_obj
+def command(settings: Settings) -> None:
+    """Serve editors that speak the Language Server Protocol, on standard input and output.
+
+    Completes and checks the BUILD.toml files of this workspace while they are edited. Needs modelbuild[lsp].
+    """
+    from modelbuild.errors import UsageError
+    from modelbuild.workspace.workspace import find_root
+
+    root = find_root(settings.directory)
+    try:
+        from modelbuild.lsp.server import make_server
+    except ImportError:
+        raise UsageError("lsp needs pygls; expected: pip install 'modelbuild[lsp]'") from None
+    make_server(root).start_io()

@@ -1,0 +1,1 @@
+"""The language server: BUILD files in editors. Needs `pip install modelbuild[lsp]`."""

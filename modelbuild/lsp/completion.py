@@ -1,0 +1,101 @@
+"""Completion: rules, attributes, values, labels and files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from modelbuild.analysis.rule_help import describe_attribute, summary
+from modelbuild.loading.package import ENGINE_ATTRIBUTES
+from modelbuild.loading.visibility import visible
+from modelbuild.lsp.cursor import Cursor
+from modelbuild.lsp.snapshot import Snapshot
+from modelbuild.workspace.toml_values import toml_value
+
+Kind: TypeAlias = Literal["rule", "attribute", "value", "label", "file"]
+_PACKAGE_TABLE = "package"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A text that may be at the cursor, in place of the word or string there.
+
+    insert  the text to insert: a value in quotes unless the cursor is in a string
+    detail  one line beside it, and `about` a description below
+    """
+
+    label: str
+    insert: str
+    kind: Kind
+    detail: str = ""
+    about: str = ""
+    first: bool = False
+
+
+def complete(snapshot: Snapshot, package: str, cursor: Cursor) -> list[Choice]:
+    """Return the choices at a cursor in a package's BUILD file, without regard to the text before it."""
+    match cursor.kind:
+        case "header":
+            return _rules(snapshot)
+        case "key" if cursor.table == _PACKAGE_TABLE:
+            return [Choice("default_visibility", "default_visibility = ", "attribute")]
+        case "key":
+            return list(_attributes(snapshot, cursor))
+        case "value":
+            return list(_values(snapshot, package, cursor))
+    return []
+
+
+def _rules(snapshot: Snapshot) -> list[Choice]:
+    rules = [Choice(name, name, "rule", summary(rule)) for name, rule in sorted(snapshot.rules.by_name.items())]
+    return [*rules, Choice(_PACKAGE_TABLE, _PACKAGE_TABLE, "rule", "Settings for all targets of this file.")]
+
+
+def _attributes(snapshot: Snapshot, cursor: Cursor) -> Iterator[Choice]:
+    """Yield the attributes that the table does not have yet, required ones first."""
+    for schema in snapshot.schemas.at(cursor.table, cursor.path[:-1]):
+        required = {*schema.get("required", ()), *(("name",) if len(cursor.path) == 1 else ())}
+        for name, each in schema.get("properties", {}).items():
+            if name not in cursor.keys:
+                about = describe_attribute(name, each, name in required)
+                first = name in required or (len(cursor.path) > 1 or name not in ENGINE_ATTRIBUTES)
+                yield Choice(name, f"{name} = ", "attribute", about.type, about.about, first)
+
+
+def _values(snapshot: Snapshot, package: str, cursor: Cursor) -> Iterator[Choice]:
+    """Yield the words, labels and files that a value may be."""
+    seen: set[str] = set()
+    for schema in snapshot.schemas.at(cursor.table, cursor.path):
+        if schema.get("type") == "array" and not cursor.quoted and isinstance(schema.get("items"), dict):
+            continue  # the cursor is before the bracket
+        for choice in _of_schema(snapshot, package, schema):
+            if choice.label not in seen:
+                seen.add(choice.label)
+                quoted = choice.kind != "value" or choice.insert.startswith('"')
+                if quoted == cursor.quoted or not cursor.quoted:
+                    insert = choice.label if cursor.quoted else choice.insert
+                    yield Choice(choice.label, insert, choice.kind, choice.detail, choice.about, choice.first)
+
+
+def _of_schema(snapshot: Snapshot, package: str, schema: dict[str, Any]) -> Iterator[Choice]:
+    words = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    for word in words:
+        yield Choice(str(word), toml_value(word), "value")
+    if schema.get("type") == "boolean":
+        yield from (Choice(word, word, "value") for word in ("true", "false"))
+    if schema.get("format") in ("label", "file"):
+        yield from _labels(snapshot, package, schema.get("rules"))
+    if schema.get("format") == "file":
+        yield from (Choice(name, toml_value(name), "file") for name in snapshot.files(package))
+
+
+def _labels(snapshot: Snapshot, package: str, rules: list[str] | None) -> Iterator[Choice]:
+    """Yield the labels of visible targets of some rules, those of the package itself in their short form."""
+    for each in snapshot.packages():
+        for target in each.targets.values():
+            if (rules and target.rule not in rules) or not visible(target, package):
+                continue
+            own = each.name == package
+            text = f":{target.label.name}" if own else str(target.label)
+            yield Choice(text, toml_value(text), "label", target.rule, first=own)

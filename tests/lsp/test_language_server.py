@@ -1,0 +1,187 @@
+"""`modelbuild lsp` as an editor uses it: LSP over stdio, on a workspace with several packages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pygls", reason="not run: needs modelbuild[lsp]")
+
+from tests.lsp.editor import Editor
+from tests.workspace_builder import Workspace
+
+SHARED = """[[device_target]]
+name = "cpu"
+arch = "x86_64"
+visibility = ["//visibility:public"]
+
+[[backend_stack]]
+name = "stack_{n}"
+backends = [{ type = "portable" }]
+visibility = ["//visibility:public"]
+matrix = { n = [1, 2] }
+
+[[filegroup]]
+name = "hidden"
+srcs = ["a.txt"]
+"""
+NET = """[[torch_model]]
+name = "net"
+entry = "net.py:Net"
+srcs = ["net.py"]
+inputs = [{ name = "x", shape = [1, 4], dtype = "float32" }]
+
+[[pte_program]]
+name = "program"
+model = ":net"
+stack = "//shared:stack_1"
+device = "//shared:cpu"
+"""
+FILES = {
+    "MODELBUILD.toml": "",
+    "shared/BUILD.toml": SHARED,
+    "shared/a.txt": "",
+    "m/BUILD.toml": NET,
+    "m/net.py": "import torch\n\n\nclass Net(torch.nn.Module):\n    pass\n",
+}
+BUILD = "m/BUILD.toml"
+
+
+@pytest.fixture
+def root(workspace: Workspace) -> Path:
+    workspace.write(FILES)
+    return workspace.root
+
+
+def edit(root: Path, work: Callable[[Editor], Awaitable[None]]) -> None:
+    async def session() -> None:
+        async with Editor(root) as editor:
+            await work(editor)
+
+    asyncio.run(asyncio.wait_for(session(), 120))
+
+
+def test_completion_of_rules_attributes_values_labels_and_files(root: Path) -> None:
+    async def work(editor: Editor) -> None:
+        editor.open(BUILD, "")
+
+        async def at(text: str) -> dict[str, str]:
+            return await editor.complete(BUILD, editor.type(BUILD, text))
+
+        assert {"pte_program", "torch_model", "package"} <= (await at("[[pt|")).keys()
+        attributes = await at(NET + "sta|")
+        assert "stack" not in attributes  # the table has it
+        assert attributes["visibility"] == "visibility = "
+        assert {"dtype", "range"} <= (await at('[[torch_model]]\ninputs = [{ name = "x", |')).keys()
+        assert (await at('[[torch_model]]\ninputs = [{ dtype = "f|" }]'))["float32"] == "float32"
+        assert (await at("[[torch_model]]\ninputs = [{ dtype = |"))["float32"] == '"float32"'
+        assert await at("[[pte_test]]\nflaky = |") == {"true": "true", "false": "false"}
+        stacks = await at(NET.replace("//shared:stack_1", "|"))
+        assert stacks.keys() == {"//shared:stack_1", "//shared:stack_2"}
+        assert (await at(NET.replace('":net"', '":n|'))).keys() == {":net"}
+        srcs = await at(NET.replace('["net.py"]', '["|"]'))
+        assert "net.py" in srcs
+        assert "//shared:hidden" not in srcs
+        assert await at("[[torch_model]] # |") == {}
+
+    edit(root, work)
+
+
+def test_definitions_references_hover_and_symbols(root: Path) -> None:
+    async def work(editor: Editor) -> None:
+        editor.open(BUILD)
+
+        async def defined(old: str, new: str) -> tuple[str, int] | None:
+            return await editor.define(BUILD, editor.type(BUILD, NET.replace(old, new)))
+
+        assert await defined("//shared:stack_1", "//sha|red:stack_1") == ("shared/BUILD.toml", 6)
+        assert await defined('":net"', '":n|et"') == (BUILD, 1)
+        assert await defined("net.py:Net", "net|.py:Net") == ("m/net.py", 4)
+        assert await defined('["net.py"]', '["net.|py"]') == ("m/net.py", 1)
+        assert await defined('"x"', '"|x"') is None
+        name = editor.type(BUILD, NET.replace('"net"', '"n|et"', 1))
+        assert await editor.refer(BUILD, name) == {(BUILD, 2), (BUILD, 9)}
+        device = editor.type(BUILD, NET.replace("//shared:cpu", "//shared:c|pu"))
+        assert await editor.refer(BUILD, device) == {("shared/BUILD.toml", 2), (BUILD, 11)}
+        about = await editor.hover(BUILD, editor.type(BUILD, NET.replace("stack =", "sta|ck =")))
+        assert about.startswith("**stack**: label of a backend_stack")
+        assert "**pte_program**" in await editor.hover(BUILD, editor.type(BUILD, NET.replace("[[pte", "[[|pte")))
+        inner = await editor.hover(BUILD, editor.type(BUILD, NET.replace("dtype", "d|type")))
+        assert "float32" in inner
+        listed = await editor.symbols(BUILD)
+        assert [(each.name, each.detail, each.range.start.line) for each in listed] == [
+            ("net", "torch_model", 0),
+            ("program", "pte_program", 6),
+        ]
+
+    edit(root, work)
+
+
+def test_errors_have_exact_ranges_while_the_text_is_typed(root: Path) -> None:
+    async def work(editor: Editor) -> None:
+        editor.open(BUILD)
+        assert await editor.problems(BUILD, 0) == []
+        editor.type(BUILD, NET.replace("stack =", "stakc =").replace('"net.py:Net"', "3"))
+        found = await editor.problems(BUILD, 2)
+        lines = NET.replace("stack =", "stakc =").replace('"net.py:Net"', "3").splitlines()
+        marked = [lines[e.range.start.line][e.range.start.character : e.range.end.character] for e in found]
+        assert sorted(marked) == ["entry", "stakc"]
+        assert any("did you mean 'stack'?" in each.message for each in found)
+        editor.type(BUILD, NET.replace('name = "program"', 'name = "\U0001f600", wrong'))
+        (broken,) = await editor.problems(BUILD, 1)
+        assert broken.message.startswith("not valid TOML")
+        assert broken.range.start.line == 7
+        editor.type(BUILD, NET)
+        assert await editor.problems(BUILD, 0) == []
+        (root / "m/net.py").unlink()  # an editor reports it, or the next edit finds it
+        editor.type(BUILD, NET + "\n")
+        (missing,) = await editor.problems(BUILD, 1)
+        assert missing.message.startswith("no file 'net.py' in //m")
+
+    edit(root, work)
+
+
+def test_labels_are_completed_while_the_file_is_broken_and_from_unsaved_files(root: Path) -> None:
+    async def work(editor: Editor) -> None:
+        editor.open(BUILD)
+        editor.open("shared/BUILD.toml", SHARED.replace('name = "cpu"', 'name = "laptop"'))
+        text = NET.replace('"//shared:cpu"', '"|').replace('dtype = "float32" }]', "dtype = ")
+        assert (await editor.complete(BUILD, editor.type(BUILD, text))).keys() >= {"//shared:laptop"}
+        text = NET.replace('[{ name = "x", shape = [1, 4], dtype = "float32" }]', "[{ ")
+        assert (await editor.complete(BUILD, editor.type(BUILD, text.replace('":net"', '"|"')))).keys() == {":net"}
+
+    edit(root, work)
+
+
+def test_formatting_is_that_of_fmt_and_leaves_a_broken_file(root: Path, workspace: Workspace) -> None:
+    untidy = NET.replace('name = "net"\nentry = "net.py:Net"', "entry='net.py:Net'\nname   = 'net'")
+
+    async def work(editor: Editor) -> None:
+        editor.open(BUILD, untidy)
+        (made,) = await editor.format(BUILD)
+        workspace.write({BUILD: untidy})
+        assert workspace.run("fmt").code == 0
+        assert (root / BUILD).read_text() == made
+        editor.type(BUILD, made)
+        assert await editor.format(BUILD) == []
+        editor.type(BUILD, made + "[[")
+        assert await editor.format(BUILD) == []
+
+    edit(root, work)
+
+
+def test_a_broken_workspace_is_an_error_in_its_file_and_ends_no_session(root: Path) -> None:
+    async def work(editor: Editor) -> None:
+        (root / "MODELBUILD.toml").write_text('rules = ["//none"]\n')
+        editor.open(BUILD)
+        (broken,) = await editor.problems("MODELBUILD.toml", 1)
+        assert broken.message.startswith("no rule package '//none'")
+        assert await editor.complete(BUILD, editor.type(BUILD, NET + "|")) == {}
+        (root / "MODELBUILD.toml").write_text("")
+        editor.type(BUILD, NET)
+        assert await editor.problems("MODELBUILD.toml", 0) == []
+
+    edit(root, work)
