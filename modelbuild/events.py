@@ -112,6 +112,8 @@ class ActionFinished(Event):
     stdout    printed text, decoded; only needed when the action failed
     makers    ids of the actions that made its inputs
     place     the remote worker; None for a local run
+    saved     seconds of the earlier run whose result was found in a cache
+    fetched   the result was found in a remote cache
     """
 
     id: str
@@ -127,6 +129,8 @@ class ActionFinished(Event):
     worker: int = 0
     makers: tuple[str, ...] = ()
     place: Place | None = None
+    saved: float = 0.0
+    fetched: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,20 +225,23 @@ class BuildFinished(Event):
     up_to_date   no action was looked up or run, because the tree is as the last build left it; `actions` is the number
                  of
                  actions in it, none of which was reported on its own
+    exit         the exit code of the command
     """
 
     seconds: float
     up_to_date: bool = False
     actions: int = 0
+    exit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class BuildAborted(Event):
     """The build stopped without a result: it was interrupted by Ctrl-C or a signal, or hit a problem that is no
-    action's failure (the caller prints it on stderr)."""
+    action's failure (the caller prints it on stderr). `exit` is the exit code of the command."""
 
     problem: str
     interrupted: bool = False
+    exit: int = 0
 
 
 class Reporter(Protocol):

@@ -104,11 +104,18 @@ def find_base(root: Path, since: str, exact: bool = False) -> str:
 
 def find_head(root: Path) -> str | None:
     """Return the commit of the workspace's files; None if one was changed, or there is no repository."""
+    commit, changed = describe_head(root)
+    return None if changed else commit
+
+
+def describe_head(root: Path) -> tuple[str | None, bool]:
+    """Return the current commit, and whether a tracked file of the workspace was changed since; None if there is no
+    repository."""
     try:
         changed = _git(root, "diff", "--no-ext-diff", "--name-only", "HEAD", "--", ".")
-        return None if changed else _git(root, "rev-parse", "HEAD").strip()
+        return _git(root, "rev-parse", "HEAD").strip(), bool(changed)
     except (UsageError, EnvironmentProblem):
-        return None
+        return None, False
 
 
 def find_ancestors(root: Path, commit: str, most: int = 1000) -> list[str]:

@@ -57,7 +57,7 @@ def execute(
         job.snapshots.save(request, seen, result.targets, result.actions, reads, stale)
     else:
         job.snapshots.forget(request)
-    reporter.emit(BuildFinished(time.monotonic() - job.started, actions=result.actions))
+    reporter.emit(BuildFinished(time.monotonic() - job.started, actions=result.actions, exit=result.code))
     return result
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,8 @@ from modelbuild.workspace.toml_document import Stamp
 from modelbuild.workspace.workspace import WORKSPACE_FILE, find_root, load_workspace
 
 if TYPE_CHECKING:
-    from modelbuild.cli.recording import Recording
+    from modelbuild.events import Reporter
+    from modelbuild.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +54,17 @@ class CommandLine:
             return None
 
 
-def run_build(line: CommandLine, arguments: Sequence[str], recorded: Recording | None = None) -> ExitCode:
-    """Build, and save the command line `arguments` for the next time. Raises ModelbuildError."""
+def run_build(
+    line: CommandLine, arguments: Sequence[str], recorded: Callable[[Reporter, Workspace], Reporter] | None = None
+) -> ExitCode:
+    """Build, and save the command line `arguments` for the next time, unless `recorded` returns a reporter that writes
+    files. Raises ModelbuildError."""
     workspace = load_workspace(find_root(line.directory))
     request = replace(make_request(workspace, line.directory, line.patterns, line.flags), places=line.places)
     history, show = workspace.config.cache_dir, request.show_outputs
     reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=history, show=show)
     if recorded is not None:
-        reporter = recorded.around(reporter, workspace, line.directory)
+        reporter = recorded(reporter, workspace)
     with reporting(reporter):
         if not line.acts:
             from modelbuild.build.plan_only import plan_only

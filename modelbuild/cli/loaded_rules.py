@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modelbuild.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
+    from modelbuild.api.extension import Extension
     from modelbuild.api.rule import Rule
 
 
@@ -24,6 +25,29 @@ def rules_here(folder: Path) -> Mapping[str, Rule]:
         return load_rules(folder, ()).by_name
     workspace = load_workspace(root)
     return load_rules(root, workspace.config.rules, workspace.rule_locations()).by_name
+
+
+def extensions_here(folder: Path) -> Sequence[Extension]:
+    """Return the extensions of the rule packages of a folder's workspace; outside of a workspace, modelbuild's own."""
+    import click
+
+    from modelbuild.analysis.rules import load_rules
+    from modelbuild.errors import ModelbuildError
+    from modelbuild.workspace.workspace import find_root, load_workspace
+
+    try:
+        root = find_root(folder)
+    except ModelbuildError:
+        root = None
+    rules = None
+    if root is not None:
+        try:
+            workspace = load_workspace(root)
+            rules = load_rules(root, workspace.config.rules, workspace.rule_locations())
+        except ModelbuildError as error:
+            click.echo(f"warning: {error}; only modelbuild's own backends describe blobs", err=True)
+    rules = rules or load_rules(Path(), ())
+    return [each for extensions in rules.extensions.values() for each in extensions.values()]
 
 
 def no_rule(name: str, rules: Iterable[str], others: Iterable[str] = ()) -> UsageError:

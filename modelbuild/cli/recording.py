@@ -12,7 +12,9 @@ from modelbuild.cli.options import Command, gather, option
 from modelbuild.workspace.flags import RECORDING_FLAGS
 
 if TYPE_CHECKING:
+    from modelbuild.cli.group import Settings
     from modelbuild.events import Reporter
+    from modelbuild.report.comparison import Comparison
     from modelbuild.workspace.workspace import Workspace
 
 
@@ -33,29 +35,33 @@ class Recording:
     junit: Path | None = None
     summary: Path | None = None
     github_annotations: bool = False
+    report: Path | None = None
 
     @property
     def wanted(self) -> bool:
         return any(getattr(self, field.name) for field in fields(self))
 
-    def around(self, reporter: Reporter, workspace: Workspace, folder: Path, base: Base | None = None) -> Reporter:
-        """Return the reporter together with the requested recorders. Paths are relative to `folder`; the summary
-        compares with `base` in place of the last builds. Raises UsageError for a file that cannot be written."""
+    def around(
+        self, reporter: Reporter, workspace: Workspace, settings: Settings, base: Base | None = None
+    ) -> Reporter:
+        """Return the reporter together with the requested recorders. Paths are relative to the current folder; summary
+        and report compare with `base` in place of the last builds. Raises UsageError for a file that cannot be
+        written."""
         if not self.wanted:
             return reporter
         from modelbuild.errors import UsageError
 
         try:
-            return self._around(reporter, workspace, folder, base)
+            return self._around(reporter, workspace, settings, base)
         except OSError as error:
             raise UsageError(f"{error.filename}: {error.strerror}") from None
 
-    def _around(self, reporter: Reporter, workspace: Workspace, folder: Path, base: Base | None) -> Reporter:
+    def _around(self, reporter: Reporter, workspace: Workspace, settings: Settings, base: Base | None) -> Reporter:
         import sys
 
         from modelbuild.report.several_reporters import SeveralReporters
 
-        reporters = [reporter]
+        folder, reporters = settings.directory, [reporter]
         if self.build_event_json:
             from modelbuild.report.build_events import BuildEvents
 
@@ -69,19 +75,29 @@ class Recording:
 
             reporters.append(JUnit(folder / self.junit))
         if self.summary:
-            from modelbuild.build.record_history import output_bytes
-            from modelbuild.history.measurements import Measures
             from modelbuild.report.markdown import Markdown
 
-            known = Measures(workspace.config.cache_dir, workspace.root)
-            base = base or Base("before", known.last)
-            sizes = partial(output_bytes, workspace)
-            reporters.append(Markdown(folder / self.summary, base.value, known.before, sizes, base.title))
+            reporters.append(Markdown(folder / self.summary, _comparison(workspace, base)))
         if self.github_annotations:
             from modelbuild.report.github import GitHubAnnotations
 
             reporters.append(GitHubAnnotations(sys.stderr, _prefix(workspace.root)))
+        if self.report:
+            from modelbuild.cli.page import page_of_build
+
+            reporters.append(page_of_build(folder / self.report, workspace, settings, _comparison(workspace, base)))
         return SeveralReporters(reporters)
+
+
+def _comparison(workspace: Workspace, base: Base | None) -> Comparison:
+    """Return a comparison with the base, or else with the last builds."""
+    from modelbuild.build.record_history import output_bytes
+    from modelbuild.history.measurements import Measures
+    from modelbuild.report.comparison import Comparison
+
+    known = Measures(workspace.config.cache_dir, workspace.root)
+    base = base or Base("before", known.last)
+    return Comparison(base.value, known.before, partial(output_bytes, workspace), base.title)
 
 
 def recording(function: Command) -> Command:

@@ -74,24 +74,29 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
     facts = verdict.facts
     how = f"ran ({duration(facts.seconds)}{_place(facts.place)})" if facts.status == "ran" else facts.status
     yield f"{facts.id}  {how}"
-    cached = facts.status == "cached"
+    yield from (f"  {line}" for line in reason_lines(verdict))
+
+
+def reason_lines(verdict: Verdict) -> Iterator[str]:
+    """Yield the reasons of a verdict."""
+    cached = verdict.facts.status == "cached"
     match verdict.reason:
         case "first":
-            yield "  not in any earlier build here" + ("; its result was already in the cache" if cached else "")
+            yield "not in any earlier build here" + ("; its result was already in the cache" if cached else "")
         case "unchanged":
-            yield "  no input has changed"
+            yield "no input has changed"
         case "cutoff":
-            yield f"  early cutoff: the outputs that it reads from {', '.join(verdict.because)} are unchanged"
+            yield f"early cutoff: the outputs that it reads from {', '.join(verdict.because)} are unchanged"
         case "lost":
-            yield "  no input has changed, but its result was no longer in the cache"
+            yield "no input has changed, but its result was no longer in the cache"
         case "failed":
-            yield "  no input has changed, but its last run failed"
+            yield "no input has changed, but its last run failed"
         case "changed" | "elsewhere":
             if verdict.compared:
-                yield f"  not in any earlier build for this device; compared with {verdict.compared}"
-            yield from (f"  {cause_line(cause)}" for cause in verdict.causes)
+                yield f"not in any earlier build for this device; compared with {verdict.compared}"
+            yield from (cause_line(cause) for cause in verdict.causes)
             if cached:
-                yield "  its new result was already in the cache"
+                yield "its new result was already in the cache"
 
 
 def verdict_json(verdict: Verdict) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -37,14 +37,22 @@ class Verdict:
 
 def explain(records: Records, label: str) -> list[Verdict]:
     """Return verdicts on a target's actions and on everything they depend on, makers first; empty if never built."""
+    return _explained(records, records.actions_of(label))
 
+
+def explain_build(records: Records, build: int) -> dict[str, Verdict]:
+    """Return verdicts on the actions of a build, if none of them was in a later one."""
+    names = set(records.actions_in(build))
+    return {each.facts.id: each for each in _explained(records, sorted(names)) if each.facts.id in names}
+
+
+def _explained(records: Records, wanted: Iterable[str]) -> list[Verdict]:
     def makers(name: str) -> tuple[str, ...]:
         rows = records.rows(name)
         return rows[0].facts.makers if rows else ()
 
-    names = makers_first(records.actions_of(label), makers)
     verdicts = _Verdicts(records)
-    return [verdicts.of(name) for name in names if records.rows(name)]
+    return [verdicts.of(name) for name in makers_first(wanted, makers) if records.rows(name)]
 
 
 class _Verdicts:

@@ -26,6 +26,16 @@ class Row:
     last: int
 
 
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A recorded build: its number, its end in seconds since 1970, its duration, and whether all went well."""
+
+    number: int
+    at: float
+    seconds: float
+    ok: bool
+
+
 class Records:
     """The history of one workspace."""
 
@@ -62,6 +72,17 @@ class Records:
         this = ActionId(action)
         rows = self._rows(_OWNED, *_owned(this.label))
         return [row for row in rows if row.facts.id != this and row.facts.id.name == this.name]
+
+    def newest(self) -> Build | None:
+        """Return the last build that was recorded."""
+        sql = "SELECT build, CAST(at AS REAL), CAST(seconds AS REAL), ok FROM builds WHERE workspace = ?"
+        rows = self._read(f"{sql} ORDER BY build DESC LIMIT 1", (self._workspace,))
+        return Build(rows[0][0], rows[0][1], rows[0][2], bool(rows[0][3])) if rows else None
+
+    def actions_in(self, build: int) -> list[str]:
+        """Return the actions whose last build is this one."""
+        sql = "SELECT id FROM actions WHERE workspace = ? AND CAST(last AS INTEGER) = ? ORDER BY id"
+        return [str(name) for (name,) in self._read(sql, (self._workspace, build))]
 
     def built_at(self, build: int) -> float:
         """Return the time of a build, in seconds since 1970."""

@@ -51,25 +51,25 @@ def values_at(directory: Path, root: Path, ancestors: Sequence[str]) -> Values:
     return {(subject, name): value for _, subject, name, value in known}
 
 
-def write_report(path: Path, revision: str | None, values: Values) -> None:
-    """Write a report. Raises OSError."""
+def write_measures(path: Path, revision: str | None, values: Values) -> None:
+    """Write a file of measures. Raises OSError."""
     rows = [{"subject": subject, "name": name, "value": value} for (subject, name), value in values.items()]
     path.write_text(json.dumps({"version": VERSION, "commit": revision, "measures": rows}, indent=1) + "\n")
 
 
-def read_report(path: Path) -> tuple[str | None, Values]:
-    """Return the commit and the values of a report by write_report. Raises UsageError for any other file."""
+def read_measures(path: Path) -> tuple[str | None, Values]:
+    """Return the commit and the values of a file by write_measures. Raises UsageError for any other file."""
     try:
         data = json.loads(path.read_bytes())
         if data["version"] != VERSION:
-            raise UsageError(f"{path}: a report of version {shown(str(data['version']))}; expected {VERSION}")
+            raise UsageError(f"{path}: measures of version {shown(str(data['version']))}; expected {VERSION}")
         values = {(str(row["subject"]), str(row["name"])): _finite(row["value"]) for row in data["measures"]}
         commit = data["commit"]
         return commit if commit is None else str(commit), values
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except (KeyError, TypeError, ValueError, RecursionError, OverflowError):
-        raise UsageError(f"{path}: expected a report that 'modelbuild ci --report' wrote") from None
+        raise UsageError(f"{path}: expected a file that 'modelbuild ci --measures' wrote") from None
 
 
 def _finite(value: Any) -> float:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +45,7 @@ def gather(path: Path, blobs: Blobs | None = None) -> dict[str, Any]:
             _partition(path, number, delegate, delegation, described.contents.parts, blobs)
             for number, delegate in enumerate(method.delegates)
         ]
+        described_method["calls"] = [asdict(call) for call in method.calls]
     left = None if delegation is None else delegation.left()
     # The manifest's other members are among the facts.
     manifest = None if program.manifest is None else {"version": program.manifest.get("version")}
@@ -70,12 +73,18 @@ def _partition(
         "offset": delegate.offset,
         "named_bytes": known and known.named_bytes,
         "nodes": known and known.nodes,
+        "operators": known and delegation and _operators(delegation, known),
         "target_device": specs.get("target_device"),
         "specs": specs,
         "arguments": [_value(value) for value in delegate.arguments],
         "blob": blobs.describe(path, delegate),
         "about": known and known.about,
     }
+
+
+def _operators(delegation: Delegation, partition: Partition) -> dict[str, int]:
+    """Return the number of a partition's nodes by operator, those with most nodes first."""
+    return dict(Counter(node.op for node in delegation.nodes if node.partition == partition.id).most_common())
 
 
 def _known(path: Path, delegate: Delegate, partitions: Sequence[Partition]) -> Partition | None:

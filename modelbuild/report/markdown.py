@@ -3,66 +3,35 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
 
-from modelbuild.events import Event, TargetBuilt, TestFinished
-from modelbuild.history.regressions import noise
-from modelbuild.ids import TargetId
+from modelbuild.events import Event
 from modelbuild.lines import one_line
+from modelbuild.report.comparison import Comparison
 from modelbuild.report.progress import Progress
 from modelbuild.report.text import summary
 from modelbuild.testing.text import test_summary
 from modelbuild.wording import number
 
-# Return the base's value of (subject, name), or None; and earlier values. See modelbuild.history.
-Before: TypeAlias = Callable[[str, str], float | None]
-Earlier: TypeAlias = Callable[[str, str], Sequence[float]]
-
-_SHOWN = {"bytes": "size (bytes)", "latency_ms": "latency (ms)", "memory": "memory (bytes)", "delegates": "delegates"}
 _MOST = 50  # rows of a table
 
 
 class Markdown:
-    """Collects events; close() appends to the file.
+    """Collects events; close() appends to the file, with the measures of `comparison`."""
 
-    before   the values that the build is compared with, in a column called `title`
-    earlier  values by which a change is marked as noise
-    sizes    returns bytes of outputs
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        before: Before,
-        earlier: Earlier,
-        sizes: Callable[[Sequence[str]], int],
-        title: str = "before",
-    ) -> None:
+    def __init__(self, path: Path, comparison: Comparison) -> None:
         self._path = path
-        self._before = before
-        self._earlier = earlier
-        self._title = title
-        self._sizes = sizes
+        self._comparison = comparison
         self._lock = threading.Lock()
         self._progress = Progress()
-        self._rows: dict[str, dict[str, float]] = {}
         self._written = False
 
     def emit(self, event: Event) -> None:
         with self._lock:
             self._progress.add(event)
-            match event:
-                case TargetBuilt() if event.outputs:
-                    size = float(self._sizes(event.outputs))
-                    self._row(event).update(bytes=size)
-                case TestFinished() if event.measures:
-                    self._row(event).update(event.measures)
-
-    def _row(self, event: TargetBuilt | TestFinished) -> dict[str, float]:
-        return self._rows.setdefault(TargetId.of(event.label, event.config), {})
+            self._comparison.add(event)
 
     def close(self) -> None:
         with self._lock:
@@ -111,15 +80,10 @@ class Markdown:
                 yield f"| `{test.label}` | {how} | {'<br>'.join(map(_cell, failed or [test.reason]))} |"
 
     def _measures(self) -> Iterator[str]:
-        rows = [
-            (subject, name, title, measures[name], self._before(subject, name))
-            for subject, measures in self._rows.items()
-            for name, title in _SHOWN.items()
-            if name in measures
-        ]
+        rows = list(self._comparison.measures())
         if rows:
-            compared = any(before is not None for *_, before in rows)
-            columns = f" {self._title} | change |" if compared else ""
+            compared = any(row.before is not None for row in rows)
+            columns = f" {self._comparison.title} | change |" if compared else ""
             yield from (
                 "",
                 "### Sizes and latencies",
@@ -127,12 +91,11 @@ class Markdown:
                 f"| | | now |{columns}",
                 "| --- | --- | --- |" + "---|" * (2 * compared),
             )
-            for subject, name, title, now, before in rows[:_MOST]:
-                known = "" if before is None else number(before)
-                change = "" if not before or before == now else f"{(now - before) / before:+.1%}"
-                unsure = noise(name, self._earlier(subject, name), before, now) if change and before else ""
-                change += f" ({unsure})" if unsure else ""
-                yield f"| `{subject}` | {title} | {number(now)} |" + (f" {known} | {change} |" if compared else "")
+            for row in rows[:_MOST]:
+                known = "" if row.before is None else number(row.before)
+                change = row.change + (f" ({row.unsure})" if row.unsure else "")
+                cells = f" {known} | {change} |" if compared else ""
+                yield f"| `{row.subject}` | {row.title} | {number(row.now)} |{cells}"
 
 
 def _cell(text: str) -> str:

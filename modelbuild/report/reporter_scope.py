@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from modelbuild.errors import ModelbuildError
+from modelbuild.errors import ExitCode, ModelbuildError
 from modelbuild.events import BuildAborted, Reporter
 
 
@@ -15,8 +15,10 @@ def reporting(reporter: Reporter) -> Iterator[Reporter]:
     try:
         yield reporter
     except (ModelbuildError, KeyboardInterrupt) as error:
-        interrupted = isinstance(error, KeyboardInterrupt)
-        reporter.emit(BuildAborted("interrupted" if interrupted else str(error), interrupted))
+        if isinstance(error, ModelbuildError):
+            reporter.emit(BuildAborted(str(error), exit=error.exit_code))
+        else:
+            reporter.emit(BuildAborted("interrupted", interrupted=True, exit=ExitCode.INTERRUPTED))
         raise
     finally:
         reporter.close()

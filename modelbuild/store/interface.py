@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +22,10 @@ class Store(Protocol):
 
     A full disk, a missing permission and similar problems raise EnvironmentProblem.
     """
+
+    @property
+    def fetched(self) -> Collection[str]:
+        """Return the keys of the results that get_action() found in another cache."""
 
     def put_bytes(self, data: bytes) -> Digest:
         """Store bytes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -57,6 +57,8 @@ class LocalStore:
 
     A read-only folder is only read; new blobs go to a temporary folder that close() removes.
     """
+
+    fetched: Collection[str] = ()
 
     def __init__(self, directory: Path, max_size: int | None = None, warn: Warn = warn_on_stderr) -> None:
         self.directory = directory

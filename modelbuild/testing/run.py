@@ -128,7 +128,7 @@ def _once(
             workspace, options, analyzer, engine, executor, plan if build_all else replace(plan, targets=())
         )
         tested = _run(session, pairs, list(reports), started, recorder)
-    reporter.emit(BuildFinished(time.monotonic() - started))
+    reporter.emit(BuildFinished(time.monotonic() - started, exit=tested.code))
     return tested
 
 

@@ -92,6 +92,7 @@ RECORDING_FLAGS = (
     Flag("profile", "file", "Write a Chrome trace, for Perfetto.", parameter="trace"),
     Flag("junit", "file", "Write tests and failed actions as JUnit XML."),
     Flag("summary", "file", "Append a summary in Markdown to a file."),
+    Flag("report", "file", "Write an HTML page: failures, times, actions with reasons, programs, tests."),
     Flag("github-annotations", "switch", "Print failures as GitHub's workflow commands.", default=False),
 )
 
@@ -111,8 +112,8 @@ TEST_FLAGS = (
 
 CI_FLAGS = (
     Flag("since", "text", "Only targets affected since the merge base of REF and HEAD.", "REF"),
-    Flag("report", "file", "Write sizes and latencies to FILE for later jobs."),
-    Flag("base-report", "file", "Compare with an earlier --report in the summary."),
+    Flag("measures", "file", "Write sizes and latencies to FILE for later jobs."),
+    Flag("base-measures", "file", "Compare with an earlier --measures in the summary and the report."),
 )
 
 FLAGS = (*BUILD_FLAGS, *TARGET_FLAGS, *RECORDING_FLAGS, *TEST_FLAGS, *CI_FLAGS)

@@ -21,11 +21,13 @@ from modelbuild.events import (
     Event,
     TargetBuilt,
 )
+from modelbuild.report.action_times import critical_path
 from modelbuild.report.build_events import BuildEvents, name_of
+from modelbuild.report.comparison import Comparison
 from modelbuild.report.github import GitHubAnnotations
 from modelbuild.report.junit import JUnit
 from modelbuild.report.markdown import Markdown
-from modelbuild.report.trace import Trace, critical_path
+from modelbuild.report.trace import Trace
 
 
 def ran(name: str, seconds: float, at: float, makers: tuple[str, ...] = (), worker: int = 0) -> ActionFinished:
@@ -108,7 +110,7 @@ def test_annotations_name_the_line_that_is_to_blame() -> None:
 def test_summary(tmp_path: Path) -> None:
     path = tmp_path / "s.md"
     path.write_text("before\n")
-    played(Markdown(path, lambda subject, name: 2.0 if name == "latency_ms" else None, values(1, 2, 3), lambda _: 1000))
+    played(markdown(path, lambda subject, name: 2.0 if name == "latency_ms" else None, values(1, 2, 3), lambda _: 1000))
     lines = path.read_text().splitlines()
     assert lines[:2] == ["before", "## modelbuild: failed"]
     assert "| `bad` | m/net.py:7: it broke \\| badly |" in lines
@@ -117,7 +119,7 @@ def test_summary(tmp_path: Path) -> None:
     assert "| `//m:t (cpu)` | latency (ms) | 3 | 2 | +50.0% (within noise) |" in lines
     assert "| `//m:a (cpu)` | size (bytes) | 1,000 |  |  |" in lines
     alone = tmp_path / "alone.md"
-    played(Markdown(alone, lambda subject, name: None, values(), lambda _: 1000))
+    played(markdown(alone, lambda subject, name: None, values(), lambda _: 1000))
     assert "| `//m:a (cpu)` | size (bytes) | 1,000 |" in alone.read_text().splitlines()  # no columns without a base
 
 
@@ -129,10 +131,14 @@ def test_a_summary_marks_changes_that_earlier_values_do_not_support(
     tmp_path: Path, earlier: tuple[float, ...], mark: str
 ) -> None:
     path = tmp_path / "s.md"
-    played(Markdown(path, lambda subject, name: 2.0, values(*earlier), lambda _: 3))
+    played(markdown(path, lambda subject, name: 2.0, values(*earlier), lambda _: 3))
     lines = path.read_text().splitlines()
     assert f"| `//m:t (cpu)` | latency (ms) | 3 | 2 | +50.0%{mark} |" in lines
     assert "| `//m:a (cpu)` | size (bytes) | 3 | 2 | +50.0% |" in lines  # a size does not vary
+
+
+def markdown(path: Path, *compared: Any) -> Markdown:
+    return Markdown(path, Comparison(*compared))
 
 
 def values(*earlier: float) -> Callable[[str, str], tuple[float, ...]]:

@@ -122,7 +122,7 @@ def test_three_commits(repository_of_300: Repository, repository: Path, ci_forma
     (repo.root / "ci").mkdir()
     keep = ("--junit", "ci/junit.xml", "--build-event-json", "ci/events.jsonl", "--profile", "ci/trace.json")
 
-    ended = repo.run("ci", *keep, "--report", "ci/first.json")
+    ended = repo.run("ci", *keep, "--measures", "ci/first.json")
     assert ended.code == 0, ended.err
     assert "2 tests: 1 passed, 1 not run" in ended.out
     assert len(repo.built()) == 300
@@ -179,16 +179,16 @@ def test_three_commits(repository_of_300: Repository, repository: Path, ci_forma
 
     # A commit without new builds equals the one before; a report from elsewhere replaces the history.
     repo.run("ci", "//p14:t6", "--since", "HEAD~2", "--summary", "ci/since.md")
-    repo.run("ci", "//p14:t6", "--base-report", "ci/first.json", "--summary", "ci/report.md")
+    repo.run("ci", "//p14:t6", "--base-measures", "ci/first.json", "--summary", "ci/report.md")
     tables = [(repo.root / f"ci/{name}.md").read_text().partition("### Sizes")[2] for name in ("since", "report")]
     assert tables[0] == tables[1]
     assert f"at {repo.git('rev-parse', 'HEAD~2')[:12]}" in tables[0]
     assert "| +" in tables[0]
     repo.write({"ci/bad.json": "{}"})
-    bad = repo.run("ci", "//p14:t6", "--base-report", "ci/bad.json")
+    bad = repo.run("ci", "//p14:t6", "--base-measures", "ci/bad.json")
     assert (bad.code, bad.err.partition("bad.json: ")[2]) == (
         2,
-        "expected a report that 'modelbuild ci --report' wrote\n",
+        "expected a file that 'modelbuild ci --measures' wrote\n",
     )
 
     ended = repo.run("ci", "--since", "HEAD", "--json")

@@ -398,7 +398,11 @@ class Scheduler:
         for failed in (action, *(twin for twin, _ in twins)):
             problem = self._error_text(failed.error_text, outcome.problem)
             texts = self._text(outcome.stdout), self._text(outcome.stderr)
-            self._failed(ActionFinished(*_named(failed), "failed", 0.0, problem, *texts, worker=slot))
+            self._failed(
+                ActionFinished(
+                    *_named(failed), "failed", 0.0, problem, *texts, found.key, slot, makers=self._makers(failed)
+                )
+            )
 
     def _succeeded(self, action: Action, found: _Prepared, result: ActionResult, status: Any, slot: int = 0) -> None:
         self.values.made(action.id, result)
@@ -413,6 +417,8 @@ class Scheduler:
                 worker=slot,
                 makers=self._makers(action),
                 place=self.report.places.get(action.id),
+                saved=result.seconds if status == "cached" else 0.0,
+                fetched=status == "cached" and found.key in self._store.fetched,
             )
         )
         for note in self._notes(action, result):

@@ -28,6 +28,7 @@ class RemoteStore:
         self._local = local
         self._client = client
         self._settings = settings
+        self.fetched: set[str] = set()
         self._uploads = Uploads(client.publish, client.say) if upload else None
 
     def put_bytes(self, data: bytes) -> Digest:
@@ -70,6 +71,7 @@ class RemoteStore:
             except MissingBlob:
                 return None
         self._local.put_action(key, found, material)
+        self.fetched.add(key)
         return found
 
     def put_action(self, key: str, result: ActionResult, material: Material) -> None:

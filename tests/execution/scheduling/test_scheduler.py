@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,8 @@ def digest(data: bytes) -> Digest:
 
 class Memory:
     """Blobs and results in dictionaries."""
+
+    fetched: Collection[str] = ()
 
     def __init__(self) -> None:
         self.blobs: dict[Digest, bytes] = {}

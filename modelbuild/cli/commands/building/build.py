@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from modelbuild.build.request import Flags
@@ -33,4 +35,5 @@ def command(
 
     found = targeted.patterns(patterns, settings.directory)
     line = CommandLine(settings.directory, found.texts, flags, found.places, targeted.acts)
-    return run_build(line, settings.arguments, recorded if recorded.wanted else None)
+    around = partial(recorded.around, settings=settings) if recorded.wanted else None
+    return run_build(line, settings.arguments, around)

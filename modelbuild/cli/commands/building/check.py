@@ -33,6 +33,6 @@ def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags, reco
     workspace = load_workspace(find_root(settings.directory))
     request = replace(make_request(workspace, settings.directory, patterns, flags), keep_going=True)
     reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=workspace.config.cache_dir)
-    reporter = recorded.around(reporter, workspace, settings.directory)
+    reporter = recorded.around(reporter, workspace, settings)
     with reporting(reporter):
         return check(workspace, request, reporter)

@@ -38,8 +38,8 @@ def command(
     /,
     patterns: tuple[str, ...],
     since: str | None,
-    report: Path | None,
-    base_report: Path | None,
+    measures: Path | None,
+    base_measures: Path | None,
     targeted: Targeted,
     flags: Flags,
     recorded: Recording,
@@ -60,24 +60,24 @@ def command(
     workspace = load_workspace(find_root(settings.directory))
     found = targeted.patterns(patterns, settings.directory, ("//...",))
     request = replace(make_request(workspace, settings.directory, found.texts, flags), places=found.places)
-    base = _base(workspace, since, base_report and settings.directory / base_report)
-    keep = _keeper(workspace, report and settings.directory / report)
+    base = _base(workspace, since, base_measures and settings.directory / base_measures)
+    keep = _keeper(workspace, measures and settings.directory / measures)
     history, show = workspace.config.cache_dir, request.show_outputs
     reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=history, show=show)
-    reporter = SeveralReporters([recorded.around(reporter, workspace, settings.directory, base), keep])
+    reporter = SeveralReporters([recorded.around(reporter, workspace, settings, base), keep])
     request = replace(request, keep_going=flags.keep_going is not False)
     with reporting(reporter):
         return run_ci(workspace, request, since, tests, reporter, targeted.acts)
 
 
-def _base(workspace: Workspace, since: str | None, report: Path | None) -> Base | None:
-    """Return the values that the summary compares with: from a report, or at the commit of `since`. None: the last
+def _base(workspace: Workspace, since: str | None, measures: Path | None) -> Base | None:
+    """Return the values to compare with: from a file of measures, or at the commit of `since`. None: the last
     builds."""
     from modelbuild.affected.git import find_ancestors, find_base
-    from modelbuild.history.revisions import read_report, values_at
+    from modelbuild.history.revisions import read_measures, values_at
 
-    if report is not None:
-        commit, values = read_report(report)
+    if measures is not None:
+        commit, values = read_measures(measures)
     elif since is not None:
         commit = find_base(workspace.root, since)
         values = values_at(workspace.config.cache_dir, workspace.root, find_ancestors(workspace.root, commit))
@@ -86,26 +86,26 @@ def _base(workspace: Workspace, since: str | None, report: Path | None) -> Base 
     return Base(f"at {commit[:12]}" if commit else "before", lambda subject, name: values.get((subject, name)))
 
 
-def _keeper(workspace: Workspace, report: Path | None) -> Measures:
-    """Return a reporter that stores measurements: in the history by commit, and in a report."""
+def _keeper(workspace: Workspace, measures: Path | None) -> Measures:
+    """Return a reporter that stores measurements: in the history by commit, and in a file."""
     from modelbuild.affected.git import find_head
     from modelbuild.build.record_history import output_bytes
     from modelbuild.errors import UsageError
-    from modelbuild.history.revisions import Values, remember_revision, write_report
+    from modelbuild.history.revisions import Values, remember_revision, write_measures
     from modelbuild.report.measurements import Measures
 
     commit = find_head(workspace.root)
     try:
-        if report is not None:
-            write_report(report, commit, {})
+        if measures is not None:
+            write_measures(measures, commit, {})
     except OSError as error:
-        raise UsageError(f"{report}: {error.strerror}") from None
+        raise UsageError(f"{measures}: {error.strerror}") from None
 
     def keep(values: Values) -> None:
         if commit is not None:
             remember_revision(workspace.config.cache_dir, workspace.root, commit, values)
-        if report is not None:
+        if measures is not None:
             with suppress(OSError):
-                write_report(report, commit, values)
+                write_measures(measures, commit, values)
 
     return Measures(partial(output_bytes, workspace), keep)

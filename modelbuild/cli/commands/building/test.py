@@ -69,7 +69,7 @@ def command(
     request = replace(make_request(workspace, settings.directory, found.texts, flags), places=found.places)
     history, show = workspace.config.cache_dir, request.show_outputs
     reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=history, show=show)
-    reporter = recorded.around(reporter, workspace, settings.directory)
+    reporter = recorded.around(reporter, workspace, settings)
     if not targeted.acts:
         with reporting(reporter):
             return plan_tests(workspace, request, tests, reporter)

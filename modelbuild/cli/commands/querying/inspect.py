@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import click
 
 from modelbuild.build.request import Flags
 from modelbuild.cli.group import Settings
+from modelbuild.cli.loaded_rules import extensions_here
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.one_program import build_here, label_of, only_file
 from modelbuild.cli.options import building
-
-if TYPE_CHECKING:
-    from modelbuild.api.extension import Extension
 
 
 @click.command("inspect", short_help=COMMANDS["inspect"])
@@ -47,31 +41,10 @@ def command(settings: Settings, program: str, every_node: bool, flags: Flags) ->
         path = workspace.root / only_file(built, label, ".pte")
     elif not path.exists():
         raise UsageError(f"no file {program}; expected a .pte, or the label of a target that builds one")
-    facts = gather(path, Blobs(lambda: _extensions(settings.directory)))
+    facts = gather(path, Blobs(lambda: extensions_here(settings.directory)))
     if flags.json:
         click.echo(json.dumps(facts))
         return ExitCode.OK
     for line in lines(facts, every_node):
         click.echo(one_line(line))
     return ExitCode.OK
-
-
-def _extensions(folder: Path) -> Sequence[Extension]:
-    """Return the extensions of the rule packages of a folder's workspace; outside of a workspace, modelbuild's own."""
-    from modelbuild.analysis.rules import load_rules
-    from modelbuild.errors import ModelbuildError
-    from modelbuild.workspace.workspace import find_root, load_workspace
-
-    try:
-        root = find_root(folder)
-    except ModelbuildError:
-        root = None
-    rules = None
-    if root is not None:
-        try:
-            workspace = load_workspace(root)
-            rules = load_rules(root, workspace.config.rules, workspace.rule_locations())
-        except ModelbuildError as error:
-            click.echo(f"warning: {error}; only modelbuild's own backends describe blobs", err=True)
-    rules = rules or load_rules(Path(), ())
-    return [each for extensions in rules.extensions.values() for each in extensions.values()]

@@ -35,6 +35,9 @@ _DEVICES = {0: "cpu", 1: "cuda"}
 # Members of the union InstructionArguments.
 _KERNEL_CALL, _DELEGATE_CALL = 1, 2
 
+# Members of the union KernelTypes: a tensor, and lists, whose items are numbers of values.
+_TENSOR, _INTEGERS, _TENSORS = 5, 7, (10, 11)
+
 _COPIES = {"et_copy::_h2d_copy.out": "copied_in", "et_copy::_d2h_copy.out": "copied_out"}
 
 
@@ -78,6 +81,20 @@ class Delegate:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """An instruction of a method: a call of a kernel, or of a delegate.
+
+    kernel    the kernel's name; '' for a delegate
+    delegate  the delegate's number; None for a kernel
+    after     the numbers of the calls that made its arguments
+    """
+
+    kernel: str
+    delegate: int | None
+    after: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Moved:
     """Bytes that a run moves between host and device: by GPU delegates that are called with host memory (staged), and
     by the program's own copy instructions (copied)."""
@@ -95,6 +112,7 @@ class Method:
     operators  number of calls of each kernel outside delegates
     planned    bytes of memory for activations
     most       upper bound of the bytes that a run on host memory moves, from the program's metadata
+    calls      in the order in which a run makes them
     """
 
     name: str
@@ -104,6 +122,7 @@ class Method:
     operators: tuple[tuple[str, int], ...]
     planned: int
     most: Moved
+    calls: tuple[Call, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +190,31 @@ class _Plan:
             operators=tuple(sorted(calls.items())),
             planned=self._planned(),
             most=self._moved(names),
+            calls=tuple(self._in_order(names)),
         )
+
+    def _in_order(self, names: Sequence[str]) -> Iterator[Call]:
+        """Yield the calls. A tensor is made by the first call that has it as an argument, unless it is an input or a
+        constant; another value is made by the call that has it as its last argument."""
+        makers: dict[int, int | None] = dict.fromkeys(self._plan.i32s(3))
+        calls = (each for each in self._instructions() if each[0] in (_KERNEL_CALL, _DELEGATE_CALL))
+        for number, (kind, call) in enumerate(calls):
+            index, arguments = call.i32(0), list(self._expanded(call.i32s(1)))
+            after = {maker for each in arguments if (maker := makers.get(each)) is not None}
+            made = [each for each in arguments if _item(self._values, each).u8(0) == _TENSOR or each == arguments[-1]]
+            makers.update((each, number) for each in made if each not in makers and not self._constant(each))
+            kernel = kind == _KERNEL_CALL
+            yield Call(_item(names, index) if kernel else "", None if kernel else index, tuple(sorted(after)))
+
+    def _expanded(self, arguments: Sequence[int]) -> Iterator[int]:
+        """Yield the numbers of values, and of those in lists."""
+        for index in arguments:
+            yield index
+            value = _item(self._values, index)
+            inner, kind = value.table(1), value.u8(0)
+            if inner is not None and (kind == _INTEGERS or kind in _TENSORS):
+                items = inner.i64s(0) if kind == _INTEGERS else inner.i32s(0)
+                yield from (each for each in items if each >= 0)
 
     def _planned(self) -> int:
         sizes = self._plan.i64s(8)
@@ -212,7 +255,7 @@ class _Plan:
         return inner is not None and inner.u32(5) != 0
 
     def external(self) -> list[str]:
-        tensors = (value.table(1) for value in self._values if value.u8(0) == 5)
+        tensors = (value.table(1) for value in self._values if value.u8(0) == _TENSOR)
         extras = (tensor.table(9) for tensor in tensors if tensor is not None)
         return [extra.string(1) for extra in extras if extra is not None and extra.i8(2) == 1]
 

@@ -1,0 +1,74 @@
+"""Sizes and latencies of a build's targets, beside earlier values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from modelbuild.events import Event, TargetBuilt, TestFinished
+from modelbuild.history.regressions import noise
+from modelbuild.ids import TargetId
+
+# Return the base's value of (subject, name), or None; and earlier values. See modelbuild.history.
+Before: TypeAlias = Callable[[str, str], float | None]
+Earlier: TypeAlias = Callable[[str, str], Sequence[float]]
+
+_SHOWN = {"bytes": "size (bytes)", "latency_ms": "latency (ms)", "memory": "memory (bytes)", "delegates": "delegates"}
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A value and that of the base, or None.
+
+    title   the measure's name for people
+    change  the difference relative to the base, such as `+1.2%`, or ''
+    unsure  why the change may be none, or ''
+    """
+
+    subject: str
+    title: str
+    now: float
+    before: float | None
+    change: str
+    unsure: str
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Collects events. Not thread-safe.
+
+    before   the values that the build is compared with, called `title`
+    earlier  values by which a change is marked as noise
+    sizes    returns bytes of outputs
+    """
+
+    before: Before
+    earlier: Earlier
+    sizes: Callable[[Sequence[str]], int]
+    title: str = "before"
+    _values: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def add(self, event: Event) -> None:
+        match event:
+            case TargetBuilt() if event.outputs:
+                self._of(event)["bytes"] = float(self.sizes(event.outputs))
+            case TestFinished() if event.measures:
+                self._of(event).update(event.measures)
+
+    def _of(self, event: TargetBuilt | TestFinished) -> dict[str, float]:
+        return self._values.setdefault(TargetId.of(event.label, event.config), {})
+
+    def measures(self) -> Iterator[Measure]:
+        """Yield the measures that people look at."""
+        for subject, values in self._values.items():
+            for name, title in _SHOWN.items():
+                if name in values:
+                    yield self._measure(subject, name, title, values[name])
+
+    def _measure(self, subject: str, name: str, title: str, now: float) -> Measure:
+        before = self.before(subject, name)
+        if not before or before == now:
+            return Measure(subject, title, now, before, "", "")
+        unsure = noise(name, self.earlier(subject, name), before, now)
+        return Measure(subject, title, now, before, f"{(now - before) / before:+.1%}", unsure)
