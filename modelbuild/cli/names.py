@@ -24,6 +24,7 @@ COMMANDS = {
     "lsp": "Complete and check BUILD.toml files in editors.",
     "new": "Add a target to a BUILD.toml.",
     "query": "Query targets as declared in BUILD files.",
+    "report": "Write an HTML page about the last build.",
     "run": "Build a program and run it on inputs.",
     "sbom": "Write the bill of materials of a built target.",
     "schema": "Print a JSON Schema of BUILD.toml for editors.",
@@ -39,5 +40,5 @@ FOLDERS = {
     "editing": ("fmt", "help", "init", "lsp", "new", "schema"),
     "machine": ("cache", "clean", "doctor", "info", "version"),
     "trust": ("attest", "sbom", "sign", "verify"),
-    "querying": ("affected", "aquery", "cquery", "diff", "explain", "history", "inspect", "query"),
+    "querying": ("affected", "aquery", "cquery", "diff", "explain", "history", "inspect", "query", "report"),
 }

@@ -1,23 +1,31 @@
-"""The reporter of `--report FILE.html`, with what it reads of the workspace and the history."""
+"""The pages of `--report FILE.html` and of `modelbuild report`, with facts of the workspace and the history."""
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from modelbuild.affected.git import describe_head
+from modelbuild.build.record_history import output_bytes
 from modelbuild.cli.group import Settings
 from modelbuild.cli.loaded_rules import extensions_here
 from modelbuild.errors import UsageError
-from modelbuild.events import ActionFinished
+from modelbuild.events import ActionFinished, TargetBuilt
 from modelbuild.explain.text import reason_lines
-from modelbuild.explain.verdicts import explain_build
+from modelbuild.explain.verdicts import Verdict, explain_build
 from modelbuild.history.action_records import Records
+from modelbuild.history.estimates import estimates_of
+from modelbuild.history.measurements import Measures
 from modelbuild.inspect.blobs import Blobs
 from modelbuild.report.comparison import Comparison
-from modelbuild.report.page.programs import programs
+from modelbuild.report.page.html import write
+from modelbuild.report.page.programs import described, programs
 from modelbuild.report.page.recorder import About, Page, Reason
+from modelbuild.report.page.replay import replay
 from modelbuild.workspace.workspace import Workspace
 
 _MOST = 30  # lines of an action's reasons
@@ -32,17 +40,58 @@ def page_of_build(path: Path, workspace: Workspace, settings: Settings, comparis
         return reasons_of(workspace, actions, began)
 
     commit, changed = describe_head(workspace.root)
-    blobs = Blobs(lambda: extensions_here(settings.directory))
+    command = shlex.join(["modelbuild", *settings.arguments])
+    found = _programs(workspace, settings)
+    return Page(path, About(workspace.root.name, command, commit, changed, reasons, found, began), comparison)
+
+
+def write_last_build(path: Path, workspace: Workspace, settings: Settings) -> None:
+    """Write the page of the last build that the history has. Raises UsageError if there is none, and for a file that
+    cannot be written."""
+    check_suffix(path)
+    records = Records(workspace.config.cache_dir, workspace.root)
+    build = records.newest()
+    if build is None:
+        raise UsageError(f"no build is recorded for this workspace{records.problem() and ': '}{records.problem()}")
+    verdicts = explain_build(records, build.number)
+    known = Measures(workspace.config.cache_dir, workspace.root)
+    comparison = Comparison(known.previous, known.before, partial(output_bytes, workspace))
     about = About(
         workspace.root.name,
-        settings.arguments,
-        commit,
-        changed,
-        reasons,
-        lambda targets: programs(workspace.root, targets, blobs),
-        began,
+        f"modelbuild report of the build of {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(build.at))}",
+        known.commits([build.at]).get(build.at),
+        False,
+        lambda actions: {name: _reason(verdict) for name, verdict in verdicts.items()},
+        _programs(workspace, settings),
+        build.at - build.seconds,
+        timed=False,
     )
-    return Page(path, about, comparison)
+    try:
+        page = Page(path, about, comparison)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    estimates = estimates_of(workspace.config.cache_dir, verdicts)
+    for event in replay(workspace.root, build, verdicts, known.built_since(build.at), estimates):
+        page.emit(event)
+    page.close()
+
+
+def write_program(path: Path, name: str, facts: dict[str, Any]) -> None:
+    """Write the page of one program, from the facts that inspect gathers. Raises UsageError for a file that cannot be
+    written."""
+    check_suffix(path)
+    try:
+        write(path, {"title": name, "programs": [{**described(facts), "path": name}]})
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+
+
+def _programs(
+    workspace: Workspace, settings: Settings
+) -> Callable[[Sequence[TargetBuilt]], Iterable[Mapping[str, Any]]]:
+    """Return a function that returns the programs among targets."""
+    blobs = Blobs(lambda: extensions_here(settings.directory))
+    return lambda targets: programs(workspace.root, targets, blobs)
 
 
 def check_suffix(path: Path) -> None:
@@ -58,10 +107,11 @@ def reasons_of(workspace: Workspace, actions: Mapping[str, ActionFinished], sinc
     build = records.newest()
     if build is None or build.at < since:
         return {}
-    found: dict[str, Reason] = {}
-    for name, verdict in explain_build(records, build.number).items():
-        if name in actions:
-            lines = list(reason_lines(verdict))
-            more = [f"and {len(lines) - _MOST} more"] if len(lines) > _MOST else []
-            found[name] = (verdict.reason, [*lines[:_MOST], *more])
-    return found
+    verdicts = explain_build(records, build.number)
+    return {name: _reason(verdict) for name, verdict in verdicts.items() if name in actions}
+
+
+def _reason(verdict: Verdict) -> Reason:
+    lines = list(reason_lines(verdict))
+    more = [f"and {len(lines) - _MOST} more"] if len(lines) > _MOST else []
+    return verdict.reason, [*lines[:_MOST], *more]

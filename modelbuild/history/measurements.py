@@ -52,6 +52,16 @@ class Measures:
         rows = read_history(self._directory, sql, [self._workspace, action, key])
         return rows[0][0] if rows and isfinite(rows[0][0]) else None
 
+    def previous(self, subject: str, name: str) -> float | None:
+        """Return the value before the newest one."""
+        found = self.before(subject, name)
+        return found[-2] if len(found) > 1 else None
+
+    def built_since(self, at: float) -> list[str]:
+        """Return the ids of targets whose size was recorded at a time or later, each with its configuration."""
+        rows = self._rows("subject")
+        return list(dict.fromkeys(subject for subject, name, when, _, _ in rows if name == "bytes" and when >= at))
+
     def before(self, subject: str, name: str) -> Sequence[float]:
         """Return up to ten newest values, oldest first."""
         return tuple(self._before.get((subject, name), ()))

@@ -13,7 +13,7 @@ def add_stages(facts: dict[str, Any]) -> dict[str, Any]:
     kernel call computes, such as assertions and views of memory.
 
     A stage has `partition` (an index, or None), `calls` (of kernels: `op`, `count` and the `reasons` of backends that
-    refused it) and `after`, the stages that it reads from.
+    refused it), `after`, the stages that it reads from, and `inputs`, true if it reads inputs of the method.
     """
     reasons: dict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
     for node in facts["left"] or ():
@@ -31,7 +31,8 @@ def _stages(calls: Sequence[Mapping[str, Any]], reasons: Mapping[str, deque[Mapp
         place += [len(stages)] * len(several)
         after = {place[number] for call in several for number in call["after"]} - {len(stages)}
         kernels = [(call["kernel"], _take(reasons, call["kernel"])) for call in several if call["kernel"]]
-        stages.append({"partition": partition, "calls": _counted(kernels), "after": sorted(after)})
+        inputs = any(call["inputs"] for call in several)
+        stages.append({"partition": partition, "calls": _counted(kernels), "after": sorted(after), "inputs": inputs})
     return stages
 
 

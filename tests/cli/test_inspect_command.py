@@ -272,3 +272,14 @@ def test_it_needs_no_torch(foreign_program: Path) -> None:
         f"gather(Path({str(foreign_program)!r}))\nassert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_calls_are_in_order_with_the_calls_that_made_their_arguments(workspace: Any, foreign_program: Path) -> None:
+    ended = workspace.run("inspect", str(foreign_program), "--json")
+    (method,) = ended.json["methods"]
+    delegates = [call["delegate"] for call in method["calls"] if call["kernel"] == ""]
+    assert delegates == [0]
+    first, *rest = method["calls"]
+    assert (first["after"], first["inputs"]) == ([], True)
+    assert all(made < number for number, call in enumerate(method["calls"]) for made in call["after"])
+    assert all(call["after"] or call["inputs"] for call in rest)

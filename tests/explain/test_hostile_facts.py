@@ -23,7 +23,7 @@ from modelbuild.history.action_records import Records
 from modelbuild.history.database import pack, read_object, unpack
 from modelbuild.history.estimates import target_estimates
 from modelbuild.history.measurements import Measures
-from modelbuild.history.revisions import read_report, write_report
+from modelbuild.history.revisions import read_measures, write_measures
 from modelbuild.history.stored_facts import check_material, load_dump
 from modelbuild.wording import number
 from tests.hostile import NASTY, cases, damaged, mutated, run_property
@@ -177,14 +177,14 @@ REPORT = {("//m:a (cpu)", "bytes"): 5.0, ("//m:a (cpu)", "seconds"): 1.5}
 @cases(150, 2_000)
 def test_damaged_reports_of_other_jobs_are_read_or_refused(tmp_path: Path, examples: int) -> None:
     path = tmp_path / "report.json"
-    write_report(path, "c0ffee", REPORT)
-    assert read_report(path) == ("c0ffee", REPORT)
+    write_measures(path, "c0ffee", REPORT)
+    assert read_measures(path) == ("c0ffee", REPORT)
     good = path.read_bytes()
 
     def holds(content: bytes) -> None:
         path.write_bytes(content)
         with suppress(UsageError):
-            commit, values = read_report(path)
+            commit, values = read_measures(path)
             assert commit is None or isinstance(commit, str)
             assert all(value - value == 0 for value in values.values())
 

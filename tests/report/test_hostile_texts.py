@@ -25,14 +25,17 @@ from modelbuild.events import (
 )
 from modelbuild.lines import is_line, one_line
 from modelbuild.report.build_events import BuildEvents
+from modelbuild.report.comparison import Comparison
 from modelbuild.report.github import GitHubAnnotations
 from modelbuild.report.json_object import JsonReporter
 from modelbuild.report.junit import JUnit
 from modelbuild.report.markdown import Markdown
+from modelbuild.report.page.recorder import About, Page
 from modelbuild.report.plain import PlainReporter
 from modelbuild.report.trace import Trace
 from modelbuild.testing.report import parse_report, read_report
 from tests.hostile import NASTY, cases, mutated, run_property
+from tests.report.browser import data_of
 
 TEXTS = st.sampled_from((*NASTY, "a\ud800b", "::error::x", "a|b`c`", "]]>", "%0A", "a\r\nb")) | st.text(max_size=12)
 
@@ -81,7 +84,7 @@ def test_every_record_of_a_build_keeps_its_format(
 ) -> None:
     def holds(told_of: list[Event]) -> None:
         stream = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
-        files = {name: tmp_path / name for name in ("e.jsonl", "t.json", "j.xml", "s.md")}
+        files = {name: tmp_path / name for name in ("e.jsonl", "t.json", "j.xml", "s.md", "p.html")}
         for path in files.values():
             path.unlink(missing_ok=True)
         told(BuildEvents(files["e.jsonl"]), told_of)
@@ -90,9 +93,13 @@ def test_every_record_of_a_build_keeps_its_format(
         ci_formats.check_trace(files["t.json"])
         told(JUnit(files["j.xml"]), told_of)
         ci_formats.check_junit(files["j.xml"])
-        told(Markdown(files["s.md"], lambda subject, name: 1.0, lambda subject, name: (), lambda outputs: 5), told_of)
+        compared = (lambda subject, name: 1.0, lambda subject, name: (), lambda outputs: 5)
+        told(Markdown(files["s.md"], Comparison(*compared)), told_of)
         for line in files["s.md"].read_text().split("\n"):
             assert is_line(line)
+        about = About("ws", "modelbuild build", None, False, lambda actions: {}, lambda targets: (), 0.0)
+        told(Page(files["p.html"], about, Comparison(*compared)), told_of)
+        assert len(data_of(files["p.html"])["build"]["tests"]) == 1
         told(GitHubAnnotations(stream), told_of)
         for line in _written(stream):
             assert line.startswith(("::error ", "::notice ", "::warning "))

@@ -24,9 +24,14 @@ def programs(root: Path, targets: Iterable[TargetBuilt], blobs: Blobs) -> Iterat
 def program(path: Path, blobs: Blobs) -> dict[str, Any]:
     """Return the facts of a program with its stages; `problem` for a file that cannot be read."""
     try:
-        facts = add_stages(gather(path, blobs))
+        return described(gather(path, blobs))
     except ModelbuildError as error:
         return {"path": str(path), "problem": str(error)}
-    for method in facts["methods"]:
-        del method["calls"]  # the stages contain them
-    return facts
+
+
+def described(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of a program with its stages, in place of its calls."""
+    found = add_stages(facts)
+    for method in found["methods"]:
+        del method["calls"]
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,20 +25,22 @@ Reason: TypeAlias = tuple[str, Sequence[str]]
 class About:
     """The facts of a build that its events do not have.
 
-    arguments  the command's arguments
+    command    the command line
     commit     of the workspace, if known; `changed` if its files differ from it
     reasons    returns the reason for each action, by id, as far as the history has it
     programs   returns the programs among the outputs of targets
     time       the start of the command, in seconds since 1970
+    timed      whether the times of events are those of the build
     """
 
     workspace: str
-    arguments: Sequence[str]
+    command: str
     commit: str | None
     changed: bool
     reasons: Callable[[Mapping[str, ActionFinished]], Mapping[str, Reason]]
     programs: Callable[[Sequence[TargetBuilt]], Iterable[Mapping[str, Any]]]
     time: float
+    timed: bool = True
 
 
 class Page:
@@ -78,12 +79,10 @@ class Page:
                     write(self._path, self._data())
 
     def _data(self) -> dict[str, Any]:
-        about, progress = self._about, self._progress
-        command = shlex.join(["modelbuild", *about.arguments])
-        programs = list(about.programs(progress.built))
-        return {"title": command, "build": self._build(command), "programs": programs}
+        programs = list(self._about.programs(self._progress.built))
+        return {"title": self._about.command, "build": self._build(), "programs": programs}
 
-    def _build(self, command: str) -> dict[str, Any]:
+    def _build(self) -> dict[str, Any]:
         about, progress = self._about, self._progress
         end, aborted = progress.finished, progress.aborted
         cached = [event for event in progress.actions.values() if event.status == "cached"]
@@ -95,7 +94,7 @@ class Page:
         return {
             "modelbuild": __version__,
             "workspace": about.workspace,
-            "command": command,
+            "command": about.command,
             "time": about.time,
             "commit": about.commit,
             "changed": about.changed,
@@ -105,6 +104,7 @@ class Page:
             "interrupted": aborted is not None and aborted.interrupted,
             "up_to_date": up_to_date,
             "seconds": end.seconds if end else None,
+            "timed": about.timed,
             "jobs": self._jobs,
             "counts": {
                 "targets": len(progress.built),
@@ -148,7 +148,9 @@ class Page:
 
     def _action(self, event: ActionFinished, order: Mapping[str, int], reason: Reason | None) -> dict[str, Any]:
         """Return an action, without members that have their default."""
-        start, end = self._times.span(event) if event.status != "cached" else (event.at, event.at)
+        start = end = event.at
+        if event.status != "cached":
+            start, end = self._times.span(event) if self._about.timed else (event.at, event.at + event.seconds)
         shown = {
             "id": event.id,
             "owner": event.owner,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from modelbuild.build.request import Flags
@@ -9,15 +11,16 @@ from modelbuild.cli.group import Settings
 from modelbuild.cli.loaded_rules import extensions_here
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.one_program import build_here, label_of, only_file
-from modelbuild.cli.options import building
+from modelbuild.cli.options import FILE, building
 
 
 @click.command("inspect", short_help=COMMANDS["inspect"])
 @click.argument("program", metavar="PROGRAM")
 @click.option("--nodes", "every_node", is_flag=True, help="List each node outside partitions instead of counts.")
+@click.option("--html", type=FILE, metavar="FILE", help="Write an HTML page with a picture of the partitions instead.")
 @building
 @click.pass_obj
-def command(settings: Settings, program: str, every_node: bool, flags: Flags) -> int:
+def command(settings: Settings, program: str, every_node: bool, html: Path | None, flags: Flags) -> int:
     """Print the contents of a .pte: partitions, engines, devices, and nodes outside partitions with reasons.
 
     PROGRAM is a file, or the label of a target that builds one. Reasons need a delegation.json beside the .pte.
@@ -42,8 +45,13 @@ def command(settings: Settings, program: str, every_node: bool, flags: Flags) ->
     elif not path.exists():
         raise UsageError(f"no file {program}; expected a .pte, or the label of a target that builds one")
     facts = gather(path, Blobs(lambda: extensions_here(settings.directory)))
+    if html is not None:
+        from modelbuild.cli.page import write_program
+
+        write_program(settings.directory / html, program, facts)
     if flags.json:
         click.echo(json.dumps(facts))
+    if flags.json or html is not None:
         return ExitCode.OK
     for line in lines(facts, every_node):
         click.echo(one_line(line))

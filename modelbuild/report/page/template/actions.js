@@ -183,7 +183,8 @@ function actionDetails(build, place) {
   const facts = [
     ["Result", badge(action.status, STATUS[action.status])],
     ["Why", why(action).length ? why(action) : "unknown"],
-    action.end > action.start && ["Time", `${duration(action.end - action.start)}, ${duration(action.start)} after the start, worker ${action.worker || 0}`],
+    action.end > action.start && ["Time", duration(action.end - action.start) +
+      (build.timed ? `, ${duration(action.start)} after the start, worker ${action.worker || 0}` : "")],
     action.saved && ["Saved", duration(action.saved)],
     action.place && ["Ran on", `${action.place.worker}: queued ${duration(action.place.queued)}, inputs ${duration(action.place.fetching)}, ran ${duration(action.place.running)}, outputs ${duration(action.place.sending)}`],
     build.critical.includes(place) && ["Critical path", "yes"],

@@ -75,7 +75,7 @@ function stageName(stage, method) {
 }
 
 function stageRow(stage, place, method, color, most, known) {
-  const after = stage.after.map((each) => String(each + 1)).join(", ") || "–";
+  const after = [...(stage.inputs ? ["inputs"] : []), ...stage.after.map((each) => each + 1)].join(", ") || "–";
   const row = (name, content, bytes) => el("tr", { class: stage.partition == null ? "gap" : "part" },
     el("td", { class: "rail" }, ""), el("th", { scope: "row" }, el("span", { class: "quiet" }, `${place + 1} `), name),
     el("td", { class: "quiet" }, after), el("td", {}, content), el("td", { class: "number" }, bytes));

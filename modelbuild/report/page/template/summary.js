@@ -3,7 +3,7 @@
 const STATUS = { ran: "ran", cached: "cached here", fetched: "cached remotely", failed: "failed" };
 
 function header(build) {
-  const [kind, text] = build.exit == null ? ["failed", "Not finished"]
+  const [kind, text] = build.seconds == null && !build.problem ? ["failed", "Not finished"]
     : build.interrupted ? ["failed", "Interrupted"]
     : !build.ok ? ["failed", "Failed"]
     : build.up_to_date ? ["cached", "Nothing to do"] : ["passed", "Passed"];
@@ -11,12 +11,12 @@ function header(build) {
   const facts = [
     ["Time", el("time", { datetime: new Date(build.time * 1000).toISOString() }, new Date(build.time * 1000).toLocaleString())],
     ["Duration", build.seconds == null ? "unknown" : duration(build.seconds)],
-    ["Exit code", build.exit == null ? "unknown" : String(build.exit)],
+    build.exit != null && build.timed && ["Exit code", String(build.exit)],
     ["Workspace", build.workspace],
-    ["Commit", commit || "none"],
-    ["Jobs", build.jobs || "none"],
+    ["Commit", commit || "unknown"],
+    build.jobs > 0 && build.timed && ["Jobs", String(build.jobs)],
     ["modelbuild", build.modelbuild],
-  ];
+  ].filter(Boolean);
   return [
     el("div", { class: "title" }, badge(`${kind} large`, text), el("h1", {}, build.command)),
     el("dl", { class: "facts" }, facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
@@ -39,6 +39,8 @@ function totals(build) {
       (status) => STATUS[status] || "not run"),
     build.up_to_date && el("p", { class: "quiet" }, "Nothing changed since the last build, so no action was looked up. " +
       "modelbuild report shows the last build that did something."),
+    !build.timed && el("p", { class: "quiet" }, "From the history, which has neither start times nor the output of actions: " +
+      "build --report FILE writes a page with both."),
     build.notices.map((notice) => el("p", { class: "notice" }, notice)));
 }
 

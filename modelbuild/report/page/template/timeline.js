@@ -5,7 +5,7 @@ const LEFT = 118;
 
 function timeline(build) {
   const ran = build.actions.map((action, place) => ({ ...action, place })).filter((action) => action.end > action.start);
-  if (!ran.length) return null;
+  if (!ran.length || !build.timed) return null;
   const critical = new Set(build.critical);
   const workers = [...groupBy(ran, (action) => action.worker || 0)].sort(([a], [b]) => a - b);
   const starts = build.starts.map((start) => ({ ...start, isStart: true }));

@@ -87,11 +87,13 @@ class Call:
     kernel    the kernel's name; '' for a delegate
     delegate  the delegate's number; None for a kernel
     after     the numbers of the calls that made its arguments
+    inputs    true if an argument is an input of the method
     """
 
     kernel: str
     delegate: int | None
     after: tuple[int, ...]
+    inputs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,15 +198,17 @@ class _Plan:
     def _in_order(self, names: Sequence[str]) -> Iterator[Call]:
         """Yield the calls. A tensor is made by the first call that has it as an argument, unless it is an input or a
         constant; another value is made by the call that has it as its last argument."""
-        makers: dict[int, int | None] = dict.fromkeys(self._plan.i32s(3))
+        inputs = set(self._plan.i32s(3))
+        makers: dict[int, int] = {}
         calls = (each for each in self._instructions() if each[0] in (_KERNEL_CALL, _DELEGATE_CALL))
         for number, (kind, call) in enumerate(calls):
             index, arguments = call.i32(0), list(self._expanded(call.i32s(1)))
-            after = {maker for each in arguments if (maker := makers.get(each)) is not None}
+            after = {makers[each] for each in arguments if each in makers}
             made = [each for each in arguments if _item(self._values, each).u8(0) == _TENSOR or each == arguments[-1]]
-            makers.update((each, number) for each in made if each not in makers and not self._constant(each))
-            kernel = kind == _KERNEL_CALL
-            yield Call(_item(names, index) if kernel else "", None if kernel else index, tuple(sorted(after)))
+            new = [each for each in made if each not in makers and each not in inputs and not self._constant(each)]
+            makers.update(dict.fromkeys(new, number))
+            name, delegate = (_item(names, index), None) if kind == _KERNEL_CALL else ("", index)
+            yield Call(name, delegate, tuple(sorted(after)), not inputs.isdisjoint(arguments))
 
     def _expanded(self, arguments: Sequence[int]) -> Iterator[int]:
         """Yield the numbers of values, and of those in lists."""
