@@ -44,5 +44,6 @@ def _once(workspace: Workspace, request: Request, plan: Plan, reporter: Reporter
             culprit = scheduler.culprit(files)
             code = code if culprit is None else ExitCode.BUILD_FAILED
             reporter.emit(TargetBuilt(label, config, ()) if culprit is None else TargetFailed(label, config, culprit))
-    reporter.emit(BuildFinished(time.monotonic() - started))
-    return code.with_loading_errors() if plan.incomplete else code
+    code = code.with_loading_errors() if plan.incomplete else code
+    reporter.emit(BuildFinished(time.monotonic() - started, exit=code))
+    return code

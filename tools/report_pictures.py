@@ -1,6 +1,6 @@
 """Take the pictures of docs/how-to/read-a-report.md: build the examples, change them, and open the reports in Chromium.
 
-    .venv/bin/python docs/pictures/make.py
+    .venv/bin/python tools/report_pictures.py
 
 It needs the packages of modelbuild[models,test], pillow and chromium, and takes some minutes.
 """
@@ -15,8 +15,8 @@ from pathlib import Path
 
 from PIL import Image
 
-HERE = Path(__file__).parent
-EXAMPLES = HERE.parents[1] / "examples"
+TOP = Path(__file__).parents[1]
+EXAMPLES, PICTURES_FOLDER = TOP / "examples", TOP / "docs/pictures"
 TARGETS = ("//models:detector", "//models:detector_test", "//models:classifier_xnnpack")
 TARGETS += ("//models:classifier_xnnpack_test", "//models:boxes_test")
 # A comment, which changes no program; a larger layer, which does; a tolerance that the test cannot keep.
@@ -53,7 +53,7 @@ def main() -> None:
             shot = folder / f"{picture}.png"
             screenshot(root / f"{page}.html", shot, last, dark, folder / "browser")
             image = Image.open(shot).convert("RGB").crop((0, first, WIDTH, last))
-            image.quantize(64, dither=Image.Dither.NONE).save(HERE / f"{picture}.png", optimize=True)
+            image.quantize(64, dither=Image.Dither.NONE).save(PICTURES_FOLDER / f"{picture}.png", optimize=True)
 
 
 def modelbuild(root: Path, *arguments: str) -> None:
