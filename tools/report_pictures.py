@@ -28,8 +28,8 @@ EDITS = {
 WIDTH = 1240
 # Name of the picture, page, first and last row of its pixels, dark colors.
 PICTURES = (
-    ("report", "ci", 0, 1240, False),
-    ("actions", "ci", 1240, 2330, True),
+    ("report", "ci", 0, 1062, False),
+    ("actions", "ci", 1062, 2230, True),
     ("program", "program", 0, 1160, False),
 )
 
@@ -53,7 +53,7 @@ def main() -> None:
             shot = folder / f"{picture}.png"
             screenshot(root / f"{page}.html", shot, last, dark, folder / "browser")
             image = Image.open(shot).convert("RGB").crop((0, first, WIDTH, last))
-            image.quantize(64, dither=Image.Dither.NONE).save(PICTURES_FOLDER / f"{picture}.png", optimize=True)
+            image.quantize(200, dither=Image.Dither.NONE).save(PICTURES_FOLDER / f"{picture}.png", optimize=True)
 
 
 def modelbuild(root: Path, *arguments: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import TypeVar
 
@@ -42,13 +42,20 @@ class ActionTimes:
         began = max(start, min(self._waits.get(event.id, start), latest))
         return began, event.at if event.status == "failed" else began + event.seconds
 
-    def critical(self) -> list[ActionFinished]:
-        """Return the critical path of the actions."""
-        return critical_path(self.actions)
-
-    def awaited(self, critical: Sequence[ActionFinished]) -> list[tuple[WorkerReady, ActionFinished]]:
-        """Return the starts of workers for which actions of the critical path waited, each with its action."""
-        return [(start, action) for action in critical for start in self.ready if self._waited(action, start)]
+    def critical(self) -> list[tuple[ActionFinished | WorkerReady, float, float]]:
+        """Return the critical path with its times: actions, and before each the start of the worker that it waited for
+        after the end of the action before."""
+        path: list[tuple[ActionFinished | WorkerReady, float, float]] = []
+        end = float("-inf")
+        for action in critical_path(self.actions):
+            began, ended = self.span(action)
+            for ready in self.ready:
+                start = max(end, ready.at - ready.seconds)
+                if self._waited(action, ready) and start < began:
+                    path.append((ready, start, min(ready.at, began)))
+            path.append((action, began, ended))
+            end = ended
+        return path
 
     def _nexts(self) -> dict[str, float]:
         """Return the time at which the worker of each action began its next one."""

@@ -93,14 +93,15 @@ class Trace:
             workers.add(event.worker)
             found.append(self._action(event, _WORKERS + event.worker))
             found += self._inside(event)
-        critical = self._times.critical()
-        found += [self._action(event, _CRITICAL) for event in critical]
-        awaited = self._times.awaited(critical)
-        found += [self._start(start, _CRITICAL, self._times.span(action)[0]) for start, action in awaited]
+        for each, start, end in self._times.critical():
+            if isinstance(each, ActionFinished):
+                found.append(self._action(each, _CRITICAL))
+            else:
+                found.append(self._start(each, _CRITICAL, start, end))
         names = {_PHASES: "phases", _CACHE: "found in a cache", _CRITICAL: "critical path"}
         for lane, starts in enumerate(lanes(self._times.ready)):
             names[_STARTS + lane] = f"starts of workers {lane}"
-            found += [self._start(each, _STARTS + lane, each.at) for each in starts]
+            found += [self._start(each, _STARTS + lane, each.at - each.seconds, each.at) for each in starts]
         names |= {_WORKERS + worker: f"worker {worker}" for worker in sorted(workers)}
         for lane, accesses in enumerate(lanes(self._accesses)):
             names[_LANES + lane] = f"cache {lane}"
@@ -128,11 +129,10 @@ class Trace:
         track = _WORKERS + event.worker
         return [self._slice(each.part, *span, track, {}) for each, span in zip(parts, spans, strict=True)]
 
-    def _start(self, event: WorkerReady, track: int, end: float) -> dict[str, Any]:
-        """Return the slice of a worker's start, which ends at `end` at the latest."""
+    def _start(self, event: WorkerReady, track: int, start: float, end: float) -> dict[str, Any]:
+        """Return the slice of a worker's start."""
         modules = f" with {', '.join(event.modules)}" if event.modules else ""
-        name = f"start a worker{modules}"
-        return self._slice(name, event.at - event.seconds, min(event.at, end), track, {})
+        return self._slice(f"start a worker{modules}", start, end, track, {})
 
     def _slice(self, name: str, start: float, end: float, track: int, facts: Mapping[str, Any]) -> dict[str, Any]:
         duration = max(0, round((end - start) * 1e6))

@@ -21,7 +21,7 @@ from modelbuild.events import (
     Event,
     TargetBuilt,
 )
-from modelbuild.report.action_times import critical_path
+from modelbuild.report.action_times import ActionTimes, critical_path
 from modelbuild.report.build_events import BuildEvents, name_of
 from modelbuild.report.comparison import Comparison
 from modelbuild.report.github import GitHubAnnotations
@@ -208,12 +208,26 @@ def test_trace_shows_the_start_of_the_worker_that_the_critical_path_waited_for(
     spans = {name: [(e["name"], e["ts"], e["dur"]) for e in found] for name, found in tracks.items()}
     name = "start a worker with torch, executorch.exir"
     start = (name, 1_000_000, 3_000_000)
-    assert spans["critical path"] == [("make //m:a", 3_875_000, 2_250_000), (name, 1_000_000, 2_875_000)]
+    assert spans["critical path"] == [(name, 1_000_000, 2_875_000), ("make //m:a", 3_875_000, 2_250_000)]
     assert (spans["starts of workers 0"], spans["starts of workers 1"]) == (
         [start],
         [("start a worker", 3_500_000, 1_500_000)],
     )
     assert spans["worker 0"] == [("make //m:a", 3_875_000, 2_250_000)]
+
+
+def test_a_worker_that_starts_during_an_action_of_the_critical_path_follows_it_there() -> None:
+    times = ActionTimes()
+    for event in (
+        ActionStarted("a", "//m:a", "make", "make", at=1.0),
+        ran("a", 3.0, 4.0),
+        ActionStarted("b", "//m:b", "make", "make", at=4.0),
+        events.WorkerReady(("torch",), 4.0, at=6.0),
+        events.ActionProgress("b", "", waiting=True, at=6.0),
+        ran("b", 1.0, 7.0, ("a",)),
+    ):
+        times.add(event)
+    assert [(start, end) for _, start, end in times.critical()] == [(1, 4), (4, 6), (6, 7)]
 
 
 def test_critical_path_is_the_longest_chain() -> None:

@@ -87,9 +87,7 @@ class Page:
         end, aborted = progress.finished, progress.aborted
         cached = [event for event in progress.actions.values() if event.status == "cached"]
         fetched = sum(event.fetched for event in cached)
-        critical = self._times.critical()
         order = {name: number for number, name in enumerate(progress.actions)}
-        awaited = {start.at: order[action.id] for start, action in self._times.awaited(critical)}
         up_to_date = end is not None and end.up_to_date
         return {
             "modelbuild": __version__,
@@ -125,14 +123,14 @@ class Page:
                 ),
             ],
             "actions": self._actions(order),
-            "critical": [order[event.id] for event in critical],
+            "critical": [
+                {"action": order[event.id], **self._span(start, end)}
+                if isinstance(event, ActionFinished)
+                else {"modules": event.modules, **self._span(start, end)}
+                for event, start, end in self._times.critical()
+            ],
             "starts": [
-                {
-                    "start": event.at - event.seconds - self._began,
-                    "end": event.at - self._began,
-                    "modules": event.modules,
-                    "awaited": awaited.get(event.at),
-                }
+                {"modules": event.modules, **self._span(event.at - event.seconds, event.at)}
                 for event in self._times.ready
             ],
             "tests": [{name: value for name, value in asdict(t).items() if name != "at"} for t in progress.tests],
@@ -140,6 +138,9 @@ class Page:
             "measures": [asdict(each) for each in self._comparison.measures()],
             "notices": self._notices,
         }
+
+    def _span(self, start: float, end: float) -> dict[str, float]:
+        return {"start": round(start - self._began, 4), "end": round(end - self._began, 4)}
 
     def _actions(self, order: Mapping[str, int]) -> list[dict[str, Any]]:
         actions = self._progress.actions
@@ -157,8 +158,7 @@ class Page:
             "mnemonic": event.mnemonic,
             "description": event.description.removeprefix(event.mnemonic).strip(),
             "status": "fetched" if event.fetched else event.status,
-            "start": round(start - self._began, 4),
-            "end": round(end - self._began, 4),
+            **self._span(start, end),
             "saved": round(event.saved, 3),
             "worker": event.worker,
             "place": asdict(event.place) if event.place else None,

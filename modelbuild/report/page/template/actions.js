@@ -114,12 +114,12 @@ function drawBox(box, all, [x, y], mark) {
     mouseenter: () => mark(box, true), mouseleave: () => mark(box, false) },
     svg("title", {}, `${box.name}\n${what}${single && single.why ? `\n${single.why.join("\n")}` : ""}`),
     svg("rect", { x, y, width: BOX.width, height: BOX.height, class: "frame" }), stripe,
-    svg("text", { x: x + 14, y: y + 17 }, shortened(box.name, 31)),
+    svg("text", { x: x + 14, y: y + 17 }, shortened(box.name, 29)),
     svg("text", { x: x + 14, y: y + 33, class: "quiet" }, what));
 }
 
 function actionList(build) {
-  const critical = new Set(build.critical);
+  const critical = criticalActions(build);
   const filters = { all: () => true, "critical path": (place) => critical.has(place) };
   for (const status of RANKS) filters[STATUS[status]] = (place) => build.actions[place].status === status;
   const places = build.actions.map((_, place) => place);
@@ -187,7 +187,7 @@ function actionDetails(build, place) {
       (build.timed ? `, ${duration(action.start)} after the start, worker ${action.worker || 0}` : "")],
     action.saved && ["Saved", duration(action.saved)],
     action.place && ["Ran on", `${action.place.worker}: queued ${duration(action.place.queued)}, inputs ${duration(action.place.fetching)}, ran ${duration(action.place.running)}, outputs ${duration(action.place.sending)}`],
-    build.critical.includes(place) && ["Critical path", "yes"],
+    criticalActions(build).has(place) && ["Critical path", "yes"],
     ["Reads from", action.makers ? links(action.makers) : "files of the workspace only"],
     ["Read by", readers.length ? links(readers) : "no action"],
     action.key && ["Key", code(action.key)],

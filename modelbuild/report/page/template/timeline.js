@@ -6,27 +6,30 @@ const LEFT = 118;
 function timeline(build) {
   const ran = build.actions.map((action, place) => ({ ...action, place })).filter((action) => action.end > action.start);
   if (!ran.length || !build.timed) return null;
-  const critical = new Set(build.critical);
+  const critical = criticalActions(build);
   const workers = [...groupBy(ran, (action) => action.worker || 0)].sort(([a], [b]) => a - b);
-  const starts = build.starts.map((start) => ({ ...start, isStart: true }));
-  const path = build.critical.flatMap((place) =>
-    [...starts.filter((start) => start.awaited === place), { ...build.actions[place], place }]);
+  const path = build.critical.map((each) => each.modules ? each : { ...build.actions[each.action], ...each, place: each.action });
   const rows = [
-    ["critical path", path], ...lanes(starts).map((lane) => ["starts of workers", lane]),
+    ["critical path", path], ...lanes(build.starts).map((lane) => ["starts of workers", lane]),
     ...workers.map(([worker, actions]) => [`worker ${worker}`, actions]),
   ];
-  const first = Math.min(...[...ran, ...starts].map((each) => each.start));
+  const first = Math.min(...[...ran, ...build.starts].map((each) => each.start));
   const last = Math.max(...ran.map((each) => each.end));
   const drawing = zoomed("the timeline", (width, factor) => drawTimeline(rows, critical, first, last, (width - LEFT - 8) * factor));
   const seconds = sum(path.map((each) => each.end - each.start));
   return section("timeline", "Timeline",
     el("div", { class: "line" },
       el("p", {}, `The critical path took ${duration(seconds)} of ${duration(last - first)}: `,
-        path.map((each, i) => [i > 0 && " → ", each.isStart ? startName(each) : el("a", { href: `#action-${each.place}` },
+        path.map((each, i) => [i > 0 && " → ", each.modules ? startName(each) : el("a", { href: `#action-${each.place}` },
           `${each.mnemonic} ${each.owner}`), ` (${duration(each.end - each.start)})`])),
       drawing.buttons),
     drawing.area,
     el("p", { class: "quiet" }, "Click an action for its details. Ctrl and the mouse wheel zoom. Actions lists the same as text."));
+}
+
+/** Return the places of the actions on the critical path. */
+function criticalActions(build) {
+  return new Set(build.critical.map((each) => each.action));
 }
 
 function startName(start) {
@@ -60,12 +63,12 @@ function drawTimeline(rows, critical, first, last, width) {
 }
 
 function bar(span, x, width, critical, row) {
-  const name = span.isStart ? startName(span) : `${span.mnemonic} ${span.owner} ${span.description || ""}`;
-  const kind = span.isStart ? "start" : critical.has(span.place) ? `${span.status} critical` : span.status;
+  const name = span.modules ? startName(span) : `${span.mnemonic} ${span.owner} ${span.description || ""}`;
+  const kind = span.modules ? "start" : critical.has(span.place) ? `${span.status} critical` : span.status;
   const shown = width > 34 && svg("text", { x: x + 5, y: 17 }, shortened(name, Math.floor((width - 8) / 6.4)));
   const content = [svg("title", {}, `${name}\n${duration(span.end - span.start)}`),
     svg("rect", { x, y: 3, width, height: ROW - 5, rx: Math.min(3, width / 2), class: kind }), shown];
-  return span.isStart ? svg("g", { class: "span" }, content)
+  return span.modules ? svg("g", { class: "span" }, content)
     : svg("a", { href: `#action-${span.place}`, class: "span", tabindex: -1, "data-row": row }, content);
 }
 
