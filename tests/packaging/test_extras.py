@@ -180,6 +180,13 @@ def test_every_extra_has_a_test(repository: Path) -> None:
     assert all((repository / place).is_file() for place in ELSEWHERE.values())
 
 
+def test_every_extra_for_users_is_in_the_installation_guide(repository: Path) -> None:
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    page = (repository / "docs/how-to/install.md").read_text()
+    named = set(re.findall(r"`([\w-]+)`", "".join(re.findall(r"^\| (`[^|]*) \|", page, re.MULTILINE))))
+    assert set(project["optional-dependencies"]) - {"dev", "docs", "runtime-build"} == named
+
+
 def test_the_ci_workflow_installs_what_models_and_their_tests_need(repository: Path) -> None:
     workflow = (repository / "docs/how-to/ci/github-actions.yml").read_text()
     assert set(re.findall(r"pip install (.*)$", workflow, re.MULTILINE)) == {'"modelbuild[models,test]"'}
