@@ -17,6 +17,7 @@ class ExitCode(IntEnum):
     TESTS_FAILED = 4
     LOADING_AND_MORE_FAILED = 5
     INTERRUPTED = 8
+    PUBLISH_FAILED = 34
     ENVIRONMENT = 36
     INTERNAL = 37
 

@@ -14,6 +14,7 @@ from modelbuild.api.providers import (
     Origin,
     Platform,
     Provider,
+    Release,
     Runnable,
     TestAction,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "Platform",
     "Probe",
     "Provider",
+    "Release",
     "Resources",
     "Rule",
     "Runnable",

@@ -67,6 +67,17 @@ class TestAction(Provider):
 
 
 @dataclass(frozen=True, slots=True)
+class Release(Provider):
+    """Makes a target a release, for `modelbuild release`: its version, which is also a tag, and the labels of the tests
+    that must pass before its files are published."""
+
+    made_by: ClassVar[tuple[str, ...]] = ("release",)
+
+    version: str
+    tests: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Origin(Provider):
     """The licence and the source of files that a target brings in, for provenance and SBOMs. It decides no bytes, so no
     key contains it.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Commands whose arguments are targets.
 _OF_TARGETS = (
     *("affected", "aquery", "build", "check", "ci", "cquery"),
-    *("explain", "history", "inspect", "query", "run", "test"),
+    *("explain", "history", "inspect", "publish", "query", "release", "run", "test"),
 )
 # Options with values that are completed here.
 _DEVICE, _PROFILE, _INPUT = "--device", "--config", "--input"

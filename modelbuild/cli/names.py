@@ -23,7 +23,9 @@ COMMANDS = {
     "inspect": "Print the partitions, engines and other nodes of a .pte.",
     "lsp": "Complete and check BUILD.toml files in editors.",
     "new": "Add a target to a BUILD.toml.",
+    "publish": "Build a target and publish it to a registry, a store or a folder.",
     "query": "Query targets as declared in BUILD files.",
+    "release": "Build, test, attest and publish a release.",
     "report": "Write an HTML page about the last build.",
     "run": "Build a program and run it on inputs.",
     "sbom": "Write the bill of materials of a built target.",
@@ -39,6 +41,7 @@ FOLDERS = {
     "building": ("build", "check", "ci", "run", "test"),
     "editing": ("fmt", "help", "init", "lsp", "new", "schema"),
     "machine": ("cache", "clean", "doctor", "info", "version"),
+    "publishing": ("publish", "release"),
     "trust": ("attest", "sbom", "sign", "verify"),
     "querying": ("affected", "aquery", "cquery", "diff", "explain", "history", "inspect", "query", "report"),
 }

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from modelbuild.code.search_path import under
 from modelbuild.execution.isolation.environment import without
+from modelbuild.registry.credentials import configuration_files
 
 # Configuration of programs that fetch, relative to the home folder and to the user's configuration folder.
 _IN_HOME = (".netrc", ".pip", ".gitconfig", ".curlrc", ".wgetrc")
@@ -44,6 +45,7 @@ def _configuration() -> Iterator[str]:
     yield from (f"{_home()}/{name}" for name in _IN_HOME)
     yield from (f"{_config()}/{name}" for name in _IN_CONFIG)
     yield from filter(None, map(os.environ.get, ("NETRC", "PIP_CONFIG_FILE")))
+    yield from configuration_files()
 
 
 def _home() -> str:

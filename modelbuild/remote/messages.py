@@ -44,10 +44,10 @@ def _only_pool() -> Any:
     return pool
 
 
-def missing_extra(package: str) -> EnvironmentProblem:
-    """Return the error for a missing package that only remotes need."""
+def missing_extra(package: str, user: str = "a remote", extra: str = "remote") -> EnvironmentProblem:
+    """Return the error for a missing package that only remotes, or another user, need."""
     return EnvironmentProblem(
-        f"a remote needs the package '{package}', which is not installed; install modelbuild[remote]"
+        f"{user} needs the package '{package}', which is not installed; install modelbuild[{extra}]"
     )
 
 

@@ -14,10 +14,11 @@ from modelbuild.execution.isolation.kernel_choice import kernels
 LIBRARIES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 
 # Variables that an action with a network keeps, to fetch with the machine's configuration: pip's settings, proxies,
-# certificates, and the home folder that may contain them.
+# certificates, logins for registries, and the home folder that may contain them.
 NETWORK_PREFIXES = ("PIP_",)
 NETWORK = (
-    *("HOME", "XDG_CONFIG_HOME", "NETRC"),
+    *("HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "NETRC"),
+    *("DOCKER_CONFIG", "DOCKER_AUTH_CONFIG", "REGISTRY_AUTH_FILE"),
     *(name for proxy in ("http_proxy", "https_proxy", "all_proxy", "no_proxy") for name in (proxy, proxy.upper())),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
 )

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 from pydantic import Field
 
 from modelbuild.api import Context, Files, Output, Provider, Resources, rule
+from modelbuild.registry.address import SCHEME, parse_registry_address
 from modelbuild_rules.files.origin import OriginAttrs, has_user, without_query
 from modelbuild_rules.files.pinned import FileName, Sha256, is_file_name
 
@@ -23,13 +24,15 @@ class HttpFileAttrs(OriginAttrs):
     """
 
     urls: tuple[str, ...] = Field(min_length=1)
-    """Addresses (http, https or file) of the same bytes, tried in this order."""
+    """Addresses (http, https, file or oci) of the same bytes, tried in this order. One in a registry names a manifest
+    by its digest, `oci://registry.example/name@sha256:...`; `sha256` is that of a file in it."""
 
     sha256: Sha256
     """SHA-256 of the file, as `sha256sum FILE` prints it."""
 
     filename: FileName | None = None
-    """The output's file name; by default the last part of the first address."""
+    """The output's file name; by default the last part of the first address, but of one in a registry there is no
+    default."""
 
     executable: bool = False
     """Mark the file executable."""
@@ -50,10 +53,16 @@ def http_file(ctx: Context[HttpFileAttrs]) -> tuple[Provider, ...]:
         if has_user(url):  # addresses are printed, recorded and attested
             message = "an address contains a user name or a password; expected it in a .netrc file (variable NETRC)"
             raise ctx.error(("urls", index), message)
-        if not ADDRESS.fullmatch(url):
+        if url.startswith(SCHEME):
+            address = parse_registry_address(url)
+            if address is None or not address.digest:
+                message = f"'{url}' does not pin a manifest; expected oci://HOST/NAME@sha256:DIGEST"
+                raise ctx.error(("urls", index), message)
+        elif not ADDRESS.fullmatch(url):
             message = f"'{url}' is not a file's address; expected http://HOST/PATH, https://HOST/PATH or file:///PATH"
             raise ctx.error(("urls", index), message)
-    filename = attrs.filename or unquote(ADDRESS.sub(r"\g<name>", attrs.urls[0]))
+    in_registry = attrs.urls[0].startswith(SCHEME)
+    filename = attrs.filename or ("" if in_registry else unquote(ADDRESS.sub(r"\g<name>", attrs.urls[0])))
     if not is_file_name(filename):
         message = f"'{attrs.urls[0]}' does not end in a file name; expected the attribute 'filename'"
         raise ctx.error(("urls", 0), message)

@@ -14,7 +14,10 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
+from modelbuild.registry.address import SCHEME, parse_registry_address
+from modelbuild.registry.client import RegistryProblem
 from modelbuild.step import Step, StepError
+from modelbuild_rules.files.steps.registry_file import open_file
 
 # Seconds to wait before each round; a round tries every address that has not failed permanently.
 ROUNDS = (0.0, 1.0, 4.0)
@@ -40,6 +43,10 @@ def run(step: Step) -> None:
         for url in list(urls):
             try:
                 _download(url, target, step.params["sha256"])
+            except RegistryProblem as problem:
+                problems[url] = str(problem)
+                if not problem.passing:
+                    urls.remove(url)
             except PermanentFailure as problem:
                 problems[url] = str(problem)
                 urls.remove(url)
@@ -61,12 +68,7 @@ def _shown(url: str) -> str:
 def _download(url: str, target: Path, sha256: str) -> None:
     digest = hashlib.sha256()
     try:
-        request = urllib.request.Request(url, headers={"User-Agent": "modelbuild"})
-        for name, value in _login(url).items():
-            request.add_unredirected_header(name, value)
-        # Not the shared opener: it keeps the proxies that were set when it was first used.
-        opener = urllib.request.build_opener()
-        with opener.open(request, timeout=TIMEOUT) as response, target.open("wb") as file:
+        with _open(url, sha256) as response, target.open("wb") as file:
             promised = response.headers["Content-Length"]
             while chunk := response.read(CHUNK):
                 digest.update(chunk)
@@ -86,6 +88,20 @@ def _download(url: str, target: Path, sha256: str) -> None:
         raise ConnectionError(f"the connection ended after {received} of {promised} bytes")
     if digest.hexdigest() != sha256:
         raise PermanentFailure(f"wrong SHA-256: expected {sha256}, got {digest.hexdigest()} ({received} bytes)")
+
+
+def _open(url: str, sha256: str) -> http.client.HTTPResponse:
+    """Return the answer to a request for a file, which has its bytes."""
+    if url.startswith(SCHEME):
+        address = parse_registry_address(url)
+        assert address is not None  # the rule checked it
+        return open_file(address, sha256)
+    request = urllib.request.Request(url, headers={"User-Agent": "modelbuild"})
+    for name, value in _login(url).items():
+        request.add_unredirected_header(name, value)
+    # Not the shared opener: it keeps the proxies that were set when it was first used.
+    answer: http.client.HTTPResponse = urllib.request.build_opener().open(request, timeout=TIMEOUT)
+    return answer
 
 
 def _login(url: str) -> dict[str, str]:

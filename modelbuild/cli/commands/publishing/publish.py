@@ -1,0 +1,28 @@
+"""`modelbuild publish`."""
+
+from __future__ import annotations
+
+import click
+
+from modelbuild.build.request import Flags
+from modelbuild.cli.group import Settings
+from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.options import building
+from modelbuild.cli.publishing import Publication, publishing
+
+
+@click.command("publish", short_help=COMMANDS["publish"])
+@click.argument("target", metavar="TARGET")
+@publishing
+@building
+@click.pass_obj
+def command(settings: Settings, /, target: str, publication: Publication, flags: Flags) -> int:
+    """Build TARGET and publish its files, with their provenance, bill of materials and signatures.
+
+    What is there already is not uploaded again. The tag, or manifest.json, comes last: until then nothing is published.
+    """
+    from modelbuild.cli.publishing import build_and_publish, one_target
+    from modelbuild.publish.destination import parse_destination
+
+    destination = parse_destination(publication.to)
+    return build_and_publish(*one_target(settings.directory, target, flags), publication, destination)

@@ -1,0 +1,136 @@
+"""Build, attest and publish a target: the work of `publish` and `release`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from modelbuild.build.request import BuiltTarget, Flags, Request, make_request
+from modelbuild.cli.one_program import label_of
+from modelbuild.cli.options import Command, gather
+from modelbuild.errors import ExitCode, UsageError
+from modelbuild.report.text import write
+from modelbuild.wording import count
+from modelbuild.workspace.workspace import Workspace, find_root, load_workspace
+
+if TYPE_CHECKING:
+    from modelbuild.api.providers import Release
+    from modelbuild.publish.content import Attachment, Content, Published
+    from modelbuild.publish.destination import Destination
+
+VERSION = 1
+_IMAGE = "org.opencontainers.image"
+
+_OPTIONS = [
+    click.option("--to", required=True, metavar="ADDRESS", help="oci://, s3://, gs://, az:// or file:// address."),
+    click.option("--replace", is_flag=True, help="Move the tag, or replace the files, of other content."),
+    click.option("--provenance/--no-provenance", default=True, help="Publish the provenance, too."),
+    click.option("--sbom/--no-sbom", default=True, help="Publish the bill of materials, too."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """The options of publishing, as the command line gives them."""
+
+    to: str
+    replace: bool
+    provenance: bool
+    sbom: bool
+
+
+def publishing(function: Command) -> Command:
+    """Add the options of publishing; the function gets them as one argument, `publication`."""
+    return gather(function, _OPTIONS, "publication", [field.name for field in fields(Publication)], Publication)
+
+
+def one_target(folder: Path, target: str, flags: Flags) -> tuple[Workspace, Request]:
+    """Return the workspace around a folder, and the request to build one target here. Raises UsageError for several."""
+    workspace = load_workspace(find_root(folder))
+    label = label_of(target, workspace.package_of(folder))
+    request = make_request(workspace, folder, (str(label),), flags)
+    if len(request.devices) > 1:
+        raise UsageError(f"expected one device for {label}, got {len(request.devices)}")
+    if request.remote.leaves_outputs:
+        request = replace(request, remote=replace(request.remote, download="toplevel"))
+    return workspace, request
+
+
+def release_of(workspace: Workspace, request: Request) -> Release | None:
+    """Return the request's target as a release; None for any other target."""
+    from modelbuild.api.providers import Release
+    from modelbuild.build.plan import make_plan
+    from modelbuild.events import Event
+
+    class Silent:
+        def emit(self, event: Event) -> None:
+            pass
+
+        def close(self) -> None:
+            pass
+
+    (target,) = make_plan(workspace, request, Silent()).targets
+    return next((provider for provider in target.providers if isinstance(provider, Release)), None)
+
+
+def build_and_publish(
+    workspace: Workspace, request: Request, publication: Publication, destination: Destination, version: str = ""
+) -> ExitCode:
+    """Build a target and publish it. Prints the address on stdout. Returns the code of a failed build."""
+    from modelbuild.build.build import build
+    from modelbuild.publish.destination import publish
+    from modelbuild.report import make_reporter
+    from modelbuild.report.reporter_scope import reporting
+
+    quiet = request.quiet or request.json or bool(version)  # a release is built already
+    with reporting(make_reporter(quiet=quiet, results=sys.stderr)) as reporter:
+        built = build(workspace, request, reporter)
+    if built.code != ExitCode.OK:
+        return built.code
+    content = _content(workspace, request, built.targets[0], publication, version)
+
+    def say(line: str) -> None:
+        if not (request.quiet or request.json):
+            write(sys.stderr, line)
+
+    published = publish(content, destination, publication.replace, say)
+    _print(request, published)
+    return ExitCode.OK
+
+
+def _content(
+    workspace: Workspace, request: Request, built: BuiltTarget, publication: Publication, version: str
+) -> Content:
+    from modelbuild.labels import Label
+    from modelbuild.publish.content import Content, read_files
+
+    outputs = {path.rpartition("/")[2]: workspace.root / path for path in built.outputs}
+    annotations = {}
+    if version:
+        annotations[f"{_IMAGE}.title"] = Label.parse(built.label).name
+        annotations[f"{_IMAGE}.version"] = version
+    return Content(read_files(outputs), annotations, _attachments(workspace, request, publication))
+
+
+def _attachments(workspace: Workspace, request: Request, publication: Publication) -> Sequence[Attachment]:
+    return ()
+
+
+def _print(request: Request, published: Published) -> None:
+    if request.json:
+        click.echo(json.dumps({"version": VERSION, **asdict(published)}))
+        return
+    done = []
+    if published.uploaded:
+        done.append(f"{count(len(published.uploaded), 'file')} uploaded")
+    if published.attached:
+        done.append(f"{count(len(published.attached), 'document')} attached")
+    if published.tagged:
+        done.append("tagged")
+    click.echo(f"{published.address}  {', '.join(done) or 'nothing to upload, this content is there already'}")

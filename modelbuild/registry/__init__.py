@@ -1,0 +1,1 @@
+"""A client of OCI registries, without packages from outside: steps use it too."""

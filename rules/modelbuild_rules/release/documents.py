@@ -1,0 +1,23 @@
+"""The JSON of releases, key by key. Only type checkers import this."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class ReleasedFile(TypedDict):
+    """A file by its path among those that are published."""
+
+    path: str
+    sha256: str
+    bytes: int
+
+
+class ReleaseDocument(TypedDict):
+    """release.json. `version` is the format's, `release` that of the files; `notes` is the name of a file, or ''."""
+
+    version: int
+    name: str
+    release: str
+    notes: str
+    files: list[ReleasedFile]
