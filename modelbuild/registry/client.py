@@ -49,6 +49,7 @@ class Registry:
         self._authorization = ""
         self._login: Login | None = None
         self._asked = False
+        self._reached = False
         # Not the shared opener: it keeps the proxies that were set when it was first used.
         self._opener = urllib.request.build_opener()
 
@@ -64,8 +65,10 @@ class Registry:
                 request.add_unredirected_header("Authorization", self._authorization)
             try:
                 answer: http.client.HTTPResponse = self._opener.open(request, timeout=_TIMEOUT)
+                self._reached = True
                 return answer
             except urllib.error.HTTPError as error:
+                self._reached = True
                 with error:
                     if error.code == 401 and not last and self._is_own(target):
                         self._authorize(error.headers.get_all("WWW-Authenticate") or [])
@@ -81,7 +84,8 @@ class Registry:
 
     def ask(self, method: str, url: str, headers: Mapping[str, str] | None = None, body: Body | None = None) -> Answer:
         """Return the answer to a request with its body, after several attempts if needed."""
-        return retried(lambda: self._ask(method, url, headers, body))
+        # A registry that never answered is more likely to be another than to come back.
+        return retried(lambda: self._ask(method, url, headers, body), lambda: self._reached)
 
     def _ask(self, method: str, url: str, headers: Mapping[str, str] | None, body: Body | None) -> Answer:
         with self.send(method, url, headers, body) as answer:
@@ -176,13 +180,13 @@ class Answer:
         self.body = body
 
 
-def retried(work: Callable[[], T]) -> T:
-    """Return the result of work that may raise RegistryProblem; problems that may pass are tried again."""
+def retried(work: Callable[[], T], again: Callable[[], bool]) -> T:
+    """Return the result of work that may raise RegistryProblem; problems that may pass are tried again, if `again`."""
     for delay in ATTEMPTS[1:]:
         try:
             return work()
         except RegistryProblem as problem:
-            if not problem.passing:
+            if not problem.passing or not again():
                 raise
         time.sleep(delay)
     return work()

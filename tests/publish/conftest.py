@@ -115,7 +115,9 @@ def content(tmp_path: Path) -> Callable[..., Content]:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(data)
         outputs = {name.partition("/")[0]: folder / name.partition("/")[0] for name in files}
-        attached = [Attachment(f"application/x-{name}", f"{name}.json", "text/json", data) for name, data in documents.items()]
+        attached = [
+            Attachment(f"application/x-{name}", f"{name}.json", "text/json", data) for name, data in documents.items()
+        ]
         return Content(read_files(outputs), {}, attached)
 
     return make

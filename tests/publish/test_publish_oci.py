@@ -78,7 +78,9 @@ def test_a_document_that_differs_is_attached_only_when_replacing(registry: Regis
 def test_a_tag_of_other_content_moves_only_when_replacing(registry: Registry, content: Make) -> None:
     first, second = content(FILES), content({"net.pte": b"2"})
     to(registry, "moved:1", first)
-    with pytest.raises(PublishError, match=r"the tag names sha256:\w+, not sha256:\w+; expected a new tag, or --replace"):
+    with pytest.raises(
+        PublishError, match=r"the tag names sha256:\w+, not sha256:\w+; expected a new tag, or --replace"
+    ):
         to(registry, "moved:1", second)
     assert len(registry.manifest("moved", "1")["layers"]) == 3
     to(registry, "moved:1", second, replace=True)
