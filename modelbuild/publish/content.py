@@ -11,6 +11,10 @@ from pathlib import Path
 from modelbuild.errors import EnvironmentProblem, ExitCode, ModelbuildError, UsageError
 
 
+# Names of documents beside published files; a signature is beside the file or folder that it is of.
+PROVENANCE, SBOM, SIGNATURE_SUFFIX = "provenance.json", "sbom.cdx.json", ".sig"
+
+
 class PublishError(ModelbuildError):
     """A registry or a store cannot be reached, refuses a login, or contains something else under the name."""
 

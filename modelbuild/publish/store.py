@@ -11,7 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 from modelbuild.errors import EnvironmentProblem, UsageError
-from modelbuild.publish.content import Content, Published, PublishedFile, PublishError
+from modelbuild.publish.content import (
+    PROVENANCE,
+    SBOM,
+    SIGNATURE_SUFFIX,
+    Content,
+    Published,
+    PublishedFile,
+    PublishError,
+)
 from modelbuild.publish.manifest import TITLE, digest_of, manifest_of
 from modelbuild.remote.messages import missing_extra
 from modelbuild.remote.object_store import open_object_store, translated
@@ -28,7 +36,7 @@ _MOST = 4 << 20
 def publish_store(content: Content, address: Address, replace: bool, say: Callable[[str], None]) -> Published:
     """Write the files unless they are there. Raises PublishError for a store that cannot be used, and for other files
     there unless they are to be replaced; EnvironmentProblem for a folder that cannot be written."""
-    own = {MANIFEST_FILE, *(attachment.name for attachment in content.attachments)}
+    own = {MANIFEST_FILE, PROVENANCE, SBOM, *(attachment.name for attachment in content.attachments)}
     for file in content.files:
         if file.path in own:
             raise UsageError(f"the target has a file '{file.path}', which is the name of a document about it")
@@ -66,17 +74,13 @@ class _Publication:
             # Without a manifest nothing is published: no reader takes old files for new ones.
             self._delete(MANIFEST_FILE)
             kept = {file.path for file in self._content.files}
-            for path in sorted({*_paths(before), *self._documents(before)} - kept):
+            for path in sorted(_written(before) - kept):
                 self._delete(path)
         uploaded = [] if present else [self._upload(file) for file in self._content.files]
         attached = self._attach()
         if not present:
             self._put(MANIFEST_FILE, self._manifest)
         return Published(str(self._address), self._digest, uploaded, attached)
-
-    def _documents(self, before: bytes) -> set[str]:
-        """Return the names of the documents about other content."""
-        return {attachment.name for attachment in self._content.attachments} - set(_paths(before))
 
     def _attach(self) -> list[str]:
         attached = []
@@ -130,9 +134,11 @@ class _Publication:
                 raise
 
 
-def _paths(manifest: bytes) -> list[str]:
-    """Return the paths of the files in a manifest; none if it is not one of these."""
+def _written(manifest: bytes) -> set[str]:
+    """Return the paths of a manifest's files and of documents about them; none if it is not one of these."""
     try:
-        return [layer["annotations"][TITLE] for layer in json.loads(manifest)["layers"]]
+        paths = [str(layer["annotations"][TITLE]) for layer in json.loads(manifest)["layers"]]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return []
+        return set()
+    signatures = (f"{path.partition('/')[0]}{SIGNATURE_SUFFIX}" for path in paths)
+    return {*paths, *signatures, PROVENANCE, SBOM}
