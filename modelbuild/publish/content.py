@@ -10,7 +10,6 @@ from pathlib import Path
 
 from modelbuild.errors import EnvironmentProblem, ExitCode, ModelbuildError, UsageError
 
-
 # Names of documents beside published files; a signature is beside the file or folder that it is of.
 PROVENANCE, SBOM, SIGNATURE_SUFFIX = "provenance.json", "sbom.cdx.json", ".sig"
 

@@ -140,5 +140,6 @@ def _written(manifest: bytes) -> set[str]:
         paths = [str(layer["annotations"][TITLE]) for layer in json.loads(manifest)["layers"]]
     except (ValueError, KeyError, TypeError, RecursionError):
         return set()
+    paths = [path for path in paths if path and ".." not in path.split("/")]
     signatures = (f"{path.partition('/')[0]}{SIGNATURE_SUFFIX}" for path in paths)
     return {*paths, *signatures, PROVENANCE, SBOM}
