@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ import click
 
 from modelbuild.build.request import BuiltTarget, Flags, Request, make_request
 from modelbuild.cli.one_program import label_of
-from modelbuild.cli.options import Command, gather
+from modelbuild.cli.options import FILE, Command, gather
 from modelbuild.errors import ExitCode, UsageError
 from modelbuild.report.text import write
 from modelbuild.wording import count
@@ -23,15 +24,22 @@ if TYPE_CHECKING:
     from modelbuild.api.providers import Release
     from modelbuild.publish.content import Attachment, Content, Published
     from modelbuild.publish.destination import Destination
+    from modelbuild.trust.signatures import SigningKey
 
 VERSION = 1
+# The variable that decrypts a key, as for `modelbuild sign`.
+PASSPHRASE = "MODELBUILD_KEY_PASSPHRASE"
 _IMAGE = "org.opencontainers.image"
 
 _OPTIONS = [
     click.option("--to", required=True, metavar="ADDRESS", help="oci://, s3://, gs://, az:// or file:// address."),
     click.option("--replace", is_flag=True, help="Move the tag, or replace the files, of other content."),
     click.option("--provenance/--no-provenance", default=True, help="Publish the provenance, too."),
+    click.option("--builder", metavar="URI", help="The builder's id; default: this machine's host name."),
     click.option("--sbom/--no-sbom", default=True, help="Publish the bill of materials, too."),
+    click.option("--key", type=FILE, metavar="FILE", help="Sign with this private key on P-256, in PEM."),
+    click.option("--certificate", type=FILE, metavar="FILE", help="Certificate of the key, in PEM."),
+    click.option("--certificate-chain", multiple=True, type=FILE, metavar="FILE", help="Intermediate certificates."),
 ]
 
 
@@ -42,7 +50,17 @@ class Publication:
     to: str
     replace: bool
     provenance: bool
+    builder: str | None
     sbom: bool
+    key: Path | None
+    certificate: Path | None
+    certificate_chain: tuple[Path, ...]
+
+    def at(self, folder: Path) -> Publication:
+        """Return the options with paths relative to a folder."""
+        chain = tuple(folder / each for each in self.certificate_chain)
+        key, certificate = self.key and folder / self.key, self.certificate and folder / self.certificate
+        return replace(self, key=key, certificate=certificate, certificate_chain=chain)
 
 
 def publishing(function: Command) -> Command:
@@ -115,11 +133,41 @@ def _content(
     if version:
         annotations[f"{_IMAGE}.title"] = Label.parse(built.label).name
         annotations[f"{_IMAGE}.version"] = version
-    return Content(read_files(outputs), annotations, _attachments(workspace, request, publication))
+    return Content(read_files(outputs), annotations, _attachments(workspace, request, publication, outputs))
 
 
-def _attachments(workspace: Workspace, request: Request, publication: Publication) -> Sequence[Attachment]:
-    return ()
+def _attachments(
+    workspace: Workspace, request: Request, publication: Publication, outputs: Mapping[str, Path]
+) -> Sequence[Attachment]:
+    """Return the documents to publish. Raises EnvironmentProblem if they need a package that is not installed."""
+    from modelbuild.cli.one_target import needing_trust
+    from modelbuild.publish.attachments import provenance_of, sbom_of, signatures_of
+    from modelbuild.report import make_reporter
+    from modelbuild.report.reporter_scope import reporting
+    from modelbuild.trust.evidence import gather_evidence
+
+    documents = []
+    if publication.provenance or publication.sbom:
+        with reporting(make_reporter(quiet=True, results=sys.stderr)) as reporter:
+            evidence = gather_evidence(workspace, request, reporter)
+        if publication.provenance:
+            documents.append(provenance_of(evidence, publication.builder))
+        if publication.sbom:
+            with needing_trust("--sbom"):
+                documents.append(sbom_of(evidence))
+    if publication.key is None:
+        return documents
+    with needing_trust("--key"):
+        return [*documents, *signatures_of(outputs, documents, _signing_key(publication))]
+
+
+def _signing_key(publication: Publication) -> SigningKey:
+    from modelbuild.trust.signatures import SigningKey
+
+    assert publication.key is not None
+    passphrase = os.environ.get(PASSPHRASE)
+    secret = passphrase.encode() if passphrase else None
+    return SigningKey(publication.key, secret, publication.certificate, publication.certificate_chain)
 
 
 def _print(request: Request, published: Published) -> None:

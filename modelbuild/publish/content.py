@@ -11,7 +11,7 @@ from pathlib import Path
 from modelbuild.errors import EnvironmentProblem, ExitCode, ModelbuildError, UsageError
 
 # Names of documents beside published files; a signature is beside the file or folder that it is of.
-PROVENANCE, SBOM, SIGNATURE_SUFFIX = "provenance.json", "sbom.cdx.json", ".sig"
+PROVENANCE, SBOM, SIGNATURE_SUFFIX = "provenance.intoto.json", "sbom.cdx.json", ".sig"
 
 
 class PublishError(ModelbuildError):

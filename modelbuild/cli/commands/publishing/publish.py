@@ -25,4 +25,6 @@ def command(settings: Settings, /, target: str, publication: Publication, flags:
     from modelbuild.publish.destination import parse_destination
 
     destination = parse_destination(publication.to)
-    return build_and_publish(*one_target(settings.directory, target, flags), publication, destination)
+    return build_and_publish(
+        *one_target(settings.directory, target, flags), publication.at(settings.directory), destination
+    )

@@ -42,4 +42,4 @@ def command(settings: Settings, /, target: str, publication: Publication, flags:
         tested = run_tests(workspace, everything, TestOptions(require_all=True), reporter, build_all=True)
     if tested.code != ExitCode.OK:
         return tested.code
-    return build_and_publish(workspace, request, publication, destination, release.version)
+    return build_and_publish(workspace, request, publication.at(settings.directory), destination, release.version)
