@@ -73,6 +73,15 @@ PACKAGE: dict[str, Any] = {
             "executable": True,
         }
     ],
+    "release": [
+        {
+            "name": "released",
+            "version": "1.0",
+            "artifacts": [":group"],
+            "tests": [":suite"],
+            "notes": "w.safetensors",
+        }
+    ],
     "pypi_file": [
         {
             "name": "pypi",

@@ -23,7 +23,7 @@ COMMANDS = {
     "inspect": "Print the partitions, engines and other nodes of a .pte.",
     "lsp": "Complete and check BUILD.toml files in editors.",
     "new": "Add a target to a BUILD.toml.",
-    "publish": "Build a target and publish it to a registry, a store or a folder.",
+    "publish": "Publish a target to a registry, a store or a folder.",
     "query": "Query targets as declared in BUILD files.",
     "release": "Build, test, attest and publish a release.",
     "report": "Write an HTML page about the last build.",

@@ -14,6 +14,12 @@ from tests.workspace_builder import Workspace
 
 pytestmark = pytest.mark.usefixtures("no_login")
 
+TEST = """
+from pathlib import Path
+
+def test_s():
+    assert [path.read_text() for path in Path().rglob("out.txt")] == ["1"]
+"""
 DOCUMENTS = {
     "provenance.intoto.json": "application/vnd.in-toto+json",
     "sbom.cdx.json": "application/vnd.cyclonedx+json",
@@ -39,8 +45,7 @@ tests = [":s_test"]
 
 
 def test_a_release_verifies_where_it_is_published(project: Workspace, tmp_path: Path) -> None:
-    test = 'from pathlib import Path\n\ndef test_s():\n    assert [p.read_text() for p in Path().rglob("out.txt")] == ["1"]\n'
-    project.write({**script_rule.FILES, "a/BUILD.toml": MADE, "a/s.py": "result = 1\n", "a/test_s.py": test})
+    project.write({**script_rule.FILES, "a/BUILD.toml": MADE, "a/s.py": "result = 1\n", "a/test_s.py": TEST})
     key = write_key(tmp_path, "release")
     arguments = ("release", "//a:r", "--to", f"file://{tmp_path}/models", "--key", str(key), "--builder", "urn:ci")
     ended = project.run(*arguments)

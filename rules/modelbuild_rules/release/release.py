@@ -82,4 +82,6 @@ def release(ctx: Context[ReleaseAttrs]) -> tuple[Provider, ...]:
         description=f"list the files of {attrs.version}",
     )
     tests = (str(Label.parse(test, ctx.label.package)) for test in attrs.tests)
-    return Release(attrs.version, tuple(dict.fromkeys(tests))), Files((*files, *notes, made["release"]))
+    return Release(attrs.version, tuple(dict.fromkeys(tests))), Files(
+        tuple(dict.fromkeys((*files, *notes, made["release"])))
+    )

@@ -19,7 +19,7 @@ VERSION = 1
 def run(step: Step) -> None:
     """Write release.json. Params: name, version."""
     notes = list(step.inputs.get("notes", ()))
-    paths = [*step.inputs["artifacts"], *notes]
+    paths = dict.fromkeys([*step.inputs["artifacts"], *notes])
     document: ReleaseDocument = {
         "version": VERSION,
         "name": step.params["name"],
