@@ -69,11 +69,11 @@ def test_a_release_verifies_where_it_is_published(project: Workspace, tmp_path: 
 
 def test_documents_are_referrers_in_a_registry(project: Workspace, registry: Registry, tmp_path: Path) -> None:
     key = write_key(tmp_path, "release")
-    arguments = ("publish", "//m:net", "--to", f"oci://{registry.host}/documents:1", "--key", str(key))
+    arguments = ("publish", "//m:net", "--to", f"oci://{registry.host}/signed:1", "--key", str(key))
     ended = project.run(*arguments)
     assert ended.code == 0, ended.err
     digest = ended.out.partition("@")[2].partition(" ")[0]
-    index = registry.manifest("documents", digest.replace(":", "-"))
+    index = registry.manifest("signed", digest.replace(":", "-"))
     found = {each["annotations"]["org.opencontainers.image.title"]: each["artifactType"] for each in index["manifests"]}
     signature = "application/vnd.dev.sigstore.bundle.v0.3+json"
     signed = ("net.pte", "run.sh", *DOCUMENTS)
