@@ -145,6 +145,13 @@ def trust(workspace: Workspace) -> None:
     assert "is verified" in ok(workspace, "verify", "a.txt", "--key", "key.pub", "--attestation", "made.json")
 
 
+def publish(workspace: Workspace) -> None:
+    workspace.write({"BUILD.toml": '[[filegroup]]\nname = "a"\nsrcs = ["a.txt"]\n', "a.txt": "1"})
+    write_key(workspace.root, "key")
+    assert "5 documents" in ok(workspace, "publish", "//:a", "--to", f"file://{workspace.folder}/a", "--key", "key.pem")
+    assert (workspace.folder / "a/a.txt").read_text() == "1"
+
+
 def watch(workspace: Workspace) -> None:
     workspace.write({"BUILD.toml": '[[filegroup]]\nname = "a"\nsrcs = ["a.txt"]\n', "a.txt": "1"})
     command = workspace.start("build", "//:a", "--watch")
@@ -169,6 +176,7 @@ PROMISES: dict[str, Callable[[Workspace], None]] = {
     "remote": remote,
     "plot": plot,
     "trust": trust,
+    "publish": publish,
     "watch": watch,
     "lsp": lsp,
 }

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from modelbuild.errors import UsageError
+from modelbuild.publish.destination import parse_destination
 from tests.publish.conftest import FILES, TARGET
 from tests.publish.registry import Registry
 from tests.workspace_builder import Workspace
@@ -62,11 +64,17 @@ def test_publishes_to_a_folder(project: Workspace, tmp_path: Path) -> None:
         ("s3://bucket/../other", "expected a path without '@' and '..'"),
     ],
 )
-def test_a_wrong_address_is_one_line_before_the_build(project: Workspace, address: str, message: str) -> None:
-    ended = project.run("publish", TARGET, "--to", address, *ALONE)
+def test_a_wrong_address_is_one_line(address: str, message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        parse_destination(address)
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert "CANARY" not in str(raised.value)
+
+
+def test_a_wrong_address_fails_before_the_build(project: Workspace) -> None:
+    ended = project.run("publish", TARGET, "--to", "hf://team/net", *ALONE)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-    assert message in ended.err
-    assert "CANARY" not in ended.err
     assert not (project.root / "modelbuild-out/default").exists()
 
 

@@ -67,6 +67,7 @@ def test_a_release_verifies_where_it_is_published(project: Workspace, tmp_path: 
     assert "nothing to upload" in project.run(*arguments).out
 
 
+@pytest.mark.exhaustive
 def test_documents_are_referrers_in_a_registry(project: Workspace, registry: Registry, tmp_path: Path) -> None:
     key = write_key(tmp_path, "release")
     arguments = ("publish", "//m:net", "--to", f"oci://{registry.host}/signed:1", "--key", str(key))

@@ -59,6 +59,7 @@ def test_the_version_is_the_folder(project: Workspace, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("target", "address", "message"),
     [
