@@ -61,7 +61,14 @@ FILES = [{"name": "files", "files": {"x": "y.npy", "y": "y.npy"}}]
 PACKAGE: dict[str, Any] = {
     "package": {"default_visibility": ["//visibility:public"]},
     "filegroup": [
-        {"name": "group", "srcs": ["a.txt", ":globbed"], "tags": ["x"], "visibility": ["//sub:__pkg__"]},
+        {
+            "name": "group",
+            "srcs": ["a.txt", ":globbed"],
+            "license": "MIT",
+            "source": "https://host.example/x",
+            "tags": ["x"],
+            "visibility": ["//sub:__pkg__"],
+        },
         {"name": "globbed", "srcs": {"glob": ["*.txt", "**/*.py"], "exclude": ["b*"], "allow_empty": True}},
     ],
     "http_file": [
@@ -70,6 +77,8 @@ PACKAGE: dict[str, Any] = {
             "urls": ["https://host.example/a/b.bin"],
             "sha256": _DIGEST,
             "filename": "b.bin",
+            "license": "MIT",
+            "source": "https://host.example/x",
             "executable": True,
         }
     ],
@@ -92,6 +101,8 @@ PACKAGE: dict[str, Any] = {
             "wheel": "x-1.0-py3-none-any.whl",
             "wheel_sha256": _DIGEST,
             "filename": "y.pt",
+            "license": "MIT",
+            "source": "https://host.example/x",
         }
     ],
     "torch_model": [
@@ -102,6 +113,8 @@ PACKAGE: dict[str, Any] = {
             "kwargs": {"n": 3, "t": ["a", 1.5]},
             "weights": {"w": "w.safetensors"},
             "allow_missing": True,
+            "license": "MIT",
+            "source": "https://host.example/x",
             "prepare": "net.py:prepare",
             "data": ["a.txt"],
             "inputs": [
@@ -165,6 +178,8 @@ PACKAGE: dict[str, Any] = {
         {
             "name": "engine",
             "plan": "a.plan",
+            "license": "MIT",
+            "source": "https://host.example/x",
             "version": "8.6.1",
             "compute_capability": ["8.6", "8.9"],
             "arch": "x86_64",
