@@ -1,5 +1,7 @@
 // modelbuild_kernels::batched_nms(Tensor boxes, Tensor scores, Tensor idxs, float iou_threshold) -> Tensor:
 // torchvision.ops.batched_nms on the CPU, non-maximum suppression among the boxes of each class.
+#include <iterator>
+
 #include "nms.hpp"
 
 namespace modelbuild::kernels {
@@ -24,16 +26,35 @@ std::vector<T> moved_apart(const T* boxes, const Class* classes, std::int64_t co
   return moved;
 }
 
+// Calls non-maximum suppression for the boxes of each class, and returns the kept boxes of all classes, best first.
+// Boxes whose class is NaN are of no class.
 template <typename T, typename Class>
 std::vector<std::int64_t> kept_by_class(const T* boxes, const T* scores, const Class* classes, std::int64_t count,
                                         double threshold) {
-  if (count == 0) return {};
-  if (count > kMovedApart) {
-    return kept(boxes, scores, count, threshold,
-                [&](std::int64_t a, std::int64_t b) { return classes[a] == classes[b]; });
+  const std::vector<std::int64_t> order = best_first(scores, count);
+  std::vector<std::int64_t> by_class;
+  std::copy_if(order.begin(), order.end(), std::back_inserter(by_class),
+               [&](std::int64_t i) { return !is_nan(classes[i]); });
+  std::stable_sort(by_class.begin(), by_class.end(),
+                   [&](std::int64_t a, std::int64_t b) { return classes[a] < classes[b]; });
+  std::vector<bool> keeps(static_cast<std::size_t>(count));
+  for (auto first = by_class.begin(); first != by_class.end();) {
+    const auto last =
+        std::find_if(first, by_class.end(), [&](std::int64_t i) { return classes[i] != classes[*first]; });
+    for (const std::int64_t i : kept(boxes, std::vector<std::int64_t>(first, last), threshold)) keeps[i] = true;
+    first = last;
   }
-  const std::vector<T> moved = moved_apart(boxes, classes, count);
-  return kept(moved.data(), scores, count, threshold, [](std::int64_t, std::int64_t) { return true; });
+  std::vector<std::int64_t> found;
+  std::copy_if(order.begin(), order.end(), std::back_inserter(found), [&](std::int64_t i) { return keeps[i]; });
+  return found;
+}
+
+template <typename T, typename Class>
+std::vector<std::int64_t> kept_of_all(const T* boxes, const T* scores, const Class* classes, std::int64_t count,
+                                      double threshold) {
+  if (count == 0) return {};
+  if (count > kMovedApart) return kept_by_class(boxes, scores, classes, count, threshold);
+  return kept(moved_apart(boxes, classes, count).data(), best_first(scores, count), threshold);
 }
 
 void batched_nms(KernelRuntimeContext& context, Arguments arguments) {
@@ -53,8 +74,8 @@ void batched_nms(KernelRuntimeContext& context, Arguments arguments) {
   const bool known = with_float(boxes.scalar_type(), [&](auto type) {
     using T = decltype(type);
     counts = with_any(classes.scalar_type(), [&](auto kind) {
-      found = kept_by_class(boxes.const_data_ptr<T>(), scores.const_data_ptr<T>(),
-                            classes.const_data_ptr<decltype(kind)>(), boxes.size(0), threshold);
+      found = kept_of_all(boxes.const_data_ptr<T>(), scores.const_data_ptr<T>(),
+                          classes.const_data_ptr<decltype(kind)>(), boxes.size(0), threshold);
     });
   });
   MB_CHECK(context, known, "boxes: expected float32 or float64");

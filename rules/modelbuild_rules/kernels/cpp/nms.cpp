@@ -17,8 +17,7 @@ void nms(KernelRuntimeContext& context, Arguments arguments) {
   std::vector<std::int64_t> found;
   const bool known = with_float(boxes.scalar_type(), [&](auto type) {
     using T = decltype(type);
-    found = kept(boxes.const_data_ptr<T>(), scores.const_data_ptr<T>(), boxes.size(0), threshold,
-                 [](std::int64_t, std::int64_t) { return true; });
+    found = kept(boxes.const_data_ptr<T>(), best_first(scores.const_data_ptr<T>(), boxes.size(0)), threshold);
   });
   MB_CHECK(context, known, "boxes: expected float32 or float64");
   MB_CHECK(context, resize(out, {static_cast<int>(found.size())}), "out: no room for %zu indices", found.size());

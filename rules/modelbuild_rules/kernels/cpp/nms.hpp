@@ -20,35 +20,34 @@ std::vector<std::int64_t> best_first(const T* scores, std::int64_t count) {
   return order;
 }
 
+// Returns the indices of boxes that greedy non-maximum suppression keeps, of those with the given indices, best first.
 template <typename T>
-T area(const T* box) {
-  return (box[2] - box[0]) * (box[3] - box[1]);
-}
-
-// Returns the intersection of two boxes over their union; NaN if both are empty.
-template <typename T>
-T overlap(const T* a, const T* b) {
-  const T width = std::max<T>(0, std::min(a[2], b[2]) - std::max(a[0], b[0]));
-  const T height = std::max<T>(0, std::min(a[3], b[3]) - std::max(a[1], b[1]));
-  const T shared = width * height;
-  return shared / (area(a) + area(b) - shared);
-}
-
-// Returns the indices of boxes that greedy non-maximum suppression keeps, best first. A box drops another one only if
-// `related` is true of their indices.
-template <typename T, typename Related>
-std::vector<std::int64_t> kept(const T* boxes, const T* scores, std::int64_t count, double threshold,
-                               const Related& related) {
-  const std::vector<std::int64_t> order = best_first(scores, count);
-  std::vector<bool> dropped(order.size());
+std::vector<std::int64_t> kept(const T* boxes, const std::vector<std::int64_t>& order, double threshold) {
+  struct Box {
+    T left, top, right, bottom, area;
+  };
+  std::vector<Box> left;  // boxes that no better one dropped
+  std::vector<std::int64_t> indices(order);
+  left.reserve(order.size());
+  for (const std::int64_t index : order) {
+    const T* box = boxes + 4 * index;
+    left.push_back({box[0], box[1], box[2], box[3], (box[2] - box[0]) * (box[3] - box[1])});
+  }
   std::vector<std::int64_t> found;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    if (dropped[i]) continue;
-    found.push_back(order[i]);
-    for (std::size_t j = i + 1; j < order.size(); ++j) {
-      if (dropped[j] || !related(order[i], order[j])) continue;
-      dropped[j] = overlap(boxes + 4 * order[i], boxes + 4 * order[j]) > threshold;
+  for (std::size_t first = 0, count = left.size(); first < count; ++first) {
+    const Box best = left[first];
+    found.push_back(indices[first]);
+    std::size_t end = first + 1;
+    for (std::size_t i = first + 1; i < count; ++i) {
+      const Box& other = left[i];
+      const T width = std::max<T>(0, std::min(best.right, other.right) - std::max(best.left, other.left));
+      const T height = std::max<T>(0, std::min(best.bottom, other.bottom) - std::max(best.top, other.top));
+      const T shared = width * height;
+      if (shared / (best.area + other.area - shared) > threshold) continue;  // false for NaN, of two empty boxes
+      left[end] = other;
+      indices[end++] = indices[i];
     }
+    count = end;
   }
   return found;
 }

@@ -58,6 +58,7 @@ from modelbuild_rules.program.steps.lowering.rewrites.bounds import bound_sizes
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import without_repetition
 from modelbuild_rules.program.steps.lowering.rewrites.empty_cat import correct_cat
 from modelbuild_rules.program.steps.lowering.rewrites.fitness import Unfit, check_fit, has_complex_scalars
+from modelbuild_rules.program.steps.lowering.rewrites.linear import has_unknown_sizes, whole_linear
 from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero
 from modelbuild_rules.program.steps.lowering.rewrites.recurrent import keep_loops
 from modelbuild_rules.program.steps.lowering.rewrites.volumes import as_images
@@ -189,6 +190,8 @@ def _lower_once(
     for first in partitioners[:1]:
         first.before = before
     passes = [each for backend in backends.values() for each in backend.passes]
+    if has_unknown_sizes(program):
+        passes.append(whole_linear)
     # Operators that no backend takes are checked later.
     config = EdgeCompileConfig(_check_ir_validity=False)
     ids = {id for backend in backends.values() for id in backend.ids}

@@ -29,3 +29,22 @@ def test_joined_rows_have_the_shapes_of_eager_mode(tmp_path: Path) -> None:
         for found, wanted in zip(method.forward([boxes]), Selected()(boxes), strict=True):
             assert found.shape == wanted.shape
             assert torch.equal(found, wanted)
+
+
+class Grown(nn.Module):
+    """Joins rows to an empty vector, as the cache of a model of transformers does at its first step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.row = nn.Parameter(torch.ones(1, 2, 1, 3))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.cat([torch.tensor([]), x, self.row], -2), torch.cat([torch.tensor([]), x], -1)
+
+
+def test_a_vector_without_elements_counts_for_nothing(tmp_path: Path) -> None:
+    rows = torch.arange(12.0).view(1, 2, 2, 3)
+    module = Grown().requires_grad_(False)
+    method = _load_for_executorch(str(build_program(torch.export.export(module, (rows,)), tmp_path).pte))
+    for found, wanted in zip(method.forward([rows]), module(rows), strict=True):
+        assert torch.equal(found, wanted)

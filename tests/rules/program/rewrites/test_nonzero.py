@@ -169,13 +169,32 @@ def test_positions_of_positions(lower: Callable[..., Any], execute: Callable[...
     assert different(execute(made.pte, [x]), list(Chained()(x))) == []
 
 
+class Masked(nn.Module):
+    """Indexes by masks of one and two dimensions, at each place and beside other indices."""
+
+    def forward(self, x: Tensor, rows: Tensor, plane: Tensor) -> tuple[Tensor, ...]:
+        return x[rows], x[:, plane.any(1)], x[:, plane], x[rows, 1], x[rows, :, 0], x[:, :, plane[0]]
+
+
+def test_masks_at_each_place(lower: Callable[..., Any], execute: Callable[..., Any], tmp_path: Path) -> None:
+    x = torch.arange(120.0).view(3, 4, 2, 5)
+
+    def inputs(filling: str) -> tuple[Tensor, ...]:
+        return x, filled((3,), "bool", filling).bool(), filled((4, 2), "bool", filling).bool()
+
+    made = lower(torch.export.export(Masked(), inputs("some")), tmp_path / "made")
+    for filling in FILLINGS:
+        given = inputs(filling)
+        assert different(execute(made.pte, given), list(Masked()(*given))) == [], filling
+
+
 def run_by_executorch(program: Any, *inputs: Tensor) -> list[Tensor]:
     made = to_edge_transform_and_lower(program).to_executorch()
     return list(_load_for_executorch_from_buffer(made.buffer).forward(inputs))
 
 
 def test_a_program_without_any_is_left_alone() -> None:
-    program = torch.export.export(Each([Case("index", (2, 3))]), (torch.ones(2, 3),))
+    program = torch.export.export(nn.ReLU(), (torch.ones(2, 3),))
     assert correct_nonzero(program) is program
 
 

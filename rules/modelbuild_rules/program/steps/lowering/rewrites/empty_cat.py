@@ -2,6 +2,9 @@
 
 The portable kernel of cat takes such tensors as 0 wide: four of 0 x 1 become 0 x 0 along dimension 1, not 0 x 4. So the
 result is viewed in its own shape. Seen in executorch 1.4.1.
+
+A vector without elements may be among tensors of more dimensions, as in caches of transformers, and counts for nothing.
+It is left out: backends take no such tensors.
 """
 
 from __future__ import annotations
@@ -30,7 +33,15 @@ def _concerned(node: torch.fx.Node) -> bool:
     if node.target not in (aten.cat.default, aten.stack.default):
         return False
     tensors, dim = [each.meta["val"] for each in node.args[0]], node.args[1] if len(node.args) > 1 else 0
+    if len(_counted(tensors)) < len(tensors):
+        return True
     return _may_lack_elements(tensors, dim if node.target == aten.cat.default else None)
+
+
+def _counted(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the tensors without vectors of no elements, unless all are vectors."""
+    rank = max(each.dim() for each in tensors)
+    return [each for each in tensors if each.dim() == rank]
 
 
 def _may_lack_elements(tensors: Sequence[torch.Tensor], dim: int | None) -> bool:
@@ -54,6 +65,9 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
         return aten.view.default(made, made.shape)
 
     def cat(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
+        counted = _counted(tensors)
+        if len(counted) < len(tensors):
+            return aten.cat.default(counted, dim) if len(counted) > 1 else counted[0].clone()
         if inside or not _may_lack_elements(tensors, dim):
             return NotImplemented
         return joined(tensors, dim)

@@ -1,12 +1,16 @@
-"""Correct `nonzero`, whose portable kernel returns wrong indices for inputs of two or more dimensions.
+"""Correct `nonzero` and indexing by masks.
+
+The portable kernel of nonzero returns wrong indices for inputs of two or more dimensions.
 
 The kernel writes rows one after another, but the program's memory plan has eager mode's layout, column by column, which
 most kernels also reject as an input. For one-dimensional inputs both layouts have the same bytes. So nonzero is applied
 to the flat input, its only column is copied to the contiguous layout, and the coordinates are computed from it. Seen in
 executorch 1.4.1 and 1.5.1.
 
-Indexing by a channels-last mask also returns wrong elements, or fails. So masks of four or more dimensions, and the
-tensors that they index, are first copied to the contiguous layout. Seen in executorch 1.4.1.
+The portable kernel of `index` counts a mask from its beginning for each element that it finds, so its time grows with
+the square of the mask's size. With a channels-last mask it also returns wrong elements, or fails. So masks become the
+indices of their elements, and tensors of four or more dimensions are first copied to the contiguous layout. Seen in
+executorch 1.4.1 and 1.5.1.
 """
 
 from __future__ import annotations
@@ -23,7 +27,8 @@ aten = torch.ops.aten
 
 
 def correct_nonzero(ep: ExportedProgram) -> ExportedProgram:
-    """Return an equivalent program that uses nonzero only in its correct form, or `ep` itself if it has no nonzero.
+    """Return an equivalent program with nonzero only in its correct form and without masks as indices, or `ep` itself
+    if it has neither.
 
     The indices are row by row in memory, not column by column as in eager mode. where(condition) and argwhere, which
     become nonzero, are corrected too.
@@ -42,8 +47,12 @@ def _concerned(node: torch.fx.Node, decompositions: Mapping[Any, Any]) -> bool:
 
 
 def _has_mask(indices: Sequence[torch.Tensor | None]) -> bool:
-    """Return whether one of the indices is a mask that may be channels-last."""
-    return any(i is not None and i.dtype in (torch.bool, torch.uint8) and i.dim() >= 4 for i in indices)
+    return any(map(_is_mask, indices))
+
+
+def _is_mask(index: torch.Tensor | None) -> bool:
+    """Return whether an index is a mask. One without dimensions selects all or nothing, and is left alone."""
+    return index is not None and index.dtype in (torch.bool, torch.uint8) and index.dim() > 0
 
 
 def _row_by_row(x: torch.Tensor) -> torch.Tensor:
@@ -81,14 +90,19 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
         return list(nonzero(condition.reshape(-1) if condition.dim() == 0 else condition).unbind(1))
 
     def index(x: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> Any:
-        nonlocal inside
-        if inside or not _has_mask(indices):
+        if not _has_mask(indices):
             return NotImplemented
-        inside = True
-        try:
-            return aten.index.Tensor(_row_by_row(x), [None if i is None else _row_by_row(i) for i in indices])
-        finally:
-            inside = False
+        if x.dim() >= 4:
+            x = _row_by_row(x)
+        given = [each for each in indices if each is not None]
+        if len(given) == 1:
+            (mask,) = given
+            first = next(place for place, each in enumerate(indices) if each is not None)
+            return x.flatten(first, first + mask.dim() - 1).index_select(first, flat_indices(mask).squeeze(1))
+        places: list[torch.Tensor | None] = []
+        for each in indices:
+            places += where(each) if each is not None and _is_mask(each) else [each]
+        return aten.index.Tensor(x, places)
 
     return {
         aten.index.Tensor: index,
