@@ -24,7 +24,7 @@ class Outcome:
     model: str
     stack: str
     built: bool
-    seconds: float
+    seconds: int
     delegated: float = 0.0
     partitions: int = 0
     parity: str = ""
@@ -50,7 +50,7 @@ def build(model: str, stack: str, workspace: Path = ZOO) -> Outcome:
     """Build a model's program for a stack in the zoo or a copy of it, and test it if this machine can run it."""
     start = time.monotonic()
     built = _run(workspace, "build", f"{model}_{stack}", "--quiet")
-    seconds = time.monotonic() - start
+    seconds = round(time.monotonic() - start)
     if built.returncode:
         return Outcome(model, stack, False, seconds, reason=_reason(built))
     totals = json.loads((outputs(model, stack, workspace) / "delegation.json").read_text())["totals"]
@@ -64,7 +64,7 @@ def build(model: str, stack: str, workspace: Path = ZOO) -> Outcome:
         not_run = [line for line in tested.stdout.splitlines() if "  NOT RUN: " in line]
         parity = "no" if tested.returncode else "not run" if not_run else "yes"
         reason = _reason(tested) if tested.returncode else "".join(not_run)
-    return Outcome(model, stack, True, seconds, 1 - portable / max(nodes, 1), partitions, parity, reason)
+    return Outcome(model, stack, True, seconds, round(1 - portable / max(nodes, 1), 4), partitions, parity, reason)
 
 
 def outputs(model: str, stack: str, workspace: Path = ZOO) -> Path:

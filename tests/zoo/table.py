@@ -1,10 +1,10 @@
-"""Build the zoo and print the table of docs/reference/models.md: nodes in backends, partitions, parity.
+"""Build programs of the zoo, and write their outcomes into the table of docs/reference/models.md.
 
     python tests/zoo/table.py --stack xnnpack                        # all models
     python tests/zoo/table.py --stack cuda //own:temporal            # one
-    python tests/zoo/table.py --show > table.md                      # the outcomes so far
+    python tests/zoo/table.py --write                                # only the table, of the outcomes so far
 
-Outcomes are kept in build/zoo.json, so the table can be made in parts.
+Outcomes are kept in tests/zoo/outcomes.json, so the table can be made in parts.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from programs import STACKS, ZOO, Outcome, build, models
+from tests.zoo.programs import STACKS, ZOO, Outcome, build, models
 
-KEPT = ZOO.parent.parent / "build" / "zoo.json"
+ROOT = ZOO.parent.parent
+KEPT = ZOO / "outcomes.json"
+PAGE = ROOT / "docs/reference/models.md"
+HEAD = ["model", *STACKS, "agrees on XNNPACK"]
 
 
 def main() -> int:
@@ -29,10 +32,10 @@ def main() -> int:
     )
     parser.add_argument("--stack", action="append", choices=STACKS, help="default: all")
     parser.add_argument("--new", action="store_true", help="only programs without an outcome")
-    parser.add_argument("--show", action="store_true", help="build nothing")
+    parser.add_argument("--write", action="store_true", help="build nothing")
     options = parser.parse_args()
-    outcomes = {(each.model, each.stack): each for each in _kept()}
-    if not options.show:
+    outcomes = {(each.model, each.stack): each for each in kept()}
+    if not options.write:
         for stack in options.stack or STACKS:
             for model in options.models or models():
                 if options.new and (model, stack) in outcomes:
@@ -40,17 +43,27 @@ def main() -> int:
                 outcomes[model, stack] = outcome = build(model, stack)
                 _keep(list(outcomes.values()))
                 print(_line(outcome), file=sys.stderr, flush=True)
-    print(_table(outcomes))
+    PAGE.write_text(page())
     return 0
 
 
-def _kept() -> list[Outcome]:
-    return [Outcome(**each) for each in json.loads(KEPT.read_text())] if KEPT.is_file() else []
+def kept() -> list[Outcome]:
+    """Return the outcomes of models that are in the zoo."""
+    known = models()
+    return [each for each in (Outcome(**row) for row in json.loads(KEPT.read_text())) if each.model in known]
+
+
+def page() -> str:
+    """Return docs/reference/models.md with the table of the kept outcomes in place of its table."""
+    before, _, rest = PAGE.read_text().partition(_row(HEAD))
+    after = rest[rest.index("\n\n") :]
+    return before + _table({(each.model, each.stack): each for each in kept()}) + after
 
 
 def _keep(outcomes: list[Outcome]) -> None:
-    KEPT.parent.mkdir(exist_ok=True)
-    KEPT.write_text(json.dumps([asdict(each) for each in outcomes], indent=1) + "\n")
+    place = {model: number for number, model in enumerate(models())}
+    outcomes.sort(key=lambda each: (place[each.model], STACKS.index(each.stack)))
+    KEPT.write_text("[\n" + ",\n".join(json.dumps(asdict(each)) for each in outcomes) + "\n]\n")
 
 
 def _line(outcome: Outcome) -> str:
@@ -59,12 +72,15 @@ def _line(outcome: Outcome) -> str:
 
 
 def _table(outcomes: dict[tuple[str, str], Outcome]) -> str:
-    head = ["model", *STACKS, "agrees on XNNPACK"]
-    rows = [head, ["---"] * len(head)]
+    rows = [HEAD, ["---"] * len(HEAD)]
     for model in models():
         each = [outcomes.get((model, stack)) for stack in STACKS]
         rows.append([model.removeprefix("//"), *map(_cell, each), each[0].parity if each[0] else ""])
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    return "\n".join(map(_row, rows))
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
 
 
 def _cell(outcome: Outcome | None) -> str:

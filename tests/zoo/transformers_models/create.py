@@ -7,11 +7,8 @@ from weights import repeated
 SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
 OPTIONS = {
     "bert": SMALL,
-    "roberta": SMALL,
-    "vit": SMALL,
     "yolos": SMALL | {"image_size": [224, 224]},
     "llama": SMALL | {"num_key_value_heads": 2, "vocab_size": 1000},
-    "qwen2": SMALL | {"num_key_value_heads": 2, "vocab_size": 1000},
     "gpt2": {"n_embd": 64, "n_layer": 2, "n_head": 4},
     "distilbert": {"dim": 64, "n_layers": 2, "n_heads": 4, "hidden_dim": 128},
     "wav2vec2": SMALL,
