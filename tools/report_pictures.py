@@ -7,6 +7,7 @@ It needs the packages of modelbuild[models,test], pillow and chromium, and takes
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -25,12 +26,12 @@ EDITS = {
     "models/classifier.py": ("width: int = 16", "width: int = 24"),
     "models/BUILD.toml": ("abs = 1e-5, rel = 1e-4", "abs = 1e-12, rel = 1e-12"),
 }
-WIDTH = 1240
-# Name of the picture, page, first and last row of its pixels, dark colors.
+WIDTH, TALL, MOST = 1240, 3000, 1160
+# Name of the picture, page, its first and last section (None: from the page's top), dark colors.
 PICTURES = (
-    ("report", "ci", 0, 1062, False),
-    ("actions", "ci", 1062, 2230, True),
-    ("program", "program", 0, 1160, False),
+    ("report", "ci", None, 2, False),
+    ("actions", "ci", 3, 3, True),
+    ("program", "program", None, 0, False),
 )
 
 
@@ -51,13 +52,29 @@ def main() -> None:
         modelbuild(root, "inspect", "//models:detector", "--html", "program.html")
         for picture, page, first, last, dark in PICTURES:
             shot = folder / f"{picture}.png"
-            screenshot(root / f"{page}.html", shot, last, dark, folder / "browser")
-            image = Image.open(shot).convert("RGB").crop((0, first, WIDTH, last))
+            screenshot(root / f"{page}.html", shot, dark, folder / "browser")
+            image = Image.open(shot).convert("RGB")
+            found = sections(image)
+            top = 0 if first is None else found[first][0] - 10
+            image = image.crop((0, top, WIDTH, min(found[last][1] + 10, top + MOST)))
             image.quantize(200, dither=Image.Dither.NONE).save(PICTURES_FOLDER / f"{picture}.png", optimize=True)
 
 
+def sections(image: Image.Image) -> list[tuple[int, int]]:
+    """Return the first and last row of each section: more than 100 rows that are not of the page's color alone."""
+    color = image.getpixel((0, 0))
+    found, start = [], 0
+    for row in range(image.height):
+        if image.crop((0, row, image.width, row + 1)).getcolors() == [(image.width, color)]:
+            if row - start > 100:
+                found.append((start, row))
+            start = row + 1
+    return [*found, (start, image.height)]
+
+
 def modelbuild(root: Path, *arguments: str) -> None:
-    subprocess.run([sys.executable, "-m", "modelbuild", *arguments], cwd=root, check=False)
+    environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(root.parent / "cache")}
+    subprocess.run([sys.executable, "-m", "modelbuild", *arguments], cwd=root, check=False, env=environment)
 
 
 def commit(root: Path) -> None:
@@ -69,9 +86,9 @@ def git(root: Path, *arguments: str) -> None:
     subprocess.run(["git", *arguments], cwd=root, check=True)
 
 
-def screenshot(page: Path, picture: Path, height: int, dark: bool, folder: Path) -> None:
+def screenshot(page: Path, picture: Path, dark: bool, folder: Path) -> None:
     command = ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-    command += ["--virtual-time-budget=3000", f"--user-data-dir={folder}", f"--window-size={WIDTH},{height}"]
+    command += ["--virtual-time-budget=3000", f"--user-data-dir={folder}", f"--window-size={WIDTH},{TALL}"]
     command += ["--blink-settings=preferredColorScheme=0"] if dark else []
     subprocess.run([*command, f"--screenshot={picture}", page.as_uri()], check=True, stderr=subprocess.DEVNULL)
 

@@ -49,10 +49,10 @@ class ActionTimes:
         end = float("-inf")
         for action in critical_path(self.actions):
             began, ended = self.span(action)
-            for ready in self.ready:
-                start = max(end, ready.at - ready.seconds)
-                if self._waited(action, ready) and start < began:
-                    path.append((ready, start, min(ready.at, began)))
+            awaited = [ready for ready in self.ready if self._waited(action, ready)]
+            if awaited:  # other workers may have started meanwhile: the last one ended the wait
+                ready = max(awaited, key=lambda each: each.at)
+                path.append((ready, min(began, max(end, ready.at - ready.seconds)), min(ready.at, began)))
             path.append((action, began, ended))
             end = ended
         return path

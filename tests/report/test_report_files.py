@@ -222,6 +222,7 @@ def test_a_worker_that_starts_during_an_action_of_the_critical_path_follows_it_t
         ActionStarted("a", "//m:a", "make", "make", at=1.0),
         ran("a", 3.0, 4.0),
         ActionStarted("b", "//m:b", "make", "make", at=4.0),
+        events.WorkerReady((), 0.25, at=4.5),
         events.WorkerReady(("torch",), 4.0, at=6.0),
         events.ActionProgress("b", "", waiting=True, at=6.0),
         ran("b", 1.0, 7.0, ("a",)),
