@@ -15,7 +15,7 @@
 
 /* The version of this header. It grows by one with each addition of a function, a field or a value. A program that was
  * compiled with it needs a library whose mb_api_version() is at least as large. */
-#define MB_API_VERSION 1
+#define MB_API_VERSION 2
 
 #ifdef __cplusplus
 extern "C" {
@@ -66,6 +66,7 @@ typedef struct {
   const char* const* plugin_dirs; /* folders to search for those first */
   size_t plugin_dir_count;
   int32_t skip_verify; /* not 0: do not check the SHA-256 in files' manifests */
+  int32_t profile;     /* not 0: record the time of each instruction, for mb_take_profile; since version 2 */
 } mb_load_options;
 
 typedef struct {
@@ -125,6 +126,13 @@ MB_API const char* mb_output_name(const mb_program* program, size_t index);
 MB_API mb_status mb_output(const mb_program* program, size_t index, mb_tensor* tensor); /* numbers have rank 0 */
 MB_API mb_status mb_last_transfers(const mb_program* program, mb_transfers* transfers);
 MB_API mb_status mb_count_graphs(const mb_program* program, mb_graph_counts* counts);
+
+/* Returns the times of all instructions since the last call, as one JSON object: `version` (1), and `runs`, a list of
+ * each run's events. An event has `name` (OPERATOR_CALL for an instruction that calls a kernel, DELEGATE_CALL for one
+ * that calls a delegate; within them names of kernels and of a delegate's own events), `chain` and `instruction` in the
+ * program, `delegate` (true for a delegate's own event, with its `index`), `start_ns` and `end_ns` of a clock. Free the
+ * text with mb_free. Needs the load option `profile`. Since version 2. */
+MB_API mb_status mb_take_profile(mb_program* program, char** json);
 
 /* GPU memory, for callers that do not use CUDA themselves. */
 MB_API mb_status mb_device_allocate(int32_t device, size_t bytes, void** pointer);

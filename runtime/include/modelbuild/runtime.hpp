@@ -200,6 +200,7 @@ struct LoadOptions {
   std::vector<std::filesystem::path> plugins;      // libraries to load in addition to those of the program's backends
   std::vector<std::filesystem::path> plugin_dirs;  // folders to search for those, before this library's own folder
   bool verify = true;                              // check the SHA-256 in files' manifests
+  bool profile = false;                            // record the time of each instruction: see Program::take_profile
 };
 
 // Returns the requirements of a program that this machine does not meet, one line each: a delegate that the runtime
@@ -237,6 +238,9 @@ class Program {
                                         const RunOptions& options = {});
   MODELBUILD_API Transfers transfers() const;       // of the last run
   MODELBUILD_API GraphCounts graph_counts() const;  // of all runs
+  // Returns the events of the runs since the last call, and forgets them: the JSON object of mb_take_profile. Throws
+  // Error without LoadOptions::profile.
+  MODELBUILD_API std::string take_profile();
 
  private:
   struct State;

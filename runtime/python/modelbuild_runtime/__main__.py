@@ -13,17 +13,30 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild_runtime.errors import InputError, ProgramError, one_line
+from modelbuild_runtime.etdump import write_etdump
+from modelbuild_runtime.files.pte import read_program_file
 from modelbuild_runtime.inputs import read_inputs
 from modelbuild_runtime.latency import Latency
 from modelbuild_runtime.load import load
+from modelbuild_runtime.native.program import NativeProgram
 from modelbuild_runtime.outputs import write_outputs
+from modelbuild_runtime.profile import Profile, summarize
 from modelbuild_runtime.program import Program
+
+# Profiled runs without --repeat.
+_RUNS = 10
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
-        program = load(options.program, options.data, plugin_dirs=options.plugin_dir, verify=options.verify)
+        program = load(
+            options.program,
+            options.data,
+            plugin_dirs=options.plugin_dir,
+            verify=options.verify,
+            profile=options.profile,
+        )
         if options.describe:
             print(_description(program, options.json))
             return 0
@@ -49,8 +62,9 @@ def _run(program: Program, options: argparse.Namespace) -> dict[str, Any]:
     arrays = read_inputs(method.inputs, _files(options.input))
     outputs = program.run(arrays, options.method)
     latency: Latency | None = None
-    if options.repeat:
+    if options.repeat and not options.profile:  # recording takes time
         latency = program.measure(arrays, options.method, options.repeat, options.warmup)
+    profile = _profile(program, options, arrays) if options.profile else None
     paths = {}
     if options.output_dir is not None:
         paths = write_outputs(outputs, options.output_dir, options.output_format)
@@ -69,7 +83,25 @@ def _run(program: Program, options: argparse.Namespace) -> dict[str, Any]:
             for name, array in outputs.items()
         ],
         "latency": None if latency is None else latency.to_json(),
+        **({} if profile is None else {"profile": profile.to_json()}),
     }
+
+
+def _profile(program: Program, options: argparse.Namespace, arrays: Any) -> Profile:
+    """Run a program's method as --repeat and --warmup say, and write the events to the requested files."""
+    assert isinstance(program, NativeProgram)
+    for runs in (options.warmup, options.repeat or _RUNS):
+        program.take_profile()
+        for _ in range(runs):
+            program.run(arrays, options.method)
+    events = program.take_profile()
+    profile = summarize(events, options.program, read_program_file(options.program, verify=False), options.method)
+    for path in options.profile_output:
+        if path.suffix == ".json":
+            path.write_text(json.dumps(profile.to_json(), indent=1) + "\n")
+        else:
+            write_etdump(events, path)
+    return profile
 
 
 def _reason(error: Exception) -> str:
@@ -85,6 +117,8 @@ def _text(report: dict[str, Any]) -> str:
         lines.append(f"output {port['name']}: {port['dtype']}{port['shape']}{where}")
     if report["latency"] is not None:
         lines.append(f"latency {Latency(**report['latency'])}")
+    if "profile" in report:
+        lines += Profile.from_json(report["profile"]).lines()
     return "\n".join(map(one_line, lines))
 
 
@@ -118,6 +152,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output-format", choices=("npy", "json"), default="npy", help="format of the outputs (npy)")
     parser.add_argument("--repeat", type=int, default=0, metavar="N", help="number of measured runs")
     parser.add_argument("--warmup", type=int, default=3, metavar="N", help="number of runs before measuring (3)")
+    parser.add_argument("--profile", action="store_true", help="print the time of each operator and partition")
+    parser.add_argument(
+        "--profile-output",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="write the profile: .json, or .etdp for ExecuTorch's Inspector",
+    )
     parser.add_argument(
         "--no-verify", dest="verify", action="store_false", help="do not check the SHA-256 of the files' manifests"
     )

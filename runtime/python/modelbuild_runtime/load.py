@@ -26,6 +26,7 @@ def load(
     *,
     plugin_dirs: Sequence[str | Path] = (),
     verify: bool = True,
+    profile: bool = False,
 ) -> Program: ...
 @overload
 def load(
@@ -35,6 +36,7 @@ def load(
     runtime: str | Path,
     plugin_dirs: Sequence[str | Path] = (),
     verify: bool = True,
+    profile: bool = False,
 ) -> NativeProgram: ...
 def load(
     path: str | Path,
@@ -43,6 +45,7 @@ def load(
     runtime: str | Path | None = None,
     plugin_dirs: Sequence[str | Path] = (),
     verify: bool = True,
+    profile: bool = False,
 ) -> Program:
     """Load a .pte, and the .ptd beside it: the one of the same name, or the only one if the program may need one.
 
@@ -52,13 +55,16 @@ def load(
 
     The C++ runtime searches `plugin_dirs` first for libraries of the program's backends and kernels.
 
-    With `verify` the SHA-256 in the files' manifests is checked.
+    With `verify` the SHA-256 in the files' manifests is checked. With `profile`, which only the C++ runtime can, the
+    time of each instruction is recorded: see NativeProgram.take_profile().
 
     Raises ProgramError if the files are damaged, or not a program that this runtime supports.
     """
     named = runtime if runtime is not None else os.environ.get(RUNTIME)
     native = _installed() if named is None else named
     if not native:
+        if profile:
+            raise ProgramError("only the C++ runtime records profiles; expected pip install 'modelbuild[runtime]'")
         return load_with_executorch(path, data_paths, verify=verify)
     from modelbuild_runtime.native.library import library_file
 
@@ -66,7 +72,7 @@ def load(
     program = read_program_file(pte, verify=False)  # the C++ runtime checks the files itself
     data = _data_files(pte, data_paths, program)
     folders = [Path(folder) for folder in plugin_dirs]
-    return NativeProgram(library_file(Path(native)), pte, data, describe(pte, data, program), verify, folders)
+    return NativeProgram(library_file(Path(native)), pte, data, describe(pte, data, program), verify, folders, profile)
 
 
 def load_with_executorch(path: str | Path, data_paths: Sequence[str | Path] = (), *, verify: bool = True) -> Program:

@@ -54,7 +54,8 @@ char* allocated(const std::string& text) {
 modelbuild::LoadOptions load_options(const mb_load_options* options) {
   const mb_load_options given = c::copied(options, "mb_load_options");
   return {c::paths(given.data, given.data_count, "data"), c::paths(given.plugins, given.plugin_count, "plugins"),
-          c::paths(given.plugin_dirs, given.plugin_dir_count, "plugin_dirs"), given.skip_verify == 0};
+          c::paths(given.plugin_dirs, given.plugin_dir_count, "plugin_dirs"), given.skip_verify == 0,
+          given.profile != 0};
 }
 
 }  // namespace
@@ -188,6 +189,14 @@ mb_status mb_count_graphs(const mb_program* program, mb_graph_counts* counts) {
     result = {};
     const modelbuild::GraphCounts found = c::given(program, "program").program->graph_counts();
     result = {found.recorded, found.replayed};
+  });
+}
+
+mb_status mb_take_profile(mb_program* program, char** json) {
+  return guarded([&] {
+    char*& result = c::given(json, "place for the profile");
+    result = nullptr;
+    result = allocated(c::given(program, "program").program->take_profile());
   });
 }
 

@@ -9,12 +9,14 @@
 #include "delegates/plugins.hpp"
 #include "devices/graphs.hpp"
 #include "method/loaded_method.hpp"
+#include "method/profiler.hpp"
 
 namespace modelbuild {
 
 struct Program::State {
   Description description;
-  mutable std::mutex mutex;  // guards all members below
+  mutable std::mutex mutex;            // guards all members below
+  std::unique_ptr<Profiler> profiler;  // nullptr unless runs are profiled; destroyed after `module`, which calls it
   std::map<std::string, LoadedMethod, std::less<>> methods;
   std::unique_ptr<executorch::extension::Module> module;  // declared after `methods`, so destroyed before
   std::map<std::string, Graphs, std::less<>> graphs;      // destroyed before `module`: they use its delegates
@@ -27,7 +29,8 @@ struct Program::State {
 
 std::vector<Value> Program::State::run(const MethodDescription& method, std::span<const Tensor> inputs,
                                        const RunOptions& options, std::optional<Graphs::Key> key) {
-  LoadedMethod& loaded = methods.try_emplace(method.name, module.get(), method, description.path).first->second;
+  LoadedMethod& loaded =
+      methods.try_emplace(method.name, module.get(), method, description.path, profiler.get()).first->second;
   forget_error();
   Graphs& kept = graphs[method.name];
   const bool record = std::exchange(kept.last, std::nullopt) == key && key;
@@ -69,11 +72,21 @@ GraphCounts Program::graph_counts() const {
   return state_->graph_counts;
 }
 
+std::string Program::take_profile() {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  if (state_->profiler == nullptr) {
+    throw Error(Error::Kind::kInput,
+                state_->description.path + ": its runs are not profiled; expected the load option");
+  }
+  return state_->profiler->take();
+}
+
 std::unique_ptr<Program> Program::load(const std::filesystem::path& path, const LoadOptions& options) {
   start_log();
   auto state = std::make_unique<State>();
   state->description = modelbuild::describe(path, options.data, options.verify, options.plugin_dirs);
   load_plugins(state->description, options);
+  if (options.profile) state->profiler = std::make_unique<Profiler>();
   std::vector<std::string> data;
   for (const auto& [file, size] : state->description.data) data.push_back(file);
   using executorch::extension::Module;

@@ -33,7 +33,8 @@ std::vector<std::int64_t> largest(const Port& port) {
 
 }  // namespace
 
-LoadedMethod::LoadedMethod(ee::Module* module, const MethodDescription& described, std::string program)
+LoadedMethod::LoadedMethod(ee::Module* module, const MethodDescription& described, std::string program,
+                           er::EventTracer* profiler)
     : module_(module), described_(described), program_(std::move(program)) {
   forget_error();
   const auto check = [&](er::Error error) {
@@ -56,7 +57,7 @@ LoadedMethod::LoadedMethod(ee::Module* module, const MethodDescription& describe
   if (DeviceServices* services = device_services()) queue_ = services->make_queue();
   // The queue is also entered while delegates initialize, so that their work is complete on return.
   Entered entered(queue_.get(), {});
-  check(module_->load_method(described_.name, arenas_->allocator()));
+  check(module_->load_method(described_.name, arenas_->allocator(), profiler));
   entered.leave();
   direct_ = std::make_unique<DirectInputs>(module_, described_);
 }

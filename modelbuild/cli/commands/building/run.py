@@ -51,6 +51,15 @@ _OPTIONS = [
         show_default=True,
         help="Runs before measuring.",
     ),
+    click.option("--profile", is_flag=True, help="Print the time of each operator and partition (C++ runtime)."),
+    click.option(
+        "--profile-output",
+        "profile_outputs",
+        multiple=True,
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Write the profile: FILE.json, or FILE.etdp for ExecuTorch's Inspector.",
+    ),
 ]
 
 
@@ -62,6 +71,7 @@ class Run:
     output_dir     the folder for the outputs; None to write none
     output_format  npy or json
     repeat         number of measured runs, after `warmup` others
+    profile        record the time of each instruction, and write it to `profile_outputs`
     """
 
     inputs: tuple[str, ...]
@@ -70,6 +80,8 @@ class Run:
     output_format: str
     repeat: int
     warmup: int
+    profile: bool
+    profile_outputs: tuple[Path, ...]
 
     def files(self) -> dict[str, str]:
         """Return the file, or the label, of each input. Raises click.UsageError for other text."""
@@ -89,6 +101,8 @@ class Run:
         arguments = [str(program), "--plugin-dir", str(program.parent), "--method", self.method]
         arguments += [f"--input={name}={file}" for name, file in files.items()]
         arguments += ["--repeat", str(self.repeat), "--warmup", str(self.warmup), "--output-format", self.output_format]
+        arguments += ["--profile"] if self.profile or self.profile_outputs else []
+        arguments += [f"--profile-output={path}" for path in self.profile_outputs]
         return [*arguments, "--output-dir", str(self.output_dir)] if self.output_dir is not None else arguments
 
 

@@ -87,12 +87,14 @@ class Call:
     kernel    the kernel's name; '' for a delegate
     delegate  the delegate's number; None for a kernel
     after     the numbers of the calls that made its arguments
+    place     the number of its chain, and its number in the chain
     inputs    true if an argument is an input of the method
     """
 
     kernel: str
     delegate: int | None
     after: tuple[int, ...]
+    place: tuple[int, int]
     inputs: bool = False
 
 
@@ -201,14 +203,14 @@ class _Plan:
         inputs = set(self._plan.i32s(3))
         makers: dict[int, int] = {}
         calls = (each for each in self._instructions() if each[0] in (_KERNEL_CALL, _DELEGATE_CALL))
-        for number, (kind, call) in enumerate(calls):
+        for number, (kind, call, place) in enumerate(calls):
             index, arguments = call.i32(0), list(self._expanded(call.i32s(1)))
             after = {makers[each] for each in arguments if each in makers}
             made = [each for each in arguments if _item(self._values, each).u8(0) == _TENSOR or each == arguments[-1]]
             new = [each for each in made if each not in makers and each not in inputs and not self._constant(each)]
             makers.update(dict.fromkeys(new, number))
             name, delegate = (_item(names, index), None) if kind == _KERNEL_CALL else ("", index)
-            yield Call(name, delegate, tuple(sorted(after)), not inputs.isdisjoint(arguments))
+            yield Call(name, delegate, tuple(sorted(after)), place, not inputs.isdisjoint(arguments))
 
     def _expanded(self, arguments: Sequence[int]) -> Iterator[int]:
         """Yield the numbers of values, and of those in lists."""
@@ -232,7 +234,7 @@ class _Plan:
         backends = [delegate.string(0) for delegate in self._plan.tables(7)]
         sums: Counter[str] = Counter()
         known = set(inputs)
-        for kind, call in self._instructions():
+        for kind, call, _ in self._instructions():
             arguments = call.i32s(1) if kind in (_KERNEL_CALL, _DELEGATE_CALL) else ()
             if kind == _KERNEL_CALL and arguments:
                 sums[_COPIES.get(_item(names, call.i32(0)), "")] += self._bytes(arguments[0])
@@ -263,15 +265,16 @@ class _Plan:
         extras = (tensor.table(9) for tensor in tensors if tensor is not None)
         return [extra.string(1) for extra in extras if extra is not None and extra.i8(2) == 1]
 
-    def _instructions(self) -> Iterator[tuple[int, Table]]:
-        for chain in self._plan.tables(5):
-            for instruction in chain.tables(2):
+    def _instructions(self) -> Iterator[tuple[int, Table, tuple[int, int]]]:
+        """Yield the kind, the arguments and the place of each instruction that has arguments."""
+        for chain, table in enumerate(self._plan.tables(5)):
+            for number, instruction in enumerate(table.tables(2)):
                 call = instruction.table(1)
                 if call is not None:
-                    yield instruction.u8(0), call
+                    yield instruction.u8(0), call, (chain, number)
 
     def _calls(self, wanted: int) -> list[Table]:
-        return [call for kind, call in self._instructions() if kind == wanted]
+        return [call for kind, call, _ in self._instructions() if kind == wanted]
 
     def _delegate(self, delegate: Table, arguments: Sequence[int]) -> Delegate:
         reference = delegate.table(1)

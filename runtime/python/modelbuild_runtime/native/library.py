@@ -16,6 +16,7 @@ from modelbuild_runtime.errors import InputError, ProgramError
 HOST = -1
 _LIBRARY = "libmodelbuild_runtime.so"
 _INPUT = 2  # MB_ERROR_INPUT
+_PROFILES = 2  # the first MB_API_VERSION with mb_take_profile
 _LOG = logging.getLogger("modelbuild_runtime")
 _LEVELS = (logging.DEBUG, logging.INFO, logging.ERROR, logging.CRITICAL)
 _INFO = 1  # MB_LOG_INFO
@@ -46,6 +47,7 @@ class LoadOptions(ctypes.Structure):
         ("plugin_dirs", ctypes.POINTER(ctypes.c_char_p)),
         ("plugin_dir_count", ctypes.c_size_t),
         ("skip_verify", ctypes.c_int32),
+        ("profile", ctypes.c_int32),
     )
 
 
@@ -112,7 +114,9 @@ def _log_message(level: int, text: Any, size: int, _user: Any) -> None:
 _log = _SINK(_log_message)  # must outlive the library
 
 
-def _load_options(data: Sequence[Path], verify: bool, plugin_dirs: Sequence[Path]) -> LoadOptions:
+def _load_options(
+    data: Sequence[Path], verify: bool, plugin_dirs: Sequence[Path], profile: bool = False
+) -> LoadOptions:
     return LoadOptions(
         ctypes.sizeof(LoadOptions),
         data=_paths(data),
@@ -120,6 +124,7 @@ def _load_options(data: Sequence[Path], verify: bool, plugin_dirs: Sequence[Path
         plugin_dirs=_paths(plugin_dirs),
         plugin_dir_count=len(plugin_dirs),
         skip_verify=not verify,
+        profile=profile,
     )
 
 
@@ -150,11 +155,19 @@ class Handle:
     """A program that the library has loaded. Errors are raised as InputError or ProgramError."""
 
     def __init__(
-        self, library: Path, pte: Path, data: Sequence[Path], verify: bool = True, plugin_dirs: Sequence[Path] = ()
+        self,
+        library: Path,
+        pte: Path,
+        data: Sequence[Path],
+        verify: bool = True,
+        plugin_dirs: Sequence[Path] = (),
+        profile: bool = False,
     ) -> None:
         self._library = _opened(library)
+        if profile and self._library.mb_api_version() < _PROFILES:
+            raise ProgramError(f"{library}: this runtime records no profile; expected a newer one")
         self._program = ctypes.c_void_p()
-        options = _load_options(data, verify, plugin_dirs)
+        options = _load_options(data, verify, plugin_dirs, profile)
         self._check(
             self._library.mb_load(os.fsencode(pte), ctypes.byref(options), ctypes.byref(self._program)),
         )
@@ -191,6 +204,15 @@ class Handle:
         found = GraphCounts()
         self._library.mb_count_graphs(self._program, ctypes.byref(found))
         return found
+
+    def take_profile(self) -> str:
+        """Return the events of the runs since the last call, as JSON, and forget them."""
+        text = ctypes.c_char_p()
+        self._check(self._library.mb_take_profile(self._program, ctypes.byref(text)))
+        try:
+            return (text.value or b"").decode()
+        finally:
+            self._library.mb_free(text)
 
     def _check(self, status: int) -> None:
         check(self._library, status)

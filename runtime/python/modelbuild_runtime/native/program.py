@@ -33,9 +33,10 @@ class NativeProgram(Program):
         description: Description,
         verify: bool = True,
         plugin_dirs: Sequence[Path] = (),
+        profile: bool = False,
     ) -> None:
         super().__init__(pte, None, description)
-        self._handle = Handle(library, pte, data, verify, plugin_dirs)
+        self._handle = Handle(library, pte, data, verify, plugin_dirs, profile)
         self._files = library, pte, tuple(data), tuple(plugin_dirs)
         self._kept: dict[tuple[str, str, int], Any] = {}
 
@@ -47,6 +48,11 @@ class NativeProgram(Program):
         """Return the bytes that the last run of any thread moved between host and device."""
         found = self._handle.transfers()
         return Moved(*(getattr(found, name) for name in asdict(Moved())))
+
+    def take_profile(self) -> str:
+        """Return the events of all runs since the last call, as JSON (mb_take_profile), and forget them. Raises
+        InputError for a program that was loaded without `profile`."""
+        return self._handle.take_profile()
 
     def graph_counts(self) -> tuple[int, int]:
         """Return the number of runs with `cuda_graph` that were recorded as a graph, and that launched one."""
