@@ -15,6 +15,9 @@ from modelbuild_runtime.files.pte import Call, ProgramFile
 
 VERSION = 1
 
+# The most instructions in a printed table.
+_SHOWN = 25
+
 # Names of the events around an instruction that calls a kernel or a delegate.
 _CALLS = ("OPERATOR_CALL", "DELEGATE_CALL")
 
@@ -66,9 +69,15 @@ class Profile:
         return cls(data["program"], data["method"], data["runs"], data["run_us"], tuple(rows))
 
     def lines(self) -> list[str]:
-        """Return a table, the slowest instructions first, with events below their instruction."""
+        """Return a table of the slowest instructions, with events below their instruction, and a sum of the others."""
         head = ("", "backend", "calls", "median us", "share", "nodes")
-        table = [head, *(_cells(row) for row in self._ordered())]
+        slowest = sorted((row for row in self.rows if row.kind != "event"), key=lambda row: -row.median_us)
+        events: dict[tuple[int, int], list[Row]] = defaultdict(list)
+        for row in self.rows:
+            if row.kind == "event":
+                events[row.chain, row.instruction].append(row)
+        shown = [each for row in slowest[:_SHOWN] for each in (row, *events[row.chain, row.instruction])]
+        table = [head, *map(_cells, shown), *_sum(slowest[_SHOWN:])]
         widths = [max(len(cells[i]) for cells in table) for i in range(len(head) - 1)]
         made = []
         for cells in table:
@@ -77,15 +86,22 @@ class Profile:
             made.append("  ".join([*left, *right, cells[5]]).rstrip())
         return [*made, f"run of {self.run_us:.1f} us, median of {self.runs}"]
 
-    def _ordered(self) -> list[Row]:
-        times = {(row.chain, row.instruction): row.median_us for row in self.rows if row.kind != "event"}
-        return sorted(self.rows, key=lambda row: -times.get((row.chain, row.instruction), 0.0))
-
 
 def _cells(row: Row) -> tuple[str, ...]:
     name = f"  {row.name}" if row.kind == "event" else row.name
     nodes = ", ".join(row.nodes[:3]) + (f" and {len(row.nodes) - 3} more" if len(row.nodes) > 3 else "")
     return name, row.backend, str(row.calls), f"{row.median_us:.1f}", f"{100 * row.share:.1f}%", nodes
+
+
+def _sum(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    if not rows:
+        return []
+    calls, us, share = (
+        sum(row.calls for row in rows),
+        sum(row.median_us for row in rows),
+        sum(row.share for row in rows),
+    )
+    return [(f"{len(rows)} more", "", str(calls), f"{us:.1f}", f"{100 * share:.1f}%", "")]
 
 
 def summarize(events: str, program: Path, file: ProgramFile, method: str) -> Profile:

@@ -12,7 +12,9 @@ import pytest
 import modelbuild_runtime
 from modelbuild_runtime import InputError, ProgramError
 from modelbuild_runtime.__main__ import main
-from modelbuild_runtime.profile import Profile
+from modelbuild_runtime.profile import Profile, Row
+from tests.cli.test_run_command import RULES
+from tests.workspace_builder import Workspace
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +73,34 @@ def test_each_operator_and_partition_is_a_row_with_its_nodes(files: Path, capsys
     text = capsys.readouterr().out
     assert "aten::nonzero.out" in text
     assert text.endswith("median of 4\n")
+
+
+def test_the_command_profiles_a_target(files: Path, native: Path, workspace: Workspace) -> None:
+    x = {"name": "x", "dtype": "float32", "shape": [2, 8]}
+    signature = {"version": 1, "inputs": [x], "outputs": [{"name": "places", "dtype": "int64", "shape": ["n", 1]}]}
+    workspace.write(RULES | {"m/signature.json": json.dumps(signature), "m/x.json": json.dumps([[1.0] * 8] * 2)})
+    (workspace.root / "m/p.pte").write_bytes((files / "p.pte").read_bytes())
+    command = ("run", "//m:program", "--input=x=m/x.json", "--profile", "--profile-output=p.json")
+    ended = workspace.run(*command, MODELBUILD_RUNTIME=str(native))
+    assert ended.code == 0, ended.err
+    assert "aten::nonzero.out" in ended.out
+    assert Profile.from_json(json.loads((workspace.root / "p.json").read_text())).runs == 10
+
+
+def test_the_table_contains_the_slowest_and_a_sum_of_the_others() -> None:
+    rows = tuple(Row("operator", f"k{i}", "portable", 0, i, 1, float(i), i / 435) for i in range(30))
+    event = Row("event", "inner", "portable", 0, 29, 2, 20.0, 20 / 435)
+    first, second, third, *rest = Profile("p", "forward", 3, 435.0, (*rows, event)).lines()
+    assert [line.split()[0] for line in (second, third, *rest)] == [
+        "k29",
+        "inner",
+        *(f"k{i}" for i in range(28, 4, -1)),
+        "5",
+        "run",
+    ]
+    assert first.split()[0] == "backend"
+    assert rest[-2].split()[:3] == ["5", "more", "5"]
+    assert "10.0" in rest[-2]
 
 
 def test_executorchs_inspector_opens_the_etdump(files: Path) -> None:

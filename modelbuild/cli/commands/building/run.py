@@ -51,7 +51,9 @@ _OPTIONS = [
         show_default=True,
         help="Runs before measuring.",
     ),
-    click.option("--profile", is_flag=True, help="Print the time of each operator and partition (C++ runtime)."),
+    click.option(
+        "--profile", "profiled", is_flag=True, help="Print the time of each operator and partition (C++ runtime)."
+    ),
     click.option(
         "--profile-output",
         "profile_outputs",
@@ -71,7 +73,7 @@ class Run:
     output_dir     the folder for the outputs; None to write none
     output_format  npy or json
     repeat         number of measured runs, after `warmup` others
-    profile        record the time of each instruction, and write it to `profile_outputs`
+    profiled       record the time of each instruction, and write it to `profile_outputs`
     """
 
     inputs: tuple[str, ...]
@@ -80,7 +82,7 @@ class Run:
     output_format: str
     repeat: int
     warmup: int
-    profile: bool
+    profiled: bool
     profile_outputs: tuple[Path, ...]
 
     def files(self) -> dict[str, str]:
@@ -101,7 +103,7 @@ class Run:
         arguments = [str(program), "--plugin-dir", str(program.parent), "--method", self.method]
         arguments += [f"--input={name}={file}" for name, file in files.items()]
         arguments += ["--repeat", str(self.repeat), "--warmup", str(self.warmup), "--output-format", self.output_format]
-        arguments += ["--profile"] if self.profile or self.profile_outputs else []
+        arguments += ["--profile"] if self.profiled or self.profile_outputs else []
         arguments += [f"--profile-output={path}" for path in self.profile_outputs]
         return [*arguments, "--output-dir", str(self.output_dir)] if self.output_dir is not None else arguments
 
