@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ class Targeted:
 def _lines(name: str, text: str) -> Iterator[tuple[str, str]]:
     """Yield each pattern with its place. `#` begins a comment: it is in no pattern."""
     for number, line in enumerate(text.splitlines(), 1):
-        pattern = line.partition("#")[0].strip()
+        pattern = re.sub("#.*", "", line).strip()
         if pattern:
             place = f"{name}:{number}"
             try:

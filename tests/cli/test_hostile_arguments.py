@@ -36,6 +36,9 @@ name = "suite"
 tests = [":group"]
 """
 
+# They read requests until their input ends.
+SERVERS = {"lsp"}
+
 # By the name of an argument or option in the help.
 LIKELY = {
     "TARGET": ("//:group", ":group", "//...", "//:cpu", "//:suite"),
@@ -64,7 +67,7 @@ VALUES = st.sampled_from((*(text for text in NASTY if "\0" not in text), "\udcff
 @st.composite
 def command_lines(draw: st.DrawFn) -> list[str]:
     """Generate a command, mostly with valid arguments."""
-    name = draw(st.sampled_from(sorted(COMMANDS)))
+    name = draw(st.sampled_from(sorted({*COMMANDS} - SERVERS)))
     command = cli.get_command(click.Context(cli), name)
     line = [draw(st.sampled_from(("-C", "--workspace"))), draw(VALUES)] if _seldom(draw) else []
     line += [draw(VALUES)] if _seldom(draw) else []
@@ -121,6 +124,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         subprocess.run([*git, *arguments], check=True)
     monkeypatch.setenv("MODELBUILD_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(root)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
     return root
 
 

@@ -105,7 +105,7 @@ def _items(evidence: Evidence) -> Iterator[Item]:
 
 
 def _file(file: File) -> Item:
-    purl = next((uri.partition("#")[0] for uri in file.uris if uri.startswith("pkg:")), "")
+    purl = next((re.sub("#.*", "", uri) for uri in file.uris if uri.startswith("pkg:")), "")
     uris = [uri for uri in file.uris if not uri.startswith("pkg:")]
     return Item("file", file.name, "", file.license, purl, {file.name: file.sha256}, uris)
 

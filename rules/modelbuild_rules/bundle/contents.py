@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Mapping
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from modelbuild.api import Artifact, Component, Contents
 
@@ -15,53 +15,10 @@ if TYPE_CHECKING:
     from modelbuild_rules.bundle.documents import BundleManifest
 
 
-class _Part(NamedTuple):
-    """A project with files in bundles: a pattern of their paths, and the name of its version in the manifest; '' for a
-    part of another project's file, whose version that project pins."""
-
-    name: str
-    license: str
-    pattern: str
-    version: str = ""
-    purl: str = ""
-
-
-_XNNPACK = "lib/libexecutorch_backend_xnnpack.so"
-_KERNELS = "lib/libexecutorch_kernels_*.so"
-_THREADS = "lib/libexecutorch_threadpool.so"
-_PARTS = (
-    _Part("modelbuild-runtime", "Apache-2.0", "bin/modelbuild-run", "modelbuild", "pkg:pypi/modelbuild-runtime"),
-    _Part("modelbuild-runtime", "Apache-2.0", "lib/libmodelbuild_*.so", "modelbuild", "pkg:pypi/modelbuild-runtime"),
-    _Part("JSON for Modern C++", "MIT", "lib/libmodelbuild_runtime.so"),
-    _Part("executorch", "BSD-3-Clause", "lib/libexecutorch*.so", "executorch", "pkg:pypi/executorch"),
-    _Part("FlatBuffers", "Apache-2.0", "lib/libexecutorch.so"),
-    _Part("XNNPACK", "BSD-3-Clause", _XNNPACK),
-    _Part("pthreadpool", "BSD-2-Clause", _THREADS),
-    _Part("cpuinfo", "BSD-2-Clause", _THREADS),
-    _Part("FP16", "MIT", _XNNPACK),
-    _Part("FXdiv", "MIT", _XNNPACK),
-    _Part("PyTorch", "BSD-3-Clause", _KERNELS),
-    _Part("Eigen", "MPL-2.0", _KERNELS),
-    _Part("pocketfft", "BSD-3-Clause", _KERNELS),
-    *(
-        _Part(
-            "torch-tensorrt-executorch-runtime",
-            "BSD-3-Clause",
-            pattern,
-            "torch-tensorrt-executorch-runtime",
-            "pkg:pypi/torch-tensorrt-executorch-runtime",
-        )
-        for pattern in ("lib/libaoti_cuda_shims.so", "lib/libextension_cuda.so")
-    ),
-    _Part(
-        "nvidia-cuda-runtime",
-        "LicenseRef-NVIDIA-CUDA-EULA",
-        "lib/libcudart.so.*",
-        "nvidia-cuda-runtime",
-        "pkg:pypi/nvidia-cuda-runtime",
-    ),
-    _Part("GCC runtime libraries", "GPL-3.0-or-later WITH GCC-exception-3.1", "lib/gcc/*"),
-)
+# Projects with files in bundles: `name`, `license`, `files` (patterns of their paths), and for a project whose version
+# is in the manifest, `version` (its name there) and `purl`. The others are parts of another project's file, which pins
+# their version. A backend's own are in its folder.
+_PARTS = (Path(__file__).with_name("parts.json"), *sorted(Path(__file__).parents[1].glob("backends/*/parts.json")))
 
 
 def bundle_contents(bundle: Artifact) -> Contents:
@@ -72,13 +29,16 @@ def bundle_contents(bundle: Artifact) -> Contents:
 def _components(bundle: Mapping[str, Path]) -> list[Component]:
     manifest: BundleManifest = json.loads(_manifest(bundle))
     found: dict[str, Component] = {}
-    for part in _PARTS:
-        files = {path: entry["sha256"] for path, entry in manifest["files"].items() if fnmatch(path, part.pattern)}
+    for part in (part for path in _PARTS for part in json.loads(path.read_bytes())):
+        files = {
+            path: entry["sha256"]
+            for path, entry in manifest["files"].items()
+            if any(fnmatch(path, pattern) for pattern in part["files"])
+        }
         if files:
-            before = found[part.name].files if part.name in found else {}
-            version = manifest["versions"].get(part.version, "")
-            purl = f"{part.purl}@{version}" if part.purl and version else ""
-            found[part.name] = Component(part.name, version, "library", part.license, purl, {**before, **files})
+            version = manifest["versions"].get(part.get("version"), "")
+            purl = f"{part['purl']}@{version}" if version else ""
+            found[part["name"]] = Component(part["name"], version, "library", part["license"], purl, files)
     for path, library in manifest["libraries"].items():
         files = {path: manifest["files"][path]["sha256"]}
         name = path.rpartition("/")[2]

@@ -92,7 +92,7 @@ def test_the_action(export: Any) -> None:
 def test_what_it_provides(analyzer: Any) -> None:
     build = '[[torch_model]]\nname = "net"\n' + "".join(f"{k} = {v}\n" for k, v in BASE.items())
     analysis = analyzer(build)
-    model, eager, files = analysis.analyze(Label("pkg", "net")).providers
+    model, eager, files, *_ = analysis.analyze(Label("pkg", "net")).providers
     (action,) = analysis.graph.nodes.values()
     names = {field.name for field in dataclasses.fields(ExportedModel)} - {"inputs", "kernels"}
     outputs = {name: DerivedArtifact("//pkg:net#export", name) for name in names}
@@ -209,7 +209,7 @@ class TestProgram:
 
     def test_outputs(self, analyzer: Any) -> None:
         def outputs(build: str) -> list[str]:
-            _, files, _ = analyzer(build).analyze(Label("pkg", "program")).providers
+            _, files, *_ = analyzer(build).analyze(Label("pkg", "program")).providers
             return [artifact.output for artifact in files.files]
 
         assert outputs(PROGRAM) == ["pte", "delegation", "signature"]
