@@ -2,7 +2,8 @@
 
     .venv/bin/python tools/report_pictures.py
 
-It needs the packages of modelbuild[models,test], pillow and chromium, and takes some minutes.
+It needs the packages of modelbuild[models,test], pillow, chromium and the C++ runtime (`make runtime`), and takes some
+minutes.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ PICTURES = (
     ("report", "ci", None, 2, False),
     ("actions", "ci", 3, 3, True),
     ("program", "program", None, 0, False),
+    ("profile", "profile", None, 0, False),
 )
 
 
@@ -50,6 +52,8 @@ def main() -> None:
         commit(root)
         modelbuild(root, "ci", *TARGETS, "--since", "HEAD~1", "--report", "ci.html")
         modelbuild(root, "inspect", "//models:detector", "--html", "program.html")
+        run = ("run", "//models:detector", "--input", "image=//third_party:astronaut")
+        modelbuild(root, *run, "--profile-output", "profile.html")
         for picture, page, first, last, dark in PICTURES:
             shot = folder / f"{picture}.png"
             screenshot(root / f"{page}.html", shot, dark, folder / "browser")
@@ -73,7 +77,8 @@ def sections(image: Image.Image) -> list[tuple[int, int]]:
 
 
 def modelbuild(root: Path, *arguments: str) -> None:
-    environment = {**os.environ, "MODELBUILD_CACHE_DIR": str(root.parent / "cache")}
+    own = {"MODELBUILD_CACHE_DIR": str(root.parent / "cache"), "MODELBUILD_RUNTIME": str(TOP / "build/runtime")}
+    environment = {**os.environ, **own}
     subprocess.run([sys.executable, "-m", "modelbuild", *arguments], cwd=root, check=False, env=environment)
 
 

@@ -76,12 +76,13 @@ def write_last_build(path: Path, workspace: Workspace, settings: Settings) -> No
     page.close()
 
 
-def write_program(path: Path, name: str, facts: dict[str, Any]) -> None:
-    """Write the page of one program, from the facts that inspect gathers. Raises UsageError for a file that cannot be
-    written."""
+def write_program(path: Path, name: str, facts: dict[str, Any], profile: Mapping[str, Any] | None = None) -> None:
+    """Write the page of one program, from the facts that inspect gathers, and a profile of its runs. Raises UsageError
+    for a file that cannot be written."""
     check_suffix(path)
+    more = {} if profile is None else {"profile": profile}
     try:
-        write(path, {"title": name, "programs": [{**described(facts), "path": name}]})
+        write(path, {"title": name, "programs": [{**described(facts), "path": name}], **more})
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
 

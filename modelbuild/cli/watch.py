@@ -52,7 +52,8 @@ def _run_on_changes(settings: Settings, options: Iterable[object]) -> NoReturn:
     from modelbuild.workspace.workspace import OUTPUT_FOLDER, find_root, load_workspace
 
     root = find_root(settings.directory)
-    written = [settings.directory / path for path in options if isinstance(path, Path)]
+    given = [each for option in options for each in (option if isinstance(option, tuple) else (option,))]
+    written = [settings.directory / path for path in given if isinstance(path, Path)]
     written += [Path("/proc/self/fd/1"), Path("/proc/self/fd/2")]
     ignored = [root / OUTPUT_FOLDER, load_workspace(root).config.cache_dir, *written]
     sources = watchfiles.DefaultFilter(ignore_paths=[path.resolve() for path in ignored])

@@ -17,11 +17,11 @@ VERSION = 1
 _NO_CHARACTER = re.compile("[\ud800-\udfff]")
 
 _TEMPLATE = Path(__file__).parent / "template"
-_SCRIPTS = ("dom.js", "summary.js", "timeline.js", "actions.js", "programs.js", "tests.js", "page.js")
+_SCRIPTS = ("dom.js", "summary.js", "timeline.js", "actions.js", "programs.js", "profile.js", "tests.js", "page.js")
 
 
 def render(data: Mapping[str, Any]) -> str:
-    """Return the page. `data` has a `title`, and `build` or `programs`."""
+    """Return the page. `data` has a `title`, and `build` or `programs`, and the `profile` of one program."""
     style = (_TEMPLATE / "page.css").read_text("utf-8")
     script = "".join((_TEMPLATE / name).read_text("utf-8") for name in _SCRIPTS)
     # No text of the data can end the element that contains it, and no other script than this one runs.

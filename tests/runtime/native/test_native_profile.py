@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from modelbuild_runtime import InputError, ProgramError
 from modelbuild_runtime.__main__ import main
 from modelbuild_runtime.profile import Profile, Row
 from tests.cli.test_run_command import RULES
+from tests.report.browser import opened
+from tests.stages import wait_for
 from tests.workspace_builder import Workspace
 
 
@@ -38,6 +42,13 @@ def program() -> bytes:
     return made
 
 
+SIGNATURE = {
+    "version": 1,
+    "inputs": [{"name": "x", "dtype": "float32", "shape": [2, 8]}],
+    "outputs": [{"name": "places", "dtype": "int64", "shape": ["n", 1]}],
+}
+
+
 @pytest.fixture
 def files(tmp_path: Path, program: bytes, monkeypatch: pytest.MonkeyPatch, native: Path) -> Path:
     """Return a folder with the program, its nodes and its input."""
@@ -50,6 +61,14 @@ def files(tmp_path: Path, program: bytes, monkeypatch: pytest.MonkeyPatch, nativ
     (tmp_path / "delegation.json").write_text(json.dumps({"nodes": nodes}))
     np.save(tmp_path / "x.npy", np.ones((2, 8), np.float32))
     return tmp_path
+
+
+@pytest.fixture
+def project(files: Path, workspace: Workspace) -> Workspace:
+    """Return a workspace with the program as a target."""
+    workspace.write(RULES | {"m/signature.json": json.dumps(SIGNATURE), "m/x.json": json.dumps([[1.0] * 8] * 2)})
+    (workspace.root / "m/p.pte").write_bytes((files / "p.pte").read_bytes())
+    return workspace
 
 
 def profile(files: Path, *options: str) -> int:
@@ -75,16 +94,28 @@ def test_each_operator_and_partition_is_a_row_with_its_nodes(files: Path, capsys
     assert text.endswith("median of 4\n")
 
 
-def test_the_command_profiles_a_target(files: Path, native: Path, workspace: Workspace) -> None:
-    x = {"name": "x", "dtype": "float32", "shape": [2, 8]}
-    signature = {"version": 1, "inputs": [x], "outputs": [{"name": "places", "dtype": "int64", "shape": ["n", 1]}]}
-    workspace.write(RULES | {"m/signature.json": json.dumps(signature), "m/x.json": json.dumps([[1.0] * 8] * 2)})
-    (workspace.root / "m/p.pte").write_bytes((files / "p.pte").read_bytes())
-    command = ("run", "//m:program", "--input=x=m/x.json", "--profile", "--profile-output=p.json")
-    ended = workspace.run(*command, MODELBUILD_RUNTIME=str(native))
+def test_the_command_profiles_a_target(project: Workspace, native: Path, tmp_path: Path) -> None:
+    command = ("run", "//m:program", "--input=x=m/x.json", "--profile")
+    written = ("--profile-output=p.json", "--profile-output=p.html")
+    ended = project.run(*command, *written, MODELBUILD_RUNTIME=str(native))
     assert ended.code == 0, ended.err
     assert "aten::nonzero.out" in ended.out
-    assert Profile.from_json(json.loads((workspace.root / "p.json").read_text())).runs == 10
+    assert Profile.from_json(json.loads((project.root / "p.json").read_text())).runs == 10
+    section = opened(project.root / "p.html", tmp_path / "browser").one("section", id="profile")
+    assert "the median of 10 runs" in section.text
+    assert {row[1] for row in section.rows()} >= {"XnnpackBackend", "portable"}
+
+
+def test_a_watched_run_is_repeated_for_its_input_and_not_for_its_profile(project: Workspace, native: Path) -> None:
+    arguments = ("run", "//m:program", "--input=x=m/x.json", "--profile-output=p.json", "--watch")
+    command = project.start(*arguments, MODELBUILD_RUNTIME=str(native))
+    wait_for(lambda: command.over or command.out.count("median of") == 1)
+    time.sleep(1)
+    assert (command.over, command.out.count("median of")) == (False, 1)
+    project.write({"m/x.json": json.dumps([[2.0] * 8] * 2)})
+    wait_for(lambda: command.over or command.out.count("median of") == 2)
+    command.send(signal.SIGINT)
+    assert command.wait().code == 8
 
 
 def test_the_table_contains_the_slowest_and_a_sum_of_the_others() -> None:

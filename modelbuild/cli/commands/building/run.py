@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -60,7 +61,7 @@ _OPTIONS = [
         multiple=True,
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="Write the profile: FILE.json, or FILE.etdp for ExecuTorch's Inspector.",
+        help="Write the profile: FILE.json, FILE.html, or FILE.etdp for ExecuTorch's Inspector.",
     ),
 ]
 
@@ -97,6 +98,10 @@ class Run:
             files[name] = file
         return files
 
+    def pages(self) -> list[Path]:
+        """Return the HTML pages among the files of the profile."""
+        return [path for path in self.profile_outputs if path.suffix == ".html"]
+
     def arguments(self, program: Path, files: Mapping[str, str]) -> list[str]:
         """Return the arguments of modelbuild_runtime for a program and the files of its inputs."""
         # A program's kernel libraries are beside it.
@@ -104,7 +109,7 @@ class Run:
         arguments += [f"--input={name}={file}" for name, file in files.items()]
         arguments += ["--repeat", str(self.repeat), "--warmup", str(self.warmup), "--output-format", self.output_format]
         arguments += ["--profile"] if self.profiled or self.profile_outputs else []
-        arguments += [f"--profile-output={path}" for path in self.profile_outputs]
+        arguments += [f"--profile-output={path}" for path in self.profile_outputs if path not in self.pages()]
         return [*arguments, "--output-dir", str(self.output_dir)] if self.output_dir is not None else arguments
 
 
@@ -141,7 +146,27 @@ def command(settings: Settings, /, target: str, run: Run, flags: Flags) -> int:
     files.update({name: str(root / only_file(built, one)) for name, one in labels.items()})
     arguments = run.arguments(root / only_file(built, label, ".pte"), files)
     arguments += ["--json"] if request.json else []
-    return _run(label, arguments, settings.directory)
+    if not run.pages():
+        return _run(label, arguments, settings.directory)
+    with TemporaryDirectory() as folder:
+        profile = Path(folder) / "profile.json"
+        code = _run(label, [*arguments, f"--profile-output={profile}"], settings.directory)
+        if code == ExitCode.OK:
+            _write_pages(run.pages(), label, root / only_file(built, label, ".pte"), profile, settings.directory)
+    return code
+
+
+def _write_pages(pages: Iterable[Path], label: Label, program: Path, profile: Path, folder: Path) -> None:
+    import json
+
+    from modelbuild.cli.loaded_rules import extensions_here
+    from modelbuild.cli.page import write_program
+    from modelbuild.inspect.blobs import Blobs
+    from modelbuild.inspect.facts import gather
+
+    facts = gather(program, Blobs(lambda: extensions_here(folder)))
+    for page in pages:
+        write_program(folder / page, str(label), facts, json.loads(profile.read_text()))
 
 
 def _run(label: Label, arguments: list[str], folder: Path) -> ExitCode:
