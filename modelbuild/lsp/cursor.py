@@ -13,6 +13,7 @@ Kind: TypeAlias = Literal["header", "key", "value", "other"]
 # A header on a line of its own, as BUILD files have them. A line of an array, such as `["a"]`, is none.
 HEADER = re.compile(r"^[ \t]*(?:\[\[[ \t]*([\w.-]+)[ \t]*\]\]|\[[ \t]*([\w.-]+)[ \t]*\])[ \t]*(?:#.*)?$", re.MULTILINE)
 _OPEN_HEADER = re.compile(r"[ \t]*\[{1,2}[ \t]*([\w.-]*)\Z")
+_NAME = re.compile(r"[\w.-]+")
 _WORD = re.compile(r"[\w.+:/@-]+")
 _KEY = re.compile(r"[\w-]+")
 # At the start of a line in an array it means that the bracket before is not closed yet: its tables are in braces.
@@ -65,7 +66,7 @@ def cursor_at(text: str, offset: int) -> Cursor:
     opened = _OPEN_HEADER.match(text[line:offset])
     if opened is not None and not _inside_array(text, line):
         start = line + opened.start(1)
-        end = _end(_KEY, text, start)
+        end = _end(_NAME, text, start)
         return Cursor("header", header=line, text=text[start:end], before=opened[1], start=start, end=end)
     header = None
     for header in HEADER.finditer(text, 0, line):  # noqa: B007  the last one before the line

@@ -17,6 +17,7 @@ def at(text: str) -> Cursor:
     ("text", "kind", "path", "word"),
     [
         ("[[to|rch", "header", (), "torch"),
+        ("[profile.c|i", "header", (), "profile.ci"),
         ("[[a]]\nna|me", "key", ("name",), "name"),
         ("[[a]]\nname = |", "value", ("name",), ""),
         ('[[a]]\nname = "x|y"', "value", ("name",), "xy"),
