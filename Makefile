@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 NATIVE = $(shell find runtime rules tests/runtime -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
 
-.PHONY: demo runtime wheels tidy test test-all fuzz bench bench-models site lint format venv lock clean
+.PHONY: demo runtime wheels release tidy test test-all fuzz bench bench-models site lint format venv lock clean
 .DELETE_ON_ERROR:
 
 demo: venv
@@ -33,6 +33,10 @@ wheels: venv
 	for arch in $(ARCHITECTURES); do $(BIN)/python runtime/build.py --arch $$arch || exit 1; done
 	$(BIN)/python runtime/wheels.py $(addprefix --arch ,$(ARCHITECTURES))
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+
+release: venv
+	rm -rf dist
+	$(BIN)/python tools/release.py $(RELEASE_ARGS)
 
 # With the compile commands of the runtime.
 tidy: runtime

@@ -54,6 +54,7 @@ build-backend = "hatchling.build"
 name = "modelbuild-runtime-{name}"
 version = "{version}"
 description = "The C++ runtime of modelbuild for {arch}, for machines of other architectures that build bundles"
+readme = {{ text = "For `modelbuild[runtime]`.", content-type = "text/markdown" }}
 license = {license}
 license-files = ["LICENSE", "licenses/*"]
 requires-python = ">=3.11"
@@ -73,7 +74,7 @@ def wheels(arch: str, build: Path, out: Path) -> list[Path]:
         lay_out(build, files, arch)
         for folder in ("include", "share"):
             shutil.copytree(build / folder, files / folder)
-        for name in ("python", "pyproject.toml", "wheel_hook.py"):
+        for name in ("python", "pyproject.toml", "wheel_hook.py", "README.md"):
             _copy(HERE / name, native / name)
 
         module = cross / f"modelbuild_runtime_{arch}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from modelbuild.errors import UsageError
-from modelbuild.trust.provenance import BUILD_TYPE, PREDICATE, STATEMENT, test_results
+from modelbuild.trust.provenance import BUILD_TYPE, PREDICATE, RELEASE_TYPE, STATEMENT, test_results
 from modelbuild.trust.signatures import NotVerified
 
 
@@ -66,8 +66,10 @@ def read_statement(path: Path) -> Statement:
     try:
         predicate = data["predicate"]
         definition = predicate["buildDefinition"]
-        if (data["_type"], data["predicateType"]) != (STATEMENT, PREDICATE) or definition["buildType"] != BUILD_TYPE:
+        if (data["_type"], data["predicateType"]) != (STATEMENT, PREDICATE):
             raise ValueError("another kind of statement")
+        if definition["buildType"] not in (BUILD_TYPE, RELEASE_TYPE):
+            raise ValueError("another type of build")
         revision = next((each for each in definition["resolvedDependencies"] if each.get("name") == "workspace"), None)
         return Statement(
             {str(each["name"]): str(each["digest"]["sha256"]) for each in data["subject"]},

@@ -24,6 +24,8 @@ from modelbuild.trust.revision import Revision
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://slsa.dev/provenance/v1"
 BUILD_TYPE = "urn:modelbuild:build:v1"
+# Distributions of modelbuild itself, by tools/release.py.
+RELEASE_TYPE = "urn:modelbuild:distributions:v1"
 _ACTION = "urn:modelbuild:action:"
 TEST = "urn:modelbuild:test:"
 
@@ -33,31 +35,30 @@ def this_builder() -> str:
     return f"urn:modelbuild:host:{quote(socket.gethostname(), safe='')}"
 
 
-def statement(evidence: Evidence, builder: str) -> dict[str, Any]:
-    """Return the statement about a target. `builder` is the URI of the builder."""
-    return {
-        "_type": STATEMENT,
-        "subject": [{"name": name, "digest": {"sha256": sha}} for name, sha in sorted(evidence.outputs.items())],
-        "predicateType": PREDICATE,
-        "predicate": {
-            "buildDefinition": {
-                "buildType": BUILD_TYPE,
-                "externalParameters": {
-                    "target": evidence.label,
-                    "device": evidence.device,
-                    "attributes": dict(evidence.attributes),
-                },
-                "internalParameters": {"actions": [_action(each) for each in evidence.actions.values()]},
-                "resolvedDependencies": list(_dependencies(evidence)),
-            },
-            "runDetails": _details(evidence, builder),
-        },
-    }
-
-
 def statement_bytes(evidence: Evidence, builder: str) -> bytes:
-    """Return the statement as JSON text, with sorted names."""
-    return (json.dumps(statement(evidence, builder), indent=1, sort_keys=True) + "\n").encode()
+    """Return the statement about a target as JSON text. `builder` is the URI of the builder."""
+    definition = {
+        "buildType": BUILD_TYPE,
+        "externalParameters": {
+            "target": evidence.label,
+            "device": evidence.device,
+            "attributes": dict(evidence.attributes),
+        },
+        "internalParameters": {"actions": [_action(each) for each in evidence.actions.values()]},
+        "resolvedDependencies": list(_dependencies(evidence)),
+    }
+    return predicate_bytes(evidence.outputs, definition, _details(evidence, builder))
+
+
+def predicate_bytes(outputs: Mapping[str, str], definition: Mapping[str, Any], details: Mapping[str, Any]) -> bytes:
+    """Return a statement about files, whose SHA-256 are `outputs`, as JSON text with sorted names."""
+    made = {
+        "_type": STATEMENT,
+        "subject": [{"name": name, "digest": {"sha256": sha}} for name, sha in sorted(outputs.items())],
+        "predicateType": PREDICATE,
+        "predicate": {"buildDefinition": definition, "runDetails": details},
+    }
+    return (json.dumps(made, indent=1, sort_keys=True) + "\n").encode()
 
 
 def _action(facts: Facts) -> dict[str, Any]:
@@ -83,10 +84,10 @@ def _action(facts: Facts) -> dict[str, Any]:
 
 def _dependencies(evidence: Evidence) -> Iterator[dict[str, Any]]:
     if evidence.revision is not None:
-        yield _commit(evidence.revision)
-    yield from (_file(each, {}) for each in evidence.sources)
-    yield from (_file(each, {"download": True}) for each in evidence.downloads)
-    yield from map(_package, packages_of(evidence.actions.values()))
+        yield commit_entry(evidence.revision)
+    yield from (file_entry(each, {}) for each in evidence.sources)
+    yield from (file_entry(each, {"download": True}) for each in evidence.downloads)
+    yield from map(package_entry, packages_of(evidence.actions.values()))
     local: dict[tuple[str, str], str] = {}
     for facts in evidence.actions.values():
         for module, files in facts.material.get("local", {}).items():
@@ -96,7 +97,7 @@ def _dependencies(evidence: Evidence) -> Iterator[dict[str, Any]]:
         yield {"name": path, "digest": {"modelbuild": digest}, "annotations": {"localModule": module}}
 
 
-def _commit(revision: Revision) -> dict[str, Any]:
+def commit_entry(revision: Revision) -> dict[str, Any]:
     return {
         "name": "workspace",
         **({"uri": f"git+https://{revision.address}@{revision.commit}"} if revision.address else {}),
@@ -105,7 +106,7 @@ def _commit(revision: Revision) -> dict[str, Any]:
     }
 
 
-def _file(file: File, annotations: dict[str, Any]) -> dict[str, Any]:
+def file_entry(file: File, annotations: dict[str, Any]) -> dict[str, Any]:
     if file.license:
         annotations["license"] = file.license
     if len(file.uris) > 1:
@@ -118,20 +119,21 @@ def _file(file: File, annotations: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _package(package: Package) -> dict[str, Any]:
+def package_entry(package: Package) -> dict[str, Any]:
     # The state of an installed distribution: a digest of its RECORD and of code that differs from it.
     digest = {"digest": {"modelbuild": package.state}} if package.state else {}
     license_ = {"annotations": {"license": package.license}} if package.license else {}
     return {"name": package.name, "uri": package.purl, **digest, **license_}
 
 
+def builder_entry(builder: str) -> dict[str, Any]:
+    return {"id": builder, "version": {"modelbuild": modelbuild.__version__, "python": platform.python_version()}}
+
+
 def _details(evidence: Evidence, builder: str) -> dict[str, Any]:
     times = [run.at for run in evidence.runs.values() if run.at is not None]
     return {
-        "builder": {
-            "id": builder,
-            "version": {"modelbuild": modelbuild.__version__, "python": platform.python_version()},
-        },
+        "builder": builder_entry(builder),
         "metadata": {"finishedOn": _time(max(times))} if times else {},
         "byproducts": [
             *(_ran(evidence.actions[name], run) for name, run in evidence.runs.items()),

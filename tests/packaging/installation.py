@@ -41,7 +41,7 @@ def checkout(repository: Path, copy: Path) -> Path:
         shutil.copy(repository / name, copy)
     for folder in ("protos", "runtime/licenses", *PACKAGES.values()):
         shutil.copytree(repository / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "wheel_hook.py", "LICENSE"):
+    for name in ("pyproject.toml", "wheel_hook.py", "README.md", "LICENSE"):
         shutil.copy(repository / "runtime" / name, copy / "runtime")
     return copy
 
@@ -50,6 +50,18 @@ def build(project: Path, out: Path, *flags: str) -> Path:
     """Build a project's source archive, and the wheel from it (or what `flags` name); return the folder."""
     run(sys.executable, "-m", "build", "--no-isolation", *flags, "--outdir", out, project, cwd=project)
     return out
+
+
+def interpreter(version: str) -> Path:
+    """Return an installed Python of a version, such as 3.12; skips the test if there is none. Programs of pyenv that
+    its settings do not select fail, so its versions are tried, too."""
+    known = sorted(
+        Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions").glob(f"{version}.*/bin/python")
+    )
+    for each in (shutil.which(f"python{version}"), *known):
+        if each and subprocess.run([each, "-c", "import venv"], capture_output=True, check=False).returncode == 0:
+            return Path(each)
+    pytest.skip(f"not run: no Python {version} is installed here")
 
 
 def environment(home: Path, *wanted: str | Path) -> Path:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tarfile
 import tomllib
-import venv
 import zipfile
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 
 import modelbuild
-from tests.packaging.installation import ENGINE, PACKAGES, RUNTIME, checkout, environment, run
+from tests.packaging.installation import ENGINE, PACKAGES, RUNTIME, checkout, environment, interpreter, run
 
 # One worker builds and installs for all tests here.
 pytestmark = pytest.mark.xdist_group("distribution")
@@ -24,6 +23,10 @@ pytestmark = pytest.mark.xdist_group("distribution")
 VERSION = modelbuild.__version__
 WHEEL = f"modelbuild-{VERSION}-py3-none-any.whl"
 SDIST = f"modelbuild-{VERSION}.tar.gz"
+OWN = ".".join(map(str, sys.version_info[:2]))
+VERSIONS = [
+    pytest.param(each, marks=() if each == OWN else pytest.mark.exhaustive) for each in ("3.11", "3.12", "3.13")
+]
 RUNTIME_WHEEL = f"modelbuild_runtime-{VERSION}-py3-none-any.whl"
 
 
@@ -123,9 +126,12 @@ def test_an_editable_install_is_the_checkout_and_costs_no_import(repository: Pat
     assert subprocess.run([home / "python", "-c", "import modelbuild"], cwd=tmp_path, env={}, check=False).returncode
 
 
-def test_a_filegroup_builds_with_the_core_dependencies_alone(dist: Path, tmp_path: Path, repository: Path) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_filegroup_builds_with_the_core_dependencies_alone(
+    dist: Path, tmp_path: Path, repository: Path, version: str
+) -> None:
     home = tmp_path / "venv"
-    venv.create(home, with_pip=False)
+    run(interpreter(version), "-m", "venv", "--without-pip", home, cwd=tmp_path)
     locked = re.findall(r"^([a-z0-9-]+==[^ \\]+)(?: ;.*)? \\$", (repository / "requirements.lock").read_text(), re.M)
     core = {"click", "pydantic", "pydantic-core", "rich", "tomli", "annotated-types", "typing-extensions"}
     constraints = tmp_path / "constraints.txt"
@@ -142,9 +148,14 @@ def test_a_filegroup_builds_with_the_core_dependencies_alone(dist: Path, tmp_pat
     program = home / "bin" / "modelbuild"
     cache = str(tmp_path / "cache")
     assert modelbuild.__version__ in run(program, "version", cwd=workspace)
+    assert "build" in run(program, "--help", cwd=workspace)
     run(program, "build", "//...", cwd=workspace, MODELBUILD_CACHE_DIR=cache)
     (built,) = (workspace / "modelbuild-out").rglob("words.txt")
     assert built.read_text() == "one\n"
+
+    run(*pip, "install", dist / RUNTIME_WHEEL, cwd=tmp_path)
+    printed = run(home / "bin/python", "-c", "import modelbuild_runtime, sys; print(sys.version)", cwd=workspace)
+    assert printed.startswith(version)
 
 
 @pytest.mark.slow

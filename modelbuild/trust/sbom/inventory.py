@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal
@@ -57,13 +57,18 @@ class Inventory:
 def make_inventory(evidence: Evidence) -> Inventory:
     """Return the inventory of a target. Its time is SOURCE_DATE_EPOCH, or else that of the commit. Raises UsageError
     for a SOURCE_DATE_EPOCH that is not a number."""
-    items = sorted(set_of(_items(evidence)), key=lambda item: item.ref)
-    text = repr((evidence.label, sorted(evidence.outputs.items()), items))
+    return inventory_of(evidence.label, evidence.outputs, _items(evidence), _time(evidence))
+
+
+def inventory_of(target: str, outputs: Mapping[str, str], items: Iterable[Item], time: int | None) -> Inventory:
+    """Return the inventory of files, whose SHA-256 are `outputs`."""
+    listed = sorted(set_of(items), key=lambda item: item.ref)
+    text = repr((target, sorted(outputs.items()), listed))
     identifier = uuid5(NAMESPACE_URL, f"urn:modelbuild:sbom:{sha256(text.encode()).hexdigest()}")
-    return Inventory(evidence.label, evidence.outputs, items, identifier, _time(evidence))
+    return Inventory(target, outputs, listed, identifier, time)
 
 
-def set_of(items: Iterator[Item]) -> list[Item]:
+def set_of(items: Iterable[Item]) -> list[Item]:
     """Return the items, the first of those with the same ref."""
     found: dict[str, Item] = {}
     for item in items:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,22 +28,25 @@ def bundle_contents(bundle: Artifact) -> Contents:
 
 def _components(bundle: Mapping[str, Path]) -> list[Component]:
     manifest: BundleManifest = json.loads(_manifest(bundle))
-    found: dict[str, Component] = {}
-    for part in (part for path in _PARTS for part in json.loads(path.read_bytes())):
-        files = {
-            path: entry["sha256"]
-            for path, entry in manifest["files"].items()
-            if any(fnmatch(path, pattern) for pattern in part["files"])
-        }
-        if files:
-            version = manifest["versions"].get(part.get("version"), "")
-            purl = f"{part['purl']}@{version}" if version else ""
-            found[part["name"]] = Component(part["name"], version, "library", part["license"], purl, files)
+    digests = {path: entry["sha256"] for path, entry in manifest["files"].items()}
+    found = {each.name: each for each in parts_of(digests, manifest["versions"])}
     for path, library in manifest["libraries"].items():
-        files = {path: manifest["files"][path]["sha256"]}
         name = path.rpartition("/")[2]
+        files = {path: digests[path]}
         found[name] = Component(name, library["version"], "library", library["licence"], files=files)
     return list(found.values())
+
+
+def parts_of(digests: Mapping[str, str], versions: Mapping[str, str]) -> Iterator[Component]:
+    """Yield the projects with files in a runtime, of its files' SHA-256 by path and its `versions`."""
+    for part in (part for path in _PARTS for part in json.loads(path.read_bytes())):
+        files = {
+            path: sha256 for path, sha256 in digests.items() if any(fnmatch(path, pattern) for pattern in part["files"])
+        }
+        if files:
+            version = versions.get(part.get("version"), "")
+            purl = f"{part['purl']}@{version}" if version else ""
+            yield Component(part["name"], version, "library", part["license"], purl, files)
 
 
 def _manifest(bundle: Mapping[str, Path]) -> bytes:
