@@ -19,7 +19,7 @@ class Bad(nn.Module):
     def forward(self, x):
         y = torch.logcumsumexp(x, 0)
         y = torch.erfinv(y)
-        y = torch.bincount(y.flatten().int())
+        y = torch.digamma(y)
         return torch.linalg.inv(x[:2, :2])[0, 0] + y
 """
 BUILD = """

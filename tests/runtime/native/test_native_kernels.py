@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +15,8 @@ from torch import Tensor
 
 from modelbuild_rules.kernels.steps import builtin, detection_operators
 from tests.portable_program import Built, build_program
-
-Run = Callable[..., subprocess.CompletedProcess[str]]
-Inputs = Sequence[Tensor]
+from tests.runtime.native.kernel_results import NAN, Inputs, Run, compare, numbers, run, uniform
+from tests.runtime.native.test_native_counting_kernels import OPERATORS as COUNTING
 
 
 class Call(torch.nn.Module):
@@ -63,14 +60,6 @@ def boxes(count: int, seed: int, kind: torch.dtype = torch.float32) -> Tensor:
     drawn = torch.Generator().manual_seed(seed)
     corners = torch.rand(count, 2, generator=drawn, dtype=kind) * 20
     return torch.cat([corners, corners + torch.rand(count, 2, generator=drawn, dtype=kind) * 12], 1)
-
-
-def uniform(*shape: int, seed: int = 0, kind: torch.dtype = torch.float32) -> Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=kind) * 2 - 1
-
-
-def numbers(limit: int, *shape: int, seed: int = 0) -> Tensor:
-    return torch.randint(limit, shape, generator=torch.Generator().manual_seed(seed))
 
 
 def regions(images: int, count: int, seed: int) -> Tensor:
@@ -137,6 +126,7 @@ CASES: Mapping[str, Case] = {
     },
     "nms_float64": Case("torchvision::nms", (0.25,), [(boxes(30, 1, torch.float64), uniform(30, kind=torch.float64))]),
     "nms_keeps_all": Case("torchvision::nms", (1.0,), [(boxes(30, 1), uniform(30))]),
+    "nms_whole_threshold": Case("torchvision::nms", (0,), [(boxes(30, 1), uniform(30))]),
     **{
         f"roi_align_{'aligned' if aligned else 'plain'}_{ratio}": Case(
             "torchvision::roi_align",
@@ -216,7 +206,6 @@ CASES: Mapping[str, Case] = {
 }
 
 
-NAN = float("nan")
 CASES = {
     **CASES,
     **{
@@ -353,16 +342,6 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Built]:
     return make
 
 
-def run(modelbuild_run: Run, program: Path, inputs: Inputs, folder: Path, *flags: str) -> list[np.ndarray]:
-    given = []
-    for number, each in enumerate(inputs):
-        np.save(folder / f"in{number}.npy", each.numpy())
-        given.append(f"--input=input{number}={folder}/in{number}.npy")
-    done = modelbuild_run(program, *given, f"--output-dir={folder}", "--json", *flags)
-    assert done.returncode == 0, done.stderr
-    return [np.load(output["path"]) for output in json.loads(done.stdout)["outputs"]]
-
-
 @pytest.mark.parametrize("name", [each if each in QUICK else pytest.param(each, marks=EXHAUSTIVE) for each in CASES])
 def test_a_kernel_computes_the_values_of_eager_mode(
     name: str, build: Callable[[Case], Built], modelbuild_run: Run, tmp_path: Path
@@ -371,75 +350,18 @@ def test_a_kernel_computes_the_values_of_eager_mode(
     program = build(case).pte
     for inputs in case.inputs:
         expected = Call(case.operator, *case.numbers)(*inputs)
-        wanted = [expected] if isinstance(expected, Tensor) else list(expected)
-        found = run(modelbuild_run, program, inputs, tmp_path)
-        assert len(found) == len(wanted)
-        for have, want in zip(found, wanted, strict=True):
-            assert (have.dtype, have.shape) == (want.numpy().dtype, tuple(want.shape))
-            np.testing.assert_allclose(have, want.numpy(), rtol=case.tolerance, atol=case.tolerance)
+        compare(run(modelbuild_run, program, inputs, tmp_path), expected, case.tolerance)
 
 
 def test_the_library_has_the_operators_that_lowering_counts_on(repository: Path, native: Path) -> None:
     described = json.loads((native / "lib/modelbuild_kernels.kernels.json").read_text())
     assert set(described["operators"]) == builtin.OPERATORS
     recurrent = {f"modelbuild::{name}" for name in ("lstm", "gru", "rnn")}  # test_native_recurrent_kernels.py
-    tested = recurrent.union(case.operator for case in CASES.values())
+    tested = recurrent.union(COUNTING, (case.operator for case in CASES.values()))
     assert tested == {name.partition(".")[0] for name in builtin.OPERATORS}
     assert frozenset(CASES) >= QUICK
     library = (native / "lib/libmodelbuild_kernels.so").read_bytes()
     assert [name for name in builtin.OPERATORS if name.encode() + b"\0" not in library] == []
-
-
-def test_a_program_states_its_kernel_library(
-    build: Callable[[Case], Built], modelbuild_run: Run, tmp_path: Path
-) -> None:
-    program = build(NMS).pte
-    line = "needs the kernel library modelbuild_kernels for torchvision::nms.out"
-    assert f"\n  {line}\n" in modelbuild_run(program, "--describe").stdout
-    facts = json.loads(modelbuild_run(program, "--describe", "--json").stdout)
-    assert facts["kernels"] == [{"library": "modelbuild_kernels", "operators": ["torchvision::nms.out"]}]
-
-
-def test_a_runtime_without_the_library_names_it_in_one_line(
-    build: Callable[[Case], Built], native: Path, lay_out_fakes: Callable[[Path], Any], tmp_path: Path
-) -> None:
-    program = build(NMS).pte
-    laid_out = lay_out_fakes(native)
-    library, description = (laid_out.plugins / f"{name}" for name in ("libmodelbuild_kernels.so", DESCRIPTION))
-    shutil.move(library, tmp_path)
-    done = laid_out("modelbuild-run", program)
-    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
-    kernel = f"error: {program}: the kernel torchvision::nms.out"
-    assert f"{kernel} needs libmodelbuild_kernels.so, which is in none of: {laid_out.root}" in done.stderr
-    shutil.move(description, tmp_path)
-    done = laid_out("modelbuild-run", program)
-    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
-    wanted = f"needs the kernel library modelbuild_kernels ({DESCRIPTION}), which is in none of: {laid_out.root}"
-    assert f"{kernel} {wanted}" in done.stderr
-    found = ["--input=input0=", f"--plugin-dir={tmp_path}"]
-    assert "kernel library" not in laid_out("modelbuild-run", program, *found).stderr
-
-
-DESCRIPTION = "modelbuild_kernels.kernels.json"
-
-
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        ("{", "expected 'operators' to list names"),
-        ({"libraries": ["libmodelbuild_kernels.so"]}, "expected 'operators' to list names"),
-        ({"operators": [1], "libraries": ["libmodelbuild_kernels.so"]}, "expected 'operators' to list names"),
-        ({"operators": ["torchvision::nms.out"]}, "expected 'libraries' to list names of files"),
-        ({"operators": [], "libraries": ["../a.so"]}, "expected 'libraries' to list names of files"),
-    ],
-)
-def test_a_damaged_description_of_a_library_is_named(
-    build: Callable[[Case], Built], modelbuild_run: Run, tmp_path: Path, content: Any, problem: str
-) -> None:
-    (tmp_path / "own.kernels.json").write_text(content if isinstance(content, str) else json.dumps(content))
-    done = modelbuild_run(build(NMS).pte, f"--plugin-dir={tmp_path}")
-    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
-    assert f"{tmp_path}/own.kernels.json: does not describe a library of kernels; {problem}" in done.stderr
 
 
 def test_invalid_regions_end_the_run_with_a_message(

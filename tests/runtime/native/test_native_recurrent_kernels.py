@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from modelbuild_rules.model.steps.exported.recurrent import shapes_without_steps
 from tests.portable_program import build_program
-from tests.runtime.native.test_native_kernels import Run, run, uniform
+from tests.runtime.native.kernel_results import Run, run, uniform
 
 
 @dataclass(frozen=True)

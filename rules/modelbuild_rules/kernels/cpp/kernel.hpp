@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <cstring>
+#include <optional>
+#include <type_traits>
 #include <vector>
 
 // Fails the operator, and with it the run, with a message. For functions that return nothing.
@@ -46,6 +48,13 @@ inline bool resize(Tensor& tensor, const std::vector<executorch::aten::SizesType
   return executorch::runtime::resize_tensor(tensor, {sizes.data(), sizes.size()}) == Error::Ok;
 }
 
+// Returns an argument that is a number. ExecuTorch's own conversions end the process for a whole number.
+inline double number(const EValue& argument) {
+  return argument.isInt()    ? static_cast<double>(argument.toInt())
+         : argument.isBool() ? argument.toBool()
+                             : argument.toDouble();
+}
+
 // Calls a function with a value of the element type; returns false for any other type.
 template <typename Function>
 bool with_float(ScalarType type, Function&& act) {
@@ -58,6 +67,25 @@ bool with_float(ScalarType type, Function&& act) {
       return true;
     default:
       return false;
+  }
+}
+
+// The type in which values of a type are summed up.
+template <typename T>
+using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+// The same for all floating-point types.
+template <typename Function>
+bool with_any_float(ScalarType type, Function&& act) {
+  switch (type) {
+    case ScalarType::Half:
+      act(executorch::aten::Half{});
+      return true;
+    case ScalarType::BFloat16:
+      act(executorch::aten::BFloat16{});
+      return true;
+    default:
+      return with_float(type, act);
   }
 }
 
@@ -83,15 +111,22 @@ bool with_any(ScalarType type, Function&& act) {
     case ScalarType::Long:
       act(std::int64_t{});
       return true;
-    case ScalarType::Half:
-      act(executorch::aten::Half{});
-      return true;
-    case ScalarType::BFloat16:
-      act(executorch::aten::BFloat16{});
-      return true;
     default:
-      return with_float(type, act);
+      return with_any_float(type, act);
   }
+}
+
+// Returns a tensor's whole numbers; nothing for another type.
+inline std::optional<std::vector<std::int64_t>> whole_numbers(const Tensor& tensor) {
+  std::optional<std::vector<std::int64_t>> found;
+  with_any(tensor.scalar_type(), [&](auto type) {
+    using T = decltype(type);
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      const T* from = tensor.const_data_ptr<T>();
+      found.emplace(from, from + tensor.numel());
+    }
+  });
+  return found;
 }
 
 // Returns whether a value is NaN, which only floating-point types have.
@@ -118,6 +153,16 @@ inline std::int64_t dimension_of(const Tensor& tensor, std::int64_t given) {
   const std::int64_t count = tensor.dim() == 0 ? 1 : tensor.dim();
   const std::int64_t found = given < 0 ? given + count : given;
   return found >= 0 && found < count ? found : -1;
+}
+
+// Returns a tensor's sizes without a dimension, or with 1 in its place.
+inline std::vector<executorch::aten::SizesType> sizes_without(const Tensor& tensor, std::int64_t dimension, bool keep) {
+  std::vector<executorch::aten::SizesType> sizes;
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) {
+    if (d != dimension) sizes.push_back(tensor.sizes()[static_cast<std::size_t>(d)]);
+    if (d == dimension && keep) sizes.push_back(1);
+  }
+  return sizes;
 }
 
 }  // namespace modelbuild::kernels

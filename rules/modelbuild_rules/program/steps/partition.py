@@ -57,6 +57,7 @@ from modelbuild_rules.program.steps.lowering.rewrites import slices
 from modelbuild_rules.program.steps.lowering.rewrites.bounds import bound_sizes
 from modelbuild_rules.program.steps.lowering.rewrites.decomposition import without_repetition
 from modelbuild_rules.program.steps.lowering.rewrites.empty_cat import correct_cat
+from modelbuild_rules.program.steps.lowering.rewrites.equivalents import with_equivalents
 from modelbuild_rules.program.steps.lowering.rewrites.fitness import Unfit, check_fit, has_complex_scalars
 from modelbuild_rules.program.steps.lowering.rewrites.linear import has_unknown_sizes, whole_linear
 from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero
@@ -129,6 +130,7 @@ def lower(
     """Return the lowered edge program, the delegation of its nodes, and the partitions in `folder`. `check` is called
     with the edge program before any backend gets a partition of it."""
     slices.register()
+    program = with_equivalents(program)
     program = keep_loops(program, next((each.unrolls for each in backends.values()), Partitioning.unrolls))
     for backend in backends.values():
         program = backend.prepare(program)

@@ -61,7 +61,7 @@ void batched_nms(KernelRuntimeContext& context, Arguments arguments) {
   const Tensor& boxes = arguments[0]->toTensor();
   const Tensor& scores = arguments[1]->toTensor();
   const Tensor& classes = arguments[2]->toTensor();
-  const double threshold = arguments[3]->toDouble();
+  const double threshold = number(*arguments[3]);
   Tensor& out = arguments[4]->toTensor();
   MB_CHECK(context, boxes.dim() == 2 && boxes.size(1) == 4, "boxes: expected n x 4");
   MB_CHECK(context, scores.dim() == 1 && scores.size(0) == boxes.size(0), "scores: expected one for each box");

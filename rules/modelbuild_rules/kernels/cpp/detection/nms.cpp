@@ -7,7 +7,7 @@ namespace {
 void nms(KernelRuntimeContext& context, Arguments arguments) {
   const Tensor& boxes = arguments[0]->toTensor();
   const Tensor& scores = arguments[1]->toTensor();
-  const double threshold = arguments[2]->toDouble();
+  const double threshold = number(*arguments[2]);
   Tensor& out = arguments[3]->toTensor();
   MB_CHECK(context, boxes.dim() == 2 && boxes.size(1) == 4, "boxes: expected n x 4");
   MB_CHECK(context, scores.dim() == 1 && scores.size(0) == boxes.size(0), "scores: expected one for each box");

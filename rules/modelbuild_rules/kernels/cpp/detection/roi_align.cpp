@@ -8,7 +8,7 @@ namespace {
 void roi_align(KernelRuntimeContext& context, Arguments arguments) {
   const Tensor& input = arguments[0]->toTensor();
   const Tensor& rois = arguments[1]->toTensor();
-  const double scale = arguments[2]->toDouble();
+  const double scale = number(*arguments[2]);
   const std::int64_t height = arguments[3]->toInt();
   const std::int64_t width = arguments[4]->toInt();
   const std::int64_t ratio = arguments[5]->toInt();

@@ -11,25 +11,6 @@
 
 namespace modelbuild::kernels {
 
-// The type in which values of a type are summed up.
-template <typename T>
-using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-// Calls a function with a value of the element type; returns false for any other type than a floating-point one.
-template <typename Function>
-bool with_any_float(ScalarType type, Function&& act) {
-  switch (type) {
-    case ScalarType::Half:
-      act(executorch::aten::Half{});
-      return true;
-    case ScalarType::BFloat16:
-      act(executorch::aten::BFloat16{});
-      return true;
-    default:
-      return with_float(type, act);
-  }
-}
-
 template <typename S>
 S sigmoid(S x) {
   return 1 / (1 + std::exp(-x));

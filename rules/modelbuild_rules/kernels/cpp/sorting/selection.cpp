@@ -45,11 +45,7 @@ struct Selection {
 
 void run(KernelRuntimeContext& context, const Selection& selection, std::int64_t k) {
   const Tensor& self = selection.self;
-  std::vector<executorch::aten::SizesType> sizes;
-  for (std::int64_t d = 0; d < self.dim(); ++d) {
-    if (d != selection.dimension) sizes.push_back(self.sizes()[static_cast<std::size_t>(d)]);
-    if (d == selection.dimension && selection.keep) sizes.push_back(1);
-  }
+  const std::vector<executorch::aten::SizesType> sizes = sizes_without(self, selection.dimension, selection.keep);
   const Lines lines(self, selection.dimension);
   MB_CHECK(context, selection.values.scalar_type() == self.scalar_type(), "values: expected the type of the input");
   MB_CHECK(context, selection.indices.scalar_type() == ScalarType::Long, "indices: expected int64");

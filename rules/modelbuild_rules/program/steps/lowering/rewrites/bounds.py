@@ -17,21 +17,37 @@ from typing import Any
 import sympy
 import torch
 from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+
+from modelbuild.step import StepError
+from modelbuild_rules.program.steps.lowering.node_names import named, origin
 
 aten = torch.ops.aten
 
 
 def bound_sizes(ep: ExportedProgram) -> None:
-    """Give each size that depends on values the smallest upper bound that is known."""
+    """Give each size that depends on values the least upper bound that is known. Raises StepError for a size without
+    one."""
     for module in ep.graph_module.modules():
         for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
             limit = _LIMITS.get(_name(node.target))
             if limit is None:
                 continue
-            for size in node.meta["val"].shape:
-                if isinstance(size, torch.SymInt) and size.node.expr in node.meta.get("unbacked_bindings", {}):
+            own = node.meta.get("unbacked_bindings", {})
+            sizes = [size for value in pytree.tree_leaves(node.meta["val"]) for size in value.shape]
+            for size in sizes:
+                if isinstance(size, torch.SymInt) and size.node.expr in own:
                     _bound(ep, size, limit(*node.args, **node.kwargs))
+                    if _upper(size) is None:
+                        raise StepError(_unbounded(node))
+
+
+def _unbounded(node: torch.fx.Node) -> str:
+    return (
+        f"{node.target} ({named(node.name, origin(node) or node.name)}): a size of its result depends on values and has"
+        " no upper bound; expected one, as `torch._check(result.shape[0] <= 1000)` gives"
+    )
 
 
 def _name(target: Any) -> str:
@@ -67,21 +83,41 @@ def _slice(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int =
     return min((each for each in limits if each is not None), default=None)
 
 
-def _nonzero(x: Any) -> int | None:
+def _numel(x: Any, *how: bool) -> int | None:
     sizes = [_upper(size) for size in x.meta["val"].shape]
     return None if None in sizes else math.prod(size for size in sizes if size is not None)
+
+
+def _unique_dim(x: Any, dim: int, *how: bool) -> int | None:
+    sizes = x.meta["val"].shape or (1,)
+    return _upper(sizes[dim])
+
+
+def _unique_consecutive(x: Any, inverse: bool = False, counts: bool = False, dim: int | None = None) -> int | None:
+    return _numel(x) if dim is None else _unique_dim(x, dim)
+
+
+def _bincount(x: Any, weights: Any = None, minlength: Any = 0) -> int | None:
+    """Return how many numbers a type of 8 bits has; no other bound is known."""
+    kind = x.meta["val"].dtype
+    least = _upper(minlength.meta["val"] if isinstance(minlength, torch.fx.Node) else minlength)
+    return None if kind.itemsize > 1 or least is None else max(torch.iinfo(kind).max + 1, least)
 
 
 def _index(x: Any, indices: Sequence[Any]) -> int | None:
     """Return the bound of the dimension that a mask selects from."""
     masks = [each for each in indices if each is not None and each.meta["val"].dtype in (torch.bool, torch.uint8)]
-    return _nonzero(masks[0]) if masks else None
+    return _numel(masks[0]) if masks else None
 
 
 _LIMITS: dict[str, Callable[..., int | None]] = {
+    "aten._unique2.default": _numel,
+    "aten.bincount.default": _bincount,
     "aten.index.Tensor": _index,
-    "aten.nonzero.default": _nonzero,
+    "aten.nonzero.default": _numel,
     "aten.slice.Tensor": _slice,
+    "aten.unique_consecutive.default": _unique_consecutive,
+    "aten.unique_dim.default": _unique_dim,
     "modelbuild_kernels.batched_nms.default": _nms,
     "torchvision.nms.default": _nms,
 }

@@ -1,0 +1,96 @@
+"""Replace operators without kernels by others that compute the same and have one.
+
+| operator | becomes |
+| --- | --- |
+| index_reduce | scatter_reduce, with its index repeated along the other dimensions |
+| searchsorted and bucketize of a number | the same of a tensor |
+| searchsorted and bucketize of two types | the same of one type, which holds both |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from modelbuild_rules.program.steps.lowering.rewrites.decomposition import decomposed
+
+aten = torch.ops.aten
+
+
+def with_equivalents(ep: ExportedProgram) -> ExportedProgram:
+    """Return an equivalent program without such operators, or `ep` itself if it has none."""
+    graphs = (module.graph for module in ep.graph_module.modules() if isinstance(module, torch.fx.GraphModule))
+    if not any(_concerned(node) for graph in graphs for node in graph.nodes):
+        return ep
+    return decomposed(ep, _EQUIVALENTS)
+
+
+def _concerned(node: torch.fx.Node) -> bool:
+    if node.target in (aten.searchsorted.Tensor, aten.bucketize.Tensor):
+        one, other = (each.meta["val"] for each in node.args[:2])
+        return bool(one.dtype != other.dtype)
+    return node.target in _EQUIVALENTS
+
+
+def _index_reduce(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    shape = [1] * source.dim()
+    if shape:
+        shape[dim] = index.numel()
+    repeated = index.to(torch.int64).reshape(shape).expand(source.shape)
+    return aten.scatter_reduce.two(x, dim, repeated, source, reduce, include_self=include_self)
+
+
+def _searchsorted_number(
+    sequence: Tensor,
+    number: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    sequence, values = _of_one_type(sequence, number)
+    how = {"out_int32": out_int32, "right": right, "side": side, "sorter": sorter}
+    return aten.searchsorted.Tensor(sequence, values, **how)
+
+
+def _searchsorted(sequence: Tensor, values: Tensor, **how: Any) -> Any:
+    if sequence.dtype == values.dtype:
+        return NotImplemented
+    return aten.searchsorted.Tensor(*_of_one_type(sequence, values), **how)
+
+
+def _bucketize_number(number: Any, boundaries: Tensor, **how: Any) -> Tensor:
+    boundaries, values = _of_one_type(boundaries, number)
+    return aten.bucketize.Tensor(values, boundaries, **how)
+
+
+def _bucketize(values: Tensor, boundaries: Tensor, **how: Any) -> Any:
+    if boundaries.dtype == values.dtype:
+        return NotImplemented
+    boundaries, values = _of_one_type(boundaries, values)
+    return aten.bucketize.Tensor(values, boundaries, **how)
+
+
+def _of_one_type(sequence: Tensor, values: Any) -> tuple[Tensor, Tensor]:
+    """Return a tensor, and another or a number, in the type that eager mode compares them in."""
+    if isinstance(values, Tensor):
+        kind = torch.result_type(sequence, values)
+        return sequence.to(kind), values.to(kind)
+    kind = torch.result_type(sequence, 1.0 if isinstance(values, (float, torch.SymFloat)) else 1)
+    return sequence.to(kind), torch.full((), values, dtype=kind)
+
+
+_EQUIVALENTS: Mapping[Any, Callable[..., Any]] = {
+    aten.bucketize.Scalar: _bucketize_number,
+    aten.bucketize.Tensor: _bucketize,
+    aten.index_reduce.default: _index_reduce,
+    aten.searchsorted.Scalar: _searchsorted_number,
+    aten.searchsorted.Tensor: _searchsorted,
+}

@@ -1,0 +1,66 @@
+"""Bounds of sizes that depend on values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim, export
+
+from modelbuild.step import StepError
+from modelbuild_rules.program.steps.lowering.rewrites.bounds import bound_sizes
+
+
+class Call(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+def bounds(function: Callable[..., Any], x: torch.Tensor) -> set[int]:
+    """Return the bounds of the sizes that depend on values. The first dimension of x is dynamic, up to 30."""
+    program = export(Call(function), (x,), dynamic_shapes=(({0: Dim("n", min=0, max=30)}),))
+    bound_sizes(program)
+    return {int(each.upper) for symbol, each in program.range_constraints.items() if str(symbol).startswith("u")}
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (torch.unique, 120),
+        (lambda x: torch.unique(x, dim=0, return_counts=True), 30),
+        (lambda x: torch.unique(x, dim=-1), 4),
+        (torch.unique_consecutive, 120),
+        (lambda x: torch.unique_consecutive(x, dim=0), 30),
+        (lambda x: torch.bincount(x.flatten().to(torch.uint8)), 256),
+        (lambda x: torch.bincount(x.flatten().to(torch.int8)), 128),
+        (lambda x: torch.bincount(x.flatten().to(torch.int8), minlength=200), 200),
+        (torch.nonzero, 120),
+    ],
+)
+def test_a_size_is_bounded_by_the_input(function: Callable[..., Any], expected: int) -> None:
+    assert bounds(function, torch.zeros(9, 4, dtype=torch.int64)) == {expected}
+
+
+def test_the_bound_of_the_model_is_kept() -> None:
+    def counted(x: torch.Tensor) -> torch.Tensor:
+        counts = torch.bincount(x)
+        torch._check(counts.shape[0] <= 17)
+        return counts
+
+    assert bounds(counted, torch.zeros(9, dtype=torch.int64)) == {17}
+
+
+def test_a_size_without_a_bound_is_named() -> None:
+    with pytest.raises(StepError) as caught:
+        bounds(torch.bincount, torch.zeros(9, dtype=torch.int64))
+    assert str(caught.value) == (
+        "aten.bincount.default (node bincount from bincount): a size of its result depends on values and has no upper"
+        " bound; expected one, as `torch._check(result.shape[0] <= 1000)` gives"
+    )

@@ -1,0 +1,65 @@
+"""Operators that are replaced by equivalent ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import export
+
+from modelbuild_rules.program.steps.lowering.rewrites.equivalents import with_equivalents
+
+ROWS = torch.tensor([0, 2, 4, 6])
+
+
+class Call(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *tensors: Tensor) -> Any:
+        return self.function(*tensors)
+
+
+def of(reduction: str, dim: int = 0, include_self: bool = True) -> Callable[..., Tensor]:
+    return lambda x, index, source: torch.index_reduce(x, dim, index, source, reduction, include_self=include_self)
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        *(
+            (of(reduction, dim, include_self), (torch.rand(4, 4), torch.tensor([3, 0, 3, 1]), torch.rand(4, 4)))
+            for reduction in ("prod", "mean", "amax", "amin")
+            for dim in (0, -1)
+            for include_self in (True, False)
+        ),
+        (of("mean"), (torch.tensor([-7, 5]), torch.tensor([0, 0], dtype=torch.int32), torch.tensor([1, 1]))),
+        (of("amax"), (torch.tensor(1.0), torch.tensor(0), torch.tensor(3.0))),
+        (lambda x: torch.searchsorted(x, 4), (ROWS,)),
+        (lambda x: torch.searchsorted(x, 3.5, right=True, out_int32=True), (ROWS,)),
+        (lambda x: torch.searchsorted(x, 4, side="right"), (ROWS.float(),)),
+        (lambda x: torch.bucketize(4, x, right=True), (ROWS,)),
+        (lambda x: torch.bucketize(1, x), (ROWS > 2,)),
+        (torch.searchsorted, (ROWS, torch.tensor([0.5, 4.0]))),
+        (torch.bucketize, (torch.tensor([1, 9], dtype=torch.int32), ROWS.double())),
+    ],
+)
+def test_the_same_values_without_the_operators(function: Callable[..., Any], inputs: tuple[Tensor, ...]) -> None:
+    program = with_equivalents(export(Call(function), inputs))
+    made, expected = program.module()(*inputs), function(*inputs)
+    assert made.dtype == expected.dtype
+    torch.testing.assert_close(made, expected)
+    for node in program.graph.nodes:
+        assert node.target not in (torch.ops.aten.index_reduce.default, torch.ops.aten.searchsorted.Scalar)
+        assert node.target != torch.ops.aten.bucketize.Scalar
+        if node.target in (torch.ops.aten.searchsorted.Tensor, torch.ops.aten.bucketize.Tensor):
+            assert len({each.meta["val"].dtype for each in node.args[:2]}) == 1
+
+
+def test_another_program_is_returned_itself() -> None:
+    program = export(Call(torch.searchsorted), (ROWS, ROWS))
+    assert with_equivalents(program) is program
