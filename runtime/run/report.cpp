@@ -10,6 +10,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Of both documents: a run's, and a description.
+constexpr int kVersion = 1;
+
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::string found;
   for (const std::int64_t size : shape) found += (found.empty() ? "" : ", ") + std::to_string(size);
@@ -69,7 +72,11 @@ std::string json(const Report& report) {
     if (port.call > 0) outputs.back()["call"] = port.call;
   }
   const Transfers& t = report.transfers;
-  Json found = {{"program", report.program}, {"method", report.method}, {"inputs", inputs}, {"outputs", outputs}};
+  Json found = {{"version", kVersion},
+                {"program", report.program},
+                {"method", report.method},
+                {"inputs", inputs},
+                {"outputs", outputs}};
   found["latency"] = nullptr;
   if (const auto& l = report.latency) {
     found["latency"] = {{"runs", l->runs},           {"warmup", l->warmup}, {"min_ms", l->min_ms},
@@ -92,7 +99,8 @@ std::string text(const Description& program, const std::vector<std::string>& unm
 }
 
 std::string json(const Description& program, const std::vector<std::string>& unmet) {
-  Json found = Json::parse(program.json());
+  Json found = {{"version", kVersion}};
+  found.update(Json::parse(program.json()));
   found["unmet"] = unmet;
   return found.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -22,6 +22,7 @@ from modelbuild.errors import ExitCode
 from modelbuild.workspace.remote_address import parse_address
 from modelbuild.workspace.remote_settings import RemoteSettings
 from modelbuild_rules.cpp import probe
+from tests.format_shapes import check_format
 from tests.workspace_builder import Workspace
 
 Doctor = Callable[..., tuple[int, str]]
@@ -56,6 +57,7 @@ def test_json_has_the_same_checks(doctor: Doctor) -> None:
     code, out = doctor("--json")
     told = json.loads(out)
     assert (told["version"], told["ok"]) == (1, code == 0)
+    check_format("doctor", told)
     named = [check["name"] for check in told["checks"]]
     assert set(named) >= {"python", "modelbuild", "backend cuda", "cache", "sandbox", "gpu", "c++ compiler"}
     assert named == [line[9:].partition(":")[0] for line in doctor()[1].splitlines() if not line.startswith("  ")]

@@ -103,7 +103,7 @@ def test_info(built: Any) -> None:
     assert facts["memory"] > 1 << 20
     text = built.run("info").out
     assert f"\nworkspace       {built.root}\n" in text
-    assert [line.split()[0] for line in text.splitlines() if line[0] != " "] == list(facts)
+    assert [line.split()[0] for line in text.splitlines() if line[0] != " "] == list(facts)[1:]
 
 
 def test_info_of_the_sandbox_is_a_line_a_guarantee(built: Any) -> None:
@@ -116,10 +116,10 @@ def test_info_of_the_sandbox_is_a_line_a_guarantee(built: Any) -> None:
 
 def test_info_of_one_key(built: Any) -> None:
     assert built.run("info", "cache").out == f"{built.cache}\n"
-    assert built.run("info", "devices", "--json").json == {"devices": ["//devices:pc"]}
+    assert built.run("info", "devices", "--json").json == {"version": 1, "devices": ["//devices:pc"]}
     ended = built.run("info", "workspce")
     assert ended.code == 2
-    assert ended.err.startswith("error: no 'workspce'; did you mean 'workspace'?; known: version, python, ")
+    assert ended.err.startswith("error: no 'workspce'; did you mean 'workspace'?; known: modelbuild, python, ")
 
 
 def test_info_works_while_a_build_file_is_broken(built: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.format_shapes import check_format
 from tests.sealed_programs import seal_copy
 
 
@@ -26,6 +27,7 @@ def test_a_program_that_is_not_ours(workspace: Any, foreign_program: Path) -> No
     assert {value["device"] for value in partition["arguments"]} == {"cpu"}
     assert method["operators"]["aten::nonzero.out"] == 1
     assert ended.json["left"] is None
+    check_format("inspect", ended.json, ("methods[].operators", "methods[].partitions[].operators"))
     text = workspace.run("inspect", str(foreign_program)).out
     assert "XnnpackBackend" in text
     assert f"{partition['bytes']:,}" in text

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.report.browser import opened
+from tests.format_shapes import check_format
+from tests.report.browser import data_of, opened
 
 
 def test_a_program_that_is_not_ours(workspace: Any, foreign_program: Path, tmp_path: Path) -> None:
@@ -39,6 +40,7 @@ def test_reasons_are_beside_the_kernel_calls(workspace: Any, foreign_program: Pa
     program = opened(workspace.root / "p.html", tmp_path / "browser").one("section", id="programs")
     assert "aten::nonzero.out xnnpack: no such XNNPACK operator" in program.text
     assert "1 node outside partitions without a kernel call" in program.text
+    check_format("report-of-a-program", data_of(workspace.root / "p.html"), ("programs[].methods[].operators",))
 
 
 MODEL = """

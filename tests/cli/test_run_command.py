@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.format_shapes import check_format
+
 RULES = {
     "MODELBUILD.toml": 'rules = ["//tools"]\n',
     "tools/__init__.py": '"""Rules."""\n',
@@ -157,6 +159,7 @@ def test_json_and_paths_relative_to_the_folder(built: Any) -> None:
     assert (ended.code, ended.err) == (0, "")
     assert ended.json["outputs"] == [{"name": "double", "dtype": "float32", "shape": [2, 4], "path": "out/double.json"}]
     assert ended.json["latency"]["runs"] == 10
+    check_format("run", ended.json)
     assert json.loads((built.root / "m/out/double.json").read_text())[0] == [2, 4, 6, 8]
     elsewhere = built.run("-C", str(built.root / "m"), "run", ":program", "--input=x=x.json", "-q", cwd=Path("/"))
     assert (elsewhere.code, elsewhere.err) == (0, "")

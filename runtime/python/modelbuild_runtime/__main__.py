@@ -23,6 +23,8 @@ from modelbuild_runtime.outputs import write_outputs
 from modelbuild_runtime.profile import Profile, summarize
 from modelbuild_runtime.program import Program
 
+# Of both JSON documents: a run's, and a description.
+VERSION = 1
 # Profiled runs without --repeat.
 _RUNS = 10
 
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _description(program: Program, as_json: bool) -> str:
     described, unmet = program.describe(), program.unmet_requirements()
     if as_json:
-        return json.dumps({**described.to_json(), "unmet": unmet})
+        return json.dumps({"version": VERSION, **described.to_json(), "unmet": unmet})
     return "\n".join([str(described), *(one_line(f"  this machine cannot run it: {line}") for line in unmet)])
 
 
@@ -70,6 +72,7 @@ def _run(program: Program, options: argparse.Namespace) -> dict[str, Any]:
         paths = write_outputs(outputs, options.output_dir, options.output_format)
     types = {port.name: port.dtype for port in method.outputs}
     return {
+        "version": VERSION,
         "program": str(options.program),
         "method": options.method,
         "inputs": [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in arrays.items()],

@@ -21,6 +21,8 @@ from modelbuild.step import Step, StepError
 from modelbuild_rules.bundle.steps import runtime_bundle
 from modelbuild_rules.bundle.steps.runtime.archive import calls_of, lay_out
 from modelbuild_rules.bundle.steps.runtime.elf import machine
+from modelbuild_runtime.files.manifest import read_manifest
+from tests.format_shapes import check_format
 from tests.runtime.native.aarch64 import SYSROOT, Runtime
 from tests.workspace_builder import Workspace
 
@@ -137,6 +139,16 @@ def test_the_classifiers_bundles(repository: Path, native: Path, example_cache: 
     shutil.copytree(workspace.output("classifier_xnnpack_bundle", "classifier_xnnpack_bundle"), xnnpack)
     manifest = check_bundle(xnnpack, workspace.output("classifier_xnnpack", "*.pte"), image)
     assert manifest["backends"] == ["XnnpackBackend"]
+    check_format("bundle", manifest, maps=("files", "versions"))
+    check_format("signature", json.loads(workspace.output("classifier_xnnpack", "signature.json").read_text()))
+    delegation = json.loads(workspace.output("classifier_xnnpack", "delegation.json").read_text())
+    check_format("delegation", delegation, maps=("totals",))
+    sealed = read_manifest(memoryview(workspace.output("classifier_xnnpack", "*.pte").read_bytes()), verify=True)
+    check_format("pte-manifest", sealed, maps=("versions",))
+    with tarfile.open(workspace.root / "models/runtime.tar") as archive:
+        runtime_file = archive.extractfile("runtime.json")
+        assert runtime_file is not None
+        check_format("runtime", json.load(runtime_file), ("backends", "kernel_libraries", "files", "versions"))
     assert manifest["needs"]["nvidia_driver"] is None
     system = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libmvec.so.1"}
     assert loaded_from_elsewhere(xnnpack, image) <= system | {"ld-linux-x86-64.so.2"}

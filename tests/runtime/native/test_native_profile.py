@@ -16,6 +16,7 @@ from modelbuild_runtime import InputError, ProgramError
 from modelbuild_runtime.__main__ import main
 from modelbuild_runtime.profile import Profile, Row
 from tests.cli.test_run_command import RULES
+from tests.format_shapes import check_format
 from tests.report.browser import opened
 from tests.stages import wait_for
 from tests.workspace_builder import Workspace
@@ -79,6 +80,7 @@ def test_each_operator_and_partition_is_a_row_with_its_nodes(files: Path, capsys
     assert profile(files, f"--profile-output={files}/p.json", "--json") == 0
     report = json.loads(capsys.readouterr().out)["profile"]
     assert report == json.loads((files / "p.json").read_text())
+    check_format("profile", report)
     found = Profile.from_json(report)
     assert (report["version"], found.method, found.runs) == (1, "forward", 4)
     rows = {row.kind: row for row in found.rows}

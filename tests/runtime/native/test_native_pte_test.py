@@ -15,6 +15,7 @@ import pytest
 
 from modelbuild.step import Step
 from modelbuild_rules.testing.steps import first_wrong_node
+from tests.format_shapes import check_format
 from tests.workspace_builder import Workspace
 
 NET = """
@@ -246,5 +247,7 @@ def test_the_first_wrong_node_of_a_program_for_gpus_is_not_looked_for(
     (tmp_path / "signature.json").write_text(json.dumps(SIGNATURE))
     inputs = {"program.pte": (cuda_programs["planned"],), "program.signature": (tmp_path / "signature.json",)}
     first_wrong_node.run(Step({}, inputs, {"finding": tmp_path / "finding.json"}, tmp_path))
-    found = json.loads((tmp_path / "finding.json").read_text())["message"]
+    finding = json.loads((tmp_path / "finding.json").read_text())
+    check_format("finding", finding)
+    found = finding["message"]
     assert found == "not searched: that needs ExecuTorch's Python runtime, which lacks CudaBackend"

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import modelbuild_runtime
+from tests.format_shapes import check_format
 
 LIBRARY = {"product": "TensorRT-RTX", "version": "1.6.1", "libraries": ["libtensorrt_rtx.so.1"]}
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -75,11 +76,15 @@ def test_gives_what_python_gives(samples: dict[str, Any], modelbuild_run: Run, t
         np.testing.assert_allclose(found, reference, atol=tolerance, rtol=tolerance)
 
 
+def described(description: modelbuild_runtime.Description, *unmet: str) -> dict[str, Any]:
+    return {"version": 1, **description.to_json(), "unmet": [*unmet]}
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_describes_as_python_does(samples: dict[str, Any], modelbuild_run: Run, name: str) -> None:
     path = samples[name].path
     description = modelbuild_runtime.load(path).describe()
-    assert json.loads(modelbuild_run(path, "--describe", "--json").stdout) == {**description.to_json(), "unmet": []}
+    assert json.loads(modelbuild_run(path, "--describe", "--json").stdout) == described(description)
     assert modelbuild_run(path, "--describe").stdout == f"{description}\n"
 
 
@@ -100,7 +105,7 @@ def test_describes_by_the_signature(samples: dict[str, Any], modelbuild_run: Run
     }
     (tmp_path / "signature.json").write_text(json.dumps(signature))
     description = modelbuild_runtime.load(program).describe()
-    assert json.loads(modelbuild_run(program, "--describe", "--json").stdout) == {**description.to_json(), "unmet": []}
+    assert json.loads(modelbuild_run(program, "--describe", "--json").stdout) == described(description)
 
     np.save(tmp_path / "x.npy", np.ones((2, 4), np.float32))
     np.save(tmp_path / "y.npy", np.ones((3, 3), np.float32))
@@ -132,8 +137,9 @@ def test_describes_by_the_manifest(
     assert [port.name for port in description.method("forward").inputs] == ["x", "y"]
     unmet = "the program is for aarch64; this runtime is for x86_64"
     told = json.loads(modelbuild_run(path, "--describe", "--json").stdout)
-    assert told == {**description.to_json(), "unmet": [unmet]}
+    assert told == described(description, unmet)
     assert told["parts"][0]["requires"] == LIBRARY
+    check_format("description", told, maps=("versions", "methods[].operators"))
     text = f"{description}\n  this machine cannot run it: {unmet}\n"
     assert modelbuild_run(path, "--describe").stdout == text
     kernels: list[Any] = [[{"library": "own"}], [{"library": 1, "operators": []}], {"library": "own"}]
@@ -171,6 +177,7 @@ def test_measures(samples: dict[str, Any], modelbuild_run: Run, tmp_path: Path) 
     np.save(tmp_path / "x.npy", np.zeros(1, np.float32))
     flags = [f"--input=input0={tmp_path}/x.npy", f"--output-dir={tmp_path}", "--repeat=5", "--warmup=2"]
     report = json.loads(modelbuild_run(path, *flags, "--json").stdout)
+    check_format("modelbuild-run", report)
     latency = report["latency"]
     assert (latency["runs"], latency["warmup"]) == (5, 2)
     assert 0 < latency["min_ms"] <= latency["median_ms"] <= latency["p95_ms"] <= latency["max_ms"]

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from modelbuild.store.gc import Collected
     from modelbuild.store.local import LocalStore
 
+# Of the JSON of each command.
+VERSION = 1
+
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
@@ -32,7 +35,7 @@ def stat(settings: Settings, as_json: bool) -> None:
     with _store(settings) as store:
         found = store.stat()
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(found), default=str))
+        click.echo(json.dumps({"version": VERSION, **dataclasses.asdict(found)}, default=str))
         return
     cap = "no cap" if found.max_size is None else f"cap {size_text(found.max_size)}"
     kept = f"{count(found.blobs, 'blob')}, {count(found.actions, 'action')}"
@@ -59,7 +62,7 @@ def gc(settings: Settings, max_size: str | None, as_json: bool) -> None:
     with _store(settings, max_size) as store:
         collected = collect(store)
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(collected)))
+        click.echo(json.dumps({"version": VERSION, **dataclasses.asdict(collected)}))
         return
     gone = f"{count(collected.actions, 'action')} and {count(collected.blobs, 'blob')}"
     click.echo(f"Freed {size_text(collected.freed)}: {gone}; {size_text(collected.left)} left")
@@ -78,7 +81,7 @@ def verify(settings: Settings, as_json: bool) -> int:
     with _store(settings) as store:
         found = store.verify()
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(found)))
+        click.echo(json.dumps({"version": VERSION, **dataclasses.asdict(found)}))
     else:
         click.echo(
             f"Read {size_text(found.bytes)} in {count(found.blobs, 'blob')}: {len(found.bad)} damaged,"

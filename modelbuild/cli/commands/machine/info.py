@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from modelbuild.analysis.rules import Rules
     from modelbuild.workspace.workspace import Workspace
 
+VERSION = 1
+
 
 @click.command("info", short_help=COMMANDS["info"])
 @click.argument("key", required=False)
@@ -31,7 +33,7 @@ def command(settings: Settings, key: str | None, as_json: bool) -> None:
     if key is not None:
         facts = {key: facts[key]}
     if as_json:
-        click.echo(json.dumps(facts))
+        click.echo(json.dumps({"version": VERSION, **facts}))
     elif key is not None:
         click.echo(_text(facts[key], "\n" if key == "sandbox" else ", "))
     else:
@@ -57,7 +59,7 @@ def gather(workspace: Workspace) -> dict[str, Any]:
     resources = machine(jobs)
     rules = _rules(workspace)
     return {
-        "version": __version__,
+        "modelbuild": __version__,
         "python": platform.python_version(),
         "workspace": str(workspace.root),
         "output": str(workspace.root / OUTPUT_FOLDER),

@@ -11,6 +11,7 @@ import pytest
 
 from modelbuild.step import StepError
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import describe, identity, merged, read, tuning_text
+from tests.format_shapes import check_format
 
 FIRST = {
     "op": "mm",
@@ -47,6 +48,7 @@ def test_files_are_sorted_and_hold_each_choice_once() -> None:
     one, other = tuning_text([FIRST, OTHER], "2", "3", 90), tuning_text([OTHER, FIRST, OTHER], "2", "3", 90)
     assert one == other
     assert [each["op"] for each in json.loads(one)["choices"]] == ["bmm", "mm"]
+    check_format("tuning", json.loads(one), maps=("choices[].chosen", "choices[].options"))
 
 
 def test_those_of_partitions_become_one() -> None:
