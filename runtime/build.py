@@ -57,6 +57,7 @@ def build(
             "executorch_DIR": sdk / "executorch/share/cmake",
             "AOTI_SHIMS_DIR": sdk / "torch_tensorrt_executorch_runtime",
             "NLOHMANN_JSON_INCLUDE": folder_of("nlohmann-json", "nlohmann/json.hpp"),
+            "ZIG": folder_of("ziglang", "zig") / "zig",
             "CUDART_ROOT": folder_of("nvidia-cuda-runtime", "include/cuda_runtime_api.h"),
             "CUDART_LIBRARY": sdk / CUDART,
             "MODELBUILD_SANITIZE": sanitize,
@@ -101,7 +102,7 @@ def default_out(arch: str) -> Path:
 
 
 def folder_of(distribution: str, header: str) -> Path:
-    """Return the include folder of a header in a distribution."""
+    """Return the folder of a header, or of a program, in a distribution."""
     try:
         files = metadata.files(distribution) or []
     except metadata.PackageNotFoundError:

@@ -39,6 +39,7 @@ LICENSES = {
     "torch-tensorrt": ("torch-tensorrt-rtx", "licenses/LICENSE"),
     "pocketfft": ("numpy", "pocketfft/LICENSE.md"),
     "nlohmann-json": ("nlohmann-json", "licenses/LICENSE"),
+    "zig": ("ziglang", "licenses/ziglang/LICENSE"),
     **{
         name: ("torch", f"third_party/{name}/LICENSE")
         for name in ("XNNPACK", "pthreadpool", "cpuinfo", "FP16", "FXdiv", "flatbuffers")

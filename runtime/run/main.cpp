@@ -156,7 +156,7 @@ Report run(const Options& options) {
   for (const Files& files : options.calls) calls.push_back(read_call(files, options, method));
 
   Report report;
-  report.program = options.program.string();
+  report.program = program->describe().path;
   report.method = options.method;
   std::size_t next = 0;
   for (const Port& port : method.inputs) {
@@ -185,7 +185,7 @@ int main_of(int count, char** arguments) {
     set_log(options.log);
     if (options.describe) {
       const LoadOptions& load = options.load;
-      const Description description = describe(options.program, load.data, load.verify, load.plugin_dirs);
+      const Description description = describe(options.program, load.data, load.verify, load.plugin_dirs, load.keys);
       const std::vector<std::string> unmet = unmet_requirements(options.program, load);
       std::fputs((options.json ? json(description, unmet) : text(description, unmet)).c_str(), stdout);
       return 0;

@@ -10,9 +10,9 @@
 namespace modelbuild {
 
 const char kUsage[] =
-    "usage: modelbuild-run PROGRAM.pte [options]\n"
+    "usage: modelbuild-run PROGRAM [options]\n"
     "\n"
-    "Runs a program on files.\n"
+    "Runs a program on files. PROGRAM is a .pte, or the folder of a bundle.\n"
     "\n"
     "  --input NAME=FILE.npy  a file for an input\n"
     "  --next                 the following --input are of another call, which starts with the state that the call\n"
@@ -25,6 +25,8 @@ const char kUsage[] =
     "  --device-io[=GPU]      keep inputs and outputs in device memory: those that the program expects there,\n"
     "                         or all on one GPU\n"
     "  --cuda-graph           launch repeated runs as a CUDA graph\n"
+    "  --verify KEY           run only what this key signed (a public key in PEM; may be repeated): PROGRAM.sig and\n"
+    "                         a .sig beside each other file\n"
     "  --no-verify            do not check the SHA-256 in files' manifests\n"
     "  --plugin FILE.so       load a delegate or kernels\n"
     "  --plugin-dir DIR       search DIR first for libraries of the program's backends\n"
@@ -44,6 +46,7 @@ enum Flag : int {
   kWarmup,
   kDeviceIo,
   kCudaGraph,
+  kVerify,
   kNoVerify,
   kPlugin,
   kPluginDir,
@@ -53,7 +56,7 @@ enum Flag : int {
   kHelp
 };
 
-constexpr std::array<option, 17> kFlags = {{{"input", required_argument, nullptr, kInput},
+constexpr std::array<option, 18> kFlags = {{{"input", required_argument, nullptr, kInput},
                                             {"next", no_argument, nullptr, kNext},
                                             {"data", required_argument, nullptr, kData},
                                             {"method", required_argument, nullptr, kMethod},
@@ -62,6 +65,7 @@ constexpr std::array<option, 17> kFlags = {{{"input", required_argument, nullptr
                                             {"warmup", required_argument, nullptr, kWarmup},
                                             {"device-io", optional_argument, nullptr, kDeviceIo},
                                             {"cuda-graph", no_argument, nullptr, kCudaGraph},
+                                            {"verify", required_argument, nullptr, kVerify},
                                             {"no-verify", no_argument, nullptr, kNoVerify},
                                             {"plugin", required_argument, nullptr, kPlugin},
                                             {"plugin-dir", required_argument, nullptr, kPluginDir},
@@ -130,6 +134,8 @@ void apply(int flag, Options* options) {
     case kCudaGraph:
       options->cuda_graph = true;
       return;
+    case kVerify:
+      return options->load.keys.emplace_back(value), void();
     case kNoVerify:
       options->load.verify = false;
       return;

@@ -15,7 +15,7 @@
 
 /* The version of this header. It grows by one with each addition of a function, a field or a value. A program that was
  * compiled with it needs a library whose mb_api_version() is at least as large. */
-#define MB_API_VERSION 2
+#define MB_API_VERSION 3
 
 #ifdef __cplusplus
 extern "C" {
@@ -67,6 +67,10 @@ typedef struct {
   size_t plugin_dir_count;
   int32_t skip_verify; /* not 0: do not check the SHA-256 in files' manifests */
   int32_t profile;     /* not 0: record the time of each instruction, for mb_take_profile; since version 2 */
+  /* Public keys on the curve P-256 (PEM). If there are any, only files that one of these signed are loaded: see
+   * runtime.hpp; since version 3 */
+  const char* const* keys;
+  size_t key_count;
 } mb_load_options;
 
 typedef struct {

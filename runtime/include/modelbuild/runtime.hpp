@@ -163,11 +163,15 @@ struct Description {
   MODELBUILD_API std::string text() const;
 };
 
-// Describes a program without loading it; no delegate, kernel or GPU is needed. Throws Error. With `verify` the SHA-256
-// in the files' manifests is checked. The files <backend>.delegate.json in `plugin_dirs` and in this library's folder
-// state which delegates are on a GPU.
+// Describes a program, a .pte or the folder of a bundle, without loading it; no delegate, kernel or GPU is needed.
+// Throws Error. With `verify` the SHA-256 in the files' manifests is checked. The files <backend>.delegate.json in
+// `plugin_dirs` and in this library's folder state which delegates are on a GPU.
 MODELBUILD_API Description describe(const std::filesystem::path& path, std::vector<std::filesystem::path> data = {},
                                     bool verify = true, std::vector<std::filesystem::path> plugin_dirs = {});
+// The same for files that one of these keys signed: LoadOptions::keys.
+MODELBUILD_API Description describe(const std::filesystem::path& path, std::vector<std::filesystem::path> data,
+                                    bool verify, std::vector<std::filesystem::path> plugin_dirs,
+                                    const std::vector<std::filesystem::path>& keys);
 
 // Elements in row-major order. The caller owns the memory.
 struct Tensor {
@@ -201,6 +205,9 @@ struct LoadOptions {
   std::vector<std::filesystem::path> plugin_dirs;  // folders to search for those, before this library's own folder
   bool verify = true;                              // check the SHA-256 in files' manifests
   bool profile = false;                            // record the time of each instruction: see Program::take_profile
+  // Public keys on the curve P-256 (PEM). If there are any, the program and its data are loaded only if one of these
+  // signed them: FILE.sig beside each file, or FOLDER.sig beside the folder of a bundle. See docs/reference/runtime.md.
+  std::vector<std::filesystem::path> keys;
 };
 
 // Returns the requirements of a program that this machine does not meet, one line each: a delegate that the runtime

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.program,
             options.data,
             plugin_dirs=options.plugin_dir,
-            verify=options.verify,
+            verify=options.keys or options.verify,
             profile=options.profile,
         )
         if options.describe:
@@ -73,7 +73,7 @@ def _run(program: Program, options: argparse.Namespace) -> dict[str, Any]:
     types = {port.name: port.dtype for port in method.outputs}
     return {
         "version": VERSION,
-        "program": str(options.program),
+        "program": program.describe().path,
         "method": options.method,
         "inputs": [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in arrays.items()],
         "outputs": [
@@ -98,12 +98,13 @@ def _profile(program: Program, options: argparse.Namespace, arrays: Any) -> Prof
         for _ in range(runs):
             program.run(arrays, options.method)
     events = program.take_profile()
-    profile = summarize(events, options.program, read_program_file(options.program, verify=False), options.method)
-    for path in options.profile_output:
-        if path.suffix == ".json":
-            path.write_text(json.dumps(profile.to_json(), indent=1) + "\n")
+    path = Path(program.describe().path)
+    profile = summarize(events, path, read_program_file(path, verify=False), options.method)
+    for output in options.profile_output:
+        if output.suffix == ".json":
+            output.write_text(json.dumps(profile.to_json(), indent=1) + "\n")
         else:
-            write_etdump(events, path)
+            write_etdump(events, output)
     return profile
 
 
@@ -163,6 +164,14 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="FILE",
         help="write the profile: .json, or .etdp for ExecuTorch's Inspector",
+    )
+    parser.add_argument(
+        "--verify",
+        dest="keys",
+        type=Path,
+        action="append",
+        metavar="KEY",
+        help="run only what this key signed: a public key in PEM (C++ runtime)",
     )
     parser.add_argument(
         "--no-verify", dest="verify", action="store_false", help="do not check the SHA-256 of the files' manifests"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import overload
 
 from modelbuild_runtime.describe import describe
-from modelbuild_runtime.errors import ProgramError
+from modelbuild_runtime.errors import InputError, ProgramError
 from modelbuild_runtime.files.data_file import check_data_file
 from modelbuild_runtime.files.pte import ProgramFile, read_program_file
 from modelbuild_runtime.native.program import NativeProgram
@@ -19,13 +19,18 @@ RUNTIME = "MODELBUILD_RUNTIME"
 """Environment variable: a folder that `make runtime` or the rule `runtime_bundle` made, or the library in it."""
 
 
+Verify = bool | str | Path | Sequence[str | Path]
+"""True: check the SHA-256 in files' manifests. False: do not. Paths: as True, and only files that one of these public
+keys signed."""
+
+
 @overload
 def load(
     path: str | Path,
     data_paths: Sequence[str | Path] = (),
     *,
     plugin_dirs: Sequence[str | Path] = (),
-    verify: bool = True,
+    verify: Verify = True,
     profile: bool = False,
 ) -> Program: ...
 @overload
@@ -35,7 +40,7 @@ def load(
     *,
     runtime: str | Path,
     plugin_dirs: Sequence[str | Path] = (),
-    verify: bool = True,
+    verify: Verify = True,
     profile: bool = False,
 ) -> NativeProgram: ...
 def load(
@@ -44,10 +49,11 @@ def load(
     *,
     runtime: str | Path | None = None,
     plugin_dirs: Sequence[str | Path] = (),
-    verify: bool = True,
+    verify: Verify = True,
     profile: bool = False,
 ) -> Program:
-    """Load a .pte, and the .ptd beside it: the one of the same name, or the only one if the program may need one.
+    """Load a .pte or that of a bundle's folder, and the .ptd beside it: the one of the same name, or the only one if
+    the program may need one.
 
     The C++ runtime runs the program, on GPUs too. `runtime` is a folder that `make runtime` or `runtime_bundle` made;
     by default that of MODELBUILD_RUNTIME, or else the one that the wheel of modelbuild-runtime installed. Without any,
@@ -55,29 +61,37 @@ def load(
 
     The C++ runtime searches `plugin_dirs` first for libraries of the program's backends and kernels.
 
-    With `verify` the SHA-256 in the files' manifests is checked. With `profile`, which only the C++ runtime can, the
-    time of each instruction is recorded: see NativeProgram.take_profile().
+    With `verify` the SHA-256 in the files' manifests is checked. If it is the path of a public key, or several, the
+    C++ runtime loads only files that one of them signed. With `profile`, which only the C++ runtime can, the time of
+    each instruction is recorded: see NativeProgram.take_profile().
 
-    Raises ProgramError if the files are damaged, or not a program that this runtime supports.
+    Raises ProgramError if the files are damaged, not signed, or not a program that this runtime supports.
     """
+    digests, keys = _keys(verify)
     named = runtime if runtime is not None else os.environ.get(RUNTIME)
     native = _installed() if named is None else named
     if not native:
-        if profile:
-            raise ProgramError("only the C++ runtime records profiles; expected pip install 'modelbuild[runtime]'")
-        return load_with_executorch(path, data_paths, verify=verify)
-    from modelbuild_runtime.native.library import library_file
+        for needed, what in ((profile, "records profiles"), (keys, "verifies signatures")):
+            if needed:
+                raise ProgramError(f"only the C++ runtime {what}; expected pip install 'modelbuild[runtime]'")
+        return load_with_executorch(path, data_paths, verify=digests)
+    from modelbuild_runtime.native.library import Handle, library_file
 
-    pte = Path(path)
+    def handle(data: Sequence[str | Path]) -> Handle:
+        folders, files = [Path(folder) for folder in plugin_dirs], [Path(file) for file in data]
+        return Handle(library_file(Path(native)), Path(path), files, digests, folders, profile, keys)
+
+    signed = handle(data_paths) if keys else None  # before anything else reads the files
+    pte = _program_of(Path(path))
     program = read_program_file(pte, verify=False)  # the C++ runtime checks the files itself
-    data = _data_files(pte, data_paths, program)
-    folders = [Path(folder) for folder in plugin_dirs]
-    return NativeProgram(library_file(Path(native)), pte, data, describe(pte, data, program), verify, folders, profile)
+    found = _data_files(pte, data_paths, program)
+    description = describe(pte, found, program)
+    return NativeProgram(signed or handle(found), pte, description)
 
 
 def load_with_executorch(path: str | Path, data_paths: Sequence[str | Path] = (), *, verify: bool = True) -> Program:
     """Load a .pte like load(), for the executorch package. It runs programs on the CPU; the first run imports torch."""
-    pte = Path(path)
+    pte = _program_of(Path(path))
     program = read_program_file(pte, verify=verify)
     data = _data_files(pte, data_paths, program)
     if len(data) > 1:
@@ -85,6 +99,26 @@ def load_with_executorch(path: str | Path, data_paths: Sequence[str | Path] = ()
     for file in data:
         check_data_file(file, verify)
     return Program(pte, data[0] if data else None, describe(pte, data, program))
+
+
+def _keys(verify: Verify) -> tuple[bool, list[Path]]:
+    """Return whether manifests are checked, and the public keys."""
+    if isinstance(verify, bool):
+        return verify, []
+    keys = [Path(verify)] if isinstance(verify, str | Path) else [Path(key) for key in verify]
+    if not keys:
+        raise InputError("verify is empty; expected a public key, True or False")
+    return True, keys
+
+
+def _program_of(path: Path) -> Path:
+    """Return the .pte at a path: the file, or the only one in a bundle's folder."""
+    if not (path / "program").is_dir():
+        return path
+    found = sorted((path / "program").glob("*.pte"))
+    if len(found) != 1:
+        raise ProgramError(f"{path / 'program'}: has {len(found)} programs; expected one .pte")
+    return found[0]
 
 
 def _data_files(pte: Path, given: Sequence[str | Path], program: ProgramFile) -> list[Path]:

@@ -53,9 +53,12 @@ char* allocated(const std::string& text) {
 
 modelbuild::LoadOptions load_options(const mb_load_options* options) {
   const mb_load_options given = c::copied(options, "mb_load_options");
-  return {c::paths(given.data, given.data_count, "data"), c::paths(given.plugins, given.plugin_count, "plugins"),
-          c::paths(given.plugin_dirs, given.plugin_dir_count, "plugin_dirs"), given.skip_verify == 0,
-          given.profile != 0};
+  return {c::paths(given.data, given.data_count, "data"),
+          c::paths(given.plugins, given.plugin_count, "plugins"),
+          c::paths(given.plugin_dirs, given.plugin_dir_count, "plugin_dirs"),
+          given.skip_verify == 0,
+          given.profile != 0,
+          c::paths(given.keys, given.key_count, "keys")};
 }
 
 }  // namespace

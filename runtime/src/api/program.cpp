@@ -8,12 +8,16 @@
 #include "api/log.hpp"
 #include "delegates/plugins.hpp"
 #include "devices/graphs.hpp"
+#include "files/describe.hpp"
 #include "method/loaded_method.hpp"
 #include "method/profiler.hpp"
 
 namespace modelbuild {
 
 struct Program::State {
+  explicit State(SignedFiles found) : files(std::move(found)) {}
+
+  SignedFiles files;  // `module` reads them
   Description description;
   mutable std::mutex mutex;            // guards all members below
   std::unique_ptr<Profiler> profiler;  // nullptr unless runs are profiled; destroyed after `module`, which calls it
@@ -83,14 +87,15 @@ std::string Program::take_profile() {
 
 std::unique_ptr<Program> Program::load(const std::filesystem::path& path, const LoadOptions& options) {
   start_log();
-  auto state = std::make_unique<State>();
-  state->description = modelbuild::describe(path, options.data, options.verify, options.plugin_dirs);
+  auto state = std::make_unique<State>(SignedFiles(options.keys));
+  const std::filesystem::path pte = state->files.program(path);
+  state->description = modelbuild::describe(pte, options, &state->files);
   load_plugins(state->description, options);
   if (options.profile) state->profiler = std::make_unique<Profiler>();
   std::vector<std::string> data;
-  for (const auto& [file, size] : state->description.data) data.push_back(file);
+  for (const auto& [file, size] : state->description.data) data.push_back(state->files.content(file).string());
   using executorch::extension::Module;
-  state->module = std::make_unique<Module>(path.string(), data, Module::LoadMode::Mmap);
+  state->module = std::make_unique<Module>(state->files.content(pte).string(), data, Module::LoadMode::Mmap);
   return std::unique_ptr<Program>(new Program(std::move(state)));
 }
 

@@ -6,6 +6,7 @@
 
 #include "api/log.hpp"
 #include "delegates/plugins.hpp"
+#include "files/describe.hpp"
 #include "files/mapped_file.hpp"
 #include "pte/pte.hpp"
 
@@ -42,7 +43,9 @@ void provide_requirements(const std::string& backend, Requirements check) {
 
 std::vector<std::string> unmet_requirements(const std::filesystem::path& path, const LoadOptions& options) {
   start_log();
-  const Description program = describe(path, options.data, options.verify, options.plugin_dirs);
+  SignedFiles files(options.keys);
+  const std::filesystem::path pte = files.program(path);
+  const Description program = describe(pte, options, &files);
   if (program.device && program.device->arch != kArch) {
     return {"the program is for " + program.device->arch + "; this runtime is for " + kArch};
   }
@@ -52,7 +55,7 @@ std::vector<std::string> unmet_requirements(const std::filesystem::path& path, c
     return {error.what()};
   }
   std::vector<std::string> found;
-  const MappedFile file(path);
+  const MappedFile file(files.content(pte));
   for_each_blob(PteFile(file.bytes()), file.bytes(), [&](const std::string& backend, flatbuffer::Bytes blob) {
     const Requirements check = check_of(backend);
     if (check == nullptr) return;

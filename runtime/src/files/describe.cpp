@@ -1,4 +1,6 @@
 // Makes descriptions from a program's files, and converts them to text and JSON.
+#include "files/describe.hpp"
+
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -233,8 +235,8 @@ namespace {
 
 // Calls a function with a file's bytes, and adds the file's path to errors about its contents.
 template <typename Do>
-void read_file(const fs::path& path, const char* kind, Do act) {
-  const MappedFile file(path);
+void read_file(const fs::path& path, SignedFiles* files, const char* kind, Do act) {
+  const MappedFile file(files->content(path));
   try {
     act(file.bytes());
   } catch (const Damaged& problem) {
@@ -244,7 +246,7 @@ void read_file(const fs::path& path, const char* kind, Do act) {
   }
 }
 
-Description read_program(const fs::path& path, bool verify, const PluginFolders& folders) {
+Description read_program(const fs::path& path, SignedFiles* files, bool verify, const PluginFolders& folders) {
   const auto on_gpu = [&, known = std::map<std::string, bool>()](const std::string& backend) mutable {
     const auto [found, added] = known.try_emplace(backend);
     if (const auto file = added ? read_delegate_file(folders, backend) : std::nullopt) found->second = file->gpu;
@@ -252,7 +254,7 @@ Description read_program(const fs::path& path, bool verify, const PluginFolders&
   };
   Description found;
   std::string signature;
-  read_file(path, "an ExecuTorch program", [&](flatbuffer::Bytes bytes) {
+  read_file(path, files, "an ExecuTorch program", [&](flatbuffer::Bytes bytes) {
     const std::string_view manifest = read_manifest(bytes, verify);
     const PteFile file(bytes);
     check_pte(file);
@@ -265,12 +267,12 @@ Description read_program(const fs::path& path, bool verify, const PluginFolders&
   for (MethodDescription& method : found.methods) {
     if (found.methods.size() == 1 || method.name == "forward") signed_method = &method;
   }
-  apply_signature(path, signature, signed_method, &found);
+  apply_signature(path, signature, signed_method, files, &found);
   return found;
 }
 
-void check_data(const fs::path& path, bool verify) {
-  read_file(path, "external data of ExecuTorch", [&](flatbuffer::Bytes bytes) {
+void check_data(const fs::path& path, SignedFiles* files, bool verify) {
+  read_file(path, files, "external data of ExecuTorch", [&](flatbuffer::Bytes bytes) {
     read_manifest(bytes, verify);
     check_ptd(bytes);
   });
@@ -279,12 +281,24 @@ void check_data(const fs::path& path, bool verify) {
 }  // namespace
 
 Description describe(const fs::path& path, std::vector<fs::path> data, bool verify, std::vector<fs::path> plugin_dirs) {
-  Description found = read_program(path, verify, PluginFolders(std::move(plugin_dirs)));
+  return describe(path, std::move(data), verify, std::move(plugin_dirs), {});
+}
+
+Description describe(const fs::path& path, std::vector<fs::path> data, bool verify, std::vector<fs::path> plugin_dirs,
+                     const std::vector<fs::path>& keys) {
+  SignedFiles files(keys);
+  return describe(files.program(path),
+                  {.data = std::move(data), .plugin_dirs = std::move(plugin_dirs), .verify = verify}, &files);
+}
+
+Description describe(const fs::path& path, const LoadOptions& options, SignedFiles* files) {
+  Description found = read_program(path, files, options.verify, PluginFolders(options.plugin_dirs));
+  std::vector<fs::path> data = options.data;
   if (data.empty()) data = beside(path, found);
   for (const fs::path& each : data) {
     if (!fs::is_regular_file(each)) throw Error(Error::Kind::kProgram, each.string() + ": no such file");
-    check_data(each, verify);
-    found.data.emplace_back(each.string(), fs::file_size(each));
+    check_data(each, files, options.verify);
+    found.data.emplace_back(each.string(), fs::file_size(files->content(each)));
   }
   if (!found.external.empty() && data.empty()) {
     throw Error(Error::Kind::kProgram, path.string() + ": " + std::to_string(found.external.size()) +

@@ -64,12 +64,13 @@ Signature read(Text&& text, const std::string& place) {
 }
 
 // Returns the signature in a manifest, or else in a file beside the program.
-std::optional<Signature> find_signature(const std::filesystem::path& program, const std::string& in_manifest) {
+std::optional<Signature> find_signature(const std::filesystem::path& program, const std::string& in_manifest,
+                                        SignedFiles* files) {
   if (!in_manifest.empty()) return read(in_manifest, program.string() + ": manifest");
   const auto own = program.parent_path() / (program.stem().string() + ".signature.json");
   for (const auto& candidate : {own, program.parent_path() / "signature.json"}) {
     if (!std::filesystem::is_regular_file(candidate)) continue;
-    return read(std::ifstream(candidate, std::ios::binary), candidate.string());
+    return read(std::ifstream(files->content(candidate), std::ios::binary), candidate.string());
   }
   return std::nullopt;
 }
@@ -128,8 +129,8 @@ void name_ports(const std::string& what, std::vector<Port>* ports, const std::ve
 }  // namespace
 
 void apply_signature(const std::filesystem::path& program, const std::string& in_manifest,
-                     MethodDescription* signed_method, Description* description) {
-  const std::optional<Signature> signature = find_signature(program, in_manifest);
+                     MethodDescription* signed_method, SignedFiles* files, Description* description) {
+  const std::optional<Signature> signature = find_signature(program, in_manifest, files);
   for (MethodDescription& method : description->methods) {
     const bool has = signature && &method == signed_method;
     try {

@@ -4,13 +4,14 @@
 #include <filesystem>
 
 #include "modelbuild/runtime.hpp"
+#include "trust/signed_files.hpp"
 
 namespace modelbuild {
 
 // Sets the names, ranges and bounds of a method's ports from its signature: `in_manifest`, as JSON, or if that is empty
-// a file beside the program. Without one, names them input0, output0 and so on. Throws Error if the file is not a
-// signature, or if the signature is of another program.
+// a file of `files` beside the program. Without one, names them input0, output0 and so on. Throws Error if the file is
+// not a signature, or if the signature is of another program.
 void apply_signature(const std::filesystem::path& program, const std::string& in_manifest,
-                     MethodDescription* signed_method, Description* description);
+                     MethodDescription* signed_method, SignedFiles* files, Description* description);
 
 }  // namespace modelbuild

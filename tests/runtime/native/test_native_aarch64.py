@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ import numpy as np
 import pytest
 
 import modelbuild_runtime
+from modelbuild.trust.signatures import SigningKey, sign, signature_path
 from modelbuild_rules.bundle.steps.runtime.elf import machine
 from tests.runtime.native.aarch64 import EMULATOR, Runtime
+from tests.trust.keys import write_key
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("aarch64")]
 
@@ -42,6 +45,21 @@ def test_gives_what_python_gives_on_this_machine(
     assert outputs.keys() == expected.keys()
     for output, array in expected.items():
         np.testing.assert_allclose(outputs[output], array, atol=1e-5, rtol=1e-5)
+
+
+def test_signatures_are_verified(samples: dict[str, Any], aarch64: Runtime, tmp_path: Path) -> None:
+    program, key = Path(shutil.copy(samples["two"].path, tmp_path)), write_key(tmp_path, "release")
+    signature_path(program).write_bytes(sign(program, SigningKey(key)))
+    command = ("bin/modelbuild-run", program, "--describe", f"--verify={key.with_suffix('.pub')}")
+    done = aarch64(*command)
+    assert (done.returncode, done.stderr) == (0, "")
+    program.write_bytes(program.read_bytes() + b"\0")
+    done = aarch64(*command)
+    assert (done.returncode, done.stderr) == (1, f"error: {program}: was changed after it was signed\n")
+    write_key(tmp_path, "release")
+    done = aarch64(*command)
+    problem = "was made by another key, or changed"
+    assert (done.returncode, done.stderr) == (1, f"error: {program}.sig: {problem}\n")
 
 
 def test_the_c_example_runs(samples: dict[str, Any], aarch64: Runtime) -> None:

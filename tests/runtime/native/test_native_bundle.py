@@ -18,12 +18,14 @@ import pytest
 
 import modelbuild_runtime
 from modelbuild.step import Step, StepError
+from modelbuild.trust.signatures import SigningKey, sign, signature_path
 from modelbuild_rules.bundle.steps import runtime_bundle
 from modelbuild_rules.bundle.steps.runtime.archive import calls_of, lay_out
 from modelbuild_rules.bundle.steps.runtime.elf import machine
 from modelbuild_runtime.files.manifest import read_manifest
 from tests.format_shapes import check_format
 from tests.runtime.native.aarch64 import SYSROOT, Runtime
+from tests.trust.keys import write_key
 from tests.workspace_builder import Workspace
 
 BUNDLES = """
@@ -94,6 +96,20 @@ def check_bundle(folder: Path, program: Path, image: Path) -> dict[str, Any]:
     return manifest
 
 
+def check_signed(folder: Path, image: Path) -> None:
+    """A signed bundle runs, and is refused after a file of it changed that no run needs."""
+    key = write_key(folder.parent / "keys", "release")
+    signature_path(folder).write_bytes(sign(folder, SigningKey(key)))
+    command = [folder / "run.sh", f"--input=image={image}", f"--verify={key.with_suffix('.pub')}"]
+    done = subprocess.run(command, env={}, cwd="/", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    with (folder / "manifest.json").open("a") as file:
+        file.write(" ")
+    done = subprocess.run(command, env={}, cwd="/", capture_output=True, text=True, check=False)
+    problem = "was changed after it was signed: manifest.json differs"
+    assert (done.returncode, done.stderr) == (1, f"error: {folder}: {problem}\n")
+
+
 def needed_glibc(folder: Path, pte: Path, runtime: Path, *compiled: str) -> str:
     """Return the manifest's description of a program with parts that need versions of glibc."""
     parts = [{"id": "p0", "backend": "xnnpack"}, *({"backend": "cuda", "about": {"glibc": each}} for each in compiled)]
@@ -150,6 +166,7 @@ def test_the_classifiers_bundles(repository: Path, native: Path, example_cache: 
         assert runtime_file is not None
         check_format("runtime", json.load(runtime_file), ("backends", "kernel_libraries", "files", "versions"))
     assert manifest["needs"]["nvidia_driver"] is None
+    check_signed(xnnpack, image)
     system = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libmvec.so.1"}
     assert loaded_from_elsewhere(xnnpack, image) <= system | {"ld-linux-x86-64.so.2"}
 

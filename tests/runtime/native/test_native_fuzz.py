@@ -4,6 +4,7 @@ the seed, FUZZ_PROGRAMS names more .pte files to damage; `make fuzz` runs a mill
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -15,7 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from modelbuild.trust.signatures import SigningKey, sign
 from modelbuild_rules.backends.tensorrt.steps.engine.blob import Metadata, write_blob
+from tests.trust.keys import write_key
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sanitizers"), pytest.mark.timeout(0)]
 
@@ -24,7 +27,7 @@ SEED = os.environ.get("FUZZ_SEED", "1")
 GIVEN = [Path(name).resolve() for name in os.environ.get("FUZZ_PROGRAMS", "").split()]
 
 # How many of 100 runs each takes.
-SHARES = {"program": 20, "data": 10, "signature": 5, "npy": 15, "blob": 10, "load": 20}
+SHARES = {"program": 20, "data": 10, "signature": 5, "npy": 10, "blob": 10, "load": 20, "trust": 5}
 SEALED = {"xnnpack": 5, "planned TensorRT": 5, "planned CUDA": 5, "external": 5}
 
 
@@ -104,6 +107,7 @@ def seeds(
         "npy": _arrays(folder),
         "blob": [*_blobs(folder)],
         "load": [*(path for path in plain if path.stem != "xnnpack"), *checked],
+        "trust": _trust(folder),
     }
 
 
@@ -113,6 +117,18 @@ def _signature(folder: Path) -> Path:
     path = folder / "signature.json"
     path.write_text(json.dumps({"version": 1, "inputs": [port], "outputs": [{**port, "name": "y"}]}))
     return path
+
+
+def _trust(folder: Path) -> list[Path]:
+    """Return a signature, and in files of their own its statement and its DER, and a public key."""
+    key, signed, paths = write_key(folder, "key"), folder / "signed", [folder / name for name in ("sig", "json", "der")]
+    signed.mkdir()
+    (signed / "net.pte").write_bytes(b"a program")
+    paths[0].write_bytes(sign(signed, SigningKey(key)))
+    envelope = json.loads(paths[0].read_bytes())["dsseEnvelope"]
+    paths[1].write_bytes(base64.b64decode(envelope["payload"]))
+    paths[2].write_bytes(base64.b64decode(envelope["signatures"][0]["sig"]))
+    return [*paths, key.with_suffix(".pub")]
 
 
 def _arrays(folder: Path) -> list[Path]:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _RUN = """#!/bin/sh
 # Runs this bundle's program: run.sh --input NAME=FILE.npy; run.sh --help lists all options.
 {needs}here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
-exec "$here/bin/modelbuild-run" "$here/program/{name}" "$@"
+exec "$here/bin/modelbuild-run" "$here" "$@"
 """
 
 
@@ -81,7 +81,7 @@ def _lay_out(step: Step, folder: Path) -> None:
     places = with_places(needed, libraries)
     script = folder / "run.sh"
     missing = missing_text(places)
-    script.write_text(_RUN.format(name=program.name, needs=f"# {missing}.\n" if missing else ""))
+    script.write_text(_RUN.format(needs=f"# {missing}.\n" if missing else ""))
     script.chmod(0o755)
     compiled = [part["about"]["glibc"] for part in parts if "glibc" in part.get("about", {})]
     made = _manifest(folder, laid_out, [*compiled, *(each.glibc for each in laid_out.kernels), glibc])

@@ -17,6 +17,7 @@ HOST = -1
 _LIBRARY = "libmodelbuild_runtime.so"
 _INPUT = 2  # MB_ERROR_INPUT
 _PROFILES = 2  # the first MB_API_VERSION with mb_take_profile
+_KEYS = 3  # the first with mb_load_options.keys
 _LOG = logging.getLogger("modelbuild_runtime")
 _LEVELS = (logging.DEBUG, logging.INFO, logging.ERROR, logging.CRITICAL)
 _INFO = 1  # MB_LOG_INFO
@@ -48,6 +49,8 @@ class LoadOptions(ctypes.Structure):
         ("plugin_dir_count", ctypes.c_size_t),
         ("skip_verify", ctypes.c_int32),
         ("profile", ctypes.c_int32),
+        ("keys", ctypes.POINTER(ctypes.c_char_p)),
+        ("key_count", ctypes.c_size_t),
     )
 
 
@@ -115,7 +118,7 @@ _log = _SINK(_log_message)  # must outlive the library
 
 
 def _load_options(
-    data: Sequence[Path], verify: bool, plugin_dirs: Sequence[Path], profile: bool = False
+    data: Sequence[Path], verify: bool, plugin_dirs: Sequence[Path], profile: bool, keys: Sequence[Path]
 ) -> LoadOptions:
     return LoadOptions(
         ctypes.sizeof(LoadOptions),
@@ -125,23 +128,13 @@ def _load_options(
         plugin_dir_count=len(plugin_dirs),
         skip_verify=not verify,
         profile=profile,
+        keys=_paths(keys),
+        key_count=len(keys),
     )
 
 
 def _paths(paths: Sequence[Path]) -> Any:
     return (ctypes.c_char_p * len(paths))(*(os.fsencode(path) for path in paths))
-
-
-def unmet_requirements(library: Path, pte: Path, data: Sequence[Path], plugin_dirs: Sequence[Path] = ()) -> list[str]:
-    """Return the requirements of a program that this machine does not meet. Raises ProgramError."""
-    opened = _opened(library)
-    text = ctypes.c_char_p()
-    options = _load_options(data, False, plugin_dirs)
-    check(opened, opened.mb_check(os.fsencode(pte), ctypes.byref(options), ctypes.byref(text)))
-    try:
-        return (text.value or b"").decode(errors="replace").splitlines()
-    finally:
-        opened.mb_free(text)
 
 
 def check(library: ctypes.CDLL, status: int) -> None:
@@ -162,12 +155,16 @@ class Handle:
         verify: bool = True,
         plugin_dirs: Sequence[Path] = (),
         profile: bool = False,
+        keys: Sequence[Path] = (),
     ) -> None:
         self._library = _opened(library)
         if profile and self._library.mb_api_version() < _PROFILES:
             raise ProgramError(f"{library}: this runtime records no profile; expected a newer one")
+        if keys and self._library.mb_api_version() < _KEYS:
+            raise ProgramError(f"{library}: this runtime verifies no signatures; expected a newer one")
         self._program = ctypes.c_void_p()
-        options = _load_options(data, verify, plugin_dirs, profile)
+        self._pte, self._files = pte, (tuple(data), tuple(plugin_dirs), tuple(keys))
+        options = _load_options(data, verify, plugin_dirs, profile, keys)
         self._check(
             self._library.mb_load(os.fsencode(pte), ctypes.byref(options), ctypes.byref(self._program)),
         )
@@ -175,6 +172,17 @@ class Handle:
     def __del__(self) -> None:
         if getattr(self, "_program", None):
             self._library.mb_unload(self._program)
+
+    def unmet_requirements(self) -> list[str]:
+        """Return the program's requirements that this machine does not meet."""
+        text = ctypes.c_char_p()
+        data, plugin_dirs, keys = self._files
+        options = _load_options(data, False, plugin_dirs, False, keys)
+        self._check(self._library.mb_check(os.fsencode(self._pte), ctypes.byref(options), ctypes.byref(text)))
+        try:
+            return (text.value or b"").decode(errors="replace").splitlines()
+        finally:
+            self._library.mb_free(text)
 
     def run(self, method: str, inputs: Sequence[Tensor], options: RunOptions) -> None:
         given = (Tensor * len(inputs))(*inputs)

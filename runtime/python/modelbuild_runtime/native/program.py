@@ -18,31 +18,21 @@ from modelbuild_runtime.files.pte import Moved
 from modelbuild_runtime.latency import Latency, measured
 from modelbuild_runtime.named import Inputs, check_constant, in_order
 from modelbuild_runtime.native.exchange import DEFAULT_STREAM, View, from_bfloat16, torch_tensor, view_of
-from modelbuild_runtime.native.library import Handle, RunOptions, Tensor, unmet_requirements
+from modelbuild_runtime.native.library import Handle, RunOptions, Tensor
 from modelbuild_runtime.program import Program
 
 
 class NativeProgram(Program):
     """A program on the C++ runtime."""
 
-    def __init__(
-        self,
-        library: Path,
-        pte: Path,
-        data: Sequence[Path],
-        description: Description,
-        verify: bool = True,
-        plugin_dirs: Sequence[Path] = (),
-        profile: bool = False,
-    ) -> None:
+    def __init__(self, handle: Handle, pte: Path, description: Description) -> None:
         super().__init__(pte, None, description)
-        self._handle = Handle(library, pte, data, verify, plugin_dirs, profile)
-        self._files = library, pte, tuple(data), tuple(plugin_dirs)
+        self._handle = handle
         self._kept: dict[tuple[str, str, int], Any] = {}
 
     def unmet_requirements(self) -> list[str]:
         """Return the requirements that this machine does not meet: a GPU, its driver, TensorRT's library."""
-        return unmet_requirements(*self._files)
+        return self._handle.unmet_requirements()
 
     def transfers(self) -> Moved:
         """Return the bytes that the last run of any thread moved between host and device."""

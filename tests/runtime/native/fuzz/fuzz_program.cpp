@@ -8,9 +8,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace modelbuild;
   for (const bool verified : {true, false}) {
     Description found;
+    SignedFiles files({});
     try {
       const std::string signature = read_contents(read_manifest({data, size}, verified), &found);
-      if (!signature.empty()) apply_signature("p.pte", signature, nullptr, &found);
+      if (!signature.empty()) apply_signature("p.pte", signature, nullptr, &files, &found);
     } catch (const Damaged&) {
     } catch (const Error&) {
     }

@@ -12,13 +12,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::ofstream(folder / "signature.json", std::ios::binary)
       .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
   Description program;
+  SignedFiles files({});
   program.methods.resize(1);
   MethodDescription& method = program.methods.front();
   const std::vector<Dim> shape = {{0, 8, ""}, {4, 4, ""}};
   method.inputs = {{"", Kind::kTensor, DType::kFloat32, shape, {0, 1}, {}, false, {}, {}, ""}};
   method.outputs = method.inputs;
   try {
-    apply_signature(folder / "x.pte", "", &method, &program);
+    apply_signature(folder / "x.pte", "", &method, &files, &program);
     static_cast<void>(program.json().size() + program.text().size());
   } catch (const Error&) {
   }
