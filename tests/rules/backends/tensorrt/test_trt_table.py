@@ -49,6 +49,21 @@ class Attention(nn.Module):
         return x if self.mlp is None else x + self.mlp(x)
 
 
+class SplitHeads(nn.Module):
+    """The beginning of GPT-2's attention: one product with a bias for query, key and value, or a product and a sum."""
+
+    def __init__(self, whole: bool = True) -> None:
+        super().__init__()
+        self.whole = whole
+        self.weight, self.bias = nn.Parameter(torch.randn(32, 96)), nn.Parameter(torch.randn(96))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = x.view(-1, 32)
+        made = torch.addmm(self.bias, rows, self.weight) if self.whole else rows @ self.weight + self.bias
+        q, k, v = (each.view(1, -1, 4, 8).transpose(1, 2) for each in made.view(*x.shape[:-1], 96).split(32, 2))
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
 def image(channels: int = 8, size: int = 16) -> torch.Tensor:
     return torch.randn(1, channels, size, size)
 
@@ -93,6 +108,19 @@ CASES: Mapping[str, Case] = {
     ),
     "attention": (lambda: Attention(whole=False), lambda: (torch.randn(1, 8, 32),), None),
     "transformer_block": (Attention, lambda: (torch.randn(1, 8, 32),), None),
+    # The numbers that a sum with fewer dimensions adds are in one row, not in each.
+    "split_heads": (lambda: SplitHeads(), lambda: (torch.randn(1, 16, 32),), None),
+    "split_heads_of_a_sum": (lambda: SplitHeads(whole=False), lambda: (torch.randn(1, 16, 32),), None),
+    "ranks": (
+        lambda: Function(
+            lambda x: (
+                (x + torch.arange(16.0)).maximum(torch.tensor(0.5)) * torch.ones(16, 16)
+                - torch.tensor(2, dtype=torch.int32)
+            )
+        ),
+        lambda: (image(),),
+        None,
+    ),
     "vit_block": (lambda: Attention(normed=True), lambda: (torch.randn(1, 8, 32),), None),
     "attention_fp16": (lambda: Attention().half(), lambda: (torch.randn(1, 8, 32).half(),), None),
     "attention_bf16": (lambda: Attention().bfloat16(), lambda: (torch.randn(1, 8, 32).bfloat16(),), None),
@@ -141,19 +169,12 @@ CASES: Mapping[str, Case] = {
     ),
 }
 
-SAMPLE = ("depthwise", "attention_fp16", "topk", "batch")
+SAMPLE = ("depthwise", "split_heads", "transformer_block", "topk", "batch")
 
 
-CRASHES = pytest.mark.xfail(run=False, reason="tensorrt_rtx 1.6.1.120 dies of SIGSEGV while it builds this in float32")
-
-
-def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
-    """Every run includes a sample."""
-    rest = () if name in SAMPLE else (pytest.mark.exhaustive,)
-    return (*rest, CRASHES) if name == "transformer_block" else rest
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in CASES])
+@pytest.mark.parametrize(
+    "name", [name if name in SAMPLE else pytest.param(name, marks=pytest.mark.exhaustive) for name in CASES]
+)
 def test_a_module(partition: Callable[..., Any], compiled: Mapping[str, Any], tmp_path: Path, name: str) -> None:
     torch.manual_seed(0)
     module, inputs, dynamic = CASES[name]

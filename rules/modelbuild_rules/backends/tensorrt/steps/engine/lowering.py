@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,13 +17,73 @@ aten = torch.ops.aten
 
 
 def decompositions(settings: Any) -> dict[Any, Any]:
-    """Return torch_tensorrt's decompositions, with changes for views, one-dimensional topk and sort, and index_put."""
+    """Return torch_tensorrt's decompositions, with changes for views, one-dimensional topk and sort, index_put, and
+    operands of unequal ranks."""
     from torch_tensorrt.dynamo.lowering import get_decompositions
 
     table = get_decompositions(settings.enable_experimental_decompositions, settings.decompose_attention)
     # Views have converters; their decompositions are copies, with fewer converters.
     table.pop(aten.view.default, None)
-    return {**table, aten.topk.default: _topk, aten.sort.default: _sort, aten.index_put.default: _index_put}
+    ranks = {operator: _of_equal_ranks(operator) for operator in _ELEMENTWISE if operator not in table}
+    own = {aten.topk.default: _topk, aten.sort.default: _sort, aten.index_put.default: _index_put}
+    return {**table, **ranks, **own, aten.addmm.default: _addmm}
+
+
+_ELEMENTWISE = (
+    aten.add.Tensor,
+    aten.atan2.default,
+    aten.bitwise_and.Tensor,
+    aten.bitwise_or.Tensor,
+    aten.bitwise_xor.Tensor,
+    aten.div.Tensor,
+    aten.div.Tensor_mode,
+    aten.eq.Tensor,
+    aten.fmod.Tensor,
+    aten.ge.Tensor,
+    aten.gt.Tensor,
+    aten.le.Tensor,
+    aten.logical_and.default,
+    aten.logical_or.default,
+    aten.logical_xor.default,
+    aten.lt.Tensor,
+    aten.maximum.default,
+    aten.minimum.default,
+    aten.mul.Tensor,
+    aten.ne.Tensor,
+    aten.pow.Tensor_Tensor,
+    aten.remainder.Tensor,
+    aten.sub.Tensor,
+)
+
+
+def _of_equal_ranks(operator: Any) -> Callable[..., Any]:
+    """Return a decomposition that gives the operand with fewer dimensions leading ones.
+
+    The converters would repeat it to the other's shape, as a constant of that size. If it is the bias of a product, and
+    the sum is split and transposed, TensorRT-RTX then fails to build the engine. Seen in TensorRT-RTX 1.6.1.
+    """
+
+    def decompose(one: Any, other: Any, **options: Any) -> Any:
+        # Other decompositions may give a number.
+        if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+            return NotImplemented
+        rank = max(one.dim(), other.dim())
+        # The type of a tensor without dimensions does not count beside another's.
+        if one.dim() == other.dim() or (min(one.dim(), other.dim()) == 0 and one.dtype != other.dtype):
+            return NotImplemented
+        return operator(_of_rank(one, rank), _of_rank(other, rank), **options)
+
+    return decompose
+
+
+def _of_rank(x: torch.Tensor, rank: int) -> torch.Tensor:
+    while x.dim() < rank:
+        x = x.unsqueeze(0)
+    return x
+
+
+def _addmm(bias: torch.Tensor, one: torch.Tensor, other: torch.Tensor, **factors: Any) -> Any:
+    return NotImplemented if bias.dim() == 2 else aten.addmm.default(_of_rank(bias, 2), one, other, **factors)
 
 
 def _topk(x: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
