@@ -58,6 +58,7 @@ lint: venv
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(NATIVE)
+	$(BIN)/python-zig fmt --check runtime/src
 
 # The documents as web pages in build/site; fails for a broken link or anchor.
 site: venv

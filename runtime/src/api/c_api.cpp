@@ -53,6 +53,7 @@ char* allocated(const std::string& text) {
 
 modelbuild::LoadOptions load_options(const mb_load_options* options) {
   const mb_load_options given = c::copied(options, "mb_load_options");
+  if (given.keys != nullptr && given.key_count == 0) modelbuild::fail_input("keys are given, but key_count is 0");
   return {c::paths(given.data, given.data_count, "data"),
           c::paths(given.plugins, given.plugin_count, "plugins"),
           c::paths(given.plugin_dirs, given.plugin_dir_count, "plugin_dirs"),

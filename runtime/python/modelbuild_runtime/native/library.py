@@ -128,7 +128,7 @@ def _load_options(
         plugin_dir_count=len(plugin_dirs),
         skip_verify=not verify,
         profile=profile,
-        keys=_paths(keys),
+        keys=_paths(keys) if keys else None,
         key_count=len(keys),
     )
 

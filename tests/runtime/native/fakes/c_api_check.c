@@ -72,6 +72,15 @@ static void check_load(const char* path) {
   EXPECT(refused(mb_load(path, &options, &program), "1 plugin_dirs are announced, but the array is NULL"));
   options.plugin_dirs = null_element + 1;
   EXPECT(refused(mb_load(path, &options, &program), "plugin_dirs[0] is NULL"));
+  options.plugin_dir_count = 0;
+  options.key_count = 1;
+  EXPECT(refused(mb_load(path, &options, &program), "1 keys are announced, but the array is NULL"));
+  options.keys = null_element + 1;
+  EXPECT(refused(mb_load(path, &options, &program), "keys[0] is NULL; expected a path"));
+  options.keys = null_element;
+  EXPECT(refused(mb_load(path, &options, &program), "expected a public key on the curve P-256 in PEM"));
+  options.key_count = 0; /* would verify nothing */
+  EXPECT(refused(mb_load(path, &options, &program), "keys are given, but key_count is 0"));
   EXPECT(program == NULL);
 }
 
