@@ -22,7 +22,7 @@ from modelbuild.workspace.workspace import Workspace, find_root, load_workspace
 
 if TYPE_CHECKING:
     from modelbuild.api.providers import Release
-    from modelbuild.publish.content import Attachment, Content, Published
+    from modelbuild.publish.content import About, Attachment, Content, Published
     from modelbuild.publish.destination import Destination
     from modelbuild.trust.signatures import SigningKey
 
@@ -32,7 +32,9 @@ PASSPHRASE = "MODELBUILD_KEY_PASSPHRASE"
 _IMAGE = "org.opencontainers.image"
 
 _OPTIONS = [
-    click.option("--to", required=True, metavar="ADDRESS", help="oci://, s3://, gs://, az:// or file:// address."),
+    click.option(
+        "--to", required=True, metavar="ADDRESS", help="oci://, s3://, gs://, az://, file://, hf:// or mlflow://."
+    ),
     click.option("--replace", is_flag=True, help="Move the tag, or replace the files, of other content."),
     click.option("--provenance/--no-provenance", default=True, help="Publish the provenance, too."),
     click.option("--builder", metavar="URI", help="The builder's id; default: this machine's host name."),
@@ -133,32 +135,37 @@ def _content(
     if version:
         annotations[f"{_IMAGE}.title"] = Label.parse(built.label).name
         annotations[f"{_IMAGE}.version"] = version
-    return Content(read_files(outputs), annotations, _attachments(workspace, request, publication, outputs))
+    attachments, about = _attachments(workspace, request, publication, outputs)
+    about = replace(about, target=built.label, version=version)
+    return Content(read_files(outputs), annotations, attachments, about)
 
 
 def _attachments(
     workspace: Workspace, request: Request, publication: Publication, outputs: Mapping[str, Path]
-) -> Sequence[Attachment]:
-    """Return the documents to publish. Raises EnvironmentProblem if they need a package that is not installed."""
+) -> tuple[Sequence[Attachment], About]:
+    """Return the documents to publish, and facts from their evidence. Raises EnvironmentProblem if they need a package
+    that is not installed."""
     from modelbuild.cli.one_target import needing_trust
-    from modelbuild.publish.attachments import provenance_of, sbom_of, signatures_of
+    from modelbuild.publish.attachments import about_of, provenance_of, sbom_of, signatures_of
+    from modelbuild.publish.content import About
     from modelbuild.report import make_reporter
     from modelbuild.report.reporter_scope import reporting
     from modelbuild.trust.evidence import gather_evidence
 
-    documents = []
+    documents, about = [], About()
     if publication.provenance or publication.sbom:
         with reporting(make_reporter(quiet=True, results=sys.stderr)) as reporter:
             evidence = gather_evidence(workspace, request, reporter)
+        about = about_of(evidence)
         if publication.provenance:
             documents.append(provenance_of(evidence, publication.builder))
         if publication.sbom:
             with needing_trust("--sbom"):
                 documents.append(sbom_of(evidence))
     if publication.key is None:
-        return documents
+        return documents, about
     with needing_trust("--key"):
-        return [*documents, *signatures_of(outputs, documents, _signing_key(publication))]
+        return [*documents, *signatures_of(outputs, documents, _signing_key(publication))], about
 
 
 def _signing_key(publication: Publication) -> SigningKey:

@@ -7,13 +7,24 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from modelbuild.publish.content import PROVENANCE, SBOM, SIGNATURE_SUFFIX, Attachment
+from modelbuild.publish.content import PROVENANCE, SBOM, SIGNATURE_SUFFIX, About, Attachment
 
 if TYPE_CHECKING:
     from modelbuild.trust.evidence import Evidence
     from modelbuild.trust.signatures import SigningKey
 
 _SIGNATURE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+
+
+def about_of(evidence: Evidence) -> About:
+    """Return the licences of a target's parts, and the inputs and outputs of its models."""
+    models = [each for each in evidence.components if each.kind == "model"]
+    files = {file.license for file in evidence.sources if file.sha256 in evidence.outputs.values()}
+    return About(
+        licenses=sorted({*files, *(each.license for each in evidence.components)} - {""}),
+        inputs=tuple(line for each in models for line in each.inputs),
+        outputs=tuple(line for each in models for line in each.outputs),
+    )
 
 
 def provenance_of(evidence: Evidence, builder: str | None) -> Attachment:

@@ -43,12 +43,29 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
+class About:
+    """Facts for people: the label of the target, the version of a release ('' for none), the licences of its parts, and
+    the inputs and outputs of its models, one line each."""
+
+    target: str = ""
+    version: str = ""
+    licenses: Sequence[str] = ()
+    inputs: Sequence[str] = ()
+    outputs: Sequence[str] = ()
+
+    @property
+    def name(self) -> str:
+        return self.target.rpartition(":")[2].rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
 class Content:
-    """Files in the order of their paths, annotations of the manifest, and attachments."""
+    """Files in the order of their paths, annotations of the manifest, attachments, and facts that no manifest has."""
 
     files: Sequence[PublishedFile]
     annotations: Mapping[str, str] = field(default_factory=dict)
     attachments: Sequence[Attachment] = ()
+    about: About = About()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Destinations: addresses of registries, object stores and folders."""
+"""Destinations: addresses of registries, object stores, folders, hubs and MLflow's registries."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import replace as changed
 
 from modelbuild.errors import UsageError, did_you_mean
 from modelbuild.publish.content import Content, Published
+from modelbuild.publish.hub_address import HubAddress, MlflowAddress, parse_hub_address, parse_mlflow_address
 from modelbuild.registry.address import EXPECTED, RegistryAddress, parse_registry_address
 from modelbuild.workspace.remote_address import STORES, Address, parse_address
 
-SCHEMES = ("oci", *STORES)
+SCHEMES = ("oci", *STORES, "hf", "mlflow")
 
-Destination = RegistryAddress | Address
+Destination = RegistryAddress | Address | HubAddress | MlflowAddress
 
 
 def parse_destination(text: str, version: str = "") -> Destination:
@@ -31,6 +32,10 @@ def parse_destination(text: str, version: str = "") -> Destination:
         if version and address.tag:
             raise UsageError(f"--to {text}: the tag of a release is its version; expected an address without a tag")
         return changed(address, tag=version or address.tag)
+    if scheme == "hf":
+        return parse_hub_address(text, version)
+    if scheme == "mlflow":
+        return parse_mlflow_address(text, version)
     if "@" in rest or ".." in rest.split("/"):
         raise UsageError(f"--to {text}: expected a path without '@' and '..'")
     store = parse_address(text, STORES)
@@ -41,11 +46,19 @@ def parse_destination(text: str, version: str = "") -> Destination:
 
 def publish(content: Content, destination: Destination, replace: bool, say: Callable[[str], None]) -> Published:
     """Publish to a destination: everything or, as far as a tag or a manifest shows, nothing. `say` gets a line for each
-    upload. Raises as publish_oci() and publish_store() do."""
+    upload. Raises as the functions that it calls do."""
     if isinstance(destination, RegistryAddress):
         from modelbuild.publish.oci import publish_oci
 
         return publish_oci(content, destination, replace, say)
+    if isinstance(destination, HubAddress):
+        from modelbuild.publish.hub import publish_hub
+
+        return publish_hub(content, destination, replace, say)
+    if isinstance(destination, MlflowAddress):
+        from modelbuild.publish.mlflow import publish_mlflow
+
+        return publish_mlflow(content, destination, replace, say)
     from modelbuild.publish.store import publish_store
 
     return publish_store(content, destination, replace, say)

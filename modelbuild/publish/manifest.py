@@ -10,7 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from modelbuild.publish.content import Attachment, Content
+from modelbuild.errors import UsageError
+from modelbuild.publish.content import PROVENANCE, SBOM, SIGNATURE_SUFFIX, Attachment, Content
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -19,6 +20,8 @@ TITLE = "org.opencontainers.image.title"
 EXECUTABLE = "dev.modelbuild.executable"
 FILE = "application/octet-stream"
 EMPTY = b"{}"
+# The manifest beside the files, where there is no registry.
+MANIFEST_FILE = "manifest.json"
 
 Descriptor = Mapping[str, Any]
 
@@ -39,6 +42,25 @@ def manifest_of(content: Content) -> bytes:
         for file in content.files
     ]
     return _manifest(ARTIFACT, layers, {"annotations": dict(content.annotations)} if content.annotations else {})
+
+
+def check_names(content: Content) -> None:
+    """Raise UsageError for a file with the name of a document beside the files."""
+    own = {MANIFEST_FILE, PROVENANCE, SBOM, *(attachment.name for attachment in content.attachments)}
+    for file in content.files:
+        if file.path in own:
+            raise UsageError(f"the target has a file '{file.path}', which is the name of a document about it")
+
+
+def written(manifest: bytes) -> set[str]:
+    """Return the paths of a manifest's files and of documents about them; none if it is not one of these."""
+    try:
+        paths = [str(layer["annotations"][TITLE]) for layer in json.loads(manifest)["layers"]]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return set()
+    paths = [path for path in paths if path and ".." not in path.split("/")]
+    signatures = (f"{path.partition('/')[0]}{SIGNATURE_SUFFIX}" for path in paths)
+    return {*paths, *signatures, PROVENANCE, SBOM}
 
 
 def referrer_of(attachment: Attachment, subject: Descriptor) -> bytes:

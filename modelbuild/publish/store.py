@@ -5,28 +5,18 @@ manifest.json is the manifest that a registry would get, so the digest is the sa
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from typing import Any
 
-from modelbuild.errors import EnvironmentProblem, UsageError
-from modelbuild.publish.content import (
-    PROVENANCE,
-    SBOM,
-    SIGNATURE_SUFFIX,
-    Content,
-    Published,
-    PublishedFile,
-    PublishError,
-)
-from modelbuild.publish.manifest import TITLE, digest_of, manifest_of
+from modelbuild.errors import EnvironmentProblem
+from modelbuild.publish.content import Content, Published, PublishedFile, PublishError
+from modelbuild.publish.manifest import MANIFEST_FILE, check_names, digest_of, manifest_of, written
 from modelbuild.remote.messages import missing_extra
 from modelbuild.remote.object_store import open_object_store, translated
 from modelbuild.remote.problems import RemoteProblem
 from modelbuild.workspace.remote_address import Address
 
-MANIFEST_FILE = "manifest.json"
 _RETRIES = 5
 _SECONDS = 60.0
 _PART = 16 << 20
@@ -36,10 +26,7 @@ _MOST = 4 << 20
 def publish_store(content: Content, address: Address, replace: bool, say: Callable[[str], None]) -> Published:
     """Write the files unless they are there. Raises PublishError for a store that cannot be used, and for other files
     there unless they are to be replaced; EnvironmentProblem for a folder that cannot be written."""
-    own = {MANIFEST_FILE, PROVENANCE, SBOM, *(attachment.name for attachment in content.attachments)}
-    for file in content.files:
-        if file.path in own:
-            raise UsageError(f"the target has a file '{file.path}', which is the name of a document about it")
+    check_names(content)
     try:
         opened = open_object_store(address, _SECONDS, _RETRIES)
     except ImportError:
@@ -74,7 +61,7 @@ class _Publication:
             # Without a manifest nothing is published: no reader takes old files for new ones.
             self._delete(MANIFEST_FILE)
             kept = {file.path for file in self._content.files}
-            for path in sorted(_written(before) - kept):
+            for path in sorted(written(before) - kept):
                 self._delete(path)
         uploaded = [] if present else [self._upload(file) for file in self._content.files]
         attached = self._attach()
@@ -132,14 +119,3 @@ class _Publication:
         except RemoteProblem as problem:
             if problem.kind != "missing":
                 raise
-
-
-def _written(manifest: bytes) -> set[str]:
-    """Return the paths of a manifest's files and of documents about them; none if it is not one of these."""
-    try:
-        paths = [str(layer["annotations"][TITLE]) for layer in json.loads(manifest)["layers"]]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return set()
-    paths = [path for path in paths if path and ".." not in path.split("/")]
-    signatures = (f"{path.partition('/')[0]}{SIGNATURE_SUFFIX}" for path in paths)
-    return {*paths, *signatures, PROVENANCE, SBOM}

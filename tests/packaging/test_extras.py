@@ -11,18 +11,20 @@ from pathlib import Path
 import pytest
 
 from tests.packaging.installation import bare_environment, build, checkout
+from tests.publish.fake_hub import TOKEN, fake_hub
 from tests.stages import wait_for
 from tests.trust.keys import write_key
 from tests.workspace_builder import Workspace
 
 pytestmark = pytest.mark.xdist_group("distribution")
 
-# Extras that need a compiled runtime, a GPU or a checkout, and their tests.
+# Extras that need a compiled runtime, a GPU, a server or a checkout, and their tests.
 ELSEWHERE = {
     "runtime": "tests/runtime/native/test_native_wheels.py",
     "runtime-build": "tests/runtime/native/test_native_wheels.py",
     "tensorrt": "docs/reference/gpu-verification.md",
     "cuda": "tests/cli/test_shared_partitions.py",
+    "mlflow": "tests/publish/test_publish_mlflow.py",
     "docs": "tests/docs/test_site.py",
     "dev": "Makefile",
 }
@@ -152,6 +154,16 @@ def publish(workspace: Workspace) -> None:
     assert (workspace.folder / "a/a.txt").read_text() == "1"
 
 
+def huggingface(workspace: Workspace) -> None:
+    workspace.write({"BUILD.toml": '[[filegroup]]\nname = "a"\nsrcs = ["a.txt"]\n', "a.txt": "1"})
+    with fake_hub() as hub:
+        login = {"HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "HF_HOME": str(workspace.folder), "no_proxy": "127.0.0.1"}
+        # The fake has no Xet, the storage of the public hub.
+        ended = workspace.run("publish", "//:a", "--to", "hf://team/net", HF_HUB_DISABLE_XET="1", **login)
+        assert ended.code == 0, ended.err
+        assert hub.repositories["team/net"].files()["a.txt"] == b"1"
+
+
 def watch(workspace: Workspace) -> None:
     workspace.write({"BUILD.toml": '[[filegroup]]\nname = "a"\nsrcs = ["a.txt"]\n', "a.txt": "1"})
     command = workspace.start("build", "//:a", "--watch")
@@ -177,6 +189,7 @@ PROMISES: dict[str, Callable[[Workspace], None]] = {
     "plot": plot,
     "trust": trust,
     "publish": publish,
+    "huggingface": huggingface,
     "watch": watch,
     "lsp": lsp,
 }

@@ -54,7 +54,7 @@ def test_publishes_to_a_folder(project: Workspace, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("oic://host.example/net:1", "'oic' is no destination; expected oci://, file://, s3://, gs://, az://; did you"),
+        ("oic://host.example/net:1", "'oic' is no destination; expected oci://, file://, s3://, gs://, az://, hf://"),
         ("net", "'net' is no destination"),
         ("oci://host.example", "expected oci://HOST[:PORT]/NAME[:TAG]"),
         ("oci://host.example/NET:1", "expected oci://HOST[:PORT]/NAME[:TAG]"),
@@ -73,7 +73,7 @@ def test_a_wrong_address_is_one_line(address: str, message: str) -> None:
 
 
 def test_a_wrong_address_fails_before_the_build(project: Workspace) -> None:
-    ended = project.run("publish", TARGET, "--to", "hf://team/net", *ALONE)
+    ended = project.run("publish", TARGET, "--to", "hg://team/net", *ALONE)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert not (project.root / "modelbuild-out/default").exists()
 
