@@ -105,7 +105,7 @@ def test_descriptions_tell_what_a_run_moves(
 ) -> None:
     told = fake_gpus("modelbuild-run", trt_programs[program], "--describe", "--json").stdout
     described = modelbuild_runtime.load(trt_programs[program]).describe().to_json()
-    assert json.loads(told) == {**described, "unmet": []}
+    assert json.loads(told) == {"version": 1, **described, "unmet": []}
     (method,) = json.loads(told)["methods"]
     assert tuple(method["moved_at_most"].values()) == moved
     text = fake_gpus("modelbuild-run", trt_programs[program], "--describe").stdout

@@ -1,8 +1,10 @@
-"""The symbols that libmodelbuild_runtime.so exports: the list in runtime/abi.txt, and nothing else."""
+"""The symbols that libmodelbuild_runtime.so exports: the list in runtime/abi.txt, and nothing else; and the
+flags that its sources are compiled with."""
 
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -66,3 +68,11 @@ def test_the_list_has_every_function_of_the_c_header_and_of_cpp_only_modelbuilds
     assert [name for name in listed if not allowed.fullmatch(name)] == []
     declared = re.findall(r"\b(mb_\w+)\(", re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL))
     assert set(declared) == functions
+
+
+def test_only_what_tests_use_is_compiled_without_optimization(native: Path) -> None:
+    commands = [each for each in json.loads((native / "compile_commands.json").read_text()) if "c++" in each["command"]]
+    of_tests = [str(native / folder) for folder in ("fakes", "fuzz")]
+    plain = {each["output"] for each in commands if " -O2 " not in each["command"]}
+    assert plain == {each["output"] for each in commands if each["output"].startswith(tuple(of_tests))}
+    assert plain
