@@ -51,6 +51,29 @@ class Depthwise(nn.Module):
         return F.hardswish(self.point(F.relu(self.deep(x))))
 
 
+class Products(nn.Module):
+    """Convolutions and a matrix product in each form of the template: taps together, several groups, a split depth,
+    channels that no tile divides; and a depthwise convolution with two outputs for each channel, dilated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.images = nn.Sequential(
+            nn.Conv2d(3, 16, 3, stride=2, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(16, 64, 3, padding=1, groups=2),
+            nn.Conv2d(64, 64, 3, padding=1, bias=False),
+            nn.SiLU(),
+            nn.Conv2d(64, 128, (3, 5), padding=(2, 2), dilation=(2, 1), groups=64),
+            nn.Conv2d(128, 40, 1),
+            nn.Conv2d(40, 24, (1, 3)),
+        )
+        self.linear = nn.Linear(24 * 8 * 6, 10)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        images = self.images(x)
+        return images, self.linear(images.flatten(1))
+
+
 class Attention(nn.Module):
     def __init__(self, size: int = 64, heads: int = 4) -> None:
         super().__init__()
@@ -343,6 +366,7 @@ PROGRAMS = {
     "mlp_fp16": Program(Mlp, [(32, 64)], HALF, torch.float16),
     "mlp_bf16": Program(Mlp, [(32, 64)], 1e-2, torch.bfloat16, emulated=False),
     "cnn": Program(Cnn, [(4, 3, 32, 32)], 1e-4),
+    "products": Program(Products, [(2, 3, 16, 16)], 1e-5),
     "depthwise": Program(Depthwise, [(1, 16, 32, 32)], 1e-5),
     "attention": Program(Attention, [(2, 32, 64)], 1e-5),
     "attention_fp16": Program(Attention, [(2, 32, 64)], HALF, torch.float16),
@@ -361,7 +385,7 @@ PROGRAMS = {
     "sort": Program(Sort, [(4, 64)], 0.0, emulated=False),
     "vit": Program(Vit, [(1, 3, 32, 32)], 1e-4),
     "class_token": Program(ClassToken, [(1, 4, 24, 24)], 1e-5),
-    "resnet18": Program(Resnet18, [(1, 3, 224, 224)], 2e-3, emulated=False),
+    "resnet18": Program(Resnet18, [(1, 3, 224, 224)], 1e-4),
     "select": Program(Select, [(24, 16)], 1e-5),
     "branch": Program(Branch, [(5,)], 1e-6, calls=4),
     "both": Program(Both, [(1, 3, 8, 8)], 1e-4),

@@ -10,13 +10,14 @@ import torch
 
 from modelbuild_rules.bundle.steps.runtime.elf import needs
 
-CI = ("class_token",)
+CI = ("products",)
 REST = (
     *("mlp", "mlp_dynamic", "mlp_fp16", "attention", "attention_fp16", "vit", "cnn", "depthwise"),
+    "class_token",
     *("convolutions", "convolutions_3d", "norms", "cache", "stream", "mixed", "topk", "sums"),
-    *("spectrum", "denoised", "larger"),
+    *("spectrum", "denoised", "larger", "resnet18"),
 )
-COMPILED = ("attention_bf16", "mlp_bf16", "resnet18", "sort")  # run by benchmarks/gpu/cuda_programs.py on a GPU only
+COMPILED = ("attention_bf16", "mlp_bf16", "sort")  # run by benchmarks/gpu/cuda_programs.py on a GPU only
 
 pytestmark = pytest.mark.xdist_group("cuda")
 

@@ -28,6 +28,8 @@ def decomposed(
     """Return a convolution computed with Inductor's form (a decomposition of aten.convolution), or NotImplemented if it
     has that form."""
     dims = weight.dim() - 2
+    if groups > 1 and weight.shape[1] == 1 and x.dim() == weight.dim() and not transposed:
+        return NotImplemented  # depthwise.py
     if dims > 1 and not transposed and all(step == 1 for step in dilation):
         return NotImplemented
     steps, pads, apart, more = (

@@ -11,7 +11,7 @@ from typing import Any
 from modelbuild.step import Progress, StepError, ignore_progress
 from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import mark_nodes, missing_kernels
 from modelbuild_rules.backends.cuda.steps.generate.target_gpu import require, target_gpu
-from modelbuild_rules.backends.cuda.steps.generate.weights import blob, move
+from modelbuild_rules.backends.cuda.steps.generate.weights import arrange, blob, move
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
 from modelbuild_rules.backends.cuda.steps.kernels.device import common_gpu
 from modelbuild_rules.backends.cuda.steps.kernels.driver import Timer
@@ -111,7 +111,11 @@ def generate(
     specs = list(specs)
     options = {**CudaBackend.get_aoti_compile_options(specs), **OPTIONS}
     progress("generating kernels")
-    with target_gpu(gpu, chooser, compiled, take, progress, **launched), _float32(precision), torch.no_grad():
+    target = target_gpu(gpu, chooser, compiled, take, progress, **launched, precision=precision)
+    with target, _float32(precision), torch.no_grad():
+        arrange(
+            program, lambda node: aten_operator(node.target) is torch.ops.aten.convolution.default and not node.args[6]
+        )
         weights = move(program, "cuda")
         _to_aten(program)
         for each in CudaBackend.get_custom_passes(specs):
@@ -147,18 +151,21 @@ def _float32(precision: str) -> Iterator[None]:
 def _to_aten(program: Any) -> None:
     """Replace dim-order operators by ATen's, and each view by a reshape.
 
-    Inductor may choose other strides than the edge program, so that a view may need a copy. For operators that copy a
+    Inductor may choose other strides than the edge program, so that a view may need a copy. A transposed parameter is
+    read where it is. For operators that copy a
     part of a tensor, which Inductor lacks, the copy becomes a node of its own. Attention in other types than bfloat16
     becomes ATen's operator, which upstream does not replace by its Triton kernel for bfloat16.
     """
     import torch
 
-    module = program.graph_module
+    module, transposition = program.graph_module, torch.ops.aten.permute_copy.default
+    known = program.graph_signature.inputs_to_parameters
+    parameters = {node for node in module.graph.nodes if node.op == "placeholder" and node.name in known}
     formats = {(0, 2, 3, 1): torch.channels_last, (0, 2, 3, 4, 1): torch.channels_last_3d}
     for node in list(module.graph.nodes):
         operator = getattr(node.target, "_op", None)
         attention = operator is torch.ops.aten.scaled_dot_product_attention.default
-        if operator is torch.ops.aten.view_copy.default:
+        if operator is torch.ops.aten.view_copy.default or (operator is transposition and node.args[0] in parameters):
             node.target = aten_operator(node.target)
         elif operator in (torch.ops.aten.slice_copy.Tensor, torch.ops.aten.select_copy.int):
             node.target = aten_operator(node.target)

@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 from modelbuild.step import Progress, StepError, ignore_progress
 from modelbuild_rules.backends.cuda.steps.generate.corrections import corrections
+from modelbuild_rules.backends.cuda.steps.generate.lowerings.lowerings import lowered
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
 from modelbuild_rules.backends.cuda.steps.kernels.cubin import resources
 from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu, registers_allow
@@ -51,15 +52,17 @@ PATCHED = (
     "torch.utils._triton:has_triton",
     "triton.runtime:driver._active",
     "triton.knobs:compilation.disable_line_info",
+    "triton.knobs:language.fp32_default",
     "triton.knobs:nvidia.libdevice_path",
     "torch._inductor.async_compile:AsyncCompile.triton",
     # Work on the device.
     "torch._inductor.codegen.wrapper:PythonWrapperCodegen.generate_and_run_autotune_block",
     "torch._inductor.select_algorithm:AlgorithmSelectorCache.pick_deterministic_choice",
     "torch._inductor.graph:is_same_tensor",
-    # Corrections (corrections.py).
+    # Lowerings (lowerings/), and corrections (corrections.py).
     "torch._inductor.heuristics.template.triton:BaseConfigHeuristic.get_conv_configs",
     "torch._inductor.select_algorithm:PartialRender",
+    "torch._inductor.lowering:lowerings",
     "torch._inductor.decomposition:needs_fallback_due_to_atomic_add_limitations",
     "torch._inductor.decomposition:use_scatter_fallback",
     "torch._inductor.lowering:needs_fallback_due_to_atomic_add_limitations",
@@ -79,6 +82,21 @@ USED = (
     "torch._inductor.runtime.triton_heuristics:CachingAutotuner.save_gpu_kernel",
     "torch._inductor.select_algorithm:TritonTemplateCaller",
     "torch._inductor.config:always_keep_tensor_constants",
+    "torch._inductor.config:force_layout_optimization",
+    "torch._inductor.ir:ExternKernel.realize_input",
+    "torch._inductor.ir:ExternKernel.require_channels_last",
+    "torch._inductor.ir:FixedLayout",
+    "torch._inductor.ir:Pointwise.create",
+    "torch._inductor.lowering:constant_boundary_condition",
+    "torch._inductor.select_algorithm:SymbolicGridFn",
+    "torch._inductor.select_algorithm:TritonTemplate.maybe_append_choice",
+    "torch._inductor.select_algorithm:autotune_select_algorithm",
+    "torch._inductor.sizevars:SizeVarAllocator.guard_int_seq",
+    "torch._inductor.sizevars:SizeVarAllocator.optimization_hint",
+    "torch._inductor.sizevars:SizeVarAllocator.statically_known_equals",
+    "torch._inductor.virtualized:V",
+    "torch._inductor.virtualized:ops",
+    "torch.utils._sympy.functions:FloorDiv",
     "torch._inductor.heuristics.template.triton:ConvConfig",
     "torch._inductor.config:deterministic",
     "torch._inductor.config:joint_graph_constant_folding",
@@ -118,6 +136,7 @@ INDUCTOR: Mapping[str, Any] = {
     "compile_threads": 1,
     "cuda.arch": None,
     "deterministic": True,  # nothing is timed
+    "force_layout_optimization": True,  # the convolutions' format is channels-last
     "fx_graph_cache": False,
     "joint_graph_constant_folding": False,  # computes on the device
     "shape_padding": False,  # decided by timing
@@ -154,6 +173,7 @@ def target_gpu(
     take: Callable[..., list[str]],
     progress: Progress = ignore_progress,
     launched: Callable[[Launch], None] = refuse,
+    precision: str = "fp32",
 ) -> Iterator[None]:
     """Make AOTInductor compile for `gpu` while the context lasts.
 
@@ -162,12 +182,13 @@ def target_gpu(
     take      replaces AotCodeCompiler.compile
     progress  is called with the number of each kernel before it is compiled
     launched  is called instead of each launch of a kernel
+    precision of float32 products: "fp32" or "tf32"
     """
     import torch
     import torch._dynamo.device_interface as interface
     import torch._inductor.config as config
     import triton
-    from torch._inductor import codecache, graph, scheduler, select_algorithm, utils  # noqa: F401
+    from torch._inductor import codecache, graph, lowering, scheduler, select_algorithm, utils  # noqa: F401
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
     from torch._inductor.runtime import triton_helpers
     from torch._inductor.runtime.hints import DeviceProperties
@@ -199,6 +220,9 @@ def target_gpu(
         _patch_true(stack, "has_triton")
         replace(triton.runtime.driver, "_active", _driver(gpu, launched))
         replace(triton.knobs.compilation, "disable_line_info", not LINE_NUMBERS)
+        if precision == "fp32":
+            # Each product of float32 as three of TF32, on tensor cores; otherwise without them, which is far slower.
+            replace(triton.knobs.language, "fp32_default", "tf32x3")
         # Otherwise torch searches the machine's CUDA for it.
         libdevice = Path(triton.__file__).parent / "backends/nvidia/lib/libdevice.10.bc"
         replace(triton.knobs.nvidia, "libdevice_path", str(libdevice))
@@ -213,6 +237,7 @@ def target_gpu(
         replace(graph, "is_same_tensor", _same(graph.is_same_tensor))
         for owner, name, value in corrections():
             replace(owner, name, value)
+        stack.enter_context(patch.dict(lowering.lowerings, lowered(lowering.lowerings, gpu, precision == "tf32")))
         replace(codecache.AotCodeCompiler, "compile", take)
         stack.enter_context(config.patch(INDUCTOR))
         DeviceProperties.create.cache_clear()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from modelbuild.step import Progress, StepError, ignore_progress
-from modelbuild_rules.backends.cuda.steps.kernels.cost import Product, cost, tile
+from modelbuild_rules.backends.cuda.steps.kernels.cost import SPLITTING, Product, cost, tile
 from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu
 from modelbuild_rules.backends.cuda.steps.kernels.launches import Call, Stopwatch, configuration_call, template_call
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning, identity
@@ -116,8 +116,8 @@ class Chooser:
         return best
 
     def _cheapest(self, templates: Sequence[Any]) -> int:
-        product = _product(templates[0])
-        costs = [cost(tile(each.log_info), product, self._gpu) for each in templates]
+        product, split = _product(templates[0])
+        costs = [cost(tile(each.log_info), product, self._gpu, split) for each in templates]
         ranked = sorted(range(len(templates)), key=lambda index: (costs[index], index))
         spilling = None
         for index, kernel in self._compiled(templates, ranked[:TRIED]):
@@ -135,18 +135,28 @@ class Chooser:
             yield index, _compiled(templates[index])
 
 
-def _product(template: Any) -> Product:
-    """Return the product that a candidate computes."""
-    inputs, (output, *_) = _listed(template.bmreq.input_tensor_meta), _listed(template.bmreq.output_tensor_meta)
-    sizes, size = [tuple(int(n) for n in each.sizes) for each in inputs], tuple(int(n) for n in output.sizes)
-    *_, given = inputs
-    cores = given.dtype.itemsize == 2 or template.log_info.get("allow_tf32") == "True"
-    about = {"bytes": given.dtype.itemsize, "tensor_cores": cores}
+def _product(template: Any) -> tuple[Product, int]:
+    """Return the product that a candidate computes, and the number of parts of its depth. A benchmark request has the
+    shapes of whole buffers, of which the inputs may be views."""
+    inputs, size = [_sizes(each) for each in template.input_nodes], _sizes(template.layout)
+    given = template.input_nodes[-1].get_dtype()
+    about = {"bytes": given.itemsize, "tf32": template.log_info.get("allow_tf32") == "True"}
     if "convolution" in template.name:
-        channels, depth, *taps = sizes[1]
-        return Product(size[0] * math.prod(size[2:]), channels, depth, taps=math.prod(taps), **about)
+        outputs, depth, *taps = inputs[1]
+        groups = inputs[0][1] // depth
+        split = size[0] if _operator(template) == SPLITTING and len(size) > 2 + len(taps) else 1
+        rows = math.prod(size) // outputs // split
+        return Product(rows, outputs // groups, depth, groups, taps=math.prod(taps), **about), split
     *outer, rows, columns = size
-    return Product(rows, columns, sizes[-1][-2], batch=math.prod(outer), **about)
+    return Product(rows, columns, inputs[-1][-2], batch=math.prod(outer), **about), 1
+
+
+def _sizes(tensor: Any) -> tuple[int, ...]:
+    """Return the sizes of an input or a layout; dynamic ones are those of the example inputs."""
+    from torch._inductor.virtualized import V
+
+    sizes = tensor.size if hasattr(tensor, "size") else tensor.get_size()
+    return tuple(int(V.graph.sizevars.optimization_hint(each)) for each in sizes)
 
 
 def _compiled(template: Any) -> Any:

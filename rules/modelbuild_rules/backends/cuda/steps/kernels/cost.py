@@ -1,7 +1,8 @@
 """Estimate the cost of a matrix product's or convolution's template on a GPU, without one.
 
-The cost is in cycles. Tiles are distributed over the multiprocessors; each tile loops over the depth, and a step of the
-loop takes as long as its products, its loads or the memory's latency, whichever is longest.
+The cost is in cycles. Tiles are distributed over the multiprocessors, several to each; a tile loops over its part of
+the depth, and a step of the loop takes as long as its products, its loads or the memory's latency, whichever is
+longest. The rates were fitted to 7,536 times on an NVIDIA H200 by benchmarks/gpu/cuda_tiles.py.
 """
 
 from __future__ import annotations
@@ -13,17 +14,42 @@ from typing import Any
 
 from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu
 
-_LATENCY = 800  # cycles between a memory request and its data
-_STEP = 60  # cycles of a loop step besides products and waiting: barriers, addresses
-_LOADED = 40  # bytes per cycle that a multiprocessor reads from the cache
-_PLAIN, _TENSOR = 90, 400  # multiplications per cycle: of float32, and of 16 bits on tensor cores
-_BEGIN = 2000  # cycles of a block's start and end
+SPLITTING = "convolution"
+"""The name of the template whose depth may be split among blocks (generate/lowerings/template.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The speed of a multiprocessor of compute capability 9.0.
+
+    latency   cycles between a memory request and its data
+    step      cycles of a loop step besides products and waiting: barriers, addresses
+    products  multiplications per cycle
+    loaded    bytes per cycle that are read
+    written   bytes per cycle that are written
+    begin     cycles of a kernel's start and end
+    """
+
+    latency: float
+    step: float
+    products: float
+    loaded: float
+    written: float
+    begin: float
+
+
+RATES = {
+    "fp32": Rates(1803, 645, 158, 20.4, 13.3, 4112),  # as three products of TF32
+    "tf32": Rates(865, 227, 624, 50.4, 11.3, 4074),
+    "half": Rates(7, 180, 975, 47.4, 14.1, 4336),
+}
+_SUM_BEGIN, _SUM_BYTES = 2600, 8  # cycles, and bytes per cycle, of the kernel that adds the parts of a depth
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A matrix product of `batch` times rows x depth and depth x columns, with `bytes` per element, on tensor cores or
-    not. For a convolution, rows are positions, columns are channels, and the depth is processed in `taps` parts."""
+    """A matrix product of `batch` times rows x depth and depth x columns, with `bytes` per element. For a convolution,
+    rows are positions, columns are channels, and the depth is processed in `taps` parts. `tf32`: of float32."""
 
     rows: int
     columns: int
@@ -31,7 +57,11 @@ class Product:
     batch: int = 1
     taps: int = 1
     bytes: int = 4
-    tensor_cores: bool = False
+    tf32: bool = False
+
+    @property
+    def rates(self) -> Rates:
+        return RATES["half" if self.bytes == 2 else "tf32" if self.tf32 else "fp32"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +73,16 @@ class Tile:
     depth: int
     warps: int
     stages: int
+
+    def steps(self, product: Product) -> int:
+        """Return the number of loop steps. If the depth is no multiple of the tile's, a step takes several taps."""
+        if product.depth % self.depth:
+            return math.ceil(product.taps * product.depth / self.depth)
+        return product.taps * product.depth // self.depth
+
+    def shared_memory(self, product: Product) -> int:
+        """Return the bytes of the tile's inputs in all stages."""
+        return self.stages * (self.rows + self.columns) * self.depth * product.bytes
 
 
 def tile(info: Mapping[str, Any]) -> Tile:
@@ -56,16 +96,25 @@ def tile(info: Mapping[str, Any]) -> Tile:
     return Tile(rows, columns, depth, int(info.get("num_warps") or 4), int(info.get("num_stages") or 1))
 
 
-def cost(tile: Tile, product: Product, gpu: Gpu) -> float:
-    """Return an estimate of a template's cycles."""
-    blocks = math.ceil(product.rows / tile.rows) * math.ceil(product.columns / tile.columns) * product.batch
-    waves = math.ceil(blocks / gpu.processors)
-    steps = product.taps * math.ceil(product.depth / tile.depth)
-    speed = _TENSOR * 2 / product.bytes if product.tensor_cores else _PLAIN
-    # A block of few warps cannot use all of a multiprocessor; one whose warps hold more than 4096 elements is slow.
-    used = min(1.0, tile.warps / 4)
-    held = max(1.0, tile.rows * tile.columns / (tile.warps * 2048))
-    products = tile.rows * tile.columns * tile.depth / speed / used * held
-    loads = (tile.rows + tile.columns) * tile.depth * product.bytes / _LOADED
-    waiting = _LATENCY / max(1, tile.stages - 1) if tile.stages > 1 else _LATENCY + products
-    return waves * (_BEGIN + steps * (_STEP + max(products, loads, waiting)))
+def fits(tile: Tile, product: Product, gpu: Gpu) -> bool:
+    """Return whether a tile fits the GPU's shared memory, and is less than twice as large as the product."""
+    small = tile.rows < 2 * max(product.rows, 16) and tile.columns < 2 * max(product.columns, 16)
+    return small and tile.shared_memory(product) <= gpu.shared_memory
+
+
+def cost(tile: Tile, product: Product, gpu: Gpu, split: int = 1) -> float:
+    """Return an estimate of a template's cycles, with its depth split into parts that are added afterwards."""
+    rates = product.rates
+    size = product.rows * product.columns * product.batch
+    blocks = math.ceil(product.rows / tile.rows) * math.ceil(product.columns / tile.columns) * product.batch * split
+    most = max(1, min(gpu.shared_memory // tile.shared_memory(product), gpu.threads // (32 * tile.warps), 16))
+    resident = min(math.ceil(blocks / gpu.processors), most)
+    rounds = math.ceil(blocks / (gpu.processors * most))
+    products = tile.rows * tile.columns * tile.depth / (rates.products * gpu.products)
+    loads = (tile.rows + tile.columns) * tile.depth * product.bytes / rates.loaded
+    # A block of few warps cannot use all of a multiprocessor.
+    alone = rates.step + max(products * max(1, 4 / tile.warps), loads, rates.latency / max(1, tile.stages - 1))
+    steps = math.ceil(tile.steps(product) / split)
+    cycles = rates.begin + rounds * (rates.latency + steps * max(alone, resident * max(products, loads)))
+    cycles += split * size * 4 / rates.written / gpu.processors
+    return cycles if split == 1 else cycles + _SUM_BEGIN + (split + 1) * size * 4 / _SUM_BYTES / gpu.processors

@@ -1,0 +1,236 @@
+"""Compile convolutions of two dimensions and small matrix products to a template that can split their depth.
+
+The number of parts is that of the cheapest tile by estimated cost. Uses private parts of torch; target_gpu.py applies
+the lowerings, and lists the versions that they were checked on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from modelbuild_rules.backends.cuda.steps.generate.lowerings.template import template
+from modelbuild_rules.backends.cuda.steps.kernels.cost import Product, Tile, cost, fits
+from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu
+
+aten = torch.ops.aten
+
+TILES = tuple(
+    Tile(*each)
+    for each in (
+        (16, 32, 64, 2, 4),
+        (16, 64, 64, 4, 4),
+        (16, 128, 32, 4, 4),
+        (32, 32, 32, 4, 4),
+        (32, 32, 64, 4, 4),
+        (32, 64, 32, 4, 4),
+        (32, 64, 64, 4, 4),
+    )
+)
+"""Tiles of fewer than 64 rows, which Triton compiles to `mma.sync`. Larger ones become `wgmma` on capability 9.0; with
+them, a ResNet-18 in float32 was wrong on a GPU, and its cause is not known."""
+
+SPLITS = (1, 2, 4, 8, 16)
+CANDIDATES = 8
+"""The number of tiles, the cheapest, to choose from."""
+
+
+def lowerings(original: Mapping[Any, Callable[..., Any]], gpu: Gpu, tf32: bool) -> dict[Any, Callable[..., Any]]:
+    """Return replacements of Inductor's lowerings, by operator, for the target GPU. `tf32`: use TF32 for float32."""
+    plain = {op: original[op] for op in (aten.convolution.default, aten.mm.default, aten.addmm.default)}
+
+    def convolution(
+        x: Any,
+        weight: Any,
+        bias: Any,
+        stride: Sequence[Any],
+        padding: Sequence[Any],
+        dilation: Sequence[Any],
+        transposed: bool,
+        output_padding: Sequence[Any],
+        groups: int,
+    ) -> Any:
+        from torch._inductor.lowering import lowerings as known
+
+        arguments = (stride, padding, dilation, transposed, output_padding, groups)
+        if transposed or len(x.get_size()) != 4 or not _matching(x, weight, groups) or _guarded(dilation, 2) != [1, 1]:
+            return plain[aten.convolution.default](x, weight, bias, *arguments)
+        made = _convolution(x, weight, _guarded(stride, 2), _guarded(padding, 2), groups, gpu, tf32)
+        return made if bias is None else known[aten.add.Tensor](made, known[aten.view.default](bias, [-1, 1, 1]))
+
+    def mm(x: Any, weight: Any, **options: Any) -> Any:
+        made = None if options else _product(x, weight, gpu, tf32)
+        return plain[aten.mm.default](x, weight, **options) if made is None else made
+
+    def addmm(bias: Any, x: Any, weight: Any, *, beta: Any = 1, alpha: Any = 1, **options: Any) -> Any:
+        from torch._inductor.lowering import lowerings as known
+
+        made = None if options or (beta, alpha) != (1, 1) else _product(x, weight, gpu, tf32)
+        if made is None:
+            return plain[aten.addmm.default](bias, x, weight, beta=beta, alpha=alpha, **options)
+        return known[aten.add.Tensor](made, bias)
+
+    return {aten.convolution.default: convolution, aten.mm.default: mm, aten.addmm.default: addmm}
+
+
+def _guarded(values: Sequence[Any], dims: int) -> list[int]:
+    from torch._inductor.virtualized import V
+
+    return [*V.graph.sizevars.guard_int_seq([*values] * (dims if len(values) == 1 else 1))]
+
+
+def _matching(x: Any, weight: Any, groups: int) -> bool:
+    from torch._inductor.virtualized import V
+
+    channels = weight.get_size()[1] * groups
+    return bool(V.graph.sizevars.statically_known_equals(channels, x.get_size()[1]))
+
+
+def _convolution(
+    x: Any, weight: Any, stride: Sequence[int], padding: Sequence[int], groups: int, gpu: Gpu, tf32: bool
+) -> Any:
+    """Return the convolution of x, [batch, channels, height, width], without a bias, in the channels-last format."""
+    from torch._inductor import ir
+    from torch.utils._sympy.functions import FloorDiv
+
+    x.realize()
+    weight.realize()
+    x, weight = ir.ExternKernel.require_channels_last(x), ir.ExternKernel.require_channels_last(weight)
+    outputs, _, *kernel = weight.get_size()
+    batch, _, *sizes = x.get_size()
+    lengths = [
+        FloorDiv(size + 2 * pad - taps, step) + 1
+        for size, taps, step, pad in zip(sizes, _guarded(kernel, 2), stride, padding, strict=True)
+    ]
+    options = {
+        "KERNEL_H": int(kernel[0]),
+        "KERNEL_W": int(kernel[1]),
+        "STRIDE_H": stride[0],
+        "STRIDE_W": stride[1],
+        "PADDING_H": padding[0],
+        "PADDING_W": padding[1],
+        "GROUPS": groups,
+    }
+    split, tiles = _tiles(_described(x, weight, [batch, outputs, *lengths], groups, tf32), gpu)
+    return _made(x, weight, [batch, outputs, *lengths], options, split, tiles, tf32)
+
+
+def _product(x: Any, weight: Any, gpu: Gpu, tf32: bool) -> Any:
+    """Return x, [rows, depth], times weight, [depth, columns]; None if splitting the depth gains nothing."""
+    from torch._inductor import ir
+    from torch._inductor.lowering import lowerings as known
+
+    rows, depth = x.get_size()
+    columns = weight.get_size()[1]
+    if x.get_dtype() not in (torch.float32, torch.float16, torch.bfloat16) or not _static(rows, depth, columns):
+        return None
+    product = Product(
+        int(rows), int(columns), int(depth), bytes=x.get_dtype().itemsize, tf32=tf32 and x.get_dtype() == torch.float32
+    )
+    split, tiles = _tiles(product, gpu)
+    if split == 1:
+        return None
+    weight = known[aten.permute.default](weight, [1, 0])
+    for dim in (2, 3):
+        x, weight = (known[aten.unsqueeze.default](each, dim) for each in (x, weight))
+    x, weight = (ir.ExternKernel.realize_input(each) for each in (x, weight))
+    options = {"KERNEL_H": 1, "KERNEL_W": 1, "STRIDE_H": 1, "STRIDE_W": 1, "PADDING_H": 0, "PADDING_W": 0, "GROUPS": 1}
+    made = _made(x, weight, [rows, columns, 1, 1], options, split, tiles, tf32)
+    return known[aten.squeeze.dims](made, [2, 3])
+
+
+def _static(*sizes: Any) -> bool:
+    return all(getattr(size, "is_number", True) and size > 0 for size in sizes)
+
+
+def _described(x: Any, weight: Any, output: Sequence[Any], groups: int, tf32: bool) -> Product:
+    """Return the matrix product of one group of a convolution; of dynamic sizes, with those of the example inputs."""
+    from torch._inductor.virtualized import V
+
+    batch, outputs, height, width = (int(V.graph.sizevars.optimization_hint(size)) for size in output)
+    _, depth, *kernel = (int(size) for size in weight.get_size())
+    return Product(
+        rows=batch * height * width,
+        columns=outputs // groups,
+        depth=depth,
+        batch=groups,
+        taps=math.prod(kernel),
+        bytes=x.get_dtype().itemsize,
+        tf32=tf32 and x.get_dtype() == torch.float32,
+    )
+
+
+def _tiles(product: Product, gpu: Gpu) -> tuple[int, list[Tile]]:
+    """Return the number of parts of the cheapest tile, and the cheapest tiles for that number."""
+    fitting = [tile for tile in TILES if fits(tile, product, gpu)] or [TILES[0]]
+    costs = {
+        (cost(tile, product, gpu, split), split, n): tile
+        for n, tile in enumerate(fitting)
+        for split in SPLITS
+        if split == 1 or 2 * split <= tile.steps(product)
+    }
+    _, split, _ = min(costs)
+    return split, [costs[each] for each in sorted(costs) if each[1] == split][:CANDIDATES]
+
+
+def _made(
+    x: Any,
+    weight: Any,
+    output: Sequence[Any],
+    options: Mapping[str, int],
+    split: int,
+    tiles: Sequence[Tile],
+    tf32: bool,
+) -> Any:
+    """Return an output of the template in the channels-last format."""
+    from torch._inductor import ir
+    from torch._inductor.select_algorithm import autotune_select_algorithm
+
+    batch, outputs, height, width = output
+    strides = [height * width * outputs, 1, width * outputs, outputs]
+    if split > 1:
+        output, strides = [split, *output], [batch * height * width * outputs, *strides]
+    dtype = torch.float32 if split > 1 else x.get_dtype()
+    layout = ir.FixedLayout(x.get_device(), dtype, [*output], strides)
+    depth, taps = int(weight.get_size()[1]), options["KERNEL_H"] * options["KERNEL_W"]
+    choices: list[Any] = []
+    for tile in tiles:
+        template().maybe_append_choice(
+            choices,
+            input_nodes=(x, weight),
+            layout=layout,
+            num_stages=tile.stages,
+            num_warps=tile.warps,
+            BLOCK_M=tile.rows,
+            BLOCK_N=tile.columns,
+            BLOCK_K=tile.depth,
+            ALLOW_TF32=tf32,
+            SPLIT=split,
+            WHOLE=depth % tile.depth == 0,
+            TOGETHER=depth % tile.depth != 0 and taps > 1,
+            **options,
+        )
+    made, _ = autotune_select_algorithm(template().name, choices, [x, weight], layout)
+    return made if split == 1 else _sum(made, x.get_dtype())
+
+
+def _sum(parts: Any, dtype: torch.dtype) -> Any:
+    """Return the sum over the first dimension, in a loop that Inductor can fuse with what follows."""
+    from torch._inductor.ir import Pointwise
+    from torch._inductor.virtualized import ops
+
+    count, *sizes = parts.get_size()
+    load = parts.make_loader()
+
+    def total(index: Sequence[Any]) -> Any:
+        value = load([0, *index])
+        for part in range(1, int(count)):
+            value = ops.add(value, load([part, *index]))
+        return ops.to_dtype(value, dtype)
+
+    made = Pointwise.create(device=parts.get_device(), dtype=dtype, inner_fn=total, ranges=sizes)
+    made.realize()
+    return made
