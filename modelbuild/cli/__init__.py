@@ -18,7 +18,7 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Prints errors, one line each, on stderr; returns the exit code."""
     import sys
 
-    from modelbuild.cli.quick_path import run_quickly
+    from modelbuild.cli.quick.quick_path import run_quickly
 
     given = sys.argv[1:] if arguments is None else arguments
     try:

@@ -13,7 +13,7 @@ from modelbuild.build.build import build
 from modelbuild.build.request import Flags, make_request
 from modelbuild.build.snapshot import Snapshots
 from modelbuild.cli.problems import ending
-from modelbuild.cli.saved_commands import QUIET, save_command
+from modelbuild.cli.quick.saved_commands import QUIET, save_command
 from modelbuild.errors import ExitCode, UsageError
 from modelbuild.report import make_reporter
 from modelbuild.report.reporter_scope import reporting

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import click
 
 from modelbuild.build.request import Flags
-from modelbuild.cli.pattern_file import Targeted
+from modelbuild.cli.targets.pattern_file import Targeted
 from modelbuild.workspace.flags import BUILD_FLAGS, TARGET_FLAGS, Flag
 from modelbuild.workspace.toml_document import Stamp
 

@@ -12,7 +12,7 @@ from typing import Any
 from modelbuild.affected.git import describe_head
 from modelbuild.build.record_history import output_bytes
 from modelbuild.cli.group import Settings
-from modelbuild.cli.loaded_rules import extensions_here
+from modelbuild.cli.targets.loaded_rules import extensions_here
 from modelbuild.errors import UsageError
 from modelbuild.events import ActionFinished, TargetBuilt
 from modelbuild.explain.text import reason_lines
@@ -21,7 +21,7 @@ from modelbuild.history.action_records import Records
 from modelbuild.history.estimates import estimates_of
 from modelbuild.history.measurements import Measures
 from modelbuild.inspect.blobs import Blobs
-from modelbuild.report.comparison import Comparison
+from modelbuild.report.files.comparison import Comparison
 from modelbuild.report.page.html import write
 from modelbuild.report.page.programs import described, programs
 from modelbuild.report.page.recorder import About, Page, Reason

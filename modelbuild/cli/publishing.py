@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from modelbuild.build.request import BuiltTarget, Flags, Request, make_request
-from modelbuild.cli.one_program import label_of
 from modelbuild.cli.options import FILE, Command, gather
+from modelbuild.cli.targets.one_program import label_of
 from modelbuild.errors import ExitCode, UsageError
 from modelbuild.report.text import write
 from modelbuild.wording import count
@@ -145,7 +145,7 @@ def _attachments(
 ) -> tuple[Sequence[Attachment], About]:
     """Return the documents to publish, and facts from their evidence. Raises EnvironmentProblem if they need a package
     that is not installed."""
-    from modelbuild.cli.one_target import needing_trust
+    from modelbuild.cli.targets.one_target import needing_trust
     from modelbuild.publish.attachments import about_of, provenance_of, sbom_of, signatures_of
     from modelbuild.publish.content import About
     from modelbuild.report import make_reporter

@@ -14,7 +14,7 @@ from modelbuild.workspace.flags import RECORDING_FLAGS
 if TYPE_CHECKING:
     from modelbuild.cli.group import Settings
     from modelbuild.events import Reporter
-    from modelbuild.report.comparison import Comparison
+    from modelbuild.report.files.comparison import Comparison
     from modelbuild.workspace.workspace import Workspace
 
 
@@ -63,23 +63,23 @@ class Recording:
 
         folder, reporters = settings.directory, [reporter]
         if self.build_event_json:
-            from modelbuild.report.build_events import BuildEvents
+            from modelbuild.report.files.build_events import BuildEvents
 
             reporters.append(BuildEvents(folder / self.build_event_json))
         if self.trace:
-            from modelbuild.report.trace import Trace
+            from modelbuild.report.files.trace import Trace
 
             reporters.append(Trace(folder / self.trace))
         if self.junit:
-            from modelbuild.report.junit import JUnit
+            from modelbuild.report.files.junit import JUnit
 
             reporters.append(JUnit(folder / self.junit))
         if self.summary:
-            from modelbuild.report.markdown import Markdown
+            from modelbuild.report.files.markdown import Markdown
 
             reporters.append(Markdown(folder / self.summary, _comparison(workspace, base)))
         if self.github_annotations:
-            from modelbuild.report.github import GitHubAnnotations
+            from modelbuild.report.files.github import GitHubAnnotations
 
             reporters.append(GitHubAnnotations(sys.stderr, _prefix(workspace.root)))
         if self.report:
@@ -93,7 +93,7 @@ def _comparison(workspace: Workspace, base: Base | None) -> Comparison:
     """Return a comparison with the base, or else with the last builds."""
     from modelbuild.build.record_history import output_bytes
     from modelbuild.history.measurements import Measures
-    from modelbuild.report.comparison import Comparison
+    from modelbuild.report.files.comparison import Comparison
 
     known = Measures(workspace.config.cache_dir, workspace.root)
     base = base or Base("before", known.last)

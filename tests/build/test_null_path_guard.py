@@ -44,8 +44,9 @@ OURS = {
     "modelbuild.build",
     "modelbuild.build.build_record",
     "modelbuild.cli",
-    "modelbuild.cli.quick_path",
-    "modelbuild.cli.saved_commands",
+    "modelbuild.cli.quick",
+    "modelbuild.cli.quick.quick_path",
+    "modelbuild.cli.quick.saved_commands",
 }
 SAYING_SO = {"modelbuild.report", "modelbuild.report.text", "modelbuild.wording"}
 PYTHONS = {"__future__", "binascii", "itertools"}

@@ -11,9 +11,9 @@ import pytest
 from click.shell_completion import BashComplete
 
 from modelbuild import __version__
-from modelbuild.cli.complete import complete
 from modelbuild.cli.group import cli
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.quick.complete import complete
 
 BUILD = """
 [[torch_model]]
@@ -76,7 +76,7 @@ def test_nothing_is_imported_for_it(arguments: list[str], variables: dict[str, s
     done = run(*arguments, **variables)
     assert done.stdout.startswith(expected)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "modelbuild.cli.quick_path" in imported
+    assert "modelbuild.cli.quick.quick_path" in imported
     assert imported.isdisjoint({"click", "dataclasses", "pydantic", "tomli", "modelbuild.cli.command_line"})
 
 

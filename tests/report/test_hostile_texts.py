@@ -24,15 +24,15 @@ from modelbuild.events import (
     TargetFailed,
 )
 from modelbuild.lines import is_line, one_line
-from modelbuild.report.build_events import BuildEvents
-from modelbuild.report.comparison import Comparison
-from modelbuild.report.github import GitHubAnnotations
+from modelbuild.report.files.build_events import BuildEvents
+from modelbuild.report.files.comparison import Comparison
+from modelbuild.report.files.github import GitHubAnnotations
+from modelbuild.report.files.junit import JUnit
+from modelbuild.report.files.markdown import Markdown
+from modelbuild.report.files.trace import Trace
 from modelbuild.report.json_object import JsonReporter
-from modelbuild.report.junit import JUnit
-from modelbuild.report.markdown import Markdown
 from modelbuild.report.page.recorder import About, Page
 from modelbuild.report.plain import PlainReporter
-from modelbuild.report.trace import Trace
 from modelbuild.testing.report import parse_report, read_report
 from tests.hostile import NASTY, cases, mutated, run_property
 from tests.report.browser import data_of

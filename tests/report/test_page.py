@@ -15,7 +15,7 @@ from modelbuild import events
 from modelbuild.cli.page import check_suffix
 from modelbuild.errors import UsageError
 from modelbuild.events import ActionFinished, Event
-from modelbuild.report.comparison import Comparison
+from modelbuild.report.files.comparison import Comparison
 from modelbuild.report.page.html import VERSION, render
 from modelbuild.report.page.recorder import About, Page, Reason
 from tests.report.browser import data_of, opened

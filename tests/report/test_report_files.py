@@ -21,13 +21,13 @@ from modelbuild.events import (
     Event,
     TargetBuilt,
 )
-from modelbuild.report.action_times import ActionTimes, critical_path
-from modelbuild.report.build_events import BuildEvents, name_of
-from modelbuild.report.comparison import Comparison
-from modelbuild.report.github import GitHubAnnotations
-from modelbuild.report.junit import JUnit
-from modelbuild.report.markdown import Markdown
-from modelbuild.report.trace import Trace
+from modelbuild.report.files.action_times import ActionTimes, critical_path
+from modelbuild.report.files.build_events import BuildEvents, name_of
+from modelbuild.report.files.comparison import Comparison
+from modelbuild.report.files.github import GitHubAnnotations
+from modelbuild.report.files.junit import JUnit
+from modelbuild.report.files.markdown import Markdown
+from modelbuild.report.files.trace import Trace
 
 
 def ran(name: str, seconds: float, at: float, makers: tuple[str, ...] = (), worker: int = 0) -> ActionFinished:
@@ -146,7 +146,7 @@ def values(*earlier: float) -> Callable[[str, str], tuple[float, ...]]:
 
 
 def test_trace(tmp_path: Path, ci_formats: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("modelbuild.report.trace.time.monotonic", lambda: 0.0)  # when the events' clock began
+    monkeypatch.setattr("modelbuild.report.files.trace.time.monotonic", lambda: 0.0)  # when the events' clock began
     played(Trace(tmp_path / "t.json"))
     tracks = ci_formats.check_trace(tmp_path / "t.json")
     others = {"phases", "found in a cache", "critical path"}
@@ -162,7 +162,7 @@ def test_trace(tmp_path: Path, ci_formats: Any, monkeypatch: pytest.MonkeyPatch)
 def test_trace_has_the_parts_of_an_actions_work_inside_it(
     tmp_path: Path, ci_formats: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("modelbuild.report.trace.time.monotonic", lambda: 0.0)
+    monkeypatch.setattr("modelbuild.report.files.trace.time.monotonic", lambda: 0.0)
     trace = Trace(tmp_path / "t.json")
     for event in (
         ActionStarted("a", "//m:a", "make", "make", at=1.0),
@@ -194,7 +194,7 @@ def test_trace_tells_which_worker_ran_it_elsewhere(tmp_path: Path) -> None:
 def test_trace_shows_the_start_of_the_worker_that_the_critical_path_waited_for(
     tmp_path: Path, ci_formats: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("modelbuild.report.trace.time.monotonic", lambda: 0.0)
+    monkeypatch.setattr("modelbuild.report.files.trace.time.monotonic", lambda: 0.0)
     trace = Trace(tmp_path / "t.json")
     trace.emit(ActionStarted("a", "//m:a", "make", "make", at=1.0))
     trace.emit(events.ActionProgress("a", "starting a worker with torch", waiting=True, at=1.0))

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 from modelbuild import __version__
 from modelbuild.events import ActionFinished, BuildStarted, Event, Notice, TargetBuilt
-from modelbuild.report.action_times import ActionTimes
-from modelbuild.report.comparison import Comparison
+from modelbuild.report.files.action_times import ActionTimes
+from modelbuild.report.files.comparison import Comparison
 from modelbuild.report.page.html import write
 from modelbuild.report.progress import Progress
 

@@ -10,8 +10,8 @@ from modelbuild.build.request import Flags
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options, targeting
-from modelbuild.cli.pattern_file import Targeted
 from modelbuild.cli.recording import Recording, recording
+from modelbuild.cli.targets.pattern_file import Targeted
 from modelbuild.cli.watch import watching
 
 

@@ -15,12 +15,12 @@ from modelbuild.cli.commands.building.test import testing
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import building, no_options, options, targeting
-from modelbuild.cli.pattern_file import Targeted
 from modelbuild.cli.recording import Base, Recording, recording
+from modelbuild.cli.targets.pattern_file import Targeted
 from modelbuild.workspace.flags import CI_FLAGS
 
 if TYPE_CHECKING:
-    from modelbuild.report.measurements import Measures
+    from modelbuild.report.files.measurements import Measures
     from modelbuild.testing.run import TestOptions
     from modelbuild.workspace.workspace import Workspace
 
@@ -92,7 +92,7 @@ def _keeper(workspace: Workspace, measures: Path | None) -> Measures:
     from modelbuild.build.record_history import output_bytes
     from modelbuild.errors import UsageError
     from modelbuild.history.revisions import Values, remember_revision, write_measures
-    from modelbuild.report.measurements import Measures
+    from modelbuild.report.files.measurements import Measures
 
     commit = find_head(workspace.root)
     try:

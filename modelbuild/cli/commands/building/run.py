@@ -13,8 +13,8 @@ import click
 from modelbuild.build.request import Flags
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
-from modelbuild.cli.one_program import build_here, label_of, only_file
 from modelbuild.cli.options import Command, building, gather
+from modelbuild.cli.targets.one_program import build_here, label_of, only_file
 from modelbuild.cli.watch import watching
 from modelbuild.errors import ExitCode
 
@@ -159,8 +159,8 @@ def command(settings: Settings, /, target: str, run: Run, flags: Flags) -> int:
 def _write_pages(pages: Iterable[Path], label: Label, program: Path, profile: Path, folder: Path) -> None:
     import json
 
-    from modelbuild.cli.loaded_rules import extensions_here
     from modelbuild.cli.page import write_program
+    from modelbuild.cli.targets.loaded_rules import extensions_here
     from modelbuild.inspect.blobs import Blobs
     from modelbuild.inspect.facts import gather
 

@@ -10,8 +10,8 @@ from modelbuild.build.request import Flags
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import Command, building, gather, no_options, option, targeting
-from modelbuild.cli.pattern_file import Targeted
 from modelbuild.cli.recording import Recording, recording
+from modelbuild.cli.targets.pattern_file import Targeted
 from modelbuild.cli.watch import watching
 from modelbuild.workspace.flags import TEST_FLAGS
 
@@ -57,7 +57,7 @@ def command(
     from modelbuild.build.import_folders import import_path, importable
     from modelbuild.build.request import make_request
     from modelbuild.build.snapshot import Seen, Snapshots
-    from modelbuild.cli.saved_commands import QUIET, save_command
+    from modelbuild.cli.quick.saved_commands import QUIET, save_command
     from modelbuild.report import make_reporter
     from modelbuild.report.reporter_scope import reporting
     from modelbuild.testing.record_results import ResultRecorder

@@ -28,7 +28,7 @@ def command(context: click.Context, topic: str | None) -> None:
     workspace the built-in ones.
     """
     from modelbuild.analysis.rule_help import describe_rule
-    from modelbuild.cli.loaded_rules import no_rule, rules_here
+    from modelbuild.cli.targets.loaded_rules import no_rule, rules_here
 
     settings: Settings = context.obj
     rules = rules_here(settings.directory)

@@ -28,7 +28,7 @@ def command(settings: Settings, rule: str, name: str, package: str | None) -> No
     """
     from modelbuild.analysis.new_target import draft_target
     from modelbuild.analysis.rules import load_rules
-    from modelbuild.cli.loaded_rules import no_rule
+    from modelbuild.cli.targets.loaded_rules import no_rule
     from modelbuild.loading.loader import Loader
     from modelbuild.loading.package import PACKAGE_FILE
     from modelbuild.workspace.workspace import find_root, load_workspace

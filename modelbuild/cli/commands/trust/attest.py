@@ -23,7 +23,7 @@ def command(settings: Settings, /, target: str, output: Path | None, builder: st
 
     Tests are not run; those that passed before are stated with the digests of the files that they tested.
     """
-    from modelbuild.cli.one_target import evidence_of, write_document
+    from modelbuild.cli.targets.one_target import evidence_of, write_document
     from modelbuild.trust.provenance import statement_bytes, this_builder
 
     evidence = evidence_of(settings.directory, target, flags)

@@ -25,7 +25,7 @@ def command(settings: Settings, /, target: str, form: str, output: Path | None, 
 
     Equal outputs have equal bills. Their time is SOURCE_DATE_EPOCH, or else that of the commit.
     """
-    from modelbuild.cli.one_target import evidence_of, needing_trust, write_document
+    from modelbuild.cli.targets.one_target import evidence_of, needing_trust, write_document
 
     with needing_trust("sbom"):
         from modelbuild.trust.sbom.cyclonedx import cyclonedx_bytes

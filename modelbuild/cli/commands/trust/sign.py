@@ -32,7 +32,7 @@ def command(
 
     The format is that of OpenSSF Model Signing. The variable MODELBUILD_KEY_PASSPHRASE decrypts an encrypted key.
     """
-    from modelbuild.cli.one_target import needing_trust, write_document
+    from modelbuild.cli.targets.one_target import needing_trust, write_document
 
     with needing_trust("sign"):
         from modelbuild.trust.signatures import SigningKey, sign, signature_path

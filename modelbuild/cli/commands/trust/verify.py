@@ -48,7 +48,7 @@ def command(
     With --key, --certificate-chain or the policy's [signature], the provenance and the bill must be signed, too. Prints
     each unmet requirement on a line; the exit code is then 1.
     """
-    from modelbuild.cli.one_target import needing_trust
+    from modelbuild.cli.targets.one_target import needing_trust
 
     with needing_trust("verify"):
         from modelbuild.trust.documents import read_statement

@@ -94,27 +94,31 @@ def _convolution(
 ) -> Any:
     """Return the convolution of x, [batch, channels, height, width], without a bias, in the channels-last format."""
     from torch._inductor import ir
+    from torch._inductor.virtualized import V
     from torch.utils._sympy.functions import FloorDiv
 
     x.realize()
     weight.realize()
     x, weight = ir.ExternKernel.require_channels_last(x), ir.ExternKernel.require_channels_last(weight)
-    outputs, _, *kernel = weight.get_size()
+    outputs, depth, *kernel = _guarded(weight.get_size(), 4)
     batch, _, *sizes = x.get_size()
     lengths = [
         FloorDiv(size + 2 * pad - taps, step) + 1
-        for size, taps, step, pad in zip(sizes, _guarded(kernel, 2), stride, padding, strict=True)
+        for size, taps, step, pad in zip(sizes, kernel, stride, padding, strict=True)
     ]
     options = {
-        "KERNEL_H": int(kernel[0]),
-        "KERNEL_W": int(kernel[1]),
+        "KERNEL_H": kernel[0],
+        "KERNEL_W": kernel[1],
         "STRIDE_H": stride[0],
         "STRIDE_W": stride[1],
         "PADDING_H": padding[0],
         "PADDING_W": padding[1],
         "GROUPS": groups,
     }
-    split, tiles = _tiles(_described(x, weight, [batch, outputs, *lengths], groups, tf32), gpu)
+    rows = math.prod(int(V.graph.sizevars.optimization_hint(size)) for size in (batch, *lengths))  # of example inputs
+    taps, float32 = math.prod(kernel), x.get_dtype() == torch.float32
+    product = Product(rows, outputs // groups, depth, groups, taps, x.get_dtype().itemsize, tf32 and float32)
+    split, tiles = _tiles(product, gpu)
     return _made(x, weight, [batch, outputs, *lengths], options, split, tiles, tf32)
 
 
@@ -144,23 +148,6 @@ def _product(x: Any, weight: Any, gpu: Gpu, tf32: bool) -> Any:
 
 def _static(*sizes: Any) -> bool:
     return all(getattr(size, "is_number", True) and size > 0 for size in sizes)
-
-
-def _described(x: Any, weight: Any, output: Sequence[Any], groups: int, tf32: bool) -> Product:
-    """Return the matrix product of one group of a convolution; of dynamic sizes, with those of the example inputs."""
-    from torch._inductor.virtualized import V
-
-    batch, outputs, height, width = (int(V.graph.sizevars.optimization_hint(size)) for size in output)
-    _, depth, *kernel = (int(size) for size in weight.get_size())
-    return Product(
-        rows=batch * height * width,
-        columns=outputs // groups,
-        depth=depth,
-        batch=groups,
-        taps=math.prod(kernel),
-        bytes=x.get_dtype().itemsize,
-        tf32=tf32 and x.get_dtype() == torch.float32,
-    )
 
 
 def _tiles(product: Product, gpu: Gpu) -> tuple[int, list[Tile]]:

@@ -25,7 +25,7 @@ def run_quickly(arguments: Sequence[str]) -> int | None:
         sys.stdout.write(quick)
         return 0
 
-    from modelbuild.cli.saved_commands import QUIET, read_command
+    from modelbuild.cli.quick.saved_commands import QUIET, read_command
 
     saved = read_command(arguments)
     if saved is None:
@@ -52,13 +52,13 @@ def run_quickly(arguments: Sequence[str]) -> int | None:
 def _quick(arguments: Sequence[str]) -> str | None:
     """Return the output of a command line that needs no workspace; None for any other."""
     if "_MODELBUILD_COMPLETE" in os.environ:
-        from modelbuild.cli.complete import complete
+        from modelbuild.cli.quick.complete import complete
 
         asked = (os.environ.get(name, "") for name in ("_MODELBUILD_COMPLETE", "COMP_WORDS", "COMP_CWORD"))
         return complete(*asked)
     if list(arguments) == ["--version"]:
         return f"modelbuild {__version__}\n"
     if list(arguments) in (["--help"], ["-h"]):
-        with open(os.path.join(os.path.dirname(__file__), "help.txt"), encoding="utf-8") as file:
+        with open(os.path.join(os.path.dirname(os.path.dirname(__file__)), "help.txt"), encoding="utf-8") as file:
             return file.read()
     return None

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 
-from modelbuild.cli.declared_names import PACKAGE_FILE, WORKSPACE_FILE, input_names, profile_names, target_names
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.quick.declared_names import PACKAGE_FILE, WORKSPACE_FILE, input_names, profile_names, target_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -61,7 +61,7 @@ def input_names(root: str, package: str, target: str) -> list[str]:
 
     from modelbuild.analysis.open import open_analyzer
     from modelbuild.api.providers import Runnable
-    from modelbuild.cli.one_program import label_of
+    from modelbuild.cli.targets.one_program import label_of
     from modelbuild.workspace.workspace import load_workspace
 
     try:

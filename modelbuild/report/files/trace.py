@@ -29,7 +29,7 @@ from modelbuild.events import (
     TestFinished,
     WorkerReady,
 )
-from modelbuild.report.action_times import ActionTimes, lanes
+from modelbuild.report.files.action_times import ActionTimes, lanes
 
 _PHASES, _CACHE, _CRITICAL, _STARTS, _WORKERS, _LANES = 0, 1, 2, 3, 10, 10_000
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from modelbuild.events import Event
 from modelbuild.lines import one_line
-from modelbuild.report.comparison import Comparison
+from modelbuild.report.files.comparison import Comparison
 from modelbuild.report.progress import Progress
 from modelbuild.report.text import summary
 from modelbuild.testing.text import test_summary

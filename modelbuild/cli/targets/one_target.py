@@ -20,7 +20,7 @@ def evidence_of(folder: Path, target: str, flags: Flags) -> Evidence:
     from dataclasses import replace
 
     from modelbuild.build.request import make_request
-    from modelbuild.cli.one_program import label_of
+    from modelbuild.cli.targets.one_program import label_of
     from modelbuild.report import make_reporter
     from modelbuild.report.reporter_scope import reporting
     from modelbuild.trust.evidence import gather_evidence

@@ -1,0 +1,1 @@
+"""The targets and programs that arguments of commands name."""

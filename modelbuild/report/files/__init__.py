@@ -1,0 +1,1 @@
+"""Files about a build, for CI and other programs."""
