@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import io
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -114,8 +116,20 @@ def _reason(path: Path, signature: Path, error: Exception) -> str:
     if text.startswith("Key mismatch"):
         return f"{path}: another key made the signature {signature}"
     if text.startswith("Signature mismatch"):
-        return f"{path} was changed after it was signed: {text.partition(': ')[2]}"
+        return f"{path} was changed after it was signed: {one_line(_changes(str(error)))}"
     return f"{signature} is not a signature for this: {type(error).__name__}: {text[:200]}"
+
+
+def _changes(message: str) -> str:
+    """Return the files that differ, from the message of model-signing, which ends with a list of texts."""
+    kinds = {"Extra files found": "added {}", "Missing files": "missing {}", "Hash mismatch": "{} differs"}
+    found = []
+    for each in ast.literal_eval(message.partition(": ")[2]):
+        kind = next((kind for kind in kinds if each.startswith(kind)), "")
+        match = re.match(r"Hash mismatch for '(.*)': Expected '|.* in model '.*': (.*)", each, re.DOTALL)
+        names = match and (match[1] or match[2])
+        found.append(kinds[kind].format(names) if kind and names else each)
+    return "; ".join(found)
 
 
 def _all_files() -> Any:

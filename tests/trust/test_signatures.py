@@ -112,8 +112,17 @@ def test_a_file_added_to_a_signed_folder_is_found(run: Run, keys: Path, bundle: 
     (bundle / name).parent.mkdir(exist_ok=True)
     (bundle / name).write_text("x")
     code, text = run("verify", bundle, "--key", keys / "release.pub")
-    assert code == 1
-    assert name in text
+    assert (code, text) == (1, f"error: {bundle} was changed after it was signed: added {name}\n")
+
+
+def test_files_that_changed_or_are_missing_are_named(run: Run, keys: Path, bundle: Path) -> None:
+    (bundle / "it's: odd").write_text("1")
+    (bundle / "gone").write_text("1")
+    assert run("sign", bundle, "--key", keys / "release.pem")[0] == 0
+    (bundle / "it's: odd").write_text("2")
+    (bundle / "gone").unlink()
+    code, text = run("verify", bundle, "--key", keys / "release.pub")
+    assert (code, text) == (1, f"error: {bundle} was changed after it was signed: missing gone; it's: odd differs\n")
 
 
 def test_a_link_in_a_folder_is_not_signed(run: Run, keys: Path, bundle: Path) -> None:
