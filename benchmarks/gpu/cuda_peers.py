@@ -20,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -201,17 +202,22 @@ def _peer(pieces: Path, out: Path, case: str, mode: str, kernels: bool) -> subpr
     return subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
 
 
+def _ready(process: int) -> Path:
+    """Return the file that a process makes when it has compiled its model."""
+    return Path(tempfile.gettempdir(), f"peer-{process}.ready")
+
+
 def _wait(processes: Any) -> None:
     """Wait until each process is ready, or has ended, or the time is over."""
     end = time.monotonic() + COMPILED
     for process in processes:
-        ready = Path(f"/tmp/peer-{process.pid}.ready")
+        ready = _ready(process.pid)
         while time.monotonic() < end and process.poll() is None and not ready.exists():
             time.sleep(0.1)
 
 
 def _turn(process: subprocess.Popen[str]) -> dict[str, Any]:
-    if process.poll() is not None or not Path(f"/tmp/peer-{process.pid}.ready").exists():
+    if process.poll() is not None or not _ready(process.pid).exists():
         return {"problem": "did not compile"}
     assert process.stdin is not None
     assert process.stdout is not None
@@ -248,7 +254,7 @@ def peer(pieces: Path, out: Path, case: str, mode: str, kernels: bool) -> None:
             with torch.cuda.graph(graph):
                 module(x)
             call = graph.replay
-        Path(f"/tmp/peer-{os.getpid()}.ready").touch()
+        _ready(os.getpid()).touch()
         for _ in sys.stdin:
             if kernels:
                 from torch.profiler import ProfilerActivity, profile

@@ -16,6 +16,7 @@ import math
 import multiprocessing
 import statistics
 import sys
+import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import astuple
 from pathlib import Path
@@ -156,7 +157,6 @@ def measure(case: tuple[int, ...], kind: str) -> dict[str, Any]:
     """Return the times of all tiles and parts for a product, with their errors relative to float64."""
     import fcntl
     import importlib.util
-    import tempfile
 
     import torch
 
@@ -178,7 +178,7 @@ def measure(case: tuple[int, ...], kind: str) -> dict[str, Any]:
     exact = torch.nn.functional.conv2d(x.double(), w.double(), stride=stride, padding=padding).permute(0, 2, 3, 1)
     y = torch.zeros(SPLITS[-1] * exact.numel(), device="cuda")
     asked, rows = product(case, kind), []
-    with Path("/tmp/tiles.lock").open("w") as lock:  # compile in parallel, time one by one
+    with Path(tempfile.gettempdir(), "tiles.lock").open("w") as lock:  # compile in parallel, time one by one
         for tile in TILES:
             blocks = math.ceil(asked.rows / tile.rows) * math.ceil(asked.columns / tile.columns)
             for split in SPLITS if fits(tile, asked, GPU) else ():
