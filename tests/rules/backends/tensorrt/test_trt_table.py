@@ -52,14 +52,19 @@ class Attention(nn.Module):
 class SplitHeads(nn.Module):
     """The beginning of GPT-2's attention: one product with a bias for query, key and value, or a product and a sum."""
 
-    def __init__(self, whole: bool = True) -> None:
+    def __init__(self, form: str = "addmm", shape: tuple[int, ...] = (96,)) -> None:
         super().__init__()
-        self.whole = whole
-        self.weight, self.bias = nn.Parameter(torch.randn(32, 96)), nn.Parameter(torch.randn(96))
+        self.form = form
+        self.weight, self.bias = nn.Parameter(torch.randn(32, 96)), nn.Parameter(torch.randn(shape))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         rows = x.view(-1, 32)
-        made = torch.addmm(self.bias, rows, self.weight) if self.whole else rows @ self.weight + self.bias
+        if self.form == "addmm":
+            made = torch.addmm(self.bias, rows, self.weight)
+        elif self.form == "constant first":
+            made = self.bias + (rows @ self.weight)[None]
+        else:
+            made = torch.add(rows @ self.weight, self.bias, alpha=2)
         q, k, v = (each.view(1, -1, 4, 8).transpose(1, 2) for each in made.view(*x.shape[:-1], 96).split(32, 2))
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
@@ -110,7 +115,11 @@ CASES: Mapping[str, Case] = {
     "transformer_block": (Attention, lambda: (torch.randn(1, 8, 32),), None),
     # The numbers that a sum with fewer dimensions adds are in one row, not in each.
     "split_heads": (lambda: SplitHeads(), lambda: (torch.randn(1, 16, 32),), None),
-    "split_heads_of_a_sum": (lambda: SplitHeads(whole=False), lambda: (torch.randn(1, 16, 32),), None),
+    "split_heads_of_a_sum": (lambda: SplitHeads("add"), lambda: (torch.randn(1, 16, 32),), None),
+    # Constants that differ by row.
+    "split_heads_rows": (lambda: SplitHeads("addmm", (16, 96)), lambda: (torch.randn(1, 16, 32),), None),
+    "split_heads_column": (lambda: SplitHeads("add", (16, 1)), lambda: (torch.randn(1, 16, 32),), None),
+    "split_heads_first": (lambda: SplitHeads("constant first", (16, 96)), lambda: (torch.randn(1, 16, 32),), None),
     "ranks": (
         lambda: Function(
             lambda x: (
@@ -169,7 +178,7 @@ CASES: Mapping[str, Case] = {
     ),
 }
 
-SAMPLE = ("depthwise", "split_heads", "transformer_block", "topk", "batch")
+SAMPLE = ("depthwise", "split_heads", "split_heads_rows", "transformer_block", "topk", "batch")
 
 
 @pytest.mark.parametrize(

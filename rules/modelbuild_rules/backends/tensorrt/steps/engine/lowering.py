@@ -10,6 +10,7 @@ import torch
 from torch.export import ExportedProgram
 
 from modelbuild_rules.backends.tensorrt.steps.engine.aten_program import aten_program
+from modelbuild_rules.backends.tensorrt.steps.engine.sums import subtract_negatives
 from modelbuild_rules.backends.tensorrt.steps.engine.torch_tensorrt_private import PENDING
 from modelbuild_rules.model.steps.exported.composite_operators import composite_operators_found_once
 
@@ -83,7 +84,11 @@ def _of_rank(x: torch.Tensor, rank: int) -> torch.Tensor:
 
 
 def _addmm(bias: torch.Tensor, one: torch.Tensor, other: torch.Tensor, **factors: Any) -> Any:
-    return NotImplemented if bias.dim() == 2 else aten.addmm.default(_of_rank(bias, 2), one, other, **factors)
+    if bias.dim() < 2:
+        return aten.addmm.default(_of_rank(bias, 2), one, other, **factors)
+    rows = bias.shape[0]
+    # For `subtract_negatives`.
+    return aten.mm.default(one, other) + bias if isinstance(rows, int) and rows > 1 and not factors else NotImplemented
 
 
 def _topk(x: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
@@ -124,7 +129,7 @@ def lowered(program: ExportedProgram, settings: Any) -> torch.fx.GraphModule:
     logging.disable(logging.WARNING)
     try:
         aten = pre_export_lowering(aten_program(program), settings).run_decompositions(decompositions(settings))
-        return post_lowering(aten.module(check_guards=False), settings)
+        return subtract_negatives(post_lowering(aten.module(check_guards=False), settings))
     finally:
         logging.disable(logging.NOTSET)
 
