@@ -48,6 +48,10 @@ def test_a_size_is_bounded_by_the_input(function: Callable[..., Any], expected: 
     assert bounds(function, torch.zeros(9, 4, dtype=torch.int64)) == {expected}
 
 
+def test_constant_repeats_have_a_known_sum() -> None:
+    assert bounds(lambda x: torch.repeat_interleave(x[0], torch.tensor([1, 4, 0, 2]), 0), torch.zeros(9, 4)) == {7}
+
+
 def test_the_bound_of_the_model_is_kept() -> None:
     def counted(x: torch.Tensor) -> torch.Tensor:
         counts = torch.bincount(x)
@@ -57,10 +61,33 @@ def test_the_bound_of_the_model_is_kept() -> None:
     assert bounds(counted, torch.zeros(9, dtype=torch.int64)) == {17}
 
 
-def test_a_size_without_a_bound_is_named() -> None:
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (
+            torch.bincount,
+            "aten.bincount.default (node bincount from bincount): a size of its result depends on values and has no"
+            " upper bound; expected one, as `torch._check(result.shape[0] <= 1000)` gives",
+        ),
+        (
+            lambda x: torch.repeat_interleave(torch.ones(2, 3), x[:2], 0).exp(),
+            "aten.repeat_interleave.self_Tensor (node repeat_interleave from repeat_interleave): a size of its result"
+            " depends on values and has no upper bound; expected one, as `torch._check(result.shape[0] <= 1000)` or the"
+            " argument `output_size` gives",
+        ),
+        (
+            lambda x: torch.zeros(x.sum().item()).exp(),  # type: ignore[call-overload]
+            "aten.item.default (node item from item): its number is used as a size and has no upper bound; expected"
+            " one, as `torch._check(number <= 1000)` gives",
+        ),
+    ],
+    ids=["bincount", "repeat_interleave", "item"],
+)
+def test_the_node_that_makes_an_unbounded_size_is_named(function: Callable[..., Any], expected: str) -> None:
     with pytest.raises(StepError) as caught:
-        bounds(torch.bincount, torch.zeros(9, dtype=torch.int64))
-    assert str(caught.value) == (
-        "aten.bincount.default (node bincount from bincount): a size of its result depends on values and has no upper"
-        " bound; expected one, as `torch._check(result.shape[0] <= 1000)` gives"
-    )
+        bounds(function, torch.zeros(9, dtype=torch.int64))
+    assert str(caught.value) == expected
+
+
+def test_an_unbounded_number_that_is_no_size_is_accepted() -> None:
+    bound_sizes(export(Call(lambda x: x * x.sum().item()), (torch.zeros(9, dtype=torch.int64),)))
