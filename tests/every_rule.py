@@ -31,6 +31,7 @@ WORKSPACE: dict[str, Any] = {
             "quiet": True,
             "json": False,
             "sandbox_debug": True,
+            "runner": ["//:cpu=ssh://host.example"],
             "remote_cache": "file:///srv/cache",
             "remote_upload": "never",
             "remote_download": "minimal",
@@ -153,8 +154,30 @@ PACKAGE: dict[str, Any] = {
         {"name": "small", "backends": [{"type": "xnnpack"}, {"type": "portable"}]},
     ],
     "device_target": [
-        {"name": "cpu", "os": "linux", "arch": "x86_64", "memory": "8GiB", "min_glibc": "2.31"},
+        {
+            "name": "cpu",
+            "os": "linux",
+            "arch": "x86_64",
+            "memory": "8GiB",
+            "min_glibc": "2.31",
+            "runners": [":by_ssh", ":emulated"],
+        },
         {"name": "gpu", "arch": "x86_64", "compute_capability": ["8.6", "8.9"], "cuda_index": 1, "memory": 1024},
+    ],
+    "device_runner": [
+        {
+            "name": "by_ssh",
+            "kind": "ssh",
+            "host": "host.example",
+            "user": "u",
+            "port": 2222,
+            "jump": "gate.example",
+            "key": "~/.ssh/key",
+            "known_hosts": "a.txt",
+            "folder": "device",
+            "store_size": "1 GiB",
+        },
+        {"name": "emulated", "kind": "qemu", "arch": "aarch64"},
     ],
     "pte_program": [
         {

@@ -19,6 +19,7 @@ from modelbuild.api.providers import (
     TestAction,
 )
 from modelbuild.api.rule import Rule, rule
+from modelbuild.device_runners import DeviceRunner, DeviceSpec
 from modelbuild.errors import LoadingError
 from modelbuild.labels import Label
 from modelbuild.lines import is_line
@@ -33,6 +34,8 @@ __all__ = [
     "Context",
     "Dep",
     "DerivedArtifact",
+    "DeviceRunner",
+    "DeviceSpec",
     "Duration",
     "ErrorText",
     "Expander",

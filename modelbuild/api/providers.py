@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from modelbuild.actions import Artifact, DerivedArtifact
+from modelbuild.device_runners import DeviceSpec
 
 
 class Provider:
@@ -20,6 +21,11 @@ class Provider:
 
 class Platform(Provider):
     """Base of the provider of a device, which `--device` and the attribute `device` may name."""
+
+    @property
+    def spec(self) -> DeviceSpec | None:
+        """The ways to reach the device, and its properties; None if programs cannot run there."""
+        return None
 
 
 class Runnable(Provider):

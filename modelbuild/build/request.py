@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from modelbuild.device_runners import DeviceRunner, parse_runner
 from modelbuild.durations import parse_duration
 from modelbuild.errors import ExitCode, UsageError
 from modelbuild.labels import Label
@@ -25,6 +26,7 @@ class Flags:
     """
 
     devices: tuple[str, ...] = ()
+    runners: tuple[str, ...] = ()
     jobs: int | None = None
     keep_going: bool | None = None
     action_timeout: str | None = None
@@ -49,6 +51,7 @@ class Request:
     places    the place of each pattern in a file, as `file:line`; () for those of a command line
     devices   device targets to build for, each separately; none leaves the choice to the targets and the workspace
     remote    the remote cache and workers
+    runners   ways to reach devices, in place of those that are declared
     action_timeout  seconds that an action may run; None: no limit
     show_outputs    which built targets are listed: one of flags.SHOWN_OUTPUTS
     purpose   distinguishes requests for the same targets: '' to build them
@@ -67,6 +70,7 @@ class Request:
     action_timeout: float | None = None
     show_outputs: str = "summary"
     places: tuple[str, ...] = ()
+    runners: tuple[tuple[Label, DeviceRunner], ...] = ()
 
 
 def make_request(workspace: Workspace, directory: Path, patterns: tuple[str, ...], flags: Flags) -> Request:
@@ -86,7 +90,14 @@ def make_request(workspace: Workspace, directory: Path, patterns: tuple[str, ...
         remote_settings(config.remote, flags),
         action_timeout=config.action_timeout if flags.action_timeout is None else _seconds(flags.action_timeout),
         show_outputs=flags.show_outputs or "summary",
+        runners=parse_runners(flags.runners, package),
     )
+
+
+def parse_runners(texts: tuple[str, ...], package: str) -> tuple[tuple[Label, DeviceRunner], ...]:
+    """Return the values of --runner, each a device's label and a runner. Raises UsageError for malformed ones."""
+    pairs = [parse_runner(text) for text in dict.fromkeys(texts)]
+    return tuple((Label.parse(label, package), runner) for label, runner in pairs)
 
 
 def _seconds(text: str) -> float:

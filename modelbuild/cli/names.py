@@ -12,6 +12,7 @@ COMMANDS = {
     "ci": "Build and test targets affected by a change.",
     "clean": "Remove the output tree.",
     "cquery": "Query targets as built for a device.",
+    "devices": "List devices: who is there, free or in use, what they have.",
     "diff": "Compare the contents of two action keys.",
     "doctor": "Check this machine, and print what to do about problems.",
     "explain": "Explain why actions ran or were cached.",
@@ -40,7 +41,7 @@ COMMANDS = {
 FOLDERS = {
     "building": ("build", "check", "ci", "run", "test"),
     "editing": ("fmt", "help", "init", "lsp", "new", "schema"),
-    "machine": ("cache", "clean", "doctor", "info", "version"),
+    "machine": ("cache", "clean", "devices", "doctor", "info", "version"),
     "publishing": ("publish", "release"),
     "trust": ("attest", "sbom", "sign", "verify"),
     "querying": ("affected", "aquery", "cquery", "diff", "explain", "history", "inspect", "query", "report"),

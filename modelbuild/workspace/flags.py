@@ -18,9 +18,9 @@ TEST_OUTPUTS = ("summary", "errors", "all")
 STDIN = "-"
 
 Kind: TypeAlias = Literal[
-    "switch", "count", "choice", "text", "file", "input", "label", "duration", "address", "strategy"
+    "switch", "count", "choice", "text", "file", "input", "label", "duration", "address", "strategy", "runner"
 ]
-# Values as the command line gives them: labels, durations, addresses and strategies are text.
+# Values as the command line gives them: labels, durations, addresses, strategies and runners are text.
 FlagValue: TypeAlias = bool | int | str | tuple[str, ...]
 
 
@@ -62,6 +62,8 @@ class Flag:
 BUILD_FLAGS = (
     Flag("device", "label", "Build for this device; may be repeated for several devices.", "LABEL", repeated=True,
          parameter="devices"),
+    Flag("runner", "runner", "Reach a device by local:, qemu:ARCH or ssh://USER@HOST.", "LABEL=ADDRESS", repeated=True,
+         parameter="runners"),
     Flag("jobs", "count", "Number of actions that run at once.", short="j", most=MOST_JOBS),
     Flag("keep-going", "switch", "Continue with unaffected actions.", short="k"),
     Flag("action-timeout", "duration", "Fail actions that run longer, such as '30 min'.", "DURATION"),

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from modelbuild.device_runners import parse_runner
 from modelbuild.errors import UsageError
 from modelbuild.labels import Label
 from modelbuild.workspace.flags import FLAGS, Flag, FlagValue
@@ -56,6 +57,7 @@ _EXPECTED = {
     "label": "a label",
     "address": "an address",
     "strategy": "a kind of action and places, as in 'compile=remote,local'",
+    "runner": "a device and an address, as in '//:orin=ssh://user@host'",
     "text": "a string",
 }
 
@@ -65,6 +67,8 @@ def _checked(profile: Table, flag: Flag, text: str, *path: str | int) -> str:
     try:
         if flag.kind == "label":
             return str(Label.parse(text))
+        if flag.kind == "runner":
+            Label.parse(parse_runner(text)[0])
         if flag.kind == "strategy":
             parse_strategy(text)
         if flag.kind == "address" and text:  # an empty one disables it

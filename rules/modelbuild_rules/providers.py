@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from modelbuild.api import Artifact, Platform, Provider, Runnable
+from modelbuild.api import Artifact, DeviceRunner, DeviceSpec, Platform, Provider, Runnable
 from modelbuild_rules.backends.backend import Backend
 
 if TYPE_CHECKING:
@@ -119,6 +119,15 @@ class BackendStack(Provider):
 
 
 @dataclass(frozen=True)
+class Reached(Provider):
+    """A way to reach a device."""
+
+    made_by: ClassVar[tuple[str, ...]] = ("device_runner",)
+
+    runner: DeviceRunner
+
+
+@dataclass(frozen=True)
 class DeviceTarget(Platform):
     """A kind of machine that programs are compiled for.
 
@@ -127,6 +136,7 @@ class DeviceTarget(Platform):
     cuda_index            index of the device's GPU that runs the program
     memory                bytes of GPU memory (of main memory if there is no GPU); None if unknown
     min_glibc             oldest glibc that compiled libraries must load on, as "2.31"; None for any
+    runners               ways to reach devices of this kind; in no key
     """
 
     made_by: ClassVar[tuple[str, ...]] = ("device_target",)
@@ -137,6 +147,11 @@ class DeviceTarget(Platform):
     cuda_index: int = 0
     memory: int | None = None
     min_glibc: str | None = None
+    runners: tuple[DeviceRunner, ...] = ()
+
+    @property
+    def spec(self) -> DeviceSpec:
+        return DeviceSpec(self.runners, self.arch, self.compute_capabilities)
 
 
 @dataclass(frozen=True)

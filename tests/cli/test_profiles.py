@@ -24,6 +24,7 @@ KINDS: dict[str, Any] = {
     "count": 7,
     "duration": "2 h",
     "address": "https://host/x",
+    "runner": "//:d=ssh://user@host",
     "text": "a,-b",
     "file": "x/y",
     "input": "x/y",
@@ -105,6 +106,7 @@ BAD = [
     ("strategy = ['compile=remot']", "'strategy': 'remot' is an unknown place; expected remote or local; did you"),
     ("strategy = { compile = ['remote'] }", "'strategy': expected a kind of action and places, as in 'compile=remote"),
     ("remote_executor = 'https://x/y'", "'remote_executor': 'https://x/y' is not the address of a remote; expected g"),
+    ("runner = '//:d=shh://host'", "'runner': 'shh://host' is not the address of a device; expected local:, qemu:ARCH"),
     ("remote_upload = 'allways'", 'got "allways"; did you mean \'always\'?'),
     ("action_timeout = '1 m'", "'action_timeout': expected a duration such as"),
 ]  # fmt: skip

@@ -90,10 +90,14 @@ TARGETS: Mapping[str, Mapping[str, Any]] = {
         "cuda_stack": stack(type="cuda"),
     },
     "device_target": {
-        "device": {"arch": "x86_64", "compute_capability": ["8.6"]},
+        "device": {"arch": "x86_64", "compute_capability": ["8.6"], "runners": [":near"]},
         "engine_device": {"arch": "x86_64", "compute_capability": ["8.6"]},
         "other_device": {"arch": "x86_64", "compute_capability": ["8.9"]},
         "kernels_device": {"arch": "x86_64"},
+    },
+    "device_runner": {
+        "near": {"kind": "ssh", "host": "near.lab"},
+        "emulated": {"kind": "qemu", "arch": "x86_64"},
     },
     "pte_program": {
         "xnnpack": program("xnnpack"),
@@ -152,6 +156,10 @@ def device(name: str, value: Any, *changed: str, before: tuple[Edit, ...] = ()) 
     return Row(("device_target", "device", name), value, set(changed), before)
 
 
+def runner(name: str, value: Any) -> Row:
+    return Row(("device_runner", "near", name), value, set())
+
+
 INTERFACE = "engine export part#export"
 
 
@@ -182,6 +190,17 @@ ROWS: Mapping[str, Row | None] = {
     ),
     "device_target.cuda_index": device("cuda_index", 1, "tensorrt#partition", "tensorrt#compile:p0", "cuda#partition"),
     "device_target.memory": device("memory", "8GiB"),
+    "device_target.runners": device("runners", [":emulated"]),
+    "device_runner.kind": Row(("device_runner", "emulated"), {"kind": "local"}, set()),
+    "device_runner.host": runner("host", "far.lab"),
+    "device_runner.user": runner("user", "ci"),
+    "device_runner.port": runner("port", 2222),
+    "device_runner.jump": runner("jump", "gate.lab"),
+    "device_runner.key": runner("key", "~/.ssh/key"),
+    "device_runner.known_hosts": runner("known_hosts", "hosts"),
+    "device_runner.arch": Row(("device_runner", "emulated", "arch"), "aarch64", set()),
+    "device_runner.folder": runner("folder", "device"),
+    "device_runner.store_size": runner("store_size", "1 GiB"),
     "device_target.min_glibc": device("min_glibc", "2.31", "cuda#compile:p0", "cuda#cpp_runtime"),
     "backend_stack.backends": Row(
         ("backend_stack", "xnnpack_stack", "backends"), [{"type": "xnnpack"}], {"xnnpack#partition"}

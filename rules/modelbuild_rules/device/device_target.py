@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from modelbuild.api import Attrs, Context, Provider, Size, rule
-from modelbuild_rules.providers import DeviceTarget
+from modelbuild.api import Attrs, Context, Dep, LabelOf, Provider, Size, rule
+from modelbuild_rules.providers import DeviceTarget, Reached
 
 
 def _matching(pattern: str, expected: str) -> Callable[[str], str]:
@@ -48,6 +48,9 @@ class DeviceTargetAttrs(Attrs):
     min_glibc: Glibc | None = None
     """The oldest glibc that compiled libraries must load on, such as "2.31"."""
 
+    runners: tuple[Annotated[Dep, LabelOf(Reached)], ...] = ()
+    """The `device_runner`s by which tests reach devices of this kind: a pool. `--runner` overrides them."""
+
 
 EXAMPLE = """
 [[device_target]]
@@ -72,5 +75,6 @@ def device_target(ctx: Context[DeviceTargetAttrs]) -> tuple[Provider, ...]:
             cuda_index=attrs.cuda_index,
             memory=attrs.memory if attrs.memory is None else int(attrs.memory),
             min_glibc=attrs.min_glibc,
+            runners=tuple(ctx.provider(each, Reached).runner for each in attrs.runners),
         ),
     )

@@ -1,0 +1,286 @@
+"""One device: what it states about itself, a session that has it alone, and jobs in that session."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import socket
+import subprocess
+import tarfile
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Protocol
+
+from modelbuild.device_runners import DeviceRunner
+from modelbuild.devices import scripts
+from modelbuild.devices.exchange import Limits, call, exchange
+from modelbuild.devices.facts import Facts, ask
+from modelbuild.devices.outputs import MOST_FILES, unpack
+from modelbuild.devices.problems import ConnectionLost, DeviceProblem, JobProblem, cut
+from modelbuild.devices.shells import Shell, end, open_shell
+
+# Seconds: between two signs of life of a session, the silence after which the device ends it, and the time that a job
+# may take in addition to its own limit.
+_BEAT = 4
+_SILENCE = 20
+_GRACE = 30
+
+# Bytes of all outputs of a job, and of one file that its program writes.
+MOST_OUTPUT = 1 << 30
+
+
+class Payload(Protocol):
+    """A file to lay out on a device: its SHA-256, its size, and how to read it here."""
+
+    @property
+    def digest(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def open(self) -> IO[bytes]:
+        """Open the file for reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A file of this machine."""
+
+    path: Path
+    digest: str
+    size: int
+
+    def open(self) -> IO[bytes]:
+        return self.path.open("rb")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The end of a program on a device: its exit status as a shell states it, and whether its time was up."""
+
+    status: int
+    seconds: float
+    timed_out: bool
+
+
+@dataclass(slots=True)
+class Sent:
+    """The files and bytes that were sent to a device, and those that it had."""
+
+    files: int = 0
+    bytes: int = 0
+    there: int = 0
+
+
+@dataclass(slots=True)
+class Session:
+    """A device that nobody else uses until the session ends. Made by `Device.session`."""
+
+    shell: Shell
+    runner: DeviceRunner
+    facts: Facts
+    token: str
+    sent: Sent = field(default_factory=Sent)
+
+    def put(self, files: Mapping[str, Payload]) -> None:
+        """Lay out files, by path, in the job's folder. What the device has by content is not sent.
+
+        Raises JobProblem if they are larger than the device's store may be, or if its disk is full.
+        """
+        unique = {each.digest: each for each in files.values()}
+        total = sum(each.size for each in unique.values())
+        if total > self.runner.store_size:
+            raise JobProblem(f"the job has {total} bytes; expected at most {self.runner.store_size} (store_size)")
+        lines = [f"{digest}\n".encode() for digest in unique]
+        limits = Limits(output=len(lines) * 65 + 64)
+        answer = call(self.shell, scripts.MISSING, self.runner.folder, feed=lines, limits=limits).split()
+        missing = [unique[digest] for digest in dict.fromkeys(answer) if digest in unique]
+        size = sum(each.size for each in missing)
+        self.sent = Sent(len(missing), size, len(unique) - len(missing))
+        if missing:
+            limits = Limits(seconds=600 + size / 100_000)
+            call(self.shell, scripts.RECEIVE, self.runner.folder, self.token, feed=_packed(missing), limits=limits)
+        places = [f"{each.digest} {path}\n".encode() for path, each in files.items()]
+        most = str(self.runner.store_size)
+        call(self.shell, scripts.STAGE, self.runner.folder, self.token, most, feed=places)
+
+    def run(self, name: str, command: Sequence[str], seconds: float) -> Ended:
+        """Run a program of the job's folder, with that folder as the current one. Its standard output and error are
+        the files `NAME/stdout` and `NAME/stderr` of the outputs, and `out/NAME` is its own folder for others."""
+        blocks = str(MOST_OUTPUT // 512)
+        arguments = (self.runner.folder, self.token, name, f"{max(1, round(seconds))}", blocks, *command)
+        limits = Limits(seconds + _GRACE, seconds + _GRACE)
+        began = time.monotonic()
+        printed = call(self.shell, scripts.RUN, *arguments, limits=limits).strip()
+        took = time.monotonic() - began
+        if not printed.isdecimal() or len(printed) > 3:
+            raise JobProblem(f"the device states the exit status '{cut(printed)[:40]}'; expected a number")
+        # 124 is the status of `timeout`, and 137 if it had to kill the program.
+        return Ended(int(printed), took, int(printed) in (124, 137) and took >= round(seconds))
+
+    def get(self, folder: Path, note: Callable[[str], None] = lambda text: None) -> int:
+        """Write the outputs of the job into an empty folder. Returns their number. Raises JobProblem for outputs that
+        break the rules: see outputs.unpack()."""
+        with tempfile.TemporaryFile() as archive:
+            most = MOST_OUTPUT + MOST_FILES * 2048
+            started = self.shell.start(scripts.OUTPUTS, self.runner.folder, self.token)
+            exchange(self.shell, started, archive.write, (), Limits(600 + MOST_OUTPUT / 1e6, output=most))
+            archive.seek(0)
+            return unpack(archive, folder, MOST_OUTPUT, note)
+
+    def state(self) -> dict[str, float]:
+        """Return temperatures (degrees Celsius) and clocks (MHz) by name; empty where they cannot be read."""
+        found = {}
+        for line in call(self.shell, scripts.STATE, self.runner.folder, limits=Limits(60, 60, 1 << 16)).splitlines():
+            name, tab, value = line.partition("\t")
+            plain = name.replace(".", "").replace("-", "").replace("_", "")
+            if tab and plain.isascii() and plain.isalnum() and len(name) < 60:
+                with suppress(ValueError):
+                    found[name] = max(-1e6, min(1e6, float(value)))
+        return found
+
+    def discard(self) -> None:
+        """End what the job left running, and remove its folder."""
+        call(self.shell, scripts.DISCARD, self.runner.folder, self.token)
+
+
+class Device:
+    """A connection to a device. Safe for one thread."""
+
+    def __init__(self, runner: DeviceRunner) -> None:
+        """Raises DeviceProblem if the device cannot be reached, or cannot run jobs."""
+        self.runner = runner
+        self.shell = open_shell(runner)
+        try:
+            self.facts = ask(self.shell, runner)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the connection."""
+        self.shell.close()
+
+    @contextmanager
+    def session(self, purpose: str, wait: float, say: Callable[[str], None]) -> Iterator[Session]:
+        """Yield a session with the device's lock. `say` gets one line if another session has it; then wait at most
+        `wait` seconds. At the end, nothing of the session is left on the device.
+
+        Raises DeviceProblem if the wait was in vain, and ConnectionLost if the connection ends before the session.
+        """
+        token = secrets.token_hex(8)
+        process = self.shell.start(
+            scripts.HOLD, self.runner.folder, owner(purpose), f"{round(wait)}", f"{_SILENCE}", token
+        )
+        beats = _Beats(process)
+        try:
+            _acquire(self.shell, process, wait, say)
+            yield Session(self.shell, self.runner, self.facts, token)
+        finally:
+            beats.stop()
+            _release(process)
+
+
+def owner(purpose: str) -> str:
+    """Return who uses a device, for others that wait: user, machine, process and purpose."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"user {os.getuid()}"
+    return cut(f"{user}@{socket.gethostname()} (process {os.getpid()}) for {purpose}")[:200]
+
+
+def _acquire(shell: Shell, process: subprocess.Popen[bytes], wait: float, say: Callable[[str], None]) -> None:
+    """Wait until the script HOLD has the lock."""
+    assert process.stdout is not None
+    holder = ""
+    while True:
+        line = _line(process.stdout, wait + _GRACE)
+        if line == "held":
+            return
+        word, _, rest = line.partition(" ")
+        if word == "busy" and not holder:
+            holder = cut(rest) or "another session"
+            say(f"in use by {holder}; waiting up to {wait:.0f} s")
+            continue
+        if line == "late":
+            raise DeviceProblem(f"in use by {holder} for more than {wait:.0f} s; expected it free")
+        assert process.stderr is not None
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+        if process.returncode is None or line:
+            raise DeviceProblem(f"the device answers '{cut(line)[:60]}'; expected its lock")
+        text = process.stderr.read(4096).decode(errors="replace").strip().splitlines()
+        if process.returncode == 255 or shell.lost():
+            raise ConnectionLost(f"the connection was lost ({shell.lost() or 'it was closed'})")
+        raise DeviceProblem(f"its folder cannot be made ({cut(text[-1]) if text else 'no reason is given'})")
+
+
+def _line(pipe: IO[bytes], seconds: float) -> str:
+    """Return the next line, at most 400 characters; '' at the end and after `seconds`."""
+    import select
+
+    found = bytearray()
+    deadline = time.monotonic() + seconds
+    while not found.endswith(b"\n") and len(found) < 400:
+        ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
+        data = os.read(pipe.fileno(), 1) if ready else b""
+        if not data:
+            break
+        found += data
+    return found.decode(errors="replace").strip()
+
+
+def _release(process: subprocess.Popen[bytes]) -> None:
+    """Close the session's input, on which the device cleans up, and wait until it has."""
+    assert process.stdin is not None
+    with suppress(OSError):
+        process.stdin.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_SILENCE)
+    end(process)
+
+
+class _Beats:
+    """Signs of life of a session, from a thread of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="device", daemon=True)
+        self._thread.start()
+
+    def _beat(self) -> None:
+        assert self._process.stdin is not None
+        while not self._stopped.wait(_BEAT):
+            try:
+                os.write(self._process.stdin.fileno(), b"\n")
+            except (OSError, ValueError):
+                return
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+
+def _packed(files: Sequence[Payload]) -> Iterator[bytes]:
+    """Yield a tar of files called by their digests."""
+    for each in files:
+        entry = tarfile.TarInfo(each.digest)
+        entry.size, entry.mode = each.size, 0o600
+        yield entry.tobuf(tarfile.PAX_FORMAT)
+        left = each.size
+        with each.open() as file:
+            while left and (data := file.read(min(left, 1 << 18))):
+                left -= len(data)
+                yield data
+        if left:
+            raise JobProblem("a file of the job became shorter while it was sent; build again")
+        yield b"\0" * (-each.size % tarfile.BLOCKSIZE)
+    yield b"\0" * (2 * tarfile.BLOCKSIZE)

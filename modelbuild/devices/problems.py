@@ -1,0 +1,60 @@
+"""Problems with devices, each in one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from modelbuild.device_runners import DeviceRunner
+from modelbuild.errors import ModelbuildError
+from modelbuild.lines import one_line
+
+_MOST = 300
+
+
+class DeviceProblem(ModelbuildError):
+    """A device cannot be used: it is not there, it refuses, or it is another one than declared."""
+
+
+class ConnectionLost(DeviceProblem):
+    """The connection to a device ended, or the device stopped answering, while something ran there."""
+
+
+class JobProblem(DeviceProblem):
+    """A job failed for another reason than its program: a full disk, output that breaks the rules."""
+
+
+# Messages of OpenSSH, and what they mean to a user.
+_SSH: Mapping[str, str] = {
+    r"REMOTE HOST IDENTIFICATION HAS CHANGED": "the host's key differs from the one in {known_hosts}; expected the"
+    " same key, or remove the old one if the device was installed anew",
+    r"No .* host key is known|Host key verification failed": "the host's key is not known; expected it in"
+    " {known_hosts} (`ssh-keyscan` prints it)",
+    r"Permission denied \(|Too many authentication failures": "the device refuses the key of {user}; expected one that"
+    " is in its authorized_keys",
+    r"Could not resolve hostname": "no host of this name",
+    r"Connection refused": "nothing accepts connections on this port",
+    r"[Tt]imed out|No route to host|Network is unreachable": "the host does not answer",
+    r"Identity file .* not accessible|Load key .*(No such file|Permission denied|error in libcrypto)": "the key"
+    " {key} cannot be read",
+}
+
+
+def ssh_problem(runner: DeviceRunner, stderr: str) -> str:
+    """Return the reason in one line why ssh could not connect, from what it printed."""
+    facts = {
+        "known_hosts": runner.known_hosts or "~/.ssh/known_hosts",
+        "user": runner.user or "this user",
+        "key": runner.key or "of ssh's configuration",
+    }
+    for pattern, text in _SSH.items():
+        if re.search(pattern, stderr):
+            return text.format(**facts)
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    return cut(lines[-1]) if lines else "ssh ended without a message"
+
+
+def cut(text: str) -> str:
+    """Return text of a device on one line, with at most 300 characters."""
+    line = one_line(text.strip())
+    return line if len(line) <= _MOST else f"{line[:_MOST]}..."

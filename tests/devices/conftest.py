@@ -1,0 +1,33 @@
+"""Devices: OpenSSH's server on this machine, and files for jobs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from modelbuild.devices.device import LocalFile
+from tests.devices.sshd import Sshd, started
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    """Yield a server that the tests of one process share."""
+    with started(tmp_path_factory.mktemp("sshd")) as found:
+        yield found
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Callable[..., LocalFile]:
+    """Return a function that writes a file for a device: a script by its text, or bytes."""
+
+    def write(content: str | bytes) -> LocalFile:
+        data = f"#!/bin/sh\n{content}\n".encode() if isinstance(content, str) else content
+        digest = hashlib.sha256(data).hexdigest()
+        path = tmp_path / digest
+        path.write_bytes(data)
+        return LocalFile(path, digest, len(data))
+
+    return write

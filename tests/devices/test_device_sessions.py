@@ -1,0 +1,192 @@
+"""A device over ssh, locally and emulated: files by content, programs, outputs, the lock, and what is left there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from modelbuild.device_runners import parse_address
+from modelbuild.devices.device import Device, LocalFile, Session
+from modelbuild.devices.problems import DeviceProblem, JobProblem
+from tests.devices.sshd import Sshd, running, wait_for
+
+File = Callable[..., LocalFile]
+SLEEP = "86321.5"  # seconds; no other process sleeps as long
+
+
+@pytest.fixture(params=["ssh", "local"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the address of a device of each kind, with a folder of its own."""
+    if request.param == "ssh":
+        server: Sshd = request.getfixturevalue("server")
+        return server.at(server.port, folder=tmp_path / "device")
+    return f"local:?folder={tmp_path / 'device'}"
+
+
+@pytest.fixture
+def device(address: str) -> Iterator[Device]:
+    """Yield a device of each kind."""
+    found = Device(parse_address(address))
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def server_device(server: Sshd, tmp_path: Path) -> Iterator[Device]:
+    """Yield a device over ssh."""
+    found = Device(parse_address(server.at(server.port, folder=tmp_path / "device")))
+    yield found
+    found.close()
+
+
+def hush(text: str) -> None:
+    """Do nothing."""
+
+
+def test_a_job_gets_its_files_and_returns_its_outputs(device: Device, file: File, tmp_path: Path) -> None:
+    script = file('echo "$1"; echo oops >&2; cat data/in >out/one/result; exit 3')
+    with device.session("//:t", 5, hush) as session:
+        session.put({"bin/run": script, "data/in": file(b"\0\1\2")})
+        ended = session.run("one", ["bin/run", "a b'\"$HOME"], 20)
+        session.get(tmp_path / "outputs")
+    assert (ended.status, ended.timed_out) == (3, False)
+    outputs = {path.name: path.read_bytes() for path in (tmp_path / "outputs/one").iterdir()}
+    assert outputs == {"stdout": b"a b'\"$HOME\n", "stderr": b"oops\n", "result": b"\0\1\2"}
+
+
+def test_what_a_device_has_is_not_sent_again(server_device: Device, file: File, tmp_path: Path) -> None:
+    files = {"a": file(b"1" * 100_000), "b": file(b"2"), "c/d": file(b"2")}
+    sent = []
+    for _ in range(2):
+        with server_device.session("//:t", 5, hush) as session:
+            session.put(files)
+            sent.append((session.sent.files, session.sent.bytes, session.sent.there))
+    assert sent == [(2, 100_001, 0), (0, 0, 2)]
+
+
+def test_a_damaged_file_on_the_device_is_sent_again(server_device: Device, file: File, tmp_path: Path) -> None:
+    given = file("echo right")
+    for damage in (b"#!/bin/sh\necho wrong\n", None):
+        with server_device.session("//:t", 5, hush) as session:
+            session.put({"run": given})
+            session.run("one", ["./run"], 20)
+            folder = tmp_path / f"outputs{damage!r}"
+            session.get(folder)
+        assert (folder / "one/stdout").read_text() == "right\n"
+        blob = tmp_path / "device/blobs" / given.digest
+        blob.chmod(0o700)
+        blob.unlink()
+        if damage is not None:
+            blob.write_bytes(damage)
+            blob.chmod(0o500)
+
+
+def test_the_store_is_capped_and_the_oldest_files_go_first(file: File, tmp_path: Path) -> None:
+    device = Device(replace(parse_address(f"local:?folder={tmp_path / 'device'}"), store_size=250))
+    try:
+        for number in range(4):
+            with device.session("//:t", 5, hush) as session:
+                session.put({"used": file(b"u" * 100), "new": file(b"%d" % number * 100)})
+            time.sleep(0.02)
+        kept = {path.name for path in (tmp_path / "device/blobs").iterdir()}
+        assert kept == {file(b"u" * 100).digest, file(b"3" * 100).digest}
+        with device.session("//:t", 5, hush) as session, pytest.raises(JobProblem, match="has 251 bytes; expected at"):
+            session.put({"large": file(b"x" * 251)})
+    finally:
+        device.close()
+
+
+def test_a_program_that_takes_too_long_ends_with_all_its_processes(device: Device, file: File) -> None:
+    script = file(f"sleep {SLEEP} & setsid sleep {SLEEP} & trap '' TERM; sleep {SLEEP}; sleep {SLEEP}")
+    with device.session("//:t", 5, hush) as session:
+        session.put({"run": script})
+        ended = session.run("one", ["./run"], 1)
+        assert ended.timed_out
+        assert ended.seconds < 15
+        assert running(SLEEP) == []
+
+
+def test_a_job_leaves_nothing_on_the_device(server_device: Device, file: File, tmp_path: Path) -> None:
+    script = file(f"setsid sleep {SLEEP} & mkdir -p out/one/x; echo 1 >out/one/x/y; chmod 0 out/one/x")
+    with server_device.session("//:t", 5, hush) as session:
+        session.put({"run": script})
+        assert session.run("one", ["./run"], 20).status == 0
+        assert running(SLEEP) == []
+    assert sorted(path.name for path in (tmp_path / "device").iterdir()) == ["blobs", "lock", "owner"]
+    assert (tmp_path / "device/owner").read_text() == ""
+
+
+def test_a_second_job_waits_and_says_for_whom(address: str) -> None:
+    first, second = (Device(parse_address(address)) for _ in range(2))
+    said: list[str] = []
+    got: list[float] = []
+
+    def work() -> None:
+        with second.session("//:second", 30, said.append):
+            got.append(time.monotonic())
+
+    try:
+        with first.session("//:first", 5, hush):
+            other = threading.Thread(target=work)
+            other.start()
+            wait_for(lambda: said, "the second session does not wait")
+            time.sleep(0.3)
+            left = time.monotonic()
+        other.join(20)
+    finally:
+        first.close()
+        second.close()
+    assert got
+    assert got[0] > left
+    assert len(said) == 1
+    assert "for //:first; waiting up to 30 s" in said[0]
+
+
+def test_a_wait_in_vain_ends_with_one_line(address: str) -> None:
+    first, second = (Device(parse_address(address)) for _ in range(2))
+    try:
+        with first.session("//:first", 5, hush):
+            with pytest.raises(DeviceProblem, match="for //:first for more than 1 s; expected it free"):
+                second.session("//:second", 1, hush).__enter__()
+            assert "//:first" in (Device(parse_address(address)).facts.owner or "")
+        with second.session("//:second", 1, hush):
+            pass
+    finally:
+        first.close()
+        second.close()
+
+
+def test_the_lock_is_free_after_its_owner_was_killed(address: str, file: File) -> None:
+    """Nobody compares clocks: the kernel frees the lock, and the next owner ends what the last one left."""
+    device = Device(parse_address(address))
+    script = file(f"sleep {SLEEP}")
+    context = device.session("//:killed", 5, hush)
+    session: Session = context.__enter__()
+    session.put({"run": script})
+    threading.Thread(target=_ignore, args=(session,), daemon=True).start()
+    wait_for(lambda: running(SLEEP), "the program does not start")
+    for pid in running(session.token):
+        _kill(pid)
+    other = Device(parse_address(address))
+    with other.session("//:next", 10, hush):
+        assert running(SLEEP) == []
+    other.close()
+    device.close()
+
+
+def _ignore(session: Session) -> None:
+    with pytest.raises(DeviceProblem):
+        session.run("one", ["./run"], 60)
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
