@@ -157,7 +157,7 @@ Report run(const Options& options) {
 
   Report report;
   report.program = program->describe().path;
-  report.method = options.method;
+  report.method = method.name;
   std::size_t next = 0;
   for (const Port& port : method.inputs) {
     if (port.kind != Kind::kTensor) continue;

@@ -18,7 +18,7 @@ const char kUsage[] =
     "  --next                 the following --input are of another call, which starts with the state that the call\n"
     "                         before left; outputs go to DIR/1/, DIR/2/, ..., and --repeat measures the first call\n"
     "  --data FILE.ptd        external data; by default the .ptd beside the program\n"
-    "  --method NAME          default: forward\n"
+    "  --method NAME          default: the only one, or forward\n"
     "  --output-dir DIR       write outputs to DIR as NAME.npy\n"
     "  --repeat N             measure N runs\n"
     "  --warmup N             runs before the measured ones (default: 3)\n"

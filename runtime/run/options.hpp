@@ -14,7 +14,7 @@ struct Options {
   LoadOptions load;
   // Of each call, one after another on the same program: name, file.
   std::vector<std::vector<std::pair<std::string, std::filesystem::path>>> calls{1};
-  std::string method = "forward";
+  std::string method;  // empty: the only one, or forward
   std::optional<std::filesystem::path> output_dir;
   int repeat = 0;
   int warmup = 3;

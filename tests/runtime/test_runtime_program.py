@@ -183,7 +183,7 @@ def test_bfloat16_is_given_as_float32(samples: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": 2}, "signature.json: signature of version 2; this runtime supports 1"),
+        ({"version": 3}, "signature.json: signature of version 3; this runtime supports 1 and 2"),
         (
             {"inputs": []},
             "p.pte: its signature belongs to another program: it names 0 inputs, the program has 2",

@@ -121,8 +121,8 @@ MB_API mb_status mb_load(const char* path, const mb_load_options* options, mb_pr
 MB_API void mb_unload(mb_program* program);
 MB_API const char* mb_program_json(const mb_program* program);
 
-/* Runs a method on its tensor inputs, in order. A program has one run at a time; other callers wait. Threads that share
- * a program must take turns from the run to the last use of its outputs. */
+/* Runs a method on its tensor inputs, in order; "" is the only method, or `forward`. A program has one run at a time;
+ * other callers wait. Threads that share a program must take turns from the run to the last use of its outputs. */
 MB_API mb_status mb_run(mb_program* program, const char* method, const mb_tensor* inputs, size_t input_count,
                         const mb_run_options* options);
 /* The outputs of the last run; none if it failed. Their memory is valid until the program runs again or is unloaded. */

@@ -158,7 +158,7 @@ struct Description {
   std::vector<Part> parts;
   std::vector<KernelLibrary> kernels;
 
-  MODELBUILD_API const MethodDescription& method(std::string_view name) const;  // throws Error
+  MODELBUILD_API const MethodDescription& method(std::string_view name) const;  // "": see run(); throws Error
   MODELBUILD_API std::string json() const;  // one object, as `python -m modelbuild_runtime` prints it
   MODELBUILD_API std::string text() const;
 };
@@ -239,8 +239,9 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   MODELBUILD_API const Description& describe() const;
-  // `inputs` are in the order of the method's tensor inputs. Host tensors are read in place if the program's layout is
-  // row-major; a program that writes to its inputs then writes to the caller's memory.
+  // The method "" is the only one, or `forward`. `inputs` are in the order of the method's tensor inputs. Host tensors
+  // are read in place if the program's layout is row-major; a program that writes to its inputs then writes to the
+  // caller's memory.
   MODELBUILD_API std::vector<Value> run(std::string_view method, std::span<const Tensor> inputs,
                                         const RunOptions& options = {});
   MODELBUILD_API Transfers transfers() const;       // of the last run

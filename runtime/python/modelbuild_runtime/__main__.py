@@ -62,11 +62,11 @@ def _description(program: Program, as_json: bool) -> str:
 def _run(program: Program, options: argparse.Namespace) -> dict[str, Any]:
     method = program.describe().method(options.method)
     arrays = read_inputs(method.inputs, _files(options.input))
-    outputs = program.run(arrays, options.method)
+    outputs = program.run(arrays, method.name)
     latency: Latency | None = None
     if options.repeat and not options.profile:  # recording takes time
-        latency = program.measure(arrays, options.method, options.repeat, options.warmup)
-    profile = _profile(program, options, arrays) if options.profile else None
+        latency = program.measure(arrays, method.name, options.repeat, options.warmup)
+    profile = _profile(program, options, method.name, arrays) if options.profile else None
     paths = {}
     if options.output_dir is not None:
         paths = write_outputs(outputs, options.output_dir, options.output_format)
@@ -74,7 +74,7 @@ def _run(program: Program, options: argparse.Namespace) -> dict[str, Any]:
     return {
         "version": VERSION,
         "program": program.describe().path,
-        "method": options.method,
+        "method": method.name,
         "inputs": [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in arrays.items()],
         "outputs": [
             {
@@ -90,16 +90,16 @@ def _run(program: Program, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _profile(program: Program, options: argparse.Namespace, arrays: Any) -> Profile:
+def _profile(program: Program, options: argparse.Namespace, method: str, arrays: Any) -> Profile:
     """Run a program's method as --repeat and --warmup say, and write the events to the requested files."""
     assert isinstance(program, NativeProgram)
     for runs in (options.warmup, options.repeat or _RUNS):
         program.take_profile()
         for _ in range(runs):
-            program.run(arrays, options.method)
+            program.run(arrays, method)
     events = program.take_profile()
     path = Path(program.describe().path)
-    profile = summarize(events, path, read_program_file(path, verify=False), options.method)
+    profile = summarize(events, path, read_program_file(path, verify=False), method)
     for output in options.profile_output:
         if output.suffix == ".json":
             output.write_text(json.dumps(profile.to_json(), indent=1) + "\n")
@@ -151,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
         help="search DIR first for libraries of the program's backends and kernels (C++ runtime)",
     )
     parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE", help=".npy, .json, .png or .jpg")
-    parser.add_argument("--method", default="forward", help="method of the program (forward)")
+    parser.add_argument("--method", help="method of the program (the only one, or forward)")
     parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write outputs to DIR")
     parser.add_argument("--output-format", choices=("npy", "json"), default="npy", help="format of the outputs (npy)")
     parser.add_argument("--repeat", type=int, default=0, metavar="N", help="number of measured runs")

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from modelbuild_runtime.errors import ProgramError, one_line
+from modelbuild_runtime.errors import InputError, ProgramError, one_line
 from modelbuild_runtime.files.contents import NONE, Contents, contents
 from modelbuild_runtime.files.pte import Constant, Kind, Method, Moved, ProgramFile, Value
 from modelbuild_runtime.files.signature import Named, Signature, signature_beside
@@ -79,12 +79,16 @@ class Description:
     methods: tuple[MethodDescription, ...]
     contents: Contents = NONE
 
-    def method(self, name: str) -> MethodDescription:
+    def method(self, name: str | None = None) -> MethodDescription:
+        """Return a method: by default the only one, or `forward`. Raises InputError if there is none."""
+        if name is None and len(self.methods) == 1:
+            return self.methods[0]
         for method in self.methods:
-            if method.name == name:
+            if method.name == (name or "forward"):
                 return method
         known = ", ".join(method.name for method in self.methods)
-        raise ProgramError(f"{self.path}: no method '{name}'; it has: {known}")
+        problem = "several methods" if name is None else f"no method '{name}'"
+        raise InputError(f"{self.path}: {problem}; it has: {known}")
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -116,20 +120,21 @@ class Description:
 
 def describe(path: Path, data: Sequence[Path], program: ProgramFile) -> Description:
     """Return the description from a program's files. The signature, in the program's manifest or else in a file beside
-    it, is of the method `forward`, or of the only one.
+    it, is of each method, or of the method `forward` or the only one.
 
     Raises ProgramError if the signature is of another program.
     """
     facts = contents(program.manifest, path)
     signature = facts.signature or signature_beside(path)
-    signed = "forward" if len(program.methods) != 1 else program.methods[0].name
+    only = len(program.methods) == 1
     return Description(
         path=str(path),
         bytes=program.size,
         data=tuple((str(file), file.stat().st_size) for file in data),
         external=program.external,
         methods=tuple(
-            _method(path, method, signature if method.name == signed else None) for method in program.methods
+            _method(path, method, None if signature is None else signature.of(method.name, only))
+            for method in program.methods
         ),
         contents=facts,
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from modelbuild_runtime.describe import Description, Port
+from modelbuild_runtime.describe import Description, MethodDescription, Port
 from modelbuild_runtime.dtypes import numpy_type
 from modelbuild_runtime.errors import InputError, ProgramError
 from modelbuild_runtime.latency import Latency, measured
@@ -41,43 +41,45 @@ class Program:
             f"needs {each}, which only the C++ runtime loads; MODELBUILD_RUNTIME names its folder" for each in needed
         ]
 
-    def run(self, inputs: Inputs, method: str = "forward") -> dict[str, np.ndarray]:
-        """Run a method on arrays by name or in order. Return arrays, which the caller owns, by output name.
+    def run(self, inputs: Inputs, method: str | None = None) -> dict[str, np.ndarray]:
+        """Run a method on arrays by name or in order. Return arrays, which the caller owns, by output name. Without a
+        name, the method is the only one, or `forward`.
 
         Arrays must have the program's element type; bfloat16 is passed and returned as float32. Numeric inputs besides
         arrays are optional. Raises InputError for inputs that do not match, ProgramError for other failures.
         """
         from modelbuild_runtime.bindings import execute, to_array
 
+        described = self._description.method(method)
         with self._turn:
-            prepared = self._prepare(inputs, method)
-            values = execute(self._module, method, prepared, str(self._path))
-        outputs = self._description.method(method).outputs
+            prepared = self._prepare(inputs, described)
+            values = execute(self._module, described.name, prepared, str(self._path))
+        outputs = described.outputs
         if len(values) != len(outputs):
             raise ProgramError(f"{self._path}: the run returned {len(values)} outputs; expected {len(outputs)}")
         return {port.name: to_array(value) for port, value in zip(outputs, values, strict=True)}
 
-    def measure(self, inputs: Inputs, method: str = "forward", repeat: int = 10, warmup: int = 3) -> Latency:
+    def measure(self, inputs: Inputs, method: str | None = None, repeat: int = 10, warmup: int = 3) -> Latency:
         """Run a method `warmup` times, then time `repeat` runs. Each run changes the program's state."""
         from modelbuild_runtime.bindings import execute
 
         def once() -> float:
             began = time.perf_counter_ns()
-            execute(self._module, method, prepared, str(self._path), clone=False)
+            execute(self._module, described.name, prepared, str(self._path), clone=False)
             return (time.perf_counter_ns() - began) / 1e6
 
+        described = self._description.method(method)
         with self._turn:
-            prepared = self._prepare(inputs, method)
+            prepared = self._prepare(inputs, described)
             return measured(once, repeat, warmup)
 
-    def _prepare(self, inputs: Inputs, method: str) -> list[Any]:
-        described = self._description.method(method)
+    def _prepare(self, inputs: Inputs, described: MethodDescription) -> list[Any]:
         arrays = check_inputs(described.inputs, inputs)
         from modelbuild_runtime.bindings import check_supported, load_module, to_tensor
 
-        if method not in self._checked:
+        if described.name not in self._checked:
             check_supported(str(self._path), described, self._description.contents.kernels)
-            self._checked.add(method)
+            self._checked.add(described.name)
         if self._module is None:
             self._module = load_module(self._path, self._data)
         return [

@@ -183,12 +183,14 @@ std::string to_string(const Port& port) {
 }
 
 const MethodDescription& Description::method(std::string_view name) const {
+  if (name.empty() && methods.size() == 1) return methods.front();
   std::string known;
   for (const MethodDescription& each : methods) {
-    if (each.name == name) return each;
+    if (each.name == (name.empty() ? "forward" : name)) return each;
     known += (known.empty() ? "" : ", ") + each.name;
   }
-  throw Error(Error::Kind::kProgram, path + ": no method '" + std::string(name) + "'; it has: " + known);
+  const std::string problem = name.empty() ? "several methods" : "no method '" + std::string(name) + "'";
+  throw Error(Error::Kind::kInput, path + ": " + problem + "; it has: " + known);
 }
 
 std::string Description::json() const {
@@ -262,12 +264,7 @@ Description read_program(const fs::path& path, SignedFiles* files, bool verify, 
     signature = read_contents(manifest, &found);
   });
   found.path = path.string();
-  // The signature is that of the method `forward`, or of the only one.
-  MethodDescription* signed_method = nullptr;
-  for (MethodDescription& method : found.methods) {
-    if (found.methods.size() == 1 || method.name == "forward") signed_method = &method;
-  }
-  apply_signature(path, signature, signed_method, files, &found);
+  apply_signature(path, signature, files, &found);
   return found;
 }
 

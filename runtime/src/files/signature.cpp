@@ -13,6 +13,7 @@ using Json = nlohmann::json;
 using Bounds = std::map<std::string, Dim>;
 
 constexpr int kVersion = 1;
+constexpr int kVersionOfMethods = 2;
 
 struct Named {
   std::string name;
@@ -26,6 +27,9 @@ struct Signature {
   std::vector<Named> outputs;
   Bounds dynamic;
 };
+
+// The signatures of methods by name; the name is empty for that of the method `forward`, or of the only one.
+using Signatures = std::map<std::string, Signature, std::less<>>;
 
 Named named(const Json& declared, Bounds* dynamic) {
   Named found{declared.at("name"), declared.at("dtype"), {}, {}};
@@ -45,34 +49,50 @@ Named named(const Json& declared, Bounds* dynamic) {
   return found;
 }
 
+Signature ports(const Json& declared) {
+  Signature signature;
+  for (const Json& input : declared.at("inputs")) signature.inputs.push_back(named(input, &signature.dynamic));
+  for (const Json& output : declared.at("outputs")) signature.outputs.push_back(named(output, &signature.dynamic));
+  return signature;
+}
+
 // Reads JSON: a text, or the contents of a file. `place` is for errors.
 template <typename Text>
-Signature read(Text&& text, const std::string& place) {
+Signatures read(Text&& text, const std::string& place) {
   try {
     const Json found = Json::parse(text);
+    Signatures signatures;
+    if (found.at("version") == kVersionOfMethods) {
+      for (const auto& [name, declared] : found.at("methods").items()) signatures[name] = ports(declared);
+      return signatures;
+    }
     if (found.at("version") != kVersion) {
       fail_program(place + ": signature of version " + found.at("version").dump() + "; this runtime supports " +
-                   std::to_string(kVersion));
+                   std::to_string(kVersion) + " and " + std::to_string(kVersionOfMethods));
     }
-    Signature signature;
-    for (const Json& input : found.at("inputs")) signature.inputs.push_back(named(input, &signature.dynamic));
-    for (const Json& output : found.at("outputs")) signature.outputs.push_back(named(output, &signature.dynamic));
-    return signature;
+    signatures[""] = ports(found);
+    return signatures;
   } catch (const Json::exception& error) {
     fail_program(place + ": not a signature: " + error.what());
   }
 }
 
-// Returns the signature in a manifest, or else in a file beside the program.
-std::optional<Signature> find_signature(const std::filesystem::path& program, const std::string& in_manifest,
-                                        SignedFiles* files) {
+// Returns the signatures in a manifest, or else in a file beside the program.
+Signatures find_signatures(const std::filesystem::path& program, const std::string& in_manifest, SignedFiles* files) {
   if (!in_manifest.empty()) return read(in_manifest, program.string() + ": manifest");
   const auto own = program.parent_path() / (program.stem().string() + ".signature.json");
   for (const auto& candidate : {own, program.parent_path() / "signature.json"}) {
     if (!std::filesystem::is_regular_file(candidate)) continue;
     return read(std::ifstream(files->content(candidate), std::ios::binary), candidate.string());
   }
-  return std::nullopt;
+  return {};
+}
+
+// Returns the signature of a method, which may be the only one; nullptr if there is none.
+const Signature* signature_of(const Signatures& signatures, const std::string& method, bool only) {
+  auto found = signatures.find(method);
+  if (found == signatures.end() && (only || method == "forward")) found = signatures.find("");
+  return found == signatures.end() ? nullptr : &found->second;
 }
 
 std::string count(std::size_t number, const std::string& noun) {
@@ -128,14 +148,16 @@ void name_ports(const std::string& what, std::vector<Port>* ports, const std::ve
 
 }  // namespace
 
-void apply_signature(const std::filesystem::path& program, const std::string& in_manifest,
-                     MethodDescription* signed_method, SignedFiles* files, Description* description) {
-  const std::optional<Signature> signature = find_signature(program, in_manifest, files);
+void apply_signature(const std::filesystem::path& program, const std::string& in_manifest, SignedFiles* files,
+                     Description* description) {
+  const Signatures signatures = find_signatures(program, in_manifest, files);
+  const bool only = description->methods.size() == 1;
   for (MethodDescription& method : description->methods) {
-    const bool has = signature && &method == signed_method;
+    const Signature* signature = signature_of(signatures, method.name, only);
+    const Bounds& dynamic = signature == nullptr ? Bounds{} : signature->dynamic;
     try {
-      name_ports("input", &method.inputs, has ? &signature->inputs : nullptr, has ? signature->dynamic : Bounds{});
-      name_ports("output", &method.outputs, has ? &signature->outputs : nullptr, has ? signature->dynamic : Bounds{});
+      name_ports("input", &method.inputs, signature == nullptr ? nullptr : &signature->inputs, dynamic);
+      name_ports("output", &method.outputs, signature == nullptr ? nullptr : &signature->outputs, dynamic);
     } catch (const std::invalid_argument& problem) {
       fail_program(program.string() + ": its signature belongs to another program: " + problem.what());
     }

@@ -8,10 +8,11 @@
 
 namespace modelbuild {
 
-// Sets the names, ranges and bounds of a method's ports from its signature: `in_manifest`, as JSON, or if that is empty
-// a file of `files` beside the program. Without one, names them input0, output0 and so on. Throws Error if the file is
-// not a signature, or if the signature is of another program.
-void apply_signature(const std::filesystem::path& program, const std::string& in_manifest,
-                     MethodDescription* signed_method, SignedFiles* files, Description* description);
+// Sets the names, ranges and bounds of the ports of a program's methods from its signature: `in_manifest`, as JSON, or
+// if that is empty a file of `files` beside the program. It is of each method, or of the method `forward` or the only
+// one. Names the ports of the others input0, output0 and so on. Throws Error if the file is not a signature, or if the
+// signature is of another program.
+void apply_signature(const std::filesystem::path& program, const std::string& in_manifest, SignedFiles* files,
+                     Description* description);
 
 }  // namespace modelbuild

@@ -288,7 +288,7 @@ def test_says_in_one_line_what_is_wrong(samples: dict[str, Any], modelbuild_run:
         ([two, f"--input=input0={d}", f"--input=input1={x}"], 2, "input 'input0': expected float32, got float64"),
         ([two, f"--input=input0={x}", f"--input=input1={x}"], 2, "input input1: float32[2, 3]: got shape [2, 4]"),
         ([two, "--input=input0=/nowhere.npy"], 2, "/nowhere.npy: No such file or directory"),
-        ([two, "--method", "backward"], 1, "no method 'backward'; it has: forward"),
+        ([two, "--method", "backward"], 2, "no method 'backward'; it has: forward"),
         (["/nowhere.pte"], 1, "/nowhere.pte: No such file or directory"),
         ([tmp_path], 1, "Is a directory"),
         ([tmp_path / "no.pte"], 1, "not an ExecuTorch program"),

@@ -4,7 +4,8 @@
  "inputs":  [{"name", "dtype", "shape": [1, 3, "h"], "dynamic": {"h": {"min", "max"}}, "range": [low, high] | null}],
  "outputs": [{"name", "dtype", "shape"}]}
 
-A dimension that is a sum of others also has {"terms": {"h8": 8}, "plus": 0}: here it is 8*h8.
+A dimension that is a sum of others also has {"terms": {"h8": 8}, "plus": 0}: here it is 8*h8. A program with several
+models has {"version": 2, "methods": {"encode": {"inputs": [...], "outputs": [...]}, ...}}.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from modelbuild_runtime.files.json_fields import Field, read_json
 from modelbuild_runtime.shapes import Dim
 
 VERSION = 1
+VERSION_OF_METHODS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,17 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    inputs: tuple[Named, ...]
-    outputs: tuple[Named, ...]
+    """The inputs and outputs of one method, or the signatures of `methods` by name."""
+
+    inputs: tuple[Named, ...] = ()
+    outputs: tuple[Named, ...] = ()
+    methods: Mapping[str, Signature] | None = None
+
+    def of(self, method: str, only: bool) -> Signature | None:
+        """Return the signature of a method, which may be the program's only one; None if there is none."""
+        if self.methods is not None:
+            return self.methods.get(method)
+        return self if only or method == "forward" else None
 
 
 def signature_beside(pte: Path) -> Signature | None:
@@ -57,8 +68,15 @@ def parse_signature(found: Field, file: Path) -> Signature:
     """Return the signature in a JSON object of a file. Raises ProgramError for a version of the format that this module
     doesn't support, and ValueError for a member of another type."""
     version = found.get("version").value
+    if version == VERSION_OF_METHODS:
+        return Signature(methods={name: _ports(ports) for name, ports in found.get("methods").items()})
     if version != VERSION:
-        raise ProgramError(f"{file}: signature of version {version!r}; this runtime supports {VERSION}")
+        supported = f"{VERSION} and {VERSION_OF_METHODS}"
+        raise ProgramError(f"{file}: signature of version {version!r}; this runtime supports {supported}")
+    return _ports(found)
+
+
+def _ports(found: Field) -> Signature:
     inputs = _all_named(found.get("inputs"))
     dynamic = {name: dim for declared in inputs for name, dim in declared.dynamic.items()}
     outputs = _all_named(found.get("outputs"))

@@ -52,7 +52,7 @@ class NativeProgram(Program):
     def run(
         self,
         inputs: Inputs,
-        method: str = "forward",
+        method: str | None = None,
         *,
         outputs: Mapping[str, Any] | None = None,
         cuda_graph: bool = False,
@@ -76,7 +76,7 @@ class NativeProgram(Program):
             return {port.name: self._output(i, port, wanted.get(i)) for i, port in enumerate(described.outputs)}
 
     def measure(
-        self, inputs: Inputs, method: str = "forward", repeat: int = 10, warmup: int = 3, cuda_graph: bool = False
+        self, inputs: Inputs, method: str | None = None, repeat: int = 10, warmup: int = 3, cuda_graph: bool = False
     ) -> Latency:
         """Run a method `warmup` times, then time `repeat` runs, each until its results are complete."""
         described = self._description.method(method)
