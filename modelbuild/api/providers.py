@@ -32,9 +32,10 @@ class Runnable(Provider):
     """Base of the provider of a program for `modelbuild run`."""
 
     @property
-    def input_names(self) -> tuple[str, ...] | None:
-        """The names of the program's inputs; None if they are known only after it is built."""
-        return None
+    def method_inputs(self) -> Mapping[str, tuple[str, ...] | None]:
+        """The names of the inputs of each method of the program, by the method's name; None for a method whose inputs
+        are known only after the program is built. By default the methods are unknown, too."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ class Plan:
             ExpectedTarget(
                 str(target.node.label),
                 self._names(target.files()),
-                next((p.input_names for p in target.providers if isinstance(p, Runnable)), None),
+                next((p.method_inputs for p in target.providers if isinstance(p, Runnable)), {}),
             )
             for target in self.targets
         ]

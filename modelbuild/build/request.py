@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -120,12 +121,12 @@ def remote_settings(file: RemoteSettings, flags: Flags) -> RemoteSettings:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedTarget:
-    """The facts about a target that are known before the build: its files' names, and the names of its inputs when it
-    is run. None is unknown."""
+    """The facts about a target that are known before the build: its files' names, and the names of the inputs of each
+    method when it is run. None is unknown."""
 
     label: str
     files: tuple[str, ...] | None
-    inputs: tuple[str, ...] | None = None
+    inputs: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ class Node(_Table):
     backend: str | None
     refused: tuple[Refusal, ...]
     partition: str | None = None
+    method: str | None = None
 
 
 class Partition(_Table):
@@ -48,6 +49,13 @@ class Partition(_Table):
 class Delegation(_Table):
     nodes: tuple[Node, ...]
     partitions: tuple[Partition, ...]
+
+    def of(self, method: str) -> Delegation:
+        """Return the nodes of a method and its partitions, which have ids such as "encode.p0"; all of a program with
+        one model."""
+        nodes = tuple(node for node in self.nodes if (node.method or method) == method)
+        own = tuple(each for each in self.partitions if (each.id or "").startswith(f"{method}."))
+        return Delegation(nodes=nodes, partitions=own or self.partitions)
 
     def left(self) -> list[dict[str, Any]]:
         """Return the nodes outside partitions, as in the file."""

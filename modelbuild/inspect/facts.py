@@ -40,9 +40,10 @@ def gather(path: Path, blobs: Blobs | None = None) -> dict[str, Any]:
     facts = described.to_json()
     delegation = read_delegation(path.with_name("delegation.json"))
     for described_method, method in zip(facts["methods"], program.methods, strict=True):
+        found = None if delegation is None else delegation.of(method.name)
         del described_method["delegates"]
         described_method["partitions"] = [
-            _partition(path, number, delegate, delegation, described.contents.parts, blobs)
+            _partition(path, number, delegate, found, _own(described.contents.parts, method.name), blobs)
             for number, delegate in enumerate(method.delegates)
         ]
         described_method["calls"] = [asdict(call) for call in method.calls]
@@ -50,6 +51,11 @@ def gather(path: Path, blobs: Blobs | None = None) -> dict[str, Any]:
     # The manifest's other members are among the facts.
     manifest = None if program.manifest is None else {"version": program.manifest.get("version")}
     return {"version": VERSION, **facts, "external": list(program.external), "manifest": manifest, "left": left}
+
+
+def _own(parts: Sequence[Part], method: str) -> Sequence[Part]:
+    """Return the parts of a method, which have ids such as "encode.p0" in a program with several models."""
+    return [part for part in parts if part.id.startswith(f"{method}.")] or parts
 
 
 def _data(path: Path) -> Sequence[Path]:

@@ -171,16 +171,27 @@ class Lowering:
 
 
 @dataclass(frozen=True)
+class ProgramMethod:
+    """A method of a program.
+
+    inputs    names of its inputs; None if only its signature has them
+    lowering  its lowering; None if unknown
+    """
+
+    inputs: tuple[str, ...] | None = None
+    lowering: Lowering | None = None
+
+
+@dataclass(frozen=True)
 class Program(Runnable):
     """A program that ExecuTorch runs.
 
     pte         file: the program
     ptd         file: weights kept outside the program; None if there are none
     delegation  file: JSON of each node's backend, and the reasons why others refused the node
-    signature   file: as in ExportedModel
-    lowering    its lowering; None if unknown
+    signature   file: as in ExportedModel, or of version 2 with the inputs and outputs of each method
+    methods     its methods by name
     device      the device that it was compiled for; None if unknown or irrelevant
-    names       names of its inputs; None if only its signature has them
     kernels     kernel libraries for its device
     """
 
@@ -190,11 +201,10 @@ class Program(Runnable):
     ptd: Artifact | None
     delegation: Artifact
     signature: Artifact
-    lowering: Lowering | None = None
+    methods: Mapping[str, ProgramMethod]
     device: DeviceTarget | None = None
-    names: tuple[str, ...] | None = None
     kernels: tuple[CompiledKernels, ...] = ()
 
     @property
-    def input_names(self) -> tuple[str, ...] | None:
-        return self.names
+    def method_inputs(self) -> Mapping[str, tuple[str, ...] | None]:
+        return {name: method.inputs for name, method in self.methods.items()}

@@ -43,6 +43,7 @@ FILES = (
     "scale.hpp",
 )
 PLAN = b'[{"id": "p0", "entry": 0, "nodes": 3, "bytes": 100}]'
+PLAN_OF_METHODS = b'{"encode": %s}' % PLAN
 
 
 def stack(**table: Any) -> dict[str, Any]:
@@ -110,6 +111,7 @@ TARGETS: Mapping[str, Mapping[str, Any]] = {
         "tensorrt": program("tensorrt", device=":device"),
         "cuda": program("cuda", device=":device"),
         "own": {**program("own", device=":kernels_device"), "model": ":kernels_model"},
+        "methods": {"methods": {"encode": ":other_model"}, "stack": ":other_stack"},
     },
     "runtime_bundle": {
         "bundle": {"program": ":xnnpack", "runtime": "runtime.tar"},
@@ -261,6 +263,11 @@ ROWS: Mapping[str, Row | None] = {
     "pte_program.model": Row(
         ("pte_program", "xnnpack", "model"), ":other_model", {"xnnpack#partition", "xnnpack#emit", "bundle#bundle"}
     ),
+    "pte_program.methods": Row(
+        ("pte_program", "methods", "methods"),
+        {"encode": ":parted_model"},
+        {"methods#partition:encode", "methods#check:encode", "methods#emit"},
+    ),
     "pte_program.stack": Row(("pte_program", "xnnpack", "stack"), ":other_stack", {"xnnpack#partition"}),
     "pte_program.device": Row(
         ("pte_program", "tensorrt", "device"), ":other_device", {"tensorrt#compile:p0", "tensorrt#emit"}
@@ -403,7 +410,8 @@ class ActionKeys:
         for name in (name for named in targets.values() for name in named):
             analyzer.analyze(Label("", name))
         for node in [n for n in analyzer.graph.nodes.values() if isinstance(n, Expansion)]:
-            node.then(Expander(analyzer.graph, node.owner, node.room), PLAN)
+            plan = PLAN_OF_METHODS if node.owner.startswith("//:methods") else PLAN
+            node.then(Expander(analyzer.graph, node.owner, node.room), plan)
         actions = [node for node in analyzer.graph.nodes.values() if isinstance(node, Action)]
         return {name_of(action): key_of(self._keys.material(self._request(action))) for action in actions}
 

@@ -56,7 +56,7 @@ def profile_names(root: str) -> list[str]:
 
 
 def input_names(root: str, package: str, target: str) -> list[str]:
-    """Return the names of a program's inputs. `target` is relative to the package."""
+    """Return the names of the inputs of a program's methods. `target` is relative to the package."""
     from pathlib import Path
 
     from modelbuild.analysis.open import open_analyzer
@@ -68,5 +68,5 @@ def input_names(root: str, package: str, target: str) -> list[str]:
         program = open_analyzer(load_workspace(Path(root))).analyze(label_of(target, package))
     except Exception:  # an unfinished workspace
         return []
-    names = [provider.input_names for provider in program.providers if isinstance(provider, Runnable)]
-    return list((names and names[0]) or ())
+    methods = [provider.method_inputs for provider in program.providers if isinstance(provider, Runnable)]
+    return list(dict.fromkeys(name for method in methods for names in method.values() for name in names or ()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,14 +13,20 @@ if TYPE_CHECKING:
 
 
 def build_here(
-    workspace: Workspace, folder: Path, wanted: Sequence[tuple[Label, str]], flags: Flags, inputs: Iterable[str] = ()
+    workspace: Workspace,
+    folder: Path,
+    wanted: Sequence[tuple[Label, str]],
+    flags: Flags,
+    inputs: Iterable[str] | None = None,
+    method: str | None = None,
 ) -> tuple[Request, Result]:
     """Build targets, for one device at most, with their outputs on this machine. Prints only to stderr.
 
     wanted  labels, and the suffix of the single file that each must provide
-    inputs  names of inputs for the first of them
+    inputs  names of inputs for a method of the first of them; None if it does not run
+    method  the method's name; None for the only one, or `forward`
 
-    Raises UsageError for a target without that file or input, as far as that is known before the build.
+    Raises UsageError for a target without that file, method or input, as far as that is known before the build.
     """
     import sys
     from dataclasses import replace
@@ -44,8 +50,8 @@ def build_here(
             files = known[str(label)].files
             if files is not None:
                 _only(label, files, suffix)
-        takes = known[str(wanted[0][0])].inputs
-        for name in inputs:
+        takes = None if inputs is None else _inputs(wanted[0][0], known[str(wanted[0][0])].inputs, method)
+        for name in inputs or ():
             if takes is not None and name not in takes:
                 raise UsageError(f"no input '{name}'; inputs: {', '.join(takes)}{did_you_mean(name, takes)}")
 
@@ -53,6 +59,19 @@ def build_here(
         return request, build(workspace, request, reporter, check)
     finally:
         reporter.close()
+
+
+def _inputs(label: Label, methods: Mapping[str, tuple[str, ...] | None], method: str | None) -> tuple[str, ...] | None:
+    """Return the names of a method's inputs, None if they are unknown. Raises UsageError for an unknown method, and for
+    None if several methods have other names than `forward`."""
+    from modelbuild.errors import UsageError, did_you_mean
+
+    name = next(iter(methods)) if method is None and len(methods) == 1 else method or "forward"
+    if not methods or name in methods:
+        return methods.get(name)
+    if method is None:
+        raise UsageError(f"{label} has several methods; expected --method with one of: {', '.join(methods)}")
+    raise UsageError(f"no method '{method}'; methods: {', '.join(methods)}{did_you_mean(method, methods)}")
 
 
 def label_of(text: str, package: str) -> Label:

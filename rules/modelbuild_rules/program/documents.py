@@ -59,13 +59,16 @@ class Refusal(TypedDict):
 
 
 class NodePlace(TypedDict, total=False):
-    """A node's place in a partition; empty outside partitions."""
+    """A node's place in a partition, and its method; empty outside partitions of a program with one model."""
 
     partition: str
     """Id of the partition."""
 
     index: int | None
     """Position of the node among those of the partition; None if unknown."""
+
+    method: str
+    """In delegation.json of a program with `methods`: the node's method."""
 
 
 class NodeDelegation(NodePlace):
@@ -140,7 +143,7 @@ class CompiledPartition(ProcessedBlob, PartitionAbout):
     """An entry of `partitions` in delegation.json."""
 
     id: str
-    """As in the plan."""
+    """As in the plan; in a program with `methods`, after the method's name and a dot."""
 
     backend: str | None
     """Name of its backend."""
@@ -158,7 +161,7 @@ class BackendTotal(TypedDict):
     nodes: int
     partitions: int
     bytes: int
-    """Size of the blobs and the named data of its partitions."""
+    """Size of the blobs and the named data of its partitions, each counted once."""
 
 
 class DelegationDocument(TypedDict):
@@ -185,7 +188,7 @@ class ManifestPart(TypedDict):
     """A compiled partition in a manifest."""
 
     id: str
-    """As in the plan."""
+    """As in delegation.json."""
 
     backend: str | None
     """Name of its backend."""
@@ -215,7 +218,7 @@ class Manifest(TypedDict):
 
     version: int
     signature: NotRequired[Mapping[str, Any] | None]
-    """signature.json."""
+    """signature.json: that of the model, or of version 2 with the inputs and outputs of each of `methods`."""
 
     device: NotRequired[TargetDevice | None]
     versions: NotRequired[Mapping[str, str]]

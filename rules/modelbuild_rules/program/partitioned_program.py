@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from modelbuild.api import Artifact, DerivedArtifact, ErrorText, Expander, Output, Resources
+from modelbuild.api import Artifact, Context, DerivedArtifact, ErrorText, Expander, Output, Resources
 from modelbuild_rules.backends.backend import DeviceFacts, Sidecar
 from modelbuild_rules.model import source_places
 from modelbuild_rules.providers import ExportedModel, StackEntry
@@ -72,23 +72,39 @@ class DeviceBackend:
 
 
 @dataclass(frozen=True)
+class PartitionedMethod:
+    """A method whose partitions are neither compiled nor linked.
+
+    name     its name; '' for the only method of a program with an attribute `model`
+    model    the model that was lowered
+    lowered  the outputs of the partition step
+    """
+
+    name: str
+    model: ExportedModel
+    lowered: Mapping[str, DerivedArtifact]
+
+    def id(self, partition: str) -> str:
+        """Return a partition's id in the program."""
+        return f"{self.name}.{partition}" if self.name else partition
+
+
+@dataclass(frozen=True)
 class PartitionedProgram:
     """A program whose partitions are neither compiled nor linked.
 
     name      the name of the .pte
-    model     the model that was lowered
+    methods   its methods, in the order of their names
     backends  those of the stack, in its order
     device    the device's facts
-    lowered   the outputs of the partition step
     external  true if weights are outside the .pte
     sidecars  additional outputs
     """
 
     name: str
-    model: ExportedModel
+    methods: tuple[PartitionedMethod, ...]
     backends: tuple[DeviceBackend, ...]
     device: DeviceFacts
-    lowered: Mapping[str, DerivedArtifact]
     external: bool
     sidecars: tuple[Sidecar, ...]
 
@@ -101,27 +117,48 @@ class PartitionedProgram:
     def outputs(self) -> list[Output]:
         """Return the outputs of linking."""
         more = [Output(each, f"{self.name}.{each}") for each in self.extra]
-        return [Output("pte", f"{self.name}.pte"), *more, Output("delegation", "delegation.json")]
+        signature = [Output("signature", "signature.json")] if self._named else []
+        return [Output("pte", f"{self.name}.pte"), *more, Output("delegation", "delegation.json"), *signature]
+
+    @property
+    def _named(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.methods if each.name)
+
+    def plan(self, ctx: Context[Any]) -> DerivedArtifact:
+        """Return the file with the plans of all methods."""
+        plans = [each.lowered["plan"] for each in self.methods]
+        if not self._named:
+            return plans[0]
+        return ctx.action(
+            "plan",
+            step="plan",
+            inputs={"plans": plans},
+            outputs=[Output("plan", "plan.json")],
+            params={"methods": list(self._named)},
+            description=f"plan {self.name}.pte",
+        )["plan"]
 
     def compile_and_link(self, ctx: Expander, plan: bytes) -> Mapping[str, Artifact]:
         """Declare a compile action for each partition of plan.json, and the action that links the program; return its
         outputs."""
-        partitions: list[PlannedPartition] = json.loads(plan)
-        parts = [self._compile(ctx, each) for each in partitions]
+        found = json.loads(plan)
+        planned: Mapping[str, list[PlannedPartition]] = found if self._named else {"": found}
+        partitions = [(method, each) for method in self.methods for each in planned[method.name]]
         return ctx.action(
             "emit",
             step="emit",
             inputs={
-                "residual": self.lowered["residual"],
-                "report": self.lowered["report"],
-                "signature": self.model.signature,
-                "parts": parts,
+                "residual": [each.lowered["residual"] for each in self.methods],
+                "report": [each.lowered["report"] for each in self.methods],
+                "signature": [each.model.signature for each in self.methods],
+                "parts": [self._compile(ctx, method, each) for method, each in partitions],
             },
             outputs=self.outputs,
             params={
-                "partitions": [each["id"] for each in partitions],
+                "partitions": [method.id(each["id"]) for method, each in partitions],
                 "sidecars": {each.name: each.merging for each in self.sidecars},
                 "device": self._target(),
+                **({"methods": list(self._named)} if self._named else {}),
             },
             plugins=[each.merging for each in self.sidecars],
             tools=("executorch", "flatbuffers"),
@@ -134,8 +171,9 @@ class PartitionedProgram:
         capabilities = list(self.device["compute_capabilities"])
         return {"arch": self.device["arch"], "os": self.device["os"], "compute_capabilities": capabilities}
 
-    def _compile(self, ctx: Expander, planned: PlannedPartition) -> DerivedArtifact:
-        folder = self.lowered["partitions"]
+    def _compile(self, ctx: Expander, method: PartitionedMethod, planned: PlannedPartition) -> DerivedArtifact:
+        folder = method.lowered["partitions"]
         partition = DerivedArtifact(folder.action, folder.output, planned["id"])
-        error_text = source_places.of_partition(self.model, self.lowered["report"], planned["id"])
-        return self.backends[planned["entry"]].compile(ctx, planned, partition, error_text)
+        error_text = source_places.of_partition(method.model, method.lowered["report"], planned["id"])
+        named: PlannedPartition = {**planned, "id": method.id(planned["id"])}
+        return self.backends[planned["entry"]].compile(ctx, named, partition, error_text)

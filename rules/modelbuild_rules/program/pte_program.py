@@ -1,18 +1,22 @@
-"""pte_program: an exported model, lowered with a stack of backends to a program for ExecuTorch."""
+"""pte_program: exported models, lowered with a stack of backends to a program for ExecuTorch."""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, cast
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from modelbuild.api import (
+    Artifact,
     Attrs,
     Check,
     Context,
     Dep,
+    DerivedArtifact,
     Files,
     LabelOf,
     Output,
@@ -27,7 +31,13 @@ from modelbuild_rules.model import source_places
 from modelbuild_rules.model.export_action import declare_export
 from modelbuild_rules.program import prerequisites
 from modelbuild_rules.program.contents import program_contents
-from modelbuild_rules.program.partitioned_program import PRELOAD, DeviceBackend, PartitionedProgram, offered
+from modelbuild_rules.program.partitioned_program import (
+    PRELOAD,
+    DeviceBackend,
+    PartitionedMethod,
+    PartitionedProgram,
+    offered,
+)
 from modelbuild_rules.providers import (
     BackendStack,
     CompiledKernels,
@@ -38,20 +48,35 @@ from modelbuild_rules.providers import (
     KernelLibrary,
     Lowering,
     Program,
+    ProgramMethod,
     StackEntry,
 )
 
 if TYPE_CHECKING:
+    from modelbuild_rules.kernels.documents import GivenLibrary
     from modelbuild_rules.model.documents import PartParams
 
 _LOWERING = ("executorch", "flatbuffers", "sympy", "torch", "torchao")
 
 
-class PteProgramAttrs(Attrs):
-    """A model, compiled with a stack of backends for a device."""
+def _method(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", text):
+        raise ValueError(f"'{text}' is not the name of a method; expected letters, digits and underscores")
+    return text
 
-    model: Annotated[Dep, LabelOf(ExportedModel, CompiledModule)]
-    """The model: a `torch_model`, or a module that was compiled elsewhere, such as a `tensorrt_engine`."""
+
+class PteProgramAttrs(Attrs):
+    """A model, or several as methods of one program, compiled with a stack of backends for a device."""
+
+    model: Annotated[Dep, LabelOf(ExportedModel, CompiledModule)] | None = None
+    """The model: a `torch_model`, or a module that was compiled elsewhere, such as a `tensorrt_engine`. It becomes the
+    method `forward`."""
+
+    methods: dict[Annotated[str, AfterValidator(_method)], Annotated[Dep, LabelOf(ExportedModel)]] = Field(
+        default_factory=dict
+    )
+    """In place of `model`: the `torch_model` of each method, by the method's name. Weights that several methods use are
+    in the program once."""
 
     stack: Annotated[Dep, LabelOf(BackendStack)] | None = None
     """The backends: a `backend_stack`. Required unless the model was compiled elsewhere."""
@@ -79,7 +104,7 @@ stack = ":xnnpack"
 
 @rule(attrs=PteProgramAttrs, example=EXAMPLE)
 def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
-    model, parts = _model(ctx)
+    models, parts = _models(ctx)
     stack = (*parts, *_stack(ctx, needed=not parts or bool(ctx.attrs.engines)))
     needs_device = any(entry.backend.device for entry in stack)
     device = ctx.device(DeviceTarget) if needs_device or ctx.device_label is not None else None
@@ -95,19 +120,67 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         raise ctx.error("device_io", f"no backend of {ctx.attrs.stack} runs on a GPU")
     # A part that was compiled elsewhere does not run here.
     run = any(entry.backend.examples for entry in stack) and not parts
-    examples = {"examples": model.examples} if run else {}
     external = ctx.attrs.external_weights
+    methods = tuple(
+        PartitionedMethod(name, model, _partition(ctx, name, model, stack, facts, run))
+        for name, model in models.items()
+    )
+    checked = tuple(_check(ctx, name, model, stack, facts) for name, model in models.items())
+    libraries = tuple(dict.fromkeys(each for model in models.values() for each in model.kernels))
+    backends, kernels = _for_device(ctx, stack, facts, libraries)
+    sidecars = tuple(dict.fromkeys(each for entry in stack if (each := entry.backend.sidecar(entry.attributes))))
+    partitioned = PartitionedProgram(ctx.label.name, methods, backends, facts, external, sidecars)
+    promised = ctx.expand(reads=partitioned.plan(ctx), promises=partitioned.outputs, then=partitioned.compile_and_link)
+    compiling = [tool for entry in stack for tool in entry.backend.compile_tools(entry.attributes)]
+    program = Program(
+        promised["pte"],
+        promised.get("ptd"),
+        promised["delegation"],
+        promised.get("signature", methods[0].model.signature),
+        {
+            each.name or "forward": ProgramMethod(
+                each.model.inputs,
+                None
+                if parts
+                else Lowering(
+                    each.model,
+                    tuple(backend.lowered() for backend in backends),
+                    tuple(backend.prerequisites for backend in backends),
+                    (*_partition_tools(each.model, stack, run), *compiling),
+                ),
+            )
+            for each in methods
+        },
+        device,
+        kernels,
+    )
+    files = [program.pte, *(promised[name] for name in partitioned.extra), program.delegation, program.signature]
+    files += [file for each in kernels for file in (each.library, each.description)]
+    contents = program_contents(f"{ctx.label.name}.pte", program.delegation)
+    return program, Files(tuple(files)), Check(checked), contents
+
+
+def _partition(
+    ctx: Context[PteProgramAttrs],
+    method: str,
+    model: ExportedModel,
+    stack: tuple[StackEntry, ...],
+    facts: DeviceFacts,
+    run: bool,
+) -> Mapping[str, DerivedArtifact]:
+    """Declare the action that lowers a method; return its outputs. `run`: check its parts on the example inputs."""
     partitioning = [tool for entry in stack for tool in entry.backend.partition_tools(entry.attributes)]
-    tools = [*_LOWERING, *partitioning, *(tool for each in model.kernels for tool in each.tools)]
-    checking = tuple(tools)
-    tools += ["safetensors"] if run else []
-    # The operators of kernel libraries are registered by Python files.
-    eager = {"eager": eager_files(model.kernels)} if model.kernels else {}
-    own = {"kernels": given_libraries(model.kernels)} if model.kernels else {}
-    lowered = ctx.action(
+    eager = _eager(model)
+    return ctx.action(
         "partition",
+        name=_named("partition", method),
         step="partition",
-        inputs={"program": model.program, "weights": model.weights, **examples, **eager},
+        inputs={
+            "program": model.program,
+            "weights": model.weights,
+            **({"examples": model.examples} if run else {}),
+            **eager,
+        },
         outputs=[
             Output("residual", "residual", "tree"),
             Output("partitions", "partitions", "tree"),
@@ -117,62 +190,100 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
         ],
         params={
             "backends": [offered(entry, facts) for entry in stack],
-            "external_weights": external,
+            "external_weights": ctx.attrs.external_weights,
             "versions": sorted({"executorch", "torch", *partitioning}),
             **({"device_io": True} if ctx.attrs.device_io else {}),
-            **own,
+            **_own_kernels(model),
         },
-        tools=tools,
+        tools=_partition_tools(model, stack, run),
         python=tuple(eager),
         plugins=[entry.backend.partitioning for entry in stack if entry.backend.partitioning],
         preload=PRELOAD,
         resources=Resources(memory=2 << 30),
-        description=f"partition {ctx.attrs.model}" + (f" with {ctx.attrs.stack}" if ctx.attrs.stack else ""),
+        description=_described("partition", ctx, method),
         notes="notes",
         error_text=source_places.of_program(model),
     )
-    checked = ctx.action(
+
+
+def _check(
+    ctx: Context[PteProgramAttrs],
+    method: str,
+    model: ExportedModel,
+    stack: tuple[StackEntry, ...],
+    facts: DeviceFacts,
+) -> DerivedArtifact:
+    """Declare the action that checks whether a method can be lowered; return its output."""
+    eager = _eager(model)
+    return ctx.action(
         "check",
+        name=_named("check", method),
         step="check",
         inputs={"program": model.program, "weights": model.weights, **eager},
         outputs=[Output("checked", "checked.json")],
-        params={"backends": [offered(entry, facts) for entry in stack], **own},
-        tools=checking,
+        params={"backends": [offered(entry, facts) for entry in stack], **_own_kernels(model)},
+        tools=_partition_tools(model, stack, run=False),
         python=tuple(eager),
         plugins=[entry.backend.partitioning for entry in stack if entry.backend.partitioning],
         preload=PRELOAD,
         resources=Resources(memory=2 << 30),
-        description=f"check {ctx.attrs.model}" + (f" with {ctx.attrs.stack}" if ctx.attrs.stack else ""),
+        description=_described("check", ctx, method),
         error_text=source_places.of_program(model),
-    )
-    backends, kernels = _for_device(ctx, stack, facts, model.kernels)
-    sidecars = tuple(dict.fromkeys(each for entry in stack if (each := entry.backend.sidecar(entry.attributes))))
-    partitioned = PartitionedProgram(ctx.label.name, model, backends, facts, lowered, external, sidecars)
-    promised = ctx.expand(reads=lowered["plan"], promises=partitioned.outputs, then=partitioned.compile_and_link)
-    ptd = promised.get("ptd")
-    lowering = Lowering(
-        model,
-        tuple(backend.lowered() for backend in backends),
-        tuple(backend.prerequisites for backend in backends),
-        (*tools, *(tool for entry in stack for tool in entry.backend.compile_tools(entry.attributes))),
-    )
-    names = promised["pte"], ptd, promised["delegation"], model.signature
-    program = Program(*names, None if parts else lowering, device, model.inputs, kernels)
-    files = [program.pte, *(promised[name] for name in partitioned.extra), program.delegation, program.signature]
-    files += [file for each in kernels for file in (each.library, each.description)]
-    contents = program_contents(f"{ctx.label.name}.pte", program.delegation)
-    return program, Files(tuple(files)), Check((checked["checked"],)), contents
+    )["checked"]
 
 
-def _model(ctx: Context[PteProgramAttrs]) -> tuple[ExportedModel, tuple[StackEntry, ...]]:
-    """Return the model, and a backend for each of its parts that was compiled elsewhere."""
+def _named(action: str, method: str) -> str:
+    return f"{action}:{method}" if method else action
+
+
+def _described(action: str, ctx: Context[PteProgramAttrs], method: str) -> str:
+    model = ctx.attrs.methods[method] if method else ctx.attrs.model
+    return f"{action} {model}" + (f" with {ctx.attrs.stack}" if ctx.attrs.stack else "")
+
+
+def _partition_tools(model: ExportedModel, stack: tuple[StackEntry, ...], run: bool) -> tuple[str, ...]:
+    """Return the distributions that the partition step uses for a model; it reads example inputs if `run` is true."""
+    partitioning = (tool for entry in stack for tool in entry.backend.partition_tools(entry.attributes))
+    own = (tool for each in model.kernels for tool in each.tools)
+    return (*_LOWERING, *partitioning, *own, *(("safetensors",) if run else ()))
+
+
+def _eager(model: ExportedModel) -> dict[str, tuple[Artifact, ...]]:
+    """Return the Python files that register the operators of the model's kernel libraries."""
+    return {"eager": eager_files(model.kernels)} if model.kernels else {}
+
+
+def _own_kernels(model: ExportedModel) -> dict[str, list[GivenLibrary]]:
+    return {"kernels": given_libraries(model.kernels)} if model.kernels else {}
+
+
+def _models(ctx: Context[PteProgramAttrs]) -> tuple[dict[str, ExportedModel], tuple[StackEntry, ...]]:
+    """Return the model of each method by name, '' for the model of the program, and a backend for each of its parts
+    that was compiled elsewhere."""
     attrs = ctx.attrs
-    whole = [each for each in ctx.providers(attrs.model) if isinstance(each, CompiledModule)]
+    if (attrs.model is None) == (not attrs.methods):
+        given = "both are given" if attrs.methods else "neither is given"
+        raise ctx.error("methods", f"expected either 'model' or 'methods'; {given}")
+    if attrs.model is not None:
+        model, parts = _model(ctx, attrs.model)
+        return {"": model}, parts
+    if attrs.engines:
+        raise ctx.error("engines", "engines take the place of submodules of one model; expected 'model', not 'methods'")
+    for name, label in attrs.methods.items():
+        if any(isinstance(each, CompiledModule) for each in ctx.providers(label)):
+            raise ctx.error(("methods", name), f"'{label}' is compiled elsewhere; expected a torch_model, or 'model'")
+    return {name: ctx.provider(attrs.methods[name], ExportedModel) for name in sorted(attrs.methods)}, ()
+
+
+def _model(ctx: Context[PteProgramAttrs], label: Dep) -> tuple[ExportedModel, tuple[StackEntry, ...]]:
+    """Return a program's model, and a backend for each of its parts that was compiled elsewhere."""
+    attrs = ctx.attrs
+    whole = [each for each in ctx.providers(label) if isinstance(each, CompiledModule)]
     if whole and attrs.engines:
-        raise ctx.error("engines", f"'{attrs.model}' is compiled as a whole; expected a torch_model with submodules")
+        raise ctx.error("engines", f"'{label}' is compiled as a whole; expected a torch_model with submodules")
     if not attrs.engines:
-        return ctx.provider(attrs.model, ExportedModel), tuple(each.backend for each in whole)
-    eager = ctx.provider(attrs.model, EagerModel)
+        return ctx.provider(label, ExportedModel), tuple(each.backend for each in whole)
+    eager = ctx.provider(label, EagerModel)
     modules = {name: ctx.provider(each, CompiledModule) for name, each in attrs.engines.items()}
     params: PartParams = {
         **eager.params,
@@ -181,8 +292,8 @@ def _model(ctx: Context[PteProgramAttrs]) -> tuple[ExportedModel, tuple[StackEnt
             for name, each in modules.items()
         },
     }
-    kernels = ctx.provider(attrs.model, ExportedModel).kernels
-    model = declare_export(ctx, {**eager.inputs, **eager.examples}, params, eager.tools, attrs.model, kernels)
+    kernels = ctx.provider(label, ExportedModel).kernels
+    model = declare_export(ctx, {**eager.inputs, **eager.examples}, params, eager.tools, label, kernels)
     backends = [(name, each.backend) for name, each in modules.items()]
     return model, tuple(replace(each, attributes={**each.attributes, "part": name}) for name, each in backends)
 

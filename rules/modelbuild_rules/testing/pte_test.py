@@ -139,6 +139,9 @@ class PteTestAttrs(TestAttrs):
     model: Annotated[Dep, LabelOf(ExportedModel)]
     """The `torch_model` to compare with, in eager PyTorch."""
 
+    method: str | None = None
+    """The program's method; by default the only one, or `forward`."""
+
     device: Annotated[Dep, LabelOf(DeviceTarget)] | None = None
     """The device: a `device_target`. `--device` overrides it."""
 
@@ -206,6 +209,7 @@ inputs = [{ name = "random", generator = { seed = 0, count = 3 } }]
 def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     program = ctx.provider(attrs.program, Program)
+    method = _method(ctx, program)
     eager = ctx.provider(attrs.model, EagerModel)
     known = [name for case in attrs.inputs for name in case.names()]
     if not any(is_selected(name, ctx.test_filter) for name in known):
@@ -255,6 +259,7 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
     selected = {"filter": ctx.test_filter} if ctx.test_filter else {}
     parity = {
         **selected,
+        **({"method": method} if method != "forward" else {}),
         "eager": dict(eager.params),
         "cases": cases,
         "tolerance": _tolerance(attrs.tolerance),
@@ -303,10 +308,26 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
     )
     exported = next((each for each in ctx.providers(attrs.model) if isinstance(each, ExportedModel)), None)
     bisect = None
-    if exported is not None and program.lowering is not None:
+    lowering = program.methods[method].lowering
+    if exported is not None and lowering is not None:
         params = {**parity, "cpp_runtime": cpp}
-        bisect = _bisect(ctx, exported, program.lowering, inputs, params, eager.tools)
+        bisect = _bisect(ctx, exported, lowering, inputs, params, eager.tools)
     return (TestAction((made["report"],), flaky=attrs.flaky, bisect=bisect, filters=True),)
+
+
+def _method(ctx: Context[PteTestAttrs], program: Program) -> str:
+    """Return the name of the tested method."""
+    wanted, known = ctx.attrs.method, list(program.methods)
+    if wanted is None and len(known) == 1:
+        return known[0]
+    if (wanted or "forward") in known:
+        return wanted or "forward"
+    if wanted is None:
+        raise ctx.error(
+            "program", f"'{ctx.attrs.program}' has several methods; expected 'method', one of: {', '.join(known)}"
+        )
+    hint = did_you_mean(wanted, known) or f"; expected {', '.join(known)}"
+    raise ctx.error("method", f"'{ctx.attrs.program}' has no method '{wanted}'{hint}")
 
 
 def _installed_runtime(attrs: PteTestAttrs, arch: str | None) -> InstalledRuntime | None:

@@ -35,7 +35,7 @@ _OPTIONS = [
         metavar="NAME=FILE",
         help="Input file (.npy, .json, .png, .jpg), or a label that builds one.",
     ),
-    click.option("--method", default="forward", show_default=True, help="The method of the program."),
+    click.option("--method", metavar="NAME", help="The method of the program: by default the only one, or forward."),
     click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder for the outputs."),
     click.option(
         "--output-format",
@@ -73,12 +73,13 @@ class Run:
     inputs         NAME=FILE of each input
     output_dir     the folder for the outputs; None to write none
     output_format  npy or json
+    method         its name; None for the only one, or forward
     repeat         number of measured runs, after `warmup` others
     profiled       record the time of each instruction, and write it to `profile_outputs`
     """
 
     inputs: tuple[str, ...]
-    method: str
+    method: str | None
     output_dir: Path | None
     output_format: str
     repeat: int
@@ -105,7 +106,8 @@ class Run:
     def arguments(self, program: Path, files: Mapping[str, str]) -> list[str]:
         """Return the arguments of modelbuild_runtime for a program and the files of its inputs."""
         # A program's kernel libraries are beside it.
-        arguments = [str(program), "--plugin-dir", str(program.parent), "--method", self.method]
+        arguments = [str(program), "--plugin-dir", str(program.parent)]
+        arguments += [] if self.method is None else ["--method", self.method]
         arguments += [f"--input={name}={file}" for name, file in files.items()]
         arguments += ["--repeat", str(self.repeat), "--warmup", str(self.warmup), "--output-format", self.output_format]
         arguments += ["--profile"] if self.profiled or self.profile_outputs else []
@@ -138,7 +140,7 @@ def command(settings: Settings, /, target: str, run: Run, flags: Flags) -> int:
     files = run.files()
     labels = {name: label_of(file, package) for name, file in files.items() if file.startswith(("//", ":"))}
     wanted = [(label, ".pte"), *((one, "") for one in labels.values())]
-    request, built = build_here(workspace, settings.directory, wanted, flags, files)
+    request, built = build_here(workspace, settings.directory, wanted, flags, files, run.method)
     if built.code != ExitCode.OK:
         return built.code
 

@@ -1,12 +1,14 @@
-"""Link a lowered program and its compiled partitions into a .pte, and write each node's delegation. Torch-free.
+"""Link lowered programs and their compiled partitions into a .pte, and write each node's delegation. Torch-free.
 
-Inputs   residual    tree; report: as program/steps/partition.py writes them
+Inputs   residual    trees; report: JSON, as program/steps/partition.py writes them, one of each method
          parts       trees of compile steps, in the order of `partitions`
-         signature   JSON, as the export step writes it, for the manifest; optional
+         signature   JSON, as the export step writes it, one of each method, for the manifest; optional
 Params   partitions  ids of the parts
+         methods     names of the methods, whose parts have ids such as "encode.p0"; without it, the program is the only
+                     residual, with its own method
          device      facts of the device, for the manifest; optional
          sidecars    file name -> module that merges the parts' files of this name into an output
-Outputs  pte, delegation; ptd if weights are outside the program; those of `sidecars`
+Outputs  pte, delegation; ptd if weights are outside the program; signature if there are `methods`; those of `sidecars`
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modelbuild.step import Step
-from modelbuild_rules.program.steps.linking.link import Part, link
+from modelbuild_rules.program.steps.linking.link import Part, Residual, link, link_methods
 from modelbuild_rules.program.steps.linking.named_data import read_named
 from modelbuild_rules.program.steps.lowering import executorch_private
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
         CompiledPartition,
         DelegationDocument,
         Manifest,
+        ManifestKernels,
         ManifestPart,
         NodeDelegation,
         PartitionAbout,
@@ -42,31 +45,76 @@ def run(step: Step) -> None:
     executorch_private.require()
     folders = step.inputs.get("parts", ())
     parts = {id: Part.read(folder) for id, folder in zip(step.params["partitions"], folders, strict=True)}
-    residual = step.input("residual")
-    constants = read_named(residual / "constants")
-    nodes: list[NodeDelegation] = json.loads(step.input("report").read_text())
+    methods: Sequence[str] | None = step.params.get("methods")
+    reports: list[list[NodeDelegation]] = [json.loads(path.read_text()) for path in step.inputs["report"]]
+    nodes = reports[0] if methods is None else [node for each in map(_in_method, methods, reports) for node in each]
     delegated = delegation(nodes, parts)
-    made = manifest(step, delegated["partitions"], parts)
-    link(residual / "program.pte", constants, parts, step.outputs["pte"], step.outputs.get("ptd"), made)
+    signature = _signature(step, methods)
+    made = manifest(step, signature, delegated["partitions"], parts)
+    files = step.outputs["pte"], step.outputs.get("ptd"), made
+    if methods is None:
+        residual = step.input("residual")
+        link(residual / "program.pte", read_named(residual / "constants"), parts, *files)
+    else:
+        link_methods(dict(zip(methods, _residuals(step, methods, parts), strict=True)), *files)
+        step.outputs["signature"].write_text(json.dumps(signature, indent=1) + "\n")
     Path(step.outputs["delegation"]).write_text(json.dumps(delegated, indent=1) + "\n")
     for name, merging in step.params["sidecars"].items():
         written = [file.read_text() for folder in folders if (file := folder / name).is_file()]
         step.outputs[name].write_text(importlib.import_module(merging).merged(written))
 
 
-def manifest(step: Step, partitions: Sequence[CompiledPartition], parts: Mapping[str, Part]) -> Manifest:
+def _in_method(method: str, nodes: Sequence[NodeDelegation]) -> Iterator[NodeDelegation]:
+    """Yield the nodes of a method with the ids that their partitions have in the program."""
+    for node in nodes:
+        made = node.copy()
+        made["method"] = method
+        if "partition" in made:
+            made["partition"] = f"{method}.{made['partition']}"
+        yield made
+
+
+def _residuals(step: Step, methods: Sequence[str], parts: Mapping[str, Part]) -> Iterator[Residual]:
+    for method, folder in zip(methods, step.inputs["residual"], strict=True):
+        own = {id.removeprefix(f"{method}."): part for id, part in parts.items() if id.startswith(f"{method}.")}
+        yield Residual(folder / "program.pte", read_named(folder / "constants"), own)
+
+
+def _signature(step: Step, methods: Sequence[str] | None) -> Mapping[str, Any] | None:
+    """Return the program's signature: that of the model, or of each method."""
+    found: list[dict[str, Any]] = [json.loads(path.read_text()) for path in step.inputs.get("signature", ())]
+    if methods is None:
+        return found[0] if found else None
+    ports = [{"inputs": each["inputs"], "outputs": each["outputs"]} for each in found]
+    return {"version": 2, "methods": dict(zip(methods, ports, strict=True))}
+
+
+def manifest(
+    step: Step,
+    signature: Mapping[str, Any] | None,
+    partitions: Sequence[CompiledPartition],
+    parts: Mapping[str, Part],
+) -> Manifest:
     """Return the .pte's manifest. `partitions`: those of delegation.json."""
-    versions = step.input("residual") / "versions.json"
-    kernels = step.input("residual") / "kernels.json"
+    versions: dict[str, str] = {}
+    kernels: dict[str, list[str]] = {}
+    for residual in step.inputs["residual"]:
+        if (file := residual / "versions.json").is_file():
+            versions |= json.loads(file.read_text())
+        if (file := residual / "kernels.json").is_file():
+            needed: list[ManifestKernels] = json.loads(file.read_text())
+            for each in needed:
+                known = kernels.setdefault(each["library"], [])
+                known += [name for name in each["operators"] if name not in known]
     made: Manifest = {
         "version": 1,
-        "signature": json.loads(step.input("signature").read_text()) if "signature" in step.inputs else None,
+        "signature": signature,
         "device": step.params.get("device"),
-        "versions": json.loads(versions.read_text()) if versions.is_file() else {},
+        "versions": versions,
         "parts": [_manifest_part(each, parts[each["id"]]) for each in partitions],
     }
-    if kernels.is_file():
-        made["kernels"] = json.loads(kernels.read_text())
+    if kernels:
+        made["kernels"] = [{"library": name, "operators": sorted(kernels[name])} for name in kernels]
     return made
 
 
@@ -105,10 +153,15 @@ def delegation(nodes: Sequence[NodeDelegation], parts: Mapping[str, Part]) -> De
     for node in nodes:
         total = totals.setdefault(node["backend"], {"nodes": 0, "partitions": 0, "bytes": 0})
         total["nodes"] += 1
+    counted: set[Hashable] = set()
     for partition in partitions:
         total = totals[partition["backend"]]
         total["partitions"] += 1
-        total["bytes"] += partition["processed_bytes"] + partition["named_bytes"]
+        part = parts[partition["id"]]
+        sizes: list[tuple[Hashable, int]] = [(each.key, each.path.stat().st_size) for each in part.named]
+        sizes.append((partition.get("processed_sha256", part.processed), partition["processed_bytes"]))
+        total["bytes"] += sum(size for key, size in dict(sizes).items() if key not in counted)
+        counted.update(key for key, _ in sizes)
     return {"version": 1, "totals": totals, "partitions": partitions, "nodes": nodes}
 
 

@@ -53,15 +53,14 @@ from modelbuild_rules.testing.steps.parity.parity import (
     cases,
     eager_model,
     output_types,
-    tensor_inputs,
     tolerance_of,
     wrong_metrics,
     wrong_outputs,
 )
-from modelbuild_rules.testing.steps.parity.programs import Arrays, Calls, open_program
+from modelbuild_rules.testing.steps.parity.programs import Arrays, Calls, method_of, open_program
 from modelbuild_runtime import Program
 from modelbuild_runtime.bindings import lacking_backends, lacking_kernels, to_array, to_tensor
-from modelbuild_runtime.describe import Port
+from modelbuild_runtime.describe import MethodDescription
 
 if TYPE_CHECKING:
     from modelbuild_rules.program.documents import LoweredBackend
@@ -91,7 +90,7 @@ class _Failed:
 def run(step: Step) -> None:
     executorch_private.require()
     program = open_program(step, "program")
-    method = program.describe().method("forward")
+    method = method_of(step, program)
     lacking = [*lacking_backends(method), *lacking_kernels(method)]
     finding = _lacking(lacking) if lacking else _find(step, program)
     described = {"version": 1, "message": finding.message, "place": finding.place}
@@ -105,11 +104,11 @@ def _lacking(names: Sequence[str]) -> Finding:
 def _find(step: Step, program: Program) -> Finding:
     """Search the first failing case. Runs the program with ExecuTorch's Python runtime, whichever ran the test."""
     eager = eager_model(step, program)
-    dtypes = output_types(program)
+    dtypes = output_types(step, program)
     for name, calls in cases(step, program):
         fresh = open_program(step, "program")
         for number, (inputs, expected) in enumerate(zip(calls, eager(calls), strict=True), 1):
-            found = fresh.run(inputs)
+            found = fresh.run(inputs, step.params.get("method"))
             wrong = wrong_outputs(step, found, expected, dtypes)
             if not wrong and not wrong_metrics(step, found, expected):
                 continue
@@ -117,7 +116,7 @@ def _find(step: Step, program: Program) -> Finding:
             tolerance = tolerance_of(step, output, dtypes[output])
             failed = _Failed(name, calls[:number], found, expected, tolerance)
             with TemporaryDirectory() as folder:
-                finding = _Search(step, failed, tensor_inputs(program), Path(folder)).find()
+                finding = _Search(step, failed, method_of(step, program), Path(folder)).find()
             call = f", call {number} of {len(calls)}" if len(calls) > 1 else ""
             return Finding(f"case {name}{call}: {finding.message}", finding.place)
     where = " in ExecuTorch's Python runtime; the test used the C++ runtime" if step.params["cpp_runtime"] else ""
@@ -143,8 +142,10 @@ class _Call:
 
 
 class _Search:
-    def __init__(self, step: Step, failed: _Failed, ports: Sequence[Port], folder: Path) -> None:
+    def __init__(self, step: Step, failed: _Failed, method: MethodDescription, folder: Path) -> None:
+        ports = [port for port in method.inputs if port.kind == "tensor"]
         self._step = step
+        self._method = method.name
         self._failed = failed
         self._folder = folder
         self._calls = [[inputs[port.name] for port in ports] for inputs in failed.calls]
@@ -174,7 +175,7 @@ class _Search:
         data = self._step.input("program.ptd") if "program.ptd" in self._step.inputs else None
         user_inputs = lowered.graph_signature.user_inputs
         given = run_tapped(
-            relink(edge, self._step.input("program.pte"), self._folder), data, names, self._calls
+            relink(edge, self._step.input("program.pte"), self._method, self._folder), data, names, self._calls
         )  # rewrites the lowered graph
         arrays = stored | dict(zip(user_inputs, self._arrays, strict=False)) | dict(given)
         expected, values = results(self._exported, self._tensors, {p.origin.node for p in points.values()})

@@ -1,22 +1,22 @@
-"""Link a program whose delegates are placeholders with the compiled partitions, file to file.
+"""Link programs whose delegates are placeholders with the compiled partitions, file to file.
 
 The result has the bytes that executorch 1.4.1 writes when it compiles the partitions itself and gets the manifest
 (manifest.py) as an additional entry of named data. The order of segments, the merging of equal blobs, alignments and
 headers follow executorch/exir/_serialize/_program.py (.pte) and executorch/extension/flat_tensor/serialize/serialize.py
-(.ptd).
+(.ptd). Of several programs that become methods of one, executorch's own would have the same segments in another order.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from modelbuild.step import StepError
-from modelbuild_rules.program.steps.linking import flatbuffer
+from modelbuild_rules.program.steps.linking import flatbuffer, shared_constants
 from modelbuild_rules.program.steps.linking.manifest import KEY, key_beside, seal, unsealed
 from modelbuild_rules.program.steps.linking.named_data import Named, read_named
 from modelbuild_rules.program.steps.linking.segments import ALIGNMENT, Blob, Contents, Segments, aligned
@@ -50,6 +50,15 @@ class Part:
         return cls(folder / PROCESSED, read_named(folder), facts)
 
 
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """A program to link: the arguments `program`, `constants` and `parts` of `link`."""
+
+    path: Path
+    constants: Sequence[Named]
+    parts: Mapping[str, Part]
+
+
 def link(
     program: Path,
     constants: Iterable[Named],
@@ -67,23 +76,62 @@ def link(
     Raises StepError if two partitions have different data under one key, or if there is no data for `ptd`: ExecuTorch
     can't load an empty one.
     """
-    table, blobs = read_file(program)
-    contents = Contents()
-    segments = Segments(contents)
-    _keep_constants(table, blobs, segments)
-    _put_delegates(table, blobs, parts, segments)
-    inside, outside = _split(_merge([*constants, *_named(table, parts)], contents), ptd is not None)
+    with TemporaryDirectory() as work:
+        contents = Contents()
+        segments = Segments(contents)
+        table, blobs = read_file(program)
+        _keep_constants(table, blobs, segments)
+        table.backendDelegateData = _put_delegates(table, blobs, parts, segments, [])
+        named = [*constants, *_named(table, parts)]
+        _write(table, segments, named, contents, (pte, ptd), manifest, Path(work))
+
+
+def link_methods(
+    residuals: Mapping[str, Residual], pte: Path, ptd: Path | None, manifest: Manifest | None = None
+) -> None:
+    """Write a program with a method of each residual program, which has one method, as `link` does. Equal constants,
+    and equal data of partitions, are there once."""
+    with TemporaryDirectory() as work:
+        contents = Contents()
+        segments = Segments(contents)
+        read = {name: read_file(each.path) for name, each in residuals.items()}
+        for name, (table, _) in read.items():
+            (plan,) = table.executionPlan
+            plan.name = name.encode()
+        outside = shared_constants.external(
+            {name: (read[name][0], each.constants) for name, each in residuals.items()}, contents
+        )
+        made = shared_constants.merge(list(read.values()), contents, segments, Path(work))
+        inline: list[_EmptyInline] = []
+        for name, (table, blobs) in read.items():
+            _put_delegates(table, blobs, residuals[name].parts, segments, inline)
+        made.backendDelegateData = inline
+        named = [*outside, *(each for name in read for each in _named(read[name][0], residuals[name].parts))]
+        made.executionPlan = [plan for table, _ in read.values() for plan in table.executionPlan]
+        _write(made, segments, named, contents, (pte, ptd), manifest, Path(work))
+
+
+def _write(
+    table: Any,
+    segments: Segments,
+    named: Iterable[Named],
+    contents: Contents,
+    files: tuple[Path, Path | None],
+    manifest: Manifest | None,
+    work: Path,
+) -> None:
+    pte, ptd = files
+    inside, outside = _split(_merge(named, contents), ptd is not None)
     if ptd is not None and not outside:
         raise StepError("external_weights is set, but the program has no weights")
-    with TemporaryDirectory() as work:
-        end = Path(work, "pte")
-        end.write_bytes(unsealed(manifest or {"version": 1}))
-        _write_pte(table, segments, [*inside, _manifest(KEY, end)], pte)
-        if ptd is not None:
-            end = Path(work, "ptd")
-            end.write_bytes(unsealed({"version": 1}))
-            key = key_beside(entry.key for entry, _ in outside)
-            _write_ptd([*outside, _manifest(key, end)], Segments(contents), ptd)
+    end = work / "pte"
+    end.write_bytes(unsealed(manifest or {"version": 1}))
+    _write_pte(table, segments, [*inside, _manifest(KEY, end)], pte)
+    if ptd is not None:
+        end = work / "ptd"
+        end.write_bytes(unsealed({"version": 1}))
+        key = key_beside(entry.key for entry, _ in outside)
+        _write_ptd([*outside, _manifest(key, end)], Segments(contents), ptd)
 
 
 def _manifest(key: str, path: Path) -> Entry:
@@ -116,8 +164,10 @@ def _keep_constants(table: Any, blobs: list[Blob], segments: Segments) -> None:
         mutable.segmentIndex = segments.add(f"mutable {index}", blobs[mutable.segmentIndex])
 
 
-def _put_delegates(table: Any, blobs: list[Blob], parts: Mapping[str, Part], segments: Segments) -> None:
-    inline: list[_EmptyInline] = []
+def _put_delegates(
+    table: Any, blobs: list[Blob], parts: Mapping[str, Part], segments: Segments, inline: list[_EmptyInline]
+) -> list[_EmptyInline]:
+    """Add the delegates' blobs as segments, and the empty ones to `inline`, which is returned."""
     for plan in table.executionPlan:
         for delegate in plan.delegates or []:
             blob = blobs[delegate.processed.index]
@@ -128,7 +178,7 @@ def _put_delegates(table: Any, blobs: list[Blob], parts: Mapping[str, Part], seg
             delegate.processed.location = _SEGMENT if blob.size else _INLINE
             delegate.processed.index = segments.add("delegate", blob) if blob.size else len(inline)
             inline += [] if blob.size else [_EmptyInline()]
-    table.backendDelegateData = inline
+    return inline
 
 
 class _EmptyInline:

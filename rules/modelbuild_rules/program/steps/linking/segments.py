@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -119,6 +120,14 @@ class Segments:
             out.truncate(base + self.size())
             for (_, blob), (offset, _) in zip(self._index, self.extents(), strict=True):
                 _copy(blob, out, base + offset)
+
+
+def write_at(path: Path, places: Iterable[tuple[Blob, int]], size: int = 0) -> None:
+    """Write a file of blobs at offsets, with zeros between them, of at least `size` bytes."""
+    with path.open("wb", buffering=0) as out:
+        out.truncate(size)
+        for blob, offset in places:
+            _copy(blob, out, offset)
 
 
 def aligned(offset: int, alignment: int) -> int:

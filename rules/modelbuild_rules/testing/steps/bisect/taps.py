@@ -53,29 +53,31 @@ def tap(program: Any, wanted: Collection[Any] | None = None) -> list[str]:
     return names
 
 
-def relink(edge: Any, built: Path, folder: Path) -> Path:
-    """Write a lowered program to a .pte in `folder`, with the delegates at the same positions in a built program."""
+def relink(edge: Any, built: Path, method: str, folder: Path) -> Path:
+    """Write a lowered program to a .pte in `folder`, with the delegates at the same positions in a method of a built
+    program."""
     initialize_buffers(edge.exported_program())
     lowered = edge.to_executorch(ExecutorchBackendConfig(external_constants=False))
     residual = folder / "residual.pte"
     with residual.open("wb") as file:
         lowered.write_to_file(file)
     target = folder / "tapped.pte"
-    link(residual, (), _parts(residual, built, folder), target, None)
+    link(residual, (), _parts(residual, built, method, folder), target, None)
     return target
 
 
-def _parts(residual: Path, built: Path, folder: Path) -> dict[str, Part]:
-    """Return the built program's delegate for each placeholder of the residual one, by partition."""
+def _parts(residual: Path, built: Path, method: str, folder: Path) -> dict[str, Part]:
+    """Return the built method's delegate for each placeholder of the residual one, by partition."""
     placeholders, marks = read_file(residual)
     table, blobs = read_file(built)
     named = tuple(
         Named(entry.key.decode(), blobs[entry.segmentIndex].save(folder / f"named.{number}"))
         for number, entry in enumerate(table.namedData or [])
     )
+    plan = next(each for each in table.executionPlan if each.name.decode() == method)
     parts: dict[str, Part] = {}
     for number, (mark, delegate) in enumerate(
-        zip(placeholders.executionPlan[0].delegates or [], table.executionPlan[0].delegates or [], strict=True)
+        zip(placeholders.executionPlan[0].delegates or [], plan.delegates or [], strict=True)
     ):
         id = partition_of(marks[mark.processed.index].read())
         assert id is not None

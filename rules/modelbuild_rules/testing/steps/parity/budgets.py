@@ -33,6 +33,17 @@ def median_ms(work: Callable[[], Any]) -> float:
     return median(times)
 
 
+def of_method(delegation: DelegationDocument, method: str) -> DelegationDocument:
+    """Return the nodes and partitions of a method; those of a program with one model name none."""
+    nodes = [node for node in delegation["nodes"] if node.get("method", method) == method]
+    own = {node.get("partition") for node in nodes}
+    return {
+        **delegation,
+        "nodes": nodes,
+        "partitions": [each for each in delegation["partitions"] if each["id"] in own],
+    }
+
+
 def budget_cases(
     budgets: Mapping[str, float],
     backends: Mapping[str, str],

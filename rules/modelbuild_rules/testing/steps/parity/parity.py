@@ -17,7 +17,7 @@ from modelbuild_rules.model.steps.eager.module import make_module
 from modelbuild_rules.model.steps.eager.results import plain
 from modelbuild_rules.testing.case_names import case_names, is_selected
 from modelbuild_rules.testing.steps.parity.compare import compare, default_tolerance, top_agreement
-from modelbuild_rules.testing.steps.parity.programs import Arrays, Calls
+from modelbuild_rules.testing.steps.parity.programs import Arrays, Calls, method_of
 from modelbuild_rules.testing.steps.parity.random_inputs import draw
 from modelbuild_runtime.bindings import to_array, to_tensor
 from modelbuild_runtime.describe import Port
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 Eager: TypeAlias = Callable[[Calls], Calls]
 
 
-def tensor_inputs(program: modelbuild_runtime.Program) -> list[Port]:
-    """Return a program's tensor inputs, in its order."""
-    return [port for port in program.describe().method("forward").inputs if port.kind == "tensor"]
+def tensor_inputs(step: Step, program: modelbuild_runtime.Program) -> list[Port]:
+    """Return the tensor inputs of a program's tested method, in its order."""
+    return [port for port in method_of(step, program).inputs if port.kind == "tensor"]
 
 
 def cases(step: Step, program: modelbuild_runtime.Program) -> Iterator[tuple[str, Calls]]:
     """Yield each case's name and the inputs of its calls. Raises StepError for a file that does not match its input."""
-    ports = tensor_inputs(program)
+    ports = tensor_inputs(step, program)
     number = 0
     selected = step.params.get("filter", "")
     for index, case in enumerate(step.params["cases"]):
@@ -68,10 +68,10 @@ def eager_model(step: Step, program: modelbuild_runtime.Program) -> Eager:
     params = step.params["eager"]
     module = make_module(step.root, params, step.inputs)
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
-    ports = tensor_inputs(program)
+    ports = tensor_inputs(step, program)
     if len(ports) != len(params["inputs"]):
         raise StepError(f"the model has {len(params['inputs'])} inputs, the program {len(ports)}")
-    names = [port.name for port in program.describe().method("forward").outputs]
+    names = [port.name for port in method_of(step, program).outputs]
 
     @torch.no_grad()
     def call(arrays: Arrays) -> Arrays:
@@ -92,9 +92,9 @@ def eager_model(step: Step, program: modelbuild_runtime.Program) -> Eager:
     return run
 
 
-def output_types(program: modelbuild_runtime.Program) -> dict[str, str]:
+def output_types(step: Step, program: modelbuild_runtime.Program) -> dict[str, str]:
     """Return the dtype of each output by name, as "bfloat16"; '' for one that is no tensor."""
-    return {port.name: port.dtype or "" for port in program.describe().method("forward").outputs}
+    return {port.name: port.dtype or "" for port in method_of(step, program).outputs}
 
 
 def tolerance_of(step: Step, output: str, dtype: str) -> ToleranceParams:

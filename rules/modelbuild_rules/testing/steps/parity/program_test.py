@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from modelbuild.step import Step, StepError
-from modelbuild_rules.testing.steps.parity.budgets import budget_cases, median_ms, peak_memory
+from modelbuild_rules.testing.steps.parity.budgets import budget_cases, median_ms, of_method, peak_memory
 from modelbuild_rules.testing.steps.parity.parity import (
     Eager,
     cases,
@@ -17,7 +17,7 @@ from modelbuild_rules.testing.steps.parity.parity import (
     wrong_metrics,
     wrong_outputs,
 )
-from modelbuild_rules.testing.steps.parity.programs import Arrays, Calls, open_program
+from modelbuild_rules.testing.steps.parity.programs import Arrays, Calls, method_of, open_program
 from modelbuild_rules.testing.steps.parity.runners import Runner, runner_of
 from modelbuild_rules.testing.steps.test_report import Case
 from modelbuild_runtime.errors import ProgramError
@@ -26,16 +26,17 @@ from modelbuild_runtime.errors import ProgramError
 def results(step: Step, runner: Runner) -> tuple[list[Case], dict[str, float]]:
     """Return the report's cases and measures."""
     program = open_program(step, "program")
+    method = method_of(step, program).name
     drawn = list(cases(step, program))
     _, inputs = drawn[0]
     measures: dict[str, float] = {}
     if "runtime" not in step.inputs:  # the C++ runtime uses processes of its own
         before = peak_memory()
         with suppress(ProgramError):  # its case reports the error
-            program.run(inputs[0])
+            program.run(inputs[0], method)
         measures["memory"] = peak_memory() - before
     eager = eager_model(step, program)
-    dtypes = output_types(program)
+    dtypes = output_types(step, program)
     found, came_to_an_end = [], True
     for number, (name, each) in enumerate(drawn, 1):
         step.progress("case", number, len(drawn))
@@ -46,7 +47,7 @@ def results(step: Step, runner: Runner) -> tuple[list[Case], dict[str, float]]:
             came_to_an_end = False
     if came_to_an_end and "filter" not in step.params:  # a part of the cases measures nothing of the whole
         step.progress("measuring")
-        found += _budgets(step, runner, eager, inputs[0], measures)
+        found += _budgets(step, runner, eager, inputs[0], measures, method)
     return found, measures
 
 
@@ -65,7 +66,9 @@ def _case(step: Step, name: str, found: Calls, eager: Eager, inputs: Calls, dtyp
     return Case(name, "failed" if problems else "passed", round(seconds, 6), "; ".join(problems))
 
 
-def _budgets(step: Step, runner: Runner, eager: Eager, inputs: Arrays, measures: dict[str, float]) -> list[Case]:
+def _budgets(
+    step: Step, runner: Runner, eager: Eager, inputs: Arrays, measures: dict[str, float], method: str
+) -> list[Case]:
     """Return a case for each budget, and add the measured values to `measures`. An emulator has no latency."""
     budgets, unmeasured = dict(step.params["budgets"]), []
     if not runner.emulator:
@@ -75,7 +78,7 @@ def _budgets(step: Step, runner: Runner, eager: Eager, inputs: Arrays, measures:
     elif budgets.pop("max_latency_ratio", None) is not None:
         message = f"latency is not measured in {runner.emulator}"
         unmeasured.append(Case("max_latency_ratio", "not_run", message=message))
-    facts = json.loads(step.input("program.delegation").read_bytes())
+    facts = of_method(json.loads(step.input("program.delegation").read_bytes()), method)
     files = [step.input(name) for name in ("program.pte", "program.ptd") if name in step.inputs]
     measures["bytes"] = sum(path.stat().st_size for path in files)
     return budget_cases(budgets, step.params["backends"], facts, measures) + unmeasured

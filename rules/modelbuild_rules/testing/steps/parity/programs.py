@@ -10,6 +10,7 @@ import numpy as np
 
 import modelbuild_runtime
 from modelbuild.step import Step, StepError
+from modelbuild_runtime.describe import MethodDescription
 from modelbuild_runtime.errors import ProgramError
 
 Arrays: TypeAlias = dict[str, np.ndarray]
@@ -24,6 +25,16 @@ def program_file(step: Step, name: str) -> Path:
     pte.symlink_to(step.input(f"{name}.pte").resolve())
     (folder / "signature.json").symlink_to(step.input(f"{name}.signature").resolve())
     return pte
+
+
+def method_of(step: Step, program: modelbuild_runtime.Program) -> MethodDescription:
+    """Return the program's method that the test runs. Raises StepError for a baseline with other methods."""
+    described = program.describe()
+    wanted = step.params.get("method")
+    try:
+        return described.method(wanted if wanted in {each.name for each in described.methods} else None)
+    except ProgramError as error:
+        raise StepError(str(error)) from error
 
 
 def open_program(step: Step, name: str) -> modelbuild_runtime.Program:

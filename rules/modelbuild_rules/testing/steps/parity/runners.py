@@ -18,7 +18,7 @@ from modelbuild_rules.bundle.steps.runtime.source import runtime_of
 from modelbuild_rules.bundle.steps.runtime.vendor import lay_out_libraries, needed_libraries
 from modelbuild_rules.testing.steps.parity.gpus import missing_gpu
 from modelbuild_rules.testing.steps.parity.machine import machine_for
-from modelbuild_rules.testing.steps.parity.programs import Arrays, Calls, open_program, program_file
+from modelbuild_rules.testing.steps.parity.programs import Arrays, Calls, method_of, open_program, program_file
 from modelbuild_runtime.bindings import lacking_backends, lacking_kernels
 from modelbuild_runtime.errors import ProgramError
 
@@ -58,12 +58,13 @@ class PythonRunner:
         self._machine = machine_for(step.params["arch"], emulated=False)
         self._name = name
         self._program = open_program(step, name)
+        self._method = method_of(step, self._program)
 
     def unmet_requirement(self) -> str:
         if self._machine.unmet:
             return self._machine.unmet
         lacks = "which ExecuTorch's Python runtime lacks"
-        if backends := lacking_backends(self._program.describe().method("forward")):
+        if backends := lacking_backends(self._method):
             hint = "with 'cpp_runtime = true' the C++ runtime runs the program"
             return f"needs the backend {', '.join(backends)}, {lacks}; {hint}"
         if kernels := self.lacking_kernels():
@@ -73,14 +74,14 @@ class PythonRunner:
 
     def lacking_kernels(self) -> list[str]:
         """Return the kernels that the program needs and ExecuTorch's Python runtime lacks."""
-        return lacking_kernels(self._program.describe().method("forward"))
+        return lacking_kernels(self._method)
 
     def run(self, calls: Calls) -> Calls:
         program = open_program(self._step, self._name)
-        return [program.run(inputs) for inputs in calls]
+        return [program.run(inputs, self._method.name) for inputs in calls]
 
     def median_ms(self, inputs: Arrays) -> float:
-        return self._program.measure(inputs).median_ms
+        return self._program.measure(inputs, self._method.name).median_ms
 
 
 class CppRunner:
@@ -90,6 +91,7 @@ class CppRunner:
         self._program = program_file(step, name)
         self._data = [f"--data={step.input(f'{name}.ptd')}"] if f"{name}.ptd" in step.inputs else []
         self._step = step
+        self._method = method_of(step, open_program(step, name)).name
         self._delegation = step.input(f"{name}.delegation")
         self._runtime = runtime_of(step)
         self._gpu = step.params["gpu"]
@@ -150,7 +152,7 @@ class CppRunner:
                 np.save(file, array)
                 given.append(f"--input={name}={file}")
         program = [*self._machine.command, str(self._folder / RUNNER), str(self._program), *self._data]
-        command = [*program, *given, f"--output-dir={folder}", "--json", *flags]
+        command = [*program, f"--method={self._method}", *given, f"--output-dir={folder}", "--json", *flags]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode:
             raise ProgramError(f"modelbuild-run {_failure(done)}")

@@ -1,0 +1,125 @@
+"""Merge the constants, and the initial state of buffers, of several programs that become methods of one.
+
+A tensor of a method has the index of its data in one list of offsets for the whole program: constants in a segment of
+their own, each at a multiple of 16 bytes, and initial states in another (executorch/schema/program.fbs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from modelbuild_rules.program.steps.linking import flatbuffer
+from modelbuild_rules.program.steps.linking.named_data import Named
+from modelbuild_rules.program.steps.linking.segments import Blob, Contents, Segments, aligned, write_at
+
+_ALIGNMENT = 16  # executorch's default for constant tensors, in bytes
+_EXTERNAL = 1  # TensorDataLocation of program.fbs
+
+
+def merge(programs: Sequence[tuple[Any, list[Blob]]], contents: Contents, segments: Segments, work: Path) -> Any:
+    """Return the first program's table with the constants and initial states of all programs, each a table and its
+    segments, as the first of `segments`. The tables' tensors get their new indices."""
+    made = programs[0][0]
+    _merge_constants(programs, contents, segments, work)
+    _merge_states(programs, segments, work / "states")
+    return made
+
+
+def _merge_constants(
+    programs: Sequence[tuple[Any, list[Blob]]], contents: Contents, segments: Segments, work: Path
+) -> None:
+    """Write each distinct constant once. Index 0 stands for no data."""
+    indices: dict[Blob, int] = {}
+    offsets = [0]
+    places: list[tuple[Blob, int]] = []
+    for number, (table, blobs) in enumerate(programs):
+        found = _constants(table, blobs, work / f"constant{number}")
+        new = {0: 0}
+        for index, blob in enumerate(found, 1):
+            first = contents.first(blob)
+            if first not in indices:
+                indices[first] = len(offsets)
+                offsets.append(aligned(_end(places), _ALIGNMENT))
+                places.append((first, offsets[-1]))
+            new[index] = indices[first]
+        for tensor in _tensors(table):
+            if tensor.allocationInfo is None and not _is_external(tensor):
+                tensor.dataBufferIdx = new[tensor.dataBufferIdx]
+    path = work / "constants"
+    write_at(path, places)
+    made = programs[0][0]
+    segment = segments.add("constants", Blob.file(path))
+    made.constantSegment = flatbuffer.new("SubsegmentOffsets", segmentIndex=segment, offsets=offsets)
+
+
+def _constants(table: Any, blobs: list[Blob], last: Path) -> list[Blob]:
+    """Return a program's constants, padded to their alignment; `last` becomes the file of the last one."""
+    segment = table.constantSegment
+    if segment is None or segment.offsets is None or len(segment.offsets) < 2:
+        return []
+    whole = blobs[segment.segmentIndex]
+    starts = [int(offset) for offset in segment.offsets[1:]]
+    found = [
+        Blob(whole.path, whole.offset + start, end - start)
+        for start, end in zip(starts, [*starts[1:], whole.size], strict=True)
+    ]
+    if found[-1].size % _ALIGNMENT:
+        write_at(last, [(found[-1], 0)], aligned(found[-1].size, _ALIGNMENT))
+        found[-1] = Blob.file(last)
+    return found
+
+
+def _merge_states(programs: Sequence[tuple[Any, list[Blob]]], segments: Segments, path: Path) -> None:
+    """Write the initial states one after another."""
+    offsets: list[int] = []
+    places: list[tuple[Blob, int]] = []
+    for table, blobs in programs:
+        for each in table.mutableDataSegments or []:
+            for tensor in _tensors(table):
+                if tensor.allocationInfo is not None and tensor.dataBufferIdx:
+                    tensor.dataBufferIdx += len(offsets)
+            offsets += [int(offset) + _end(places) for offset in each.offsets]
+            places.append((blobs[each.segmentIndex], _end(places)))
+    made = programs[0][0]
+    if not places:
+        return
+    write_at(path, places)
+    segment = segments.add("mutable 0", Blob.file(path))
+    made.mutableDataSegments = [flatbuffer.new("SubsegmentOffsets", segmentIndex=segment, offsets=offsets)]
+
+
+def external(programs: Mapping[str, tuple[Any, Sequence[Named]]], contents: Contents) -> list[Named]:
+    """Return the constants outside the program of all methods, each a table and its constants. A key that has other
+    data in a method before gets the method's name in front; the table's tensors get the new key."""
+    made: dict[str, tuple[Named, Blob]] = {}
+    for method, (table, constants) in programs.items():
+        renamed = {}
+        for each in constants:
+            blob = contents.first(Blob.file(each.path))
+            known = made.setdefault(each.key, (each, blob))
+            if known[1] != blob or known[0].layout != each.layout:
+                renamed[each.key.encode()] = f"{method}/{each.key}".encode()
+                made[f"{method}/{each.key}"] = replace(each, key=f"{method}/{each.key}"), blob
+        for tensor in _tensors(table):
+            if _is_external(tensor):
+                key = tensor.extraTensorInfo.fullyQualifiedName
+                tensor.extraTensorInfo.fullyQualifiedName = renamed.get(key, key)
+    return [entry for entry, _ in made.values()]
+
+
+def _tensors(table: Any) -> Iterator[Any]:
+    for plan in table.executionPlan:
+        for value in plan.values:
+            if type(value.val).__name__ == "TensorT":
+                yield value.val
+
+
+def _is_external(tensor: Any) -> bool:
+    return tensor.extraTensorInfo is not None and tensor.extraTensorInfo.location == _EXTERNAL
+
+
+def _end(places: Sequence[tuple[Blob, int]]) -> int:
+    return places[-1][1] + places[-1][0].size if places else 0
