@@ -91,11 +91,10 @@ def test_a_long_condition_is_cut(refusal: Callable[..., str]) -> None:
     assert json.dumps(text)
 
 
-def test_a_cache_of_transformers_needs_no_registration(export: Callable[..., Any]) -> None:
-    source = """
+CACHES = """
 class Layer:
-    def __init__(self, keys, values):
-        self.keys, self.values = keys, values
+    def __init__(self, **states):
+        self.__dict__.update(states)
 
 class DynamicCache:
     def __init__(self, *layers):
@@ -103,7 +102,33 @@ class DynamicCache:
 
 class Net(nn.Module):
     def forward(self, x):
-        return {"logits": x + 1, "past": DynamicCache(Layer(x + 2, x + 3), Layer(x + 4, x + 5))}
+        a, b, c, d = x + 1, x + 2, x + 3, x + 4
+        return {"logits": x, "past": RETURNED}
 """
-    names = [each["name"] for each in export(source).json("signature")["outputs"]]
-    assert names == ["logits", *(f"past.{part}_cache.{i}" for part in ("key", "value") for i in (0, 1))]
+
+
+@pytest.mark.parametrize(
+    ("returned", "names"),
+    [
+        (
+            "DynamicCache(Layer(keys=a, values=b), Layer(keys=c, values=d))",
+            ["key_cache.0", "key_cache.1", "value_cache.0", "value_cache.1"],
+        ),
+        (
+            "DynamicCache(Layer(conv_states={0: a}, recurrent_states={0: b, 1: None}), Layer(),"
+            " Layer(keys=c, values=d))",
+            ["layers.0.conv_states.0", "layers.0.recurrent_states.0", "layers.2.keys", "layers.2.values"],
+        ),
+        (
+            "Layer(self_attention_cache=DynamicCache(Layer(keys=a, values=b)),"
+            " cross_attention_cache=DynamicCache(Layer(keys=c, values=d)))",
+            [f"{half}_attention_cache.{part}_cache.0" for half in ("self", "cross") for part in ("key", "value")],
+        ),
+    ],
+    ids=["attention", "recurrence", "two halves"],
+)
+def test_a_cache_of_transformers_needs_no_registration(
+    export: Callable[..., Any], returned: str, names: list[str]
+) -> None:
+    found = [each["name"] for each in export(CACHES.replace("RETURNED", returned)).json("signature")["outputs"]]
+    assert found == ["logits", *(f"past.{name}" for name in names)]

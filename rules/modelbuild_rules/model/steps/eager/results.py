@@ -40,14 +40,34 @@ def plain(value: Any) -> Any:
 
 
 def _cache(value: Any) -> Any:
-    """Return the keys and values of a cache of transformers, which registers its caches only on request; None for any
-    other object."""
+    """Return the tensors of a cache of transformers, which registers its caches only on request; None for any other
+    object.
+
+    A cache of keys and values becomes two lists; one with other states of layers, such as those of a convolution or a
+    recurrence, a list of a dictionary for each layer; a cache of two halves, a dictionary of both.
+    """
+    halves = {name: getattr(value, name, None) for name in ("self_attention_cache", "cross_attention_cache")}
+    if None not in halves.values():
+        return {name: plain(half) for name, half in halves.items()}
     layers = getattr(value, "layers", None)
     if not isinstance(layers, list) or not layers:
         return None
-    if not all(isinstance(getattr(each, part, None), torch.Tensor) for each in layers for part in ("keys", "values")):
-        return None
-    return {"key_cache": [each.keys for each in layers], "value_cache": [each.values for each in layers]}
+    found = [_states(each) for each in layers]
+    if all(set(each) == {"keys", "values"} for each in found):
+        return {"key_cache": [each["keys"] for each in found], "value_cache": [each["values"] for each in found]}
+    return {"layers": found} if any(found) else None
+
+
+def _states(layer: Any) -> dict[str, Any]:
+    """Return the tensors of a cache's layer by name; states that a layer has several of, by number."""
+    states: dict[str, Any] = {}
+    for name in ("keys", "values", "conv_states", "recurrent_states"):
+        state = getattr(layer, name, None)
+        if isinstance(state, torch.Tensor):
+            states[name] = state
+        elif isinstance(state, dict):
+            states |= {f"{name}.{key}": each for key, each in state.items() if isinstance(each, torch.Tensor)}
+    return states
 
 
 def _registered(value: Any) -> Any:
