@@ -13,11 +13,13 @@ Outputs  program, weights   trees, as model/steps/exported/program.py writes the
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from safetensors.torch import save_file
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from modelbuild.step import Step, StepError
 from modelbuild_rules.model.steps.eager.archive import from_torchscript
@@ -29,6 +31,7 @@ from modelbuild_rules.model.steps.eager.results import named_leaves, plain
 from modelbuild_rules.model.steps.exported.arguments import flatten_arguments
 from modelbuild_rules.model.steps.exported.dimensions import dynamic_shapes
 from modelbuild_rules.model.steps.exported.failure import refusal
+from modelbuild_rules.model.steps.exported.numbers import as_constants, constant_numbers
 from modelbuild_rules.model.steps.exported.program import save_program
 from modelbuild_rules.model.steps.exported.recurrent import shapes_without_steps
 from modelbuild_rules.model.steps.exported.signature import signature
@@ -76,7 +79,7 @@ def _export(
     hook = module.register_forward_hook(lambda module, args, result: _checked(plain(result), name))
     try:
         with torch.no_grad(), shapes_without_steps(), replaced():
-            program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
+            program = _exported(module, args, kwargs, shapes)
     except StepError:
         raise
     except Exception as error:
@@ -88,6 +91,19 @@ def _export(
         hook.remove()
     flatten_arguments(program, args, kwargs, examples)
     return program
+
+
+def _exported(module: torch.nn.Module, args: Any, kwargs: Any, shapes: Any) -> torch.export.ExportedProgram:
+    """Return the exported program; if it would depend on numbers in buffers, with these as constants."""
+    export = partial(torch.export.export, module, args, kwargs, dynamic_shapes=shapes, strict=False)
+    try:
+        return export()
+    except GuardOnDataDependentSymNode:
+        numbers = constant_numbers(module, args, kwargs)
+        if not numbers:
+            raise
+    with as_constants(numbers):
+        return export()
 
 
 def _checked(result: Any, entry: str) -> Any:
