@@ -35,10 +35,12 @@ def parse(requirement: str) -> Wanted:
 
 
 class Distribution:
-    """One installed distribution. Paths of its files are relative to `folder`."""
+    """One installed distribution. Paths of its files are relative to `folder`; `markers` are those of its Python, if it
+    is not that of this process (see Interpreter)."""
 
-    def __init__(self, found: metadata.Distribution) -> None:
+    def __init__(self, found: metadata.Distribution, markers: Mapping[str, str] | None = None) -> None:
         self._found = found
+        self._markers = markers
         self.folder = str(found.locate_file(""))
 
     @cached_property
@@ -126,15 +128,17 @@ class Distribution:
                 continue
             requirement = Requirement(line)
             marker = requirement.marker
-            if marker is None or any(marker.evaluate({"extra": extra}) for extra in extras or ("",)):
+            given = self._markers or {}
+            if marker is None or any(marker.evaluate({**given, "extra": extra}) for extra in extras or ("",)):
                 yield canonical(requirement.name), frozenset(map(canonical, requirement.extras))
 
 
 class Distributions:
-    """The distributions in some folders; of several with one name, the first."""
+    """The distributions in some folders; of several with one name, the first. `markers`: see Distribution."""
 
-    def __init__(self, path: Sequence[str]) -> None:
+    def __init__(self, path: Sequence[str], markers: Mapping[str, str] | None = None) -> None:
         self.path = tuple(path)
+        self._markers = markers
         self._by_name: dict[str, Distribution | None] = {}
         self._by_folder: Mapping[str, list[Distribution]] = {}
         self._projects: list[Distribution] | None = None
@@ -168,4 +172,5 @@ class Distributions:
     def _discover(self, name: str | None = None) -> Iterator[Distribution]:
         from importlib import metadata  # most builds need no distribution
 
-        return map(Distribution, metadata.Distribution.discover(name=name, path=list(self.path)))
+        found = metadata.Distribution.discover(name=name, path=list(self.path))
+        return (Distribution(each, self._markers) for each in found)

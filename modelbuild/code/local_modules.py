@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder, all_suffixes
 
 from modelbuild.code.distributions import Distribution, Distributions
+from modelbuild.code.interpreter import Interpreter
 from modelbuild.code.package_finder import PackageFinder
 from modelbuild.code.search_path import under
 from modelbuild.errors import EnvironmentProblem
@@ -39,12 +40,15 @@ class Found:
 class Modules:
     """Finds modules as a Python process without a current folder does.
 
-    distributions  the distributions on the search path
+    interpreter    the Python of that process, and `distributions` those that it finds
     workspace      its root: files directly in that folder are sources to declare, and not local modules
     keyed          names of top-level modules whose content is in keys anyway
     """
 
-    def __init__(self, distributions: Distributions, workspace: str, keyed: Collection[str]) -> None:
+    def __init__(
+        self, interpreter: Interpreter, distributions: Distributions, workspace: str, keyed: Collection[str]
+    ) -> None:
+        self._interpreter = interpreter
         self._distributions = distributions
         self._workspace = os.path.realpath(workspace)
         self._keyed = keyed
@@ -70,7 +74,7 @@ class Modules:
     def is_excluded(self, name: str) -> bool:
         """Return whether a module is part of Python, or in keys anyway."""
         top = name.partition(".")[0]
-        return top in sys.stdlib_module_names or top in self._keyed
+        return top in self._interpreter.stdlib or top in self._keyed
 
     def is_local(self, name: str) -> bool:
         """Return whether there is a local module with this name."""
@@ -98,6 +102,8 @@ class Modules:
         return self._spec(top) is not None
 
     def _spec(self, top: str) -> ModuleSpec | None:
+        if self._interpreter.toolchain:  # the finders of this process find what is installed beside modelbuild
+            return self._interpreter.find_module(top)
         for finder in sys.meta_path:
             if finder in (BuiltinImporter, FrozenImporter) or isinstance(finder, PackageFinder):
                 continue

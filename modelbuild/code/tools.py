@@ -11,8 +11,8 @@ from pathlib import Path
 
 from modelbuild.code.distributions import Distributions, Wanted, canonical, parse
 from modelbuild.code.extras import extra_with
+from modelbuild.code.interpreter import Interpreter, installed
 from modelbuild.code.local_modules import LocalModule, Modules
-from modelbuild.code.search_path import search_path
 from modelbuild.code.step_sources import imported_names, imports
 from modelbuild.errors import EnvironmentProblem, LoadingError
 
@@ -50,13 +50,15 @@ class Needed:
 class Tools:
     """The tools of one workspace. Safe for many threads; distributions installed meanwhile are ignored.
 
-    keyed  names of top-level modules whose content is in keys anyway: modelbuild's, and those of rule packages
+    keyed        names of top-level modules whose content is in keys anyway: modelbuild's, and those of rule packages
+    interpreter  the Python that steps run in; by default the one that modelbuild runs in
     """
 
-    def __init__(self, workspace: Path, keyed: Collection[str]) -> None:
-        self.distributions = Distributions(search_path())
+    def __init__(self, workspace: Path, keyed: Collection[str], interpreter: Interpreter | None = None) -> None:
+        self._interpreter = interpreter or installed()
+        self.distributions = Distributions(self._interpreter.path, self._interpreter.markers)
         self._packages = keyed
-        self._modules = Modules(self.distributions, str(workspace), keyed)
+        self._modules = Modules(self._interpreter, self.distributions, str(workspace), keyed)
         self._known: dict[tuple[frozenset[str], frozenset[str]], Needed] = {}
         self._lock = threading.Lock()
 
@@ -73,9 +75,12 @@ class Tools:
         """Return the error for missing tools, with the package to install if an extra of a rule package's distribution
         contains them. It names the first of the missing ones: a rule lists a tool before what that tool requires."""
         tools = tuple(tools)
+        first = next((name for name in tools if name in missing), missing[0])
+        if self._interpreter.toolchain:
+            lock = f"{self._interpreter.lock}, the lock of {self._interpreter.toolchain}, does not list"
+            return EnvironmentProblem(f"{needed_by} needs the package '{first}', which {lock}; add it to the lock")
         install = extra_with(missing, tools, self._packages, self.distributions)
         hint = f"install {install}" if install else "install it"
-        first = next((name for name in tools if name in missing), missing[0])
         return EnvironmentProblem(f"{needed_by} needs the package '{first}', which is not installed; {hint}")
 
     def shadow(self, local: Iterable[LocalModule]) -> bool:

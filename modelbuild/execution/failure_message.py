@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from modelbuild.actions import Action
 from modelbuild.code.distributions import canonical
+from modelbuild.code.interpreter import Interpreter, installed
 from modelbuild.code.step_sources import changed
 from modelbuild.execution.executor import Request
 from modelbuild.execution.fork_server_client import Ended
@@ -21,12 +22,16 @@ if TYPE_CHECKING:
     from modelbuild.execution.orders import End, Read
 
 
-def failure_message(request: Request, ended: Ended, report: str, workspace: Path | None = None) -> str:
+def failure_message(
+    request: Request, ended: Ended, report: str, workspace: Path | None = None, python: Interpreter | None = None
+) -> str:
     """Return the reason why the action failed; '' if its step returned and read only declared files.
 
     report      the worker's report (see worker/child.py)
     workspace   the folder with files that the worker could not see
+    python      the Python that it ran in; by default the one that modelbuild runs in
     """
+    python = python or installed()
     action = request.action
     if ended.problem:
         return ended.problem
@@ -44,21 +49,26 @@ def failure_message(request: Request, ended: Ended, report: str, workspace: Path
     if end is None:
         return f"the process ended with exit status {ended.status} before step {action.step} returned"
     if end["end"] == "done":
-        return _loaded(request, end)
+        return _loaded(request, end, python)
     if end["end"] == "internal":
         return f"internal error in step {action.step}: {end['text']}"
     if end["end"] == "network":
         reader = end["reader"] or f"step {action.step}"
         return f"{reader} uses the network ({end['text']}); declare the file with an http_file target and read that"
-    return f"{end['text']}{_unseen(action, end.get('missing', ''))}"
+    return f"{end['text']}{_unseen(action, end.get('missing', ''), python)}"
 
 
-def _unseen(action: Action, missing: str) -> str:
-    """Return the advice for a module that a worker did not find but Python finds here; else ''."""
+def _unseen(action: Action, missing: str, python: Interpreter) -> str:
+    """Return the advice for a module that a worker did not find: one that Python finds here, or one that no package of
+    the toolchain has; else ''."""
+    top = missing.partition(".")[0]
     try:
-        there = bool(missing) and importlib.util.find_spec(missing.partition(".")[0]) is not None
+        find = python.find_module if python.toolchain else importlib.util.find_spec
+        there = bool(top) and find(top) is not None
     except (ImportError, ValueError):
         there = False
+    if python.toolchain and top and not there:
+        return f"\nno package of {python.lock} has a module {top}; add one to the lock of {python.toolchain}"
     return f"\nno import statement names {missing}; add it to 'requires' of {action.owner}" if there else ""
 
 
@@ -117,15 +127,19 @@ def _uncovered(action: Action, module: str) -> str:
     )
 
 
-def _loaded(request: Request, end: End) -> str:
+def _loaded(request: Request, end: End, python: Interpreter) -> str:
     action = request.action
     if end["strays"]:
         return _uncovered(action, end["strays"][0])
     known, keyed = request.tools.keys(), {module.partition(".")[0] for module in request.modules}
     for module, importer in end["third_party"].items() if action.python or request.local else ():
-        if module in keyed or canonical(module) in known or any(module in _top_levels(tool) for tool in known):
+        if (
+            module in keyed
+            or canonical(module) in known
+            or any(module in _top_levels(tool, python.path) for tool in known)
+        ):
             continue
-        owners = [canonical(owner) for owner in _owners().get(module, ())]
+        owners = [canonical(owner) for owner in _owners(python.path).get(module, ())]
         if not owners:
             return f"{importer} imports {module}, which is neither a declared input nor part of an installed package"
         if known.isdisjoint(owners):
@@ -134,19 +148,23 @@ def _loaded(request: Request, end: End) -> str:
 
 
 @cache
-def _top_levels(distribution: str) -> tuple[str, ...]:
+def _top_levels(distribution: str, path: tuple[str, ...]) -> tuple[str, ...]:
     """Return the modules that a distribution lists in top_level.txt, if it has one."""
     from importlib import metadata
 
-    try:
-        return tuple((metadata.distribution(distribution).read_text("top_level.txt") or "").split())
-    except metadata.PackageNotFoundError:
-        return ()
+    found = next(iter(metadata.distributions(name=distribution, path=list(path))), None)
+    return tuple((found.read_text("top_level.txt") or "").split()) if found is not None else ()
 
 
 @cache
-def _owners() -> Mapping[str, list[str]]:
-    # Slow: reads the file lists of all installed distributions.
+def _owners(path: tuple[str, ...]) -> Mapping[str, list[str]]:
+    """Return the distributions with each top-level module. Slow: reads the file lists of all installed ones."""
     from importlib import metadata
 
-    return metadata.packages_distributions()
+    found: dict[str, list[str]] = {}
+    for each in metadata.distributions(path=list(path)):
+        files = each.files or ()
+        listed = (each.read_text("top_level.txt") or "").split()
+        for top in listed or {file.parts[0].partition(".")[0] for file in files if file.suffix in (".py", ".so")}:
+            found.setdefault(top, []).append(each.metadata["Name"])
+    return found

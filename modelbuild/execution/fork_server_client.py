@@ -48,9 +48,14 @@ class ForkServer:
     """A process (see worker/fork_server.py) that imports modules, and forks a worker for each order. Safe for many
     threads.
 
-    It starts at once. Starting takes a while, so a build may start one before it has settings for it."""
+    It starts at once. Starting takes a while, so a build may start one before it has settings for it.
 
-    def __init__(self) -> None:
+    program  the Python to start, with the folder of its environment; by default the one of this process
+    """
+
+    def __init__(self, program: str = sys.executable, prefix: str = sys.prefix) -> None:
+        self.program = program
+        self._prefix = prefix
         self._log = os.memfd_create("log")
         self._socket, theirs = socket.socketpair()
         self._numbers = itertools.count()
@@ -112,12 +117,12 @@ class ForkServer:
         try:
             with theirs:
                 process = subprocess.Popen(
-                    [sys.executable, "-P", fork_server.__file__, str(theirs.fileno())],
+                    [self.program, "-P", fork_server.__file__, str(theirs.fileno())],
                     stdin=subprocess.DEVNULL,
                     stdout=self._log,
                     stderr=self._log,
                     cwd="/",
-                    env=environment.variables(Path(os.devnull), cpus=1),
+                    env=environment.variables(Path(os.devnull), cpus=1, prefix=self._prefix),
                     pass_fds=[theirs.fileno()],
                     start_new_session=True,
                 )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from modelbuild.actions import Action, Digest, FileEntry, Material, StagedInput
+from modelbuild.code import interpreter as python
 from modelbuild.code.installed_contents import InstalledContents
 from modelbuild.code.local_contents import Files, LocalContents
 from modelbuild.code.step_sources import StepCode
@@ -31,6 +31,7 @@ class Keys:
     installed  the distributions that `tools` finds, by content
     local      the local modules that `tools` finds, by content
     gpus       models of GPUs, for actions that use one, if this machine has none
+    version    the version of the Python that steps run in
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Keys:
         installed: InstalledContents,
         local: LocalContents,
         gpus: Sequence[str] = (),
+        version: str = "",
     ) -> None:
         self._code = code
         self._blob = blob
@@ -48,6 +50,7 @@ class Keys:
         self._installed = installed
         self._local = local
         self._gpus = tuple(gpus)
+        self._version = version or python.installed().version
         self._imported: dict[Digest, frozenset[str]] = {}
 
     @classmethod
@@ -58,12 +61,14 @@ class Keys:
         blob: Callable[[Digest], bytes],
         files: Files,
         gpus: Sequence[str] = (),
+        interpreter: python.Interpreter | None = None,
     ) -> Keys:
         """Return an object that computes keys of a workspace's actions. `packages`: folders of modelbuild and of rule
-        packages, by import name."""
-        tools = Tools(workspace, packages)
-        installed = InstalledContents(tools.distributions, lambda path: files.entry(path)[1])
-        return cls(StepCode(packages), blob, tools, installed, LocalContents(files), gpus)
+        packages, by import name; `interpreter`: the Python that they run in."""
+        used = interpreter or python.installed()
+        tools = Tools(workspace, packages, used)
+        contents = InstalledContents(tools.distributions, lambda path: files.entry(path)[1])
+        return cls(StepCode(packages), blob, tools, contents, LocalContents(files), gpus, used.version)
 
     def request(self, action: Action, inputs: Sequence[StagedInput]) -> Request:
         """Return the request that an executor runs. Raises as material() does."""
@@ -94,7 +99,7 @@ class Keys:
             "tools": dict(request.tools),
             "env": dict(action.env),
             "cpu": action.resources.cpu,
-            "python": platform.python_version(),
+            "python": self._version,
             "machine": machine(),
         }
         if request.local:

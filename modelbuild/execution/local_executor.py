@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import modelbuild
 from modelbuild.actions import Action, ActionResult
 from modelbuild.code.byte_code import keep_byte_code
+from modelbuild.code.interpreter import Interpreter, installed
 from modelbuild.code.search_path import import_path
 from modelbuild.code.step_sources import source_file
 from modelbuild.errors import EnvironmentProblem
@@ -42,6 +43,7 @@ class LocalExecutor:
     reporter         receives the progress of running actions
     spare            a fork server without settings, for the first actions; ends with the executor
     namespaces       False: behave as if the kernel refused namespaces
+    interpreter      the Python of the fork servers; by default the one that modelbuild runs in
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class LocalExecutor:
         reporter: Reporter | None = None,
         spare: ForkServer | None = None,
         namespaces: bool = True,
+        interpreter: Interpreter | None = None,
     ) -> None:
         self._workspace = workspace_root.resolve()
         self._store = store
@@ -63,6 +66,7 @@ class LocalExecutor:
         self._reporter = reporter
         self._spare = spare
         self._namespaces = namespaces
+        self._python = interpreter or installed()
         self._lock = threading.Lock()
         self._warm: dict[tuple[str, ...], ForkServer] = {}
         self._scratch: Scratch | None = None
@@ -140,11 +144,11 @@ class LocalExecutor:
             if preload and not server.ready:
                 self._waiting.setdefault(preload, []).append(action)
                 self._show(action, f"starting a worker with {preload[0]}", waiting=True)
-        ended = server.run(_order(sandbox, request, self._workspace), partial(self._show, action))
+        ended = server.run(_order(sandbox, request, self._workspace, self._python), partial(self._show, action))
         if self._closed:
             return Outcome(None, "interrupted")
         stdout, stderr = sandbox.printed(self._store)
-        problem = failure_message(request, ended, ended.report, self._workspace)
+        problem = failure_message(request, ended, ended.report, self._workspace, self._python)
         if not problem:
             try:
                 outputs = sandbox.collect(action, self._store)
@@ -185,25 +189,33 @@ class LocalExecutor:
             server = self._warm.get(preload)
             if server is None or not server.alive:
                 scratch = self._start()
-                imports = import_path(self._workspace)
+                python = self._python
+                imports = python.path if python.toolchain else import_path(self._workspace)
+                prefixes = (python.prefix, python.base_prefix)
                 settings: ServerSettings = {
                     "preload": preload,
                     "import_path": imports,
                     "packages": {name: str(path) for name, path in self._packages.items()},
-                    "readable": environment.readable(self._workspace, imports),
+                    "readable": environment.readable(self._workspace, imports, prefixes),
                     "workspace": str(self._workspace),
                     "scratch": str(scratch.path),
                     "namespaces": self._namespaces,
-                    "variables": environment.variables(scratch.path, cpus=1),
+                    "variables": environment.variables(scratch.path, cpus=1, prefix=python.prefix),
                 }
-                spare, self._spare = self._spare, None
-                server = self._warm[preload] = spare if spare is not None and spare.alive else ForkServer()
+                server = self._warm[preload] = self._take_spare() or ForkServer(python.program, python.prefix)
                 self._waiting.pop(preload, None)  # of a server that ended before it was ready
                 server.begin(settings, partial(self._server_ready, preload))
             return server
 
+    def _take_spare(self) -> ForkServer | None:
+        """Return the spare fork server, if there is one and it is of this Python."""
+        if self._spare is None or not self._spare.alive or self._spare.program != self._python.program:
+            return None
+        spare, self._spare = self._spare, None
+        return spare
 
-def _order(sandbox: Sandbox, request: Request, workspace: Path) -> LocalOrder:
+
+def _order(sandbox: Sandbox, request: Request, workspace: Path, python: Interpreter) -> LocalOrder:
     """Return the order for a worker."""
     action = request.action
     inputs: dict[str, list[str]] = {}
@@ -221,7 +233,7 @@ def _order(sandbox: Sandbox, request: Request, workspace: Path) -> LocalOrder:
         "fetches": _fetches(action, workspace) if action.network else [],
         "modules": dict(request.modules),
         "local": bool(request.local),
-        "env": environment.variables(sandbox.home, cpus, action.network, gpu) | dict(action.env),
+        "env": environment.variables(sandbox.home, cpus, action.network, gpu, python.prefix) | dict(action.env),
         "root": str(sandbox.folder),
         "writable": [str(sandbox.outputs), str(sandbox.home)],
         "stdout": str(sandbox.stdout),

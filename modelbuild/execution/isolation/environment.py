@@ -53,16 +53,19 @@ def devices(gpu: bool) -> list[str]:
         return ["/proc", *sorted(entry.path for entry in entries if entry.path not in (*_SHARED, *DESCRIPTORS))]
 
 
-def variables(home: Path, cpus: int, network: bool = False, gpu: bool = False) -> dict[str, str]:
+def variables(
+    home: Path, cpus: int, network: bool = False, gpu: bool = False, prefix: str = sys.prefix
+) -> dict[str, str]:
     """Return all environment variables of a step, except those that its action adds.
 
     home      the action's folder for programs' own and temporary files
     cpus      number of threads of numerical libraries
     network   whether to keep the variables for fetching
     gpu       whether the machine's GPUs are visible
+    prefix    the folder of the step's Python
     """
     fixed = {
-        "PATH": f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",
         "TZ": "UTC",
         "HOME": str(home),
@@ -91,12 +94,14 @@ def set_variables(variables: Mapping[str, str]) -> None:
             os.environ[name] = value
 
 
-def readable(workspace: Path, imports: Iterable[str]) -> list[str]:
-    """Return real paths of the folders that every action may read: the system's, Python's and `imports`. If one of
-    them contains the workspace, the files and folders beside the workspace replace it."""
+def readable(
+    workspace: Path, imports: Iterable[str], prefixes: Iterable[str] = (sys.prefix, sys.base_prefix)
+) -> list[str]:
+    """Return real paths of the folders that every action may read: the system's, Python's (`prefixes`) and `imports`.
+    If one of them contains the workspace, the files and folders beside the workspace replace it."""
     root = os.path.realpath(workspace)
     libraries = [path for name in LIBRARIES for path in os.environ.get(name, "").split(":")]
-    wanted = [*SYSTEM, sys.prefix, sys.base_prefix, *imports, *libraries]
+    wanted = [*SYSTEM, *prefixes, *imports, *libraries]
     real = [os.path.realpath(path) for path in wanted if path and os.path.exists(path)]
     return list(dict.fromkeys(part for path in real for part in without(path, [root])))
 
