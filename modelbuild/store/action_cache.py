@@ -19,11 +19,13 @@ _USE_STEP = 3600
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An action's key, its result (None: the row is damaged) and the contents of its key."""
+    """An action's key, its result (None: the row is damaged), the contents of its key, and the time of its last use in
+    seconds since the epoch."""
 
     key: str
     result: ActionResult | None
     packed: bytes
+    used: float = 0.0
 
     def material(self) -> dict[str, Any] | None:
         return _unpack(self.packed)
@@ -90,11 +92,14 @@ class ActionCache:
     def rows(self) -> list[Row] | None:
         """Return all actions, the most recently used first; None if they cannot be read."""
         found = self._database.read(
-            "SELECT key, result, checksum, material FROM actions ORDER BY last_used DESC, rowid DESC"
+            "SELECT key, result, checksum, material, last_used FROM actions ORDER BY last_used DESC, rowid DESC"
         )
         if found is None:
             return None
-        return [Row(key, _decode(key, text, checksum), packed) for key, text, checksum, packed in found]
+        return [
+            Row(key, _decode(key, text, checksum), packed, float(used) if isinstance(used, int | float) else 0.0)
+            for key, text, checksum, packed, used in found
+        ]
 
     def forget(self, keys: Iterable[str]) -> bool:
         """Delete results. Returns whether they were deleted."""

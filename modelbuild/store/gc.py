@@ -9,9 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from modelbuild.store.action_cache import ActionCache
+from modelbuild.store.action_cache import ActionCache, Row
 from modelbuild.store.cas import Cas, hash_of
 from modelbuild.store.codec import blobs_of
+from modelbuild.store.environments import Environment, environments, leftovers
 from modelbuild.store.files import open_up, remove
 from modelbuild.store.schemas import DATABASES
 
@@ -23,18 +24,20 @@ _KEEP = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """Counts of a collection. `busy`: other builds use the cache, so nothing was done."""
+    """Counts of a collection; `toolchains` are evicted environments. `busy`: other builds use the cache, so nothing was
+    done."""
 
     actions: int = 0
     blobs: int = 0
     freed: int = 0
     left: int = 0
     busy: bool = False
+    toolchains: int = 0
 
 
 def collect(directory: Path, cas: Cas, actions: ActionCache, max_size: int | None) -> Collected:
-    """Evict results above the cap (None: no cap; 0: evict all), and delete blobs that no action refers to and leftovers
-    of killed builds.
+    """Evict results and environments above the cap (None: no cap; 0: evict all), and delete blobs that no action refers
+    to and leftovers of killed builds.
 
     The caller holds the cache's lock exclusively, and should call empty_trash() after releasing it: files are only
     moved here, so that waiting builds do not wait for the disk. Killed at any moment, it leaves at worst blobs without
@@ -50,13 +53,22 @@ def collect(directory: Path, cas: Cas, actions: ActionCache, max_size: int | Non
             sizes[name] = entry.stat(follow_symlinks=False).st_size
             names.setdefault(hash_of(name), []).append(name)
 
-    limit = sum(sizes.values())
+    made = environments(directory)
+    limit = sum(sizes.values()) + sum(each.bytes for each in made)
     if max_size is not None and limit > max_size:
         limit = int(max_size * _KEEP)
     kept: set[str] = set()
     left = 0
     evicted = []
-    for row in rows:
+    unused: list[Environment] = []
+    kinds: list[Environment | Row] = [*made, *rows]
+    for row in sorted(kinds, key=lambda each: -each.used):
+        if isinstance(row, Environment):
+            if max_size == 0 or left + row.bytes > limit:
+                unused.append(row)
+            else:
+                left += row.bytes
+            continue
         wanted = {digest.hash for digest in blobs_of(row.result)} if row.result is not None else set()
         files = {name for hash_ in wanted for name in names.get(hash_, ())} - kept
         cost = sum(sizes[name] for name in files)
@@ -73,8 +85,10 @@ def collect(directory: Path, cas: Cas, actions: ActionCache, max_size: int | Non
     dropped = [(name, entry) for name, entry in cas.scan() if name not in kept]
     _move((entry.path for _, entry in dropped), trash)
     _move((str(path) for path in _leftovers(directory)), trash)
-    actions.set_total(left)
-    return Collected(len(evicted), len(dropped), sum(sizes.get(name, 0) for name, _ in dropped), left)
+    _move((str(path) for path in (*leftovers(directory), *(each.folder for each in unused))), trash)
+    actions.set_total(left - sum(each.bytes for each in environments(directory)))
+    freed = sum(sizes.get(name, 0) for name, _ in dropped) + sum(each.bytes for each in unused)
+    return Collected(len(evicted), len(dropped), freed, left, toolchains=len(unused))
 
 
 def empty_trash(directory: Path) -> None:

@@ -17,6 +17,7 @@ from modelbuild.store.action_cache import ActionCache
 from modelbuild.store.cas import Cas
 from modelbuild.store.codec import blobs_of
 from modelbuild.store.database import Database
+from modelbuild.store.environments import environments
 from modelbuild.store.file_digests import FileDigests
 from modelbuild.store.files import check_plain, make_folder, open_folder, path_in, remove
 from modelbuild.store.gc import Collected, collect, empty_trash
@@ -50,7 +51,7 @@ def open_store(directory: Path, max_size: int | None = None, warn: Warn = warn_o
 class LocalStore:
     """Implements Store; see there. Use open_store().
 
-    directory  cas/ blobs, index-*.db actions and file digests, tmp/ files in progress
+    directory  cas/ blobs, index-*.db actions and file digests, tmp/ files in progress, toolchains/ environments
     scratch    a folder on the blobs' file system for actions' own folders, so that outputs are renamed, not copied;
                the next collection deletes leftovers of killed builds
     files      digests of workspace files
@@ -154,8 +155,8 @@ class LocalStore:
         return measure(self.directory, self._cas, self._actions, self.max_size)
 
     def verify(self) -> Verified:
-        """Read every blob, and delete damaged ones."""
-        return verify(self._cas, self._actions)
+        """Read every blob and every file of environments, and delete damaged ones."""
+        return verify(self.directory, self._cas, self._actions)
 
     @property
     def scratch(self) -> Path:
@@ -209,7 +210,7 @@ class LocalStore:
         if self.max_size is None or not self._cas.ever_added:
             return False
         total = self._actions.total()
-        return total is None or total > self.max_size
+        return total is None or total + sum(each.bytes for each in environments(self.directory)) > self.max_size
 
     def _collect(self) -> Collected:
         """Collect and release the lock."""

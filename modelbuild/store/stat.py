@@ -11,6 +11,7 @@ from pathlib import Path
 from modelbuild.store.action_cache import ActionCache
 from modelbuild.store.cas import Cas, hash_of
 from modelbuild.store.codec import blobs_of
+from modelbuild.store.environments import environments
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class StepUse:
 @dataclass(frozen=True, slots=True)
 class StoreStat:
     """Counts and bytes. `orphans` are blobs that no action refers to; `temporary` are files of running or killed
-    builds; `index` is the databases."""
+    builds; `index` is the databases; `toolchains` are installed environments."""
 
     directory: Path
     max_size: int | None
@@ -38,6 +39,8 @@ class StoreStat:
     temporary_bytes: int
     index_bytes: int
     steps: tuple[StepUse, ...]
+    toolchains: int = 0
+    toolchain_bytes: int = 0
 
 
 def measure(directory: Path, cas: Cas, actions: ActionCache, max_size: int | None) -> StoreStat:
@@ -56,6 +59,7 @@ def measure(directory: Path, cas: Cas, actions: ActionCache, max_size: int | Non
         counts[step] += 1
         named[step] |= {digest.hash for digest in blobs_of(row.result)} if row.result is not None else set()
     orphans = sizes.keys() - set().union(*named.values())
+    made = environments(directory)
     temporary = [size for top in ("tmp", "trash-*") for path in directory.glob(top) for size in _sizes(path)]
     return StoreStat(
         directory=directory,
@@ -71,6 +75,8 @@ def measure(directory: Path, cas: Cas, actions: ActionCache, max_size: int | Non
         steps=tuple(
             StepUse(step, counts[step], sum(sizes.get(hash_, 0) for hash_ in named[step])) for step in sorted(counts)
         ),
+        toolchains=len(made),
+        toolchain_bytes=sum(each.bytes for each in made),
     )
 
 

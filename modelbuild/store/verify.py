@@ -1,26 +1,37 @@
-"""Check every blob of a cache against its digest."""
+"""Check every blob of a cache against its digest, and every environment against its list of files."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import stat
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from modelbuild.store.action_cache import ActionCache
 from modelbuild.store.cas import Cas, check, hash_of
 from modelbuild.store.codec import blobs_of
+from modelbuild.store.environments import damaged_files, environments
+from modelbuild.store.files import open_up
+from modelbuild.store.gc import TRASH, empty_trash
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
     """The number of blobs (and bytes) read, the hashes of damaged blobs, which were deleted, and the number of actions
-    deleted because of a missing blob or a damaged row."""
+    deleted because of a missing blob or a damaged row; and the number of environments, the number (and bytes) of their
+    files that were read, and the paths in the cache of damaged files, whose environments were deleted."""
 
     blobs: int
     bytes: int
     bad: tuple[str, ...]
     actions: int
+    toolchains: int = 0
+    toolchain_files: int = 0
+    toolchain_bytes: int = 0
+    damaged: tuple[str, ...] = ()
 
 
-def verify(cas: Cas, actions: ActionCache) -> Verified:
+def verify(directory: Path, cas: Cas, actions: ActionCache) -> Verified:
     """Verify a cache. Other builds may run meanwhile: only damaged entries are deleted."""
     blobs = 0
     size = 0
@@ -41,4 +52,28 @@ def verify(cas: Cas, actions: ActionCache) -> Verified:
     ]
     if broken:
         actions.forget(broken)
-    return Verified(blobs, size, tuple(sorted(bad)), len(broken))
+    found = Verified(blobs, size, tuple(sorted(bad)), len(broken))
+    return _with_environments(directory, found)
+
+
+def _with_environments(directory: Path, found: Verified) -> Verified:
+    made = environments(directory)
+    files = size = 0
+    damaged = []
+    for environment in made:
+        bad = []
+        for name, length, differs in damaged_files(environment):
+            files += 1
+            size += length
+            if differs:
+                bad.append(str(environment.folder.relative_to(directory) / name))
+        if bad:
+            trash = directory / f"{TRASH}{os.urandom(8).hex()}"
+            trash.mkdir()
+            open_up(environment.folder, stat.S_IRWXU)
+            os.rename(environment.folder, trash / environment.folder.name)
+        damaged += bad
+    empty_trash(directory)
+    return replace(
+        found, toolchains=len(made), toolchain_files=files, toolchain_bytes=size, damaged=tuple(sorted(damaged))
+    )

@@ -42,6 +42,8 @@ def stat(settings: Settings, as_json: bool) -> None:
     click.echo(f"{found.directory}: {size_text(found.bytes)} in {kept} ({cap})")
     for step in sorted(found.steps, key=lambda s: s.bytes, reverse=True):
         click.echo(f"  {step.step}: {size_text(step.bytes)}, {count(step.actions, 'action')}")
+    if found.toolchains:
+        click.echo(f"  {count(found.toolchains, 'toolchain')}: {size_text(found.toolchain_bytes)}")
     if found.orphans:
         click.echo(f"  unreferenced: {size_text(found.orphan_bytes)} in {count(found.orphans, 'blob')}")
     if found.temporary:
@@ -57,7 +59,7 @@ def stat(settings: Settings, as_json: bool) -> None:
 def gc(settings: Settings, max_size: str | None, as_json: bool) -> None:
     """Shrink the cache to its cap.
 
-    Deletes the least recently used results above the cap, and files that no build can use.
+    Deletes the least recently used results and toolchains above the cap, and files that no build can use.
     """
     with _store(settings, max_size) as store:
         collected = collect(store)
@@ -65,6 +67,7 @@ def gc(settings: Settings, max_size: str | None, as_json: bool) -> None:
         click.echo(json.dumps({"version": VERSION, **dataclasses.asdict(collected)}))
         return
     gone = f"{count(collected.actions, 'action')} and {count(collected.blobs, 'blob')}"
+    gone += f", {count(collected.toolchains, 'toolchain')}" if collected.toolchains else ""
     click.echo(f"Freed {size_text(collected.freed)}: {gone}; {size_text(collected.left)} left")
 
 
@@ -72,7 +75,7 @@ def gc(settings: Settings, max_size: str | None, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def verify(settings: Settings, as_json: bool) -> int:
-    """Read every blob and delete damaged ones.
+    """Read every blob and every file of toolchains, and delete damaged ones.
 
     Later builds make them again. Exit code 1 if anything was damaged.
     """
@@ -89,7 +92,12 @@ def verify(settings: Settings, as_json: bool) -> int:
         )
         for digest in found.bad:
             click.echo(f"  damaged: {digest}")
-    return ExitCode.BUILD_FAILED if found.bad or found.actions else ExitCode.OK
+        if found.toolchains:
+            files = f"{size_text(found.toolchain_bytes)} in {count(found.toolchain_files, 'file')}"
+            click.echo(f"Read {files} of {count(found.toolchains, 'toolchain')}: {len(found.damaged)} damaged")
+        for path in found.damaged:
+            click.echo(f"  damaged: {path}")
+    return ExitCode.BUILD_FAILED if found.bad or found.actions or found.damaged else ExitCode.OK
 
 
 def collect(store: LocalStore) -> Collected:
