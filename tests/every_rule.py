@@ -7,7 +7,7 @@ from typing import Any
 
 WORKSPACE: dict[str, Any] = {
     "rules": [],
-    "build": {"default_device": "//:cpu", "jobs": 2, "keep_going": False},
+    "build": {"default_device": "//:cpu", "toolchain": "//:tools", "jobs": 2, "keep_going": False},
     "cache": {"dir": "cache", "max_size": "20GiB"},
     "remote": {
         "cache": "grpcs://host.example:443/team",
@@ -27,6 +27,7 @@ WORKSPACE: dict[str, Any] = {
         "ci": {
             "jobs": 3,
             "device": ["//:cpu"],
+            "toolchain": "installed",
             "keep_going": True,
             "quiet": True,
             "json": False,
@@ -291,12 +292,13 @@ PACKAGE: dict[str, Any] = {
             "flaky": False,
         }
     ],
+    "python_toolchain": [{"name": "tools", "lock": "tools.lock", "python": "3.12", "from_source": ["x"]}],
     "test_suite": [{"name": "suite", "tests": [":py_test", ":pte_test"]}],
 }
 
 FILES = (
     *("a.txt", "b.txt", "net.py", "m.pt2", "w.safetensors", "y.npy", "t.json", "runtime.tar", "metric.py", "test_a.py"),
-    *("libx.so.1", "a.plan", "scale.cpp", "scale.hpp"),
+    *("libx.so.1", "a.plan", "scale.cpp", "scale.hpp", "tools.lock"),
     "sub/c.py",
 )
 

@@ -11,6 +11,7 @@ from modelbuild.affected.git import Change, lay_out, show
 from modelbuild.affected.revision_process import in_child
 from modelbuild.affected.signatures import Revision, signatures
 from modelbuild.affected.tool_versions import compare_locks
+from modelbuild.affected.toolchains import toolchain_text
 from modelbuild.affected.unchanged import LOCKS, changed_engine
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.analysis.open import open_analyzer
@@ -37,6 +38,8 @@ def compare(
     new = Revision(workspace.root, change.same_at(workspace.root), new_versions, change, "after")
     after = signatures(analyzer, configured, new)
     everything = changed_engine(workspace, change)
+    if not everything and before.get("toolchain", "") != toolchain_text(analyzer):
+        everything = "the toolchain, in which every step runs, was changed"
     touched: dict[str, tuple[str, str, bool]] = {}
     for each in configured:
         node, label = str(each.node), str(each.node.label)
@@ -64,7 +67,8 @@ def _base(root: Path, devices: Sequence[Label], revision: Revision) -> dict[str,
                 except (ModelbuildError, ValueError):  # ValueError: an earlier analysis failed half way
                     continue
     signed = signatures(analyzer, configured, revision)
-    return {"labels": labels, "signatures": {node: signature.text for node, signature in signed.items()}}
+    texts = {node: signature.text for node, signature in signed.items()}
+    return {"labels": labels, "signatures": texts, "toolchain": toolchain_text(analyzer)}
 
 
 def _targets(analyzer: Analyzer, package: str) -> list[Target]:

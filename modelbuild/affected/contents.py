@@ -72,7 +72,8 @@ def touched_by_contents(
             elif not same(file_location(needed)):
                 reading.add(label)
     candidates = closure(reading, dependents)
-    configuring = {str(device) for device in (*devices, analyzer.default_device) if device is not None}
+    toolchain = loader.workspace.config.toolchain
+    configuring = {str(label) for label in (*devices, analyzer.default_device, toolchain) if label is not None}
     if configuring & candidates:  # every target depends on them
         return None
     chosen = [target for target in targets if str(target.label) in candidates]

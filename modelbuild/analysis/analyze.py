@@ -14,8 +14,9 @@ from modelbuild.analysis.steps import Steps
 from modelbuild.analysis.validate import validate
 from modelbuild.api.attrs import Attrs, Dep, Glob, Path, Source, references
 from modelbuild.api.context import Context, Declaration, Resolved
-from modelbuild.api.providers import Files, Platform, Provider
+from modelbuild.api.providers import Files, Platform, Provider, PythonToolchain
 from modelbuild.api.rule import Rule
+from modelbuild.code.interpreter import Interpreter, installed
 from modelbuild.declarations import check_source
 from modelbuild.errors import LoadingError, Location, UsageError
 from modelbuild.ids import TargetId
@@ -26,7 +27,7 @@ from modelbuild.loading.references import parse_label
 from modelbuild.loading.select import Selected, resolve_selects, select_labels
 from modelbuild.loading.visibility import check_visible
 from modelbuild.paths import PathError
-from modelbuild.workspace.toml_document import Where
+from modelbuild.workspace.toml_document import Stamp, Where
 
 DEVICE = "device"
 
@@ -87,6 +88,9 @@ class Analyzer:
     """Analyses targets on demand, each once per configuration, and collects the actions that they declare.
 
     test_filter  the cases that tests run, see Context.test_filter
+
+    interpreter      the Python that actions run in (see use_toolchain.py)
+    toolchain_files  stamps of the files that decided which
     """
 
     def __init__(
@@ -96,7 +100,9 @@ class Analyzer:
         self.rules = rules
         self.default_device = default_device
         self.test_filter = test_filter
-        self.graph = ActionGraph(Steps(rules.packages, loader.workspace.root).complete)
+        self.interpreter: Interpreter = installed()
+        self.toolchain_files: dict[str, Stamp] = {}
+        self.graph = ActionGraph(Steps(rules.packages, loader.workspace.root, lambda: self.interpreter).complete)
         self.targets: dict[Node, ConfiguredTarget] = {}
         self.dependencies: dict[Node, tuple[Node, ...]] = {}
         self._unconfigured: dict[Label, ConfiguredTarget] = {}
@@ -106,6 +112,15 @@ class Analyzer:
         if device is not None:
             self._platform(device)
         return self._analyze(Node(label, device), None)
+
+    def toolchain(self, label: Label, at: Where | None) -> PythonToolchain:
+        """Return the provider of a toolchain, which `at` refers to (None: the command line)."""
+        target = self._analyze(Node(label, None), at)
+        for provider in target.providers:
+            if isinstance(provider, PythonToolchain):
+                return provider
+        message = f"{label} is a {target.rule}, not a toolchain; expected a target of python_toolchain"
+        raise LoadingError(message, at()) if at else UsageError(message)
 
     def _analyze(self, root: Node, at: Where | None) -> ConfiguredTarget:
         # An explicit stack, because chains of targets may be longer than Python's recursion limit.

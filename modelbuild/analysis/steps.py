@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from modelbuild.actions import Action
+from modelbuild.code.interpreter import Interpreter, installed
 from modelbuild.code.step_sources import StepCode, imports, parse, source_file
 from modelbuild.code.tools import Tools
 from modelbuild.errors import LoadingError, Location, did_you_mean
@@ -14,14 +16,21 @@ from modelbuild.workspace.workspace import BUILT_IN
 
 
 class Steps:
-    """Steps of the rule packages in `packages` (import name -> folder), in the workspace at `root`."""
+    """Steps of the rule packages in `packages` (import name -> folder), in the workspace at `root`. `interpreter`
+    returns the Python that they run in."""
 
-    def __init__(self, packages: Mapping[str, Path], root: Path) -> None:
+    def __init__(
+        self, packages: Mapping[str, Path], root: Path, interpreter: Callable[[], Interpreter] = installed
+    ) -> None:
         self._packages = packages
         self._root = root
         self._code = StepCode(packages)
-        self._tools = Tools(root, ("modelbuild", *packages))
+        self._interpreter = interpreter
         self._imported: dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[str, ...]] = {}
+
+    @cached_property
+    def _tools(self) -> Tools:
+        return Tools(self._root, ("modelbuild", *self._packages), self._interpreter())
 
     def complete(self, action: Action) -> Action:
         """Return the action, with the distributions that its modules import among its tools. Not for built-in modules:

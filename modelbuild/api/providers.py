@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from modelbuild.actions import Artifact, DerivedArtifact
+from modelbuild.actions import Artifact, DerivedArtifact, SourceArtifact
 from modelbuild.device_runners import DeviceSpec
 
 
@@ -26,6 +26,22 @@ class Platform(Provider):
     def spec(self) -> DeviceSpec | None:
         """The ways to reach the device, and its properties; None if programs cannot run there."""
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class PythonToolchain(Provider):
+    """An environment of Python packages that steps run in, for `--toolchain` and the workspace's `toolchain`.
+
+    lock         the lock file
+    python       a version, or the absolute path of a program; '' for the Python that modelbuild runs in
+    from_source  canonical names of distributions that may be built from source
+    """
+
+    made_by: ClassVar[tuple[str, ...]] = ("python_toolchain",)
+
+    lock: SourceArtifact
+    python: str
+    from_source: tuple[str, ...]
 
 
 class Runnable(Provider):

@@ -48,7 +48,8 @@ def build(
 
     make_root(workspace.root / OUTPUT_FOLDER)
     # If only sources changed, an action will run soon, with little to do before it.
-    with _early_fork_server(stale is not None and bool(stale.changed) and request.remote.executor is None) as spare:
+    here = request.remote.executor is None and request.toolchain is None
+    with _early_fork_server(stale is not None and bool(stale.changed) and here) as spare:
         from modelbuild.build.execute import Job, execute
         from modelbuild.build.plan import make_plan
         from modelbuild.build.retry import retry_without_remote

@@ -33,7 +33,7 @@ def _once(workspace: Workspace, request: Request, plan: Plan, reporter: Reporter
         raise UsageError(f"nothing to check in {' '.join(request.patterns)}; expected targets such as a pte_program")
     wanted = [artifact for _, files in checks for artifact in files]
     code = ExitCode.OK
-    with open_engine(workspace, request, plan.packages, reporter) as engine:
+    with open_engine(workspace, request, plan.analyzer, reporter) as engine:
         scheduler = engine.scheduler(plan.analyzer)
         needed = scheduler.actions(plan.graph.needed_for(wanted))
         labels = tuple(str(target.node.label) for target, _ in checks)

@@ -66,7 +66,7 @@ def look_up(analyzer: Analyzer, wanted: Iterable[Artifact], store: Store, source
         analyzer.graph,
         store,
         Running(_Refuses(), ResourcePool(machine(1)), _Silent(), jobs=1, keep_going=True),
-        Keys.of(workspace.root, roots, store.read_bytes, sources, workspace.config.remote.gpus),
+        Keys.of(workspace.root, roots, store.read_bytes, sources, workspace.config.remote.gpus, analyzer.interpreter),
         Values(sources.entry),
     )
     report = scheduler.build(artifacts)

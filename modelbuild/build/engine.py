@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,7 @@ from modelbuild.build.failure_files import FailureFiles
 from modelbuild.build.request import Request
 from modelbuild.build.source_files import Sources
 from modelbuild.code.step_sources import StepCode
+from modelbuild.errors import UsageError
 from modelbuild.events import Reporter
 from modelbuild.execution.executor import Executor
 from modelbuild.execution.fork_server_client import ForkServer
@@ -78,22 +79,31 @@ def time_limit(loader: Loader, seconds: float | None, action: Action) -> TimeLim
 def open_engine(
     workspace: Workspace,
     request: Request,
-    packages: Mapping[str, Path],
+    analyzer: Analyzer,
     reporter: Reporter,
     spare: ForkServer | None = None,
 ) -> Iterator[Engine]:
-    """Yield an engine. `packages`: the folder of each rule package, by import name; `spare`: see LocalExecutor. All
-    started processes end with it.
+    """Yield an engine for the actions of an analyzer. `spare`: see LocalExecutor. All started processes end with it.
 
-    Raises what open_store(), shared() and executing() do.
+    Raises what open_store(), shared() and executing() do, UsageError for a toolchain on remote workers, and
+    EnvironmentProblem for a toolchain that was evicted since it was made.
     """
-    config = workspace.config
+    config, packages, python = workspace.config, analyzer.rules.packages, analyzer.interpreter
+    if python.toolchain and request.remote.executor is not None:
+        expected = "expected --toolchain=installed, or no remote executor"
+        raise UsageError(f"toolchain {python.toolchain}: remote workers run steps in their own Python; {expected}")
     reporter = FailureFiles(reporter, workspace.root / OUTPUT_FOLDER)
     with open_store(config.cache_dir, config.cache_size) as local, shared(local, request.remote, reporter) as store:
+        if python.toolchain:
+            from modelbuild.toolchain.make import check_there  # builds without toolchains do not need it
+
+            check_there(python)
         roots = {"modelbuild": Path(modelbuild.__file__).parent, **packages}
         code, sources = StepCode(roots), Sources(workspace.root, local)
-        keys = Keys.of(workspace.root, roots, store.read_bytes, sources, config.remote.gpus)
-        here = LocalExecutor(workspace.root, store, local.scratch, packages, request.sandbox_debug, reporter, spare)
+        keys = Keys.of(workspace.root, roots, store.read_bytes, sources, config.remote.gpus, python)
+        here = LocalExecutor(
+            workspace.root, store, local.scratch, packages, request.sandbox_debug, reporter, spare, interpreter=python
+        )
         executor = executing(here, request.remote, store, local, code, reporter)
         try:
             estimates = partial(expected_seconds, config.cache_dir)

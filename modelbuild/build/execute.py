@@ -41,7 +41,7 @@ def execute(
 ) -> Result:
     """Build, and record inputs and outputs on success. With `stale` the plan contains only these targets."""
     workspace, request, reporter = job.workspace, job.request, job.reporter
-    with open_engine(workspace, request, plan.packages, reporter, spare) as engine:
+    with open_engine(workspace, request, plan.analyzer, reporter, spare) as engine:
         scheduler = engine.scheduler(plan.analyzer)
         result = run_actions(workspace, engine, plan, scheduler, seen)
         seconds = time.monotonic() - job.started

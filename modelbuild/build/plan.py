@@ -17,7 +17,7 @@ from modelbuild.build.request import ExpectedTarget, Request
 from modelbuild.build.snapshot import Seen, stamp
 from modelbuild.build.target_reads import TargetReads, gather_reads
 from modelbuild.errors import LoadingError, Location
-from modelbuild.events import Loaded, Reporter, TargetSkipped
+from modelbuild.events import Loaded, Notice, Reporter, TargetSkipped
 from modelbuild.history.action_facts import TargetFacts, attributes_of
 from modelbuild.labels import Label
 from modelbuild.loading.patterns import expand_patterns
@@ -80,7 +80,12 @@ class Plan:
 
 def make_plan(workspace: Workspace, request: Request, reporter: Reporter) -> Plan:
     """Return a plan. Raises UsageError, and LoadingError as analyze() does."""
-    return analyze(open_analyzer(workspace), request, reporter)
+    return analyze(opened(workspace, request, reporter), request, reporter)
+
+
+def opened(workspace: Workspace, request: Request, reporter: Reporter, test_filter: str = "") -> Analyzer:
+    """Return an analyzer with the request's toolchain. Raises as open_analyzer() does."""
+    return open_analyzer(workspace, test_filter, request.toolchain, lambda text: reporter.emit(Notice(text)))
 
 
 def analyze(analyzer: Analyzer, request: Request, reporter: Reporter) -> Plan:
@@ -118,7 +123,8 @@ def config_name(device: Label | None) -> str:
 def collect_seen(analyzer: Analyzer, seen: Seen) -> None:
     """Add everything that decided the graph: files that were read, listed, or required to be present or absent."""
     loader, packages = analyzer.loader, analyzer.rules.packages
-    seen.files.update({path: (s.size, s.ctime_ns, s.inode) for path, s in loader.files_read().items()})
+    read = {**loader.files_read(), **analyzer.toolchain_files}
+    seen.files.update({path: (s.size, s.ctime_ns, s.inode) for path, s in read.items()})
     for folder in (Path(modelbuild.__file__).parent, *packages.values()):
         for path in folder.rglob("*.py"):
             seen.files[str(path)] = stamp(str(path))

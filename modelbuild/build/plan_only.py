@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from modelbuild.actions import Artifact, DerivedArtifact, Expansion
 from modelbuild.analysis.analyze import ConfiguredTarget
-from modelbuild.analysis.open import open_analyzer
 from modelbuild.build.dry_run import dry_run
-from modelbuild.build.plan import Plan, analyze, config_name
+from modelbuild.build.plan import Plan, analyze, config_name, opened
 from modelbuild.build.request import Request
 from modelbuild.errors import ExitCode
 from modelbuild.events import BuildFinished, Planned, Reporter
@@ -31,7 +30,7 @@ def plan_only(
     choose  returns the targets of the plan to build, and their artifacts; by default all, and their files
     """
     started = time.monotonic()
-    plan = analyze(open_analyzer(workspace, test_filter), request, reporter)
+    plan = analyze(opened(workspace, request, reporter, test_filter), request, reporter)
     targets, wanted = choose(plan) if choose is not None else (plan.targets, _files(plan))
     reporter.emit(_planned(plan, targets, list(wanted)))
     reporter.emit(BuildFinished(time.monotonic() - started))

@@ -12,6 +12,7 @@ from modelbuild.device_runners import DeviceRunner, parse_runner
 from modelbuild.durations import parse_duration
 from modelbuild.errors import ExitCode, UsageError
 from modelbuild.labels import Label
+from modelbuild.workspace.flags import INSTALLED
 from modelbuild.workspace.remote_address import GRPC, parse_address
 from modelbuild.workspace.remote_settings import NO_REMOTE, RemoteSettings
 from modelbuild.workspace.remote_strategy import parse_strategy
@@ -28,6 +29,7 @@ class Flags:
 
     devices: tuple[str, ...] = ()
     runners: tuple[str, ...] = ()
+    toolchain: str | None = None
     jobs: int | None = None
     keep_going: bool | None = None
     action_timeout: str | None = None
@@ -54,6 +56,7 @@ class Request:
     remote    the remote cache and workers
     runners   ways to reach devices, in place of those that are declared
     action_timeout  seconds that an action may run; None: no limit
+    toolchain the toolchain that steps run in; None: the Python that modelbuild runs in
     show_outputs    which built targets are listed: one of flags.SHOWN_OUTPUTS
     purpose   distinguishes requests for the same targets: '' to build them
     """
@@ -72,11 +75,12 @@ class Request:
     show_outputs: str = "summary"
     places: tuple[str, ...] = ()
     runners: tuple[tuple[Label, DeviceRunner], ...] = ()
+    toolchain: Label | None = None
 
 
 def make_request(workspace: Workspace, directory: Path, patterns: tuple[str, ...], flags: Flags) -> Request:
-    """Return the request for flags. Raises UsageError for a device that is not a label, a malformed address, and a
-    malformed duration."""
+    """Return the request for flags. Raises UsageError for a device or toolchain that is not a label, a malformed
+    address, and a malformed duration."""
     config = workspace.config
     package = workspace.package_of(directory)
     return Request(
@@ -92,7 +96,14 @@ def make_request(workspace: Workspace, directory: Path, patterns: tuple[str, ...
         action_timeout=config.action_timeout if flags.action_timeout is None else _seconds(flags.action_timeout),
         show_outputs=flags.show_outputs or "summary",
         runners=parse_runners(flags.runners, package),
+        toolchain=_toolchain(workspace, package, flags.toolchain),
     )
+
+
+def _toolchain(workspace: Workspace, package: str, text: str | None) -> Label | None:
+    if text is None:
+        return workspace.config.toolchain
+    return None if text == INSTALLED else Label.parse(text, package)
 
 
 def parse_runners(texts: tuple[str, ...], package: str) -> tuple[tuple[Label, DeviceRunner], ...]:

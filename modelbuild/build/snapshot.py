@@ -146,6 +146,7 @@ class Snapshots:
             request.package,
             request.patterns,
             [str(device) for device in request.devices],
+            str(request.toolchain or ""),
             request.remote.leaves_outputs,
             request.purpose,
         ]

@@ -30,7 +30,7 @@ class ChangedSince:
 def pending(workspace: Workspace, records: Records, label: Label, devices: Sequence[Label]) -> ChangedSince:
     """Analyse the target and compute keys, without building. Actions behind one that would run are not covered."""
     try:
-        analyzer = open_analyzer(workspace)
+        analyzer = open_analyzer(workspace, toolchain=workspace.config.toolchain)
         targets = [analyzer.analyze(label, device) for device in devices or (None,)]
         dry = dry_run(analyzer, [artifact for target in targets for artifact in target.files()])
     except ModelbuildError as error:

@@ -38,7 +38,7 @@ def passed_tests(
 ) -> list[PassedTest]:
     """Return the tests that depend on one of the targets `owners`, read a file with one of the digests, and passed.
     Targets with errors are skipped."""
-    analyzer = open_analyzer(workspace)
+    analyzer = open_analyzer(workspace, toolchain=engine.request.toolchain)
     device = devices[0] if devices else None
     tests = [target for target in _tests(analyzer, device) if _needs(analyzer, target, owners)]
     artifacts = [report for target in tests if (test := test_of(target)) for report in test.reports]

@@ -10,11 +10,10 @@ from functools import partial
 
 from modelbuild.actions import Artifact, DerivedArtifact, FileEntry
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
-from modelbuild.analysis.open import open_analyzer
 from modelbuild.api.providers import TestAction
 from modelbuild.build.engine import Engine, open_engine
 from modelbuild.build.execute import run_actions
-from modelbuild.build.plan import Plan, analyze, config_name
+from modelbuild.build.plan import Plan, analyze, config_name, opened
 from modelbuild.build.plan_only import Choice, plan_only
 from modelbuild.build.record_history import record_history
 from modelbuild.build.request import Request, Result
@@ -122,7 +121,7 @@ def _once(
         for _, test in pairs
         for artifact in test.reports
     }
-    with open_engine(workspace, request, analyzer.rules.packages, reporter) as engine:
+    with open_engine(workspace, request, analyzer, reporter) as engine:
         executor = TestExecutor(engine.executor, engine.store, reports, attempts, options.runs_per_test)
         session = _Session(
             workspace, options, analyzer, engine, executor, plan if build_all else replace(plan, targets=())
@@ -150,7 +149,7 @@ def plan_tests(
 def _planned(
     workspace: Workspace, request: Request, options: TestOptions, reporter: Reporter, build_all: bool
 ) -> tuple[Plan, Tests]:
-    plan = analyze(open_analyzer(workspace, options.filter), request, reporter)
+    plan = analyze(opened(workspace, request, reporter, options.filter), request, reporter)
     return plan, _tests(plan, request, options, reporter, build_all)
 
 

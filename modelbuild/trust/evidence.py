@@ -10,11 +10,10 @@ from pathlib import Path
 
 from modelbuild.actions import Action, Artifact, DerivedArtifact, FileEntry, SourceArtifact, Value
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
-from modelbuild.analysis.open import open_analyzer
 from modelbuild.api.providers import Component, Contents, Origin
 from modelbuild.build.engine import Engine, open_engine
 from modelbuild.build.execute import run_actions
-from modelbuild.build.plan import analyze
+from modelbuild.build.plan import analyze, opened
 from modelbuild.build.record_history import record_history
 from modelbuild.build.request import Request, Result
 from modelbuild.build.retry import retry_without_remote
@@ -84,11 +83,11 @@ def gather_evidence(workspace: Workspace, request: Request, reporter: Reporter) 
     make_root(workspace.root / OUTPUT_FOLDER)
 
     def work(request: Request, reporter: Reporter) -> Evidence:
-        analyzer = open_analyzer(workspace)
+        analyzer = opened(workspace, request, reporter)
         plan = analyze(analyzer, request, reporter)
         if len(plan.targets) != 1:
             raise UsageError(f"expected one target for one device, got {len(plan.targets)}")
-        with open_engine(workspace, request, plan.packages, reporter) as engine:
+        with open_engine(workspace, request, analyzer, reporter) as engine:
             scheduler = engine.scheduler(analyzer)
             built = run_actions(workspace, engine, plan, scheduler, Seen())
             seconds = time.monotonic() - started

@@ -28,7 +28,7 @@ def rebuild(workspace: Workspace, request: Request, reporter: Reporter, statemen
         fresh = replace(workspace, config=config)
         plan = make_plan(fresh, replace(request, remote=NO_REMOTE), reporter)
         (target,) = plan.targets
-        with open_engine(fresh, replace(request, remote=NO_REMOTE), plan.packages, reporter) as engine:
+        with open_engine(fresh, replace(request, remote=NO_REMOTE), plan.analyzer, reporter) as engine:
             scheduler = engine.scheduler(plan.analyzer)
             needed = scheduler.actions(plan.graph.needed_for(target.files()))
             reporter.emit(BuildStarted((str(target.node.label),), len(needed), request.jobs, tuple(needed)))

@@ -14,11 +14,24 @@ MOST_RUNS = 10_000
 SHOWN_OUTPUTS = ("none", "summary", "all")
 # Values of --test-output: of which tests the printed text is shown.
 TEST_OUTPUTS = ("summary", "errors", "all")
+# The value of --toolchain that stands for the Python that modelbuild runs in.
+INSTALLED = "installed"
 # The file of --target-pattern-file that stands for standard input.
 STDIN = "-"
 
 Kind: TypeAlias = Literal[
-    "switch", "count", "choice", "text", "file", "input", "label", "duration", "address", "strategy", "runner"
+    "switch",
+    "count",
+    "choice",
+    "text",
+    "file",
+    "input",
+    "label",
+    "toolchain",
+    "duration",
+    "address",
+    "strategy",
+    "runner",
 ]
 # Values as the command line gives them: labels, durations, addresses, strategies and runners are text.
 FlagValue: TypeAlias = bool | int | str | tuple[str, ...]
@@ -64,6 +77,7 @@ BUILD_FLAGS = (
          parameter="devices"),
     Flag("runner", "runner", "Reach a device by local:, qemu:ARCH or ssh://USER@HOST.", "LABEL=ADDRESS", repeated=True,
          parameter="runners"),
+    Flag("toolchain", "toolchain", "Run steps in this toolchain; 'installed': the Python of modelbuild.", "LABEL"),
     Flag("jobs", "count", "Number of actions that run at once.", short="j", most=MOST_JOBS),
     Flag("keep-going", "switch", "Continue with unaffected actions.", short="k"),
     Flag("action-timeout", "duration", "Fail actions that run longer, such as '30 min'.", "DURATION"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from modelbuild.device_runners import parse_runner
 from modelbuild.errors import UsageError
 from modelbuild.labels import Label
-from modelbuild.workspace.flags import FLAGS, Flag, FlagValue
+from modelbuild.workspace.flags import FLAGS, INSTALLED, Flag, FlagValue
 from modelbuild.workspace.remote_address import GRPC, SCHEMES, parse_address
 from modelbuild.workspace.remote_strategy import parse_strategy
 from modelbuild.workspace.remote_table import read_choice
@@ -55,6 +55,7 @@ def _value(profile: Table, flag: Flag, root: Path) -> FlagValue | None:
 
 _EXPECTED = {
     "label": "a label",
+    "toolchain": f"a label, or '{INSTALLED}'",
     "address": "an address",
     "strategy": "a kind of action and places, as in 'compile=remote,local'",
     "runner": "a device and an address, as in '//:orin=ssh://user@host'",
@@ -65,7 +66,7 @@ _EXPECTED = {
 def _checked(profile: Table, flag: Flag, text: str, *path: str | int) -> str:
     """Return the text if the command line accepts it."""
     try:
-        if flag.kind == "label":
+        if flag.kind == "label" or (flag.kind == "toolchain" and text != INSTALLED):
             return str(Label.parse(text))
         if flag.kind == "runner":
             Label.parse(parse_runner(text)[0])

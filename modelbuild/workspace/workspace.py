@@ -41,6 +41,7 @@ class Config:
 
     rules           rule packages besides the built-in one: import names, or folders such as `//tools/rules`
     default_device  the device of a target when neither the command line nor the target names one
+    toolchain       the toolchain that steps run in; None: the Python that modelbuild runs in
     jobs            number of actions that may run at once; None: decided by the machine
     action_timeout  seconds that an action may run; None: no limit
     cache_dir       absolute; MODELBUILD_CACHE_DIR overrides the file, which overrides ~/.cache/modelbuild
@@ -51,6 +52,7 @@ class Config:
 
     rules: tuple[str, ...]
     default_device: Label | None
+    toolchain: Label | None
     jobs: int | None
     keep_going: bool
     action_timeout: float | None
@@ -113,6 +115,7 @@ def _workspace(
     config = Config(
         rules=rules,
         default_device=_label(build, "default_device"),
+        toolchain=_label(build, "toolchain"),
         jobs=build.count("jobs", MOST_JOBS),
         keep_going=build.boolean("keep_going") or False,
         action_timeout=build.duration("action_timeout"),

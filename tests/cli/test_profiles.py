@@ -19,7 +19,13 @@ from tests.workspace_builder import Workspace
 COMMANDS = ("build", "test", "ci")
 
 # Values of a profile, and the same on the command line.
-TEXTS = {"device": "//:d", "strategy": "compile=remote,local", "remote_executor": "grpc://host:1", "since": "HEAD"}
+TEXTS = {
+    "device": "//:d",
+    "toolchain": "//:t",
+    "strategy": "compile=remote,local",
+    "remote_executor": "grpc://host:1",
+    "since": "HEAD",
+}
 KINDS: dict[str, Any] = {
     "count": 7,
     "duration": "2 h",

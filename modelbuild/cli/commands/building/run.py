@@ -20,6 +20,7 @@ from modelbuild.errors import ExitCode
 
 if TYPE_CHECKING:
     from modelbuild.labels import Label
+    from modelbuild.workspace.workspace import Workspace
 
 _MOST_RUNS = 1_000_000
 
@@ -148,11 +149,12 @@ def command(settings: Settings, /, target: str, run: Run, flags: Flags) -> int:
     files.update({name: str(root / only_file(built, one)) for name, one in labels.items()})
     arguments = run.arguments(root / only_file(built, label, ".pte"), files)
     arguments += ["--json"] if request.json else []
+    command = [*_program(workspace, request.toolchain), *arguments]
     if not run.pages():
-        return _run(label, arguments, settings.directory)
+        return _run(label, command, settings.directory)
     with TemporaryDirectory() as folder:
         profile = Path(folder) / "profile.json"
-        code = _run(label, [*arguments, f"--profile-output={profile}"], settings.directory)
+        code = _run(label, [*command, f"--profile-output={profile}"], settings.directory)
         if code == ExitCode.OK:
             _write_pages(run.pages(), label, root / only_file(built, label, ".pte"), profile, settings.directory)
     return code
@@ -171,7 +173,23 @@ def _write_pages(pages: Iterable[Path], label: Label, program: Path, profile: Pa
         write_program(folder / page, str(label), facts, json.loads(profile.read_text()))
 
 
-def _run(label: Label, arguments: list[str], folder: Path) -> ExitCode:
+def _program(workspace: Workspace, toolchain: Label | None) -> list[str]:
+    """Return the start of the command that runs programs, in the Python of a toolchain. -P: modules in the user's
+    folder must not replace numpy or torch."""
+    import sys
+
+    from modelbuild.workspace.workspace import LIBRARY
+
+    if toolchain is None:
+        return [sys.executable, "-P", "-m", LIBRARY]
+    from modelbuild.analysis.open import open_analyzer
+    from modelbuild.toolchain import run_module
+
+    analyzer = open_analyzer(workspace, toolchain=toolchain)
+    return [analyzer.interpreter.program, "-P", run_module.__file__, str(analyzer.rules.packages[LIBRARY]), LIBRARY]
+
+
+def _run(label: Label, command: list[str], folder: Path) -> ExitCode:
     """Run the program in a separate process, so that torch stays out of this one and a crash is reported."""
     import signal
     import subprocess
@@ -179,10 +197,7 @@ def _run(label: Label, arguments: list[str], folder: Path) -> ExitCode:
 
     from modelbuild.report.text import write
 
-    # -P: modules in the user's folder must not replace numpy or torch.
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "modelbuild_runtime", *arguments], cwd=folder, stderr=subprocess.PIPE
-    ) as process:
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         try:
             for line in process.stderr:

@@ -52,6 +52,7 @@ def gather(workspace: Workspace) -> dict[str, Any]:
     from modelbuild.execution.gpus import visible
     from modelbuild.execution.isolation.guarantees import guarantees
     from modelbuild.execution.scheduling.resources import machine
+    from modelbuild.workspace.flags import INSTALLED
     from modelbuild.workspace.workspace import OUTPUT_FOLDER
 
     config = workspace.config
@@ -69,6 +70,7 @@ def gather(workspace: Workspace) -> dict[str, Any]:
         "profiles": sorted(config.profiles),
         "devices": _devices(workspace, rules),
         "default_device": None if config.default_device is None else str(config.default_device),
+        "toolchain": INSTALLED if config.toolchain is None else str(config.toolchain),
         "jobs": jobs,
         "machine": platform.machine(),
         "memory": resources.memory,

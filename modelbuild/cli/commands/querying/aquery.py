@@ -30,7 +30,11 @@ def command(settings: Settings, expression: str, devices: tuple[str, ...], form:
 
     workspace = load_workspace(find_root(settings.directory))
     current = workspace.package_of(settings.directory)
-    world = ConfiguredWorld(open_analyzer(workspace), current, [Label.parse(text, current) for text in devices])
+    world = ConfiguredWorld(
+        open_analyzer(workspace, toolchain=workspace.config.toolchain),
+        current,
+        [Label.parse(text, current) for text in devices],
+    )
     actions = Actions(world, evaluate(world, expression))
     if form == "text":
         lines = [line for action in sorted(actions.by_id) for line in as_lines(actions.describe(action))]

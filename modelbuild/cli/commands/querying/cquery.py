@@ -34,7 +34,8 @@ def command(settings: Settings, expression: str, devices: tuple[str, ...], form:
     workspace = load_workspace(find_root(settings.directory))
     current = workspace.package_of(settings.directory)
     asked = [Label.parse(text, current) for text in devices]
-    world = ConfiguredWorld(open_analyzer(workspace), current, asked)
+    toolchain = workspace.config.toolchain if form == "files" else None  # keys decide the names of some outputs
+    world = ConfiguredWorld(open_analyzer(workspace, toolchain=toolchain), current, asked)
     found = evaluate(world, expression)
     if form in GRAPHS:
         lines = render(found, form, world.needs, partial(describe_configured, world))

@@ -1,0 +1,38 @@
+"""Make the toolchain that actions run in, before any of them is declared."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+
+from modelbuild.analysis.analyze import Analyzer
+from modelbuild.labels import Label
+from modelbuild.workspace.toml_document import Stamp
+
+
+def use_toolchain(analyzer: Analyzer, label: Label, say: Callable[[str], object]) -> None:
+    """Make a toolchain, unless the cache has it, and let the analyzer's actions run in it. Raises LoadingError for
+    errors in declarations and in the lock, and EnvironmentProblem if it cannot be made.
+
+    say  called with lines about the progress
+    """
+    # Builds without toolchains do not need these.
+    from modelbuild.toolchain.lock_file import read_lock
+    from modelbuild.toolchain.make import Wanted, make
+    from modelbuild.toolchain.pythons import find_python
+
+    workspace = analyzer.loader.workspace
+    own = label == workspace.config.toolchain
+    at = partial(workspace.document.location, ("build", "toolchain")) if own else None
+    found = analyzer.toolchain(label, at)
+    _stamp(analyzer, found.lock.path)
+    lock = read_lock(workspace.root, found.lock.path, found.from_source)
+    python = find_python(found.python, str(label))
+    _stamp(analyzer, python.program)
+    wanted = Wanted(str(label), lock, python, found.from_source)
+    analyzer.interpreter = make(wanted, workspace.root, workspace.config.cache_dir, say)
+
+
+def _stamp(analyzer: Analyzer, path: str) -> None:
+    analyzer.toolchain_files[path] = Stamp.of(os.stat(analyzer.loader.workspace.root / path))

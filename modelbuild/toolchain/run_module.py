@@ -1,0 +1,32 @@
+"""Run a package as a program in a Python that does not find it: `python -P run_module.py FOLDER NAME ARGUMENT...`.
+
+FOLDER is the package's folder, NAME its import name. Imports only Python's own modules, which each toolchain has.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+
+def main(folder: str, name: str, arguments: list[str]) -> None:
+    sys.meta_path.insert(0, _finder({name: folder}))
+    sys.argv = [name, *arguments]
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+def _finder(folders: dict[str, str]) -> Any:
+    file = Path(__file__).parents[1] / "code/package_finder.py"
+    spec = spec_from_file_location("modelbuild_package_finder", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.PackageFinder(folders)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])
