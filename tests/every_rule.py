@@ -132,6 +132,39 @@ PACKAGE: dict[str, Any] = {
         },
         {"name": "archived", "archive": "m.pt2", "inputs": [{"name": "x", "file": "y.npy"}]},
     ],
+    "dataset": [
+        {"name": "data", "files": {"x": ["y.npy"], "y": {"glob": ["*.npy"]}}, "max_samples": 3},
+        {"name": "archives", "archives": ["a.npz"], "license": "MIT", "source": "https://host.example/x"},
+        {
+            "name": "generated",
+            "generator": "net.py:samples",
+            "srcs": ["net.py"],
+            "data": ["a.txt"],
+            "kwargs": {"n": 3},
+            "requires": ["numpy"],
+            "seed": 1,
+        },
+    ],
+    "quantization_recipe": [
+        {
+            "name": "recipe",
+            "quantizers": [
+                {
+                    "type": "xnnpack",
+                    "mode": "static",
+                    "observer": "min_max",
+                    "per_channel": False,
+                    "operators": ["aten.linear.default"],
+                    "modules": ["m"],
+                    "exclude": ["m.n"],
+                },
+                {"type": "xnnpack", "mode": "dynamic", "weights": "int4", "group_size": 32},
+            ],
+        }
+    ],
+    "quantized_model": [
+        {"name": "quantized", "model": ":archived", "recipe": ":recipe", "calibration": ":archives"},
+    ],
     "kernel_library": [
         {
             "name": "kernels",
@@ -298,6 +331,7 @@ PACKAGE: dict[str, Any] = {
 
 FILES = (
     *("a.txt", "b.txt", "net.py", "m.pt2", "w.safetensors", "y.npy", "t.json", "runtime.tar", "metric.py", "test_a.py"),
+    "a.npz",
     *("libx.so.1", "a.plan", "scale.cpp", "scale.hpp", "tools.lock"),
     "sub/c.py",
 )

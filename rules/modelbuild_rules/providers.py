@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from modelbuild.api import Artifact, DeviceRunner, DeviceSpec, Platform, Provider, Runnable
 from modelbuild_rules.backends.backend import Backend
+from modelbuild_rules.quantization.quantizer import Quantizer
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import ModelParams, PartTensor
@@ -48,6 +49,44 @@ class CompiledKernels:
 
 
 @dataclass(frozen=True)
+class QuantizerEntry:
+    """One quantizer of a recipe: its declaration and its attributes (JSON values, defaults included)."""
+
+    quantizer: Quantizer
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class QuantizationRecipe(Provider):
+    """Quantizers in the order in which they take operators."""
+
+    made_by: ClassVar[tuple[str, ...]] = ("quantization_recipe",)
+
+    quantizers: tuple[QuantizerEntry, ...]
+
+
+@dataclass(frozen=True)
+class Dataset(Provider):
+    """Samples: arrays by name. One of the fields is set.
+
+    files      files of each name, as many of each, in the samples' order
+    archives   a .npz or .safetensors file for each sample
+    generated  tree: a file of safetensors for each sample, 0.safetensors, 1.safetensors, ...
+    """
+
+    made_by: ClassVar[tuple[str, ...]] = ("dataset",)
+
+    files: Mapping[str, tuple[Artifact, ...]] = field(default_factory=dict)
+    archives: tuple[Artifact, ...] = ()
+    generated: Artifact | None = None
+
+    @property
+    def sources(self) -> tuple[Artifact, ...]:
+        """Return the files that are not generated."""
+        return (*self.archives, *(file for files in self.files.values() for file in files))
+
+
+@dataclass(frozen=True)
 class ExportedModel(Provider):
     """A model as an exported program, independent of its Python source.
 
@@ -58,9 +97,10 @@ class ExportedModel(Provider):
     debug      file: JSON of node -> its place in the model's source; no later step may read it
     inputs     names of the inputs, as in the signature; None if only the signature has them
     kernels    libraries of operators that it calls
+    quantizers  those of the recipe by which it was quantized; empty for a model in floating point
     """
 
-    made_by: ClassVar[tuple[str, ...]] = ("torch_model",)
+    made_by: ClassVar[tuple[str, ...]] = ("torch_model", "quantized_model")
 
     program: Artifact
     weights: Artifact
@@ -69,15 +109,16 @@ class ExportedModel(Provider):
     debug: Artifact
     inputs: tuple[str, ...] | None = None
     kernels: tuple[KernelLibrary, ...] = ()
+    quantizers: tuple[QuantizerEntry, ...] = ()
 
 
 @dataclass(frozen=True)
 class EagerModel(Provider):
     """The inputs (by name) and parameters from which a step makes the model in eager PyTorch, as the export step does,
     and the distributions whose versions decide its results. `examples` are the inputs of the export step besides
-    these: example inputs from files."""
+    these: example inputs from files. With inputs `exported.program` and `exported.weights`, it is that program."""
 
-    made_by: ClassVar[tuple[str, ...]] = ("torch_model",)
+    made_by: ClassVar[tuple[str, ...]] = ("torch_model", "quantized_model")
 
     inputs: Mapping[str, tuple[Artifact, ...]]
     params: ModelParams

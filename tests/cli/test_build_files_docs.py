@@ -21,6 +21,7 @@ TABLES = {
     "Dynamic": "dynamic",
     "ModelInput": "inputs",
     "Xnnpack": "xnnpack",
+    "XnnpackQuantizer": "quantizer for XNNPACK",
     "Portable": "portable",
     "TestInputs": "cases",
     "Generator": "generator",

@@ -34,6 +34,7 @@ FILES = (
     "data.txt",
     "weights.pt",
     "example.npy",
+    "data.npy",
     "tuning.json",
     "runtime.tar",
     "other.tar",
@@ -41,6 +42,8 @@ FILES = (
     "scale.cpp",
     "more.cpp",
     "scale.hpp",
+    "one.npz",
+    "two.npz",
 )
 PLAN = b'[{"id": "p0", "entry": 0, "nodes": 3, "bytes": 100}]'
 PLAN_OF_METHODS = b'{"encode": %s}' % PLAN
@@ -73,12 +76,29 @@ ENGINE = {
 }
 PROFILE = {"min": [1, 4], "opt": [2, 4], "max": [4, 4]}
 KERNELS = {"operators": ["my_ops::scale"], "eager": ["ops.py"], "srcs": ["scale.cpp"]}
+GENERATED = {"generator": "net.py:samples", "srcs": ["net.py"]}
 TARGETS: Mapping[str, Mapping[str, Any]] = {
     "torch_model": {
         "model": MODEL,
         "other_model": MODEL,
         "parted_model": MODEL,
         "kernels_model": {**MODEL, "kernels": [":kernels"]},
+    },
+    "dataset": {
+        "data": {"files": {name: ["example.npy"] for name in "xyz"}},
+        "archived": {"archives": ["one.npz"]},
+        "generated": GENERATED,
+    },
+    "quantization_recipe": {
+        "recipe": {"quantizers": [{"type": "xnnpack"}]},
+        "dynamic_recipe": {"quantizers": [{"type": "xnnpack", "mode": "dynamic"}]},
+        "int4_recipe": {"quantizers": [{"type": "xnnpack", "mode": "dynamic", "weights": "int4"}]},
+    },
+    "quantized_model": {
+        "quantized": {"model": ":model", "recipe": ":recipe", "calibration": ":data"},
+        "on_archives": {"model": ":model", "recipe": ":recipe", "calibration": ":archived"},
+        "dynamic": {"model": ":model", "recipe": ":dynamic_recipe"},
+        "int4": {"model": ":model", "recipe": ":int4_recipe"},
     },
     "kernel_library": {"kernels": KERNELS, "other_kernels": {**KERNELS, "operators": ["my_ops::shift"]}},
     "tensorrt_engine": {"engine": ENGINE, "other_engine": ENGINE},
@@ -146,6 +166,15 @@ def backend(kind: str, name: str, value: Any, steps: str, **before: Any) -> Row:
     return Row((*path, name), value, changed, tuple(((*path, other), given) for other, given in before.items()))
 
 
+def dataset(target: str, name: str, value: Any, changed: str) -> Row:
+    return Row(("dataset", target, name), value, set(changed.split()))
+
+
+def quantized(name: str, value: Any, changed: str) -> Row:
+    return Row(("quantized_model", "quantized", name), value, set(changed.split()))
+
+
+OBSERVED = {f"{name}#{step}" for name in ("quantized", "on_archives") for step in ("calibrate", "convert")}
 COMPILE_STEPS = "kernels#kernels:kernels own#kernels:kernels"
 PYTHON_STEPS = "kernels#operators kernels_model#export own#partition"
 
@@ -362,6 +391,54 @@ ROWS: Mapping[str, Row | None] = {
     "kernel_library.srcs": kernels("srcs", ["more.cpp"], COMPILE_STEPS),
     "kernel_library.headers": kernels("headers", ["scale.hpp"], COMPILE_STEPS),
     "kernel_library.requires": kernels("requires", ["click"], PYTHON_STEPS),
+    "dataset.files": dataset("data", "files", {"x": ["example.npy"], "y": ["data.npy"]}, "quantized#calibrate"),
+    "dataset.archives": dataset("archived", "archives", ["one.npz", "two.npz"], "on_archives#calibrate"),
+    **{
+        f"dataset.{name}": dataset("generated", name, value, "generated#generate")
+        for name, value in {
+            "generator": "net.py:others",
+            "srcs": ["net.py", "more.py"],
+            "data": ["data.txt"],
+            "kwargs": {"count": 3},
+            "requires": ["click"],
+            "seed": 1,
+            "max_samples": 2,
+        }.items()
+    },
+    "dataset.license": dataset("data", "license", "MIT", ""),
+    "dataset.source": dataset("data", "source", "https://host.example/data", ""),
+    "quantization_recipe.quantizers": Row(
+        ("quantization_recipe", "recipe", "quantizers"),
+        [{"type": "xnnpack"}, {"type": "xnnpack", "mode": "dynamic"}],
+        OBSERVED,
+    ),
+    **{
+        f"quantization_recipe.quantizers[](xnnpack).{name}": Row(
+            ("quantization_recipe", recipe, "quantizers", 0, name), value, changed
+        )
+        for name, recipe, value, changed in (
+            ("observer", "recipe", "min_max", OBSERVED),
+            ("weights", "dynamic_recipe", "int4", {"dynamic#convert"}),
+            # How weights are scaled decides no range of an activation.
+            ("per_channel", "recipe", False, {"quantized#convert", "on_archives#convert"}),
+            ("group_size", "int4_recipe", 32, {"int4#convert"}),
+            ("operators", "recipe", ["aten.linear.default"], OBSERVED),
+            ("modules", "recipe", ["head"], OBSERVED),
+            ("exclude", "recipe", ["head"], OBSERVED),
+        )
+    },
+    # A recipe without static ranges has no calibration.
+    "quantization_recipe.quantizers[](xnnpack).mode": Row(
+        ("quantization_recipe", "recipe", "quantizers"),
+        [{"type": "xnnpack", "mode": "dynamic"}, {"type": "xnnpack"}],
+        OBSERVED,
+        ((("quantization_recipe", "recipe", "quantizers"), [{"type": "xnnpack"}, {"type": "xnnpack"}]),),
+    ),
+    "quantized_model.model": quantized(
+        "model", ":other_model", "quantized#modules quantized#calibrate quantized#convert quantized#places"
+    ),
+    "quantized_model.recipe": Row(("quantized_model", "dynamic", "recipe"), ":int4_recipe", {"dynamic#convert"}),
+    "quantized_model.calibration": quantized("calibration", ":archived", "quantized#calibrate"),
     "runtime_bundle.program": Row(("runtime_bundle", "bundle", "program"), ":cuda", {"bundle#bundle"}),
     "runtime_bundle.runtime": Row(("runtime_bundle", "bundle", "runtime"), "other.tar", {"bundle#bundle"}),
     "runtime_bundle.device": Row(("runtime_bundle", "bundle", "device"), ":device", {"bundle#bundle", "xnnpack#emit"}),

@@ -51,6 +51,7 @@ from modelbuild_rules.providers import (
     ProgramMethod,
     StackEntry,
 )
+from modelbuild_rules.quantization.fit import unfit
 
 if TYPE_CHECKING:
     from modelbuild_rules.kernels.documents import GivenLibrary
@@ -69,14 +70,14 @@ class PteProgramAttrs(Attrs):
     """A model, or several as methods of one program, compiled with a stack of backends for a device."""
 
     model: Annotated[Dep, LabelOf(ExportedModel, CompiledModule)] | None = None
-    """The model: a `torch_model`, or a module that was compiled elsewhere, such as a `tensorrt_engine`. It becomes the
-    method `forward`."""
+    """The model: a `torch_model`, a `quantized_model`, or a module that was compiled elsewhere: a `tensorrt_engine`. It
+    becomes the method `forward`."""
 
     methods: dict[Annotated[str, AfterValidator(_method)], Annotated[Dep, LabelOf(ExportedModel)]] = Field(
         default_factory=dict
     )
-    """In place of `model`: the `torch_model` of each method, by the method's name. Weights that several methods use are
-    in the program once."""
+    """In place of `model`: the `torch_model` or `quantized_model` of each method, by the method's name. Weights that
+    several methods use are in the program once."""
 
     stack: Annotated[Dep, LabelOf(BackendStack)] | None = None
     """The backends: a `backend_stack`. Required unless the model was compiled elsewhere."""
@@ -116,6 +117,10 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
             raise ctx.error(place, f"{problem} (device {ctx.device_label})")
         if problem:
             raise ctx.error("stack", f"{problem} (device {ctx.device_label}, stack {ctx.attrs.stack})")
+    for name, model in models.items():
+        if problem := unfit(model, stack):
+            label = ctx.attrs.methods.get(name, ctx.attrs.model)
+            raise ctx.error("stack", f"{problem}; expected a stack for the recipe of {label}")
     if ctx.attrs.device_io and not needs_device:
         raise ctx.error("device_io", f"no backend of {ctx.attrs.stack} runs on a GPU")
     # A part that was compiled elsewhere does not run here.

@@ -137,7 +137,7 @@ class PteTestAttrs(TestAttrs):
     """The `pte_program`."""
 
     model: Annotated[Dep, LabelOf(ExportedModel)]
-    """The `torch_model` to compare with, in eager PyTorch."""
+    """The `torch_model` or `quantized_model` to compare with, in eager PyTorch."""
 
     method: str | None = None
     """The program's method; by default the only one, or `forward`."""

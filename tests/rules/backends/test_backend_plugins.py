@@ -25,6 +25,7 @@ PARTITION, EMIT = "modelbuild_rules.program.steps.partition", "modelbuild_rules.
 OPERATORS, KERNELS = "modelbuild_rules.kernels.steps.operators", "modelbuild_rules.kernels.steps.compile"
 CPP_RUNTIME = "modelbuild_rules.cpp.steps.cpp_runtime"
 EXPORT = "modelbuild_rules.model.steps.export"
+CALIBRATE, CONVERT = (f"modelbuild_rules.quantization.steps.{name}" for name in ("calibrate", "convert"))
 SOURCES = (".py", ".cpp", ".hpp", ".h")
 
 MODEL = """
@@ -120,7 +121,12 @@ def closures() -> Mapping[str, frozenset[str]]:
         "operators": (OPERATORS,),
         "compile kernels": (KERNELS,),
         "cpp_runtime": (CPP_RUNTIME,),
+        "calibrate": (CALIBRATE,),
+        "convert": (CONVERT,),
     }
+    for name, quantizer in rules.extensions["quantizer"].items():
+        for step, module in (("calibrate", CALIBRATE), ("convert", CONVERT)):
+            steps[f"{step} {name}"] = (module, quantizer.quantizing)  # type: ignore[attr-defined]
     for name, backend in rules.extensions["backend"].items():
         if getattr(backend, "partitioning", ""):
             steps[f"partition {name}"] = (PARTITION, backend.partitioning)  # type: ignore[attr-defined]
@@ -137,6 +143,10 @@ def closures() -> Mapping[str, frozenset[str]]:
         ("operators", set()),
         ("compile kernels", set()),
         ("cpp_runtime", set()),
+        ("calibrate", set()),
+        ("convert", set()),
+        ("calibrate xnnpack", {"xnnpack"}),
+        ("convert xnnpack", {"xnnpack"}),
         ("partition xnnpack", {"xnnpack"}),
         ("compile xnnpack", {"xnnpack"}),
         ("partition tensorrt", {"tensorrt"}),
@@ -156,6 +166,15 @@ def test_compiling_is_not_in_the_key_of_partitioning(name: str) -> None:
     steps = closures()
     assert f"modelbuild_rules.backends.{name}.steps.compile" not in steps[f"partition {name}"]
     assert f"modelbuild_rules.backends.{name}.steps.partitioning" not in steps[f"compile {name}"]
+
+
+def test_quantizing_and_lowering_are_not_in_each_other_s_keys() -> None:
+    steps = closures()
+    quantizing = "modelbuild_rules.backends.xnnpack.steps.quantizing"
+    assert quantizing in steps["calibrate xnnpack"] & steps["convert xnnpack"]
+    assert quantizing not in steps["partition xnnpack"] | steps["compile xnnpack"]
+    assert CONVERT not in steps["calibrate xnnpack"]
+    assert not any(".program.steps." in name for name in steps["calibrate xnnpack"] | steps["convert xnnpack"])
 
 
 def test_compiling_kernels_needs_no_step_that_imports_torch() -> None:

@@ -21,6 +21,7 @@ from modelbuild_rules.model.steps.eager.entry import (
     set_inference_mode,
 )
 from modelbuild_rules.model.steps.eager.example_inputs import example_inputs
+from modelbuild_rules.model.steps.exported.program import load_program
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import ModelParams
@@ -28,13 +29,16 @@ if TYPE_CHECKING:
 
 def model_name(params: ModelParams, inputs: Mapping[str, tuple[Path, ...]]) -> str:
     """Return the model's entry, or the name of its archive, for messages."""
-    return params["entry"] or inputs["archive"][0].name
+    return params["entry"] or (inputs["archive"][0].name if "archive" in inputs else "the program")
 
 
 def make_module(root: Path, params: ModelParams, inputs: Mapping[str, tuple[Path, ...]]) -> torch.nn.Module:
     """Return the module in evaluation mode, prepared and with its weights. Random numbers drawn meanwhile depend on the
     seed alone. Exceptions of the model's own code are not caught."""
     seed_generators(params["seed"])
+    if "exported.program" in inputs:
+        program = load_program(inputs["exported.program"][0], inputs["exported.weights"][0])
+        return program.module(check_guards=False)
     entry, libraries = params["entry"], params.get("kernels", ())
     custom.declare(libraries)
     if entry is None:  # an entry's code imports the files that register its operators

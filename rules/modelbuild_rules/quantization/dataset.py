@@ -1,0 +1,127 @@
+"""dataset: samples that bind a model's inputs by name, for calibration and for tests of accuracy."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from modelbuild.api import Artifact, Context, Files, Output, Provider, Resources, SourceArtifact, Sources, rule
+from modelbuild.errors import did_you_mean
+from modelbuild_rules.distributions import Distribution
+from modelbuild_rules.files.origin import OriginAttrs
+from modelbuild_rules.providers import Dataset
+
+if TYPE_CHECKING:
+    from modelbuild_rules.quantization.documents import GeneratedParams
+
+_ENTRY = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)\Z")
+
+
+class DatasetAttrs(OriginAttrs):
+    """Samples: each is a set of arrays by name, the inputs of a model and, for metrics, labels. Set one of `files`,
+    `archives` and `generator`."""
+
+    files: dict[str, Sources] = Field(default_factory=dict)
+    """Files of each name, in order: the first of each are the first sample. `.npy`, `.json` or pictures, read as
+    `modelbuild run` reads them."""
+
+    archives: Sources = ()
+    """`.npz` or `.safetensors` files; each is a sample, with arrays by name."""
+
+    generator: str | None = None
+    """`file.py:name` of a function that yields samples: tables of arrays (of numpy or torch) by name."""
+
+    srcs: Sources = ()
+    """The Python files of the generator."""
+
+    data: Sources = ()
+    """Other files that the generator reads, at their workspace paths."""
+
+    kwargs: dict[str, bool | int | float | str | list[bool | int | float | str]] = Field(default_factory=dict)
+    """Arguments of the generator."""
+
+    requires: tuple[Distribution, ...] = ()
+    """Distributions that the generator uses in other ways than by import statements."""
+
+    seed: int = 0
+    """Seed of torch, random and numpy.random when the generator runs."""
+
+    max_samples: int | None = Field(default=None, ge=1)
+    """Maximum number of samples, the first ones; by default all."""
+
+
+EXAMPLE = """
+[[dataset]]
+name = "photos"
+files = { image = { glob = ["photos/*.png"] } }
+max_samples = 32
+"""
+
+
+@rule(attrs=DatasetAttrs, example=EXAMPLE)
+def dataset(ctx: Context[DatasetAttrs]) -> tuple[Provider, ...]:
+    attrs = ctx.attrs
+    archives = ctx.files(attrs.archives)[: attrs.max_samples]
+    if [bool(attrs.files), bool(archives), attrs.generator is not None].count(True) != 1:
+        raise ctx.error((), "expected one of 'files', 'archives' and 'generator'")
+    if attrs.generator is not None:
+        samples = _generated(ctx)
+        origin = attrs.origin((*ctx.files(attrs.srcs), *ctx.files(attrs.data)))
+        return Dataset(generated=samples), Files((samples,)), origin
+    for name in ("srcs", "data", "kwargs", "requires", "seed"):
+        if name in attrs.model_fields_set:
+            raise ctx.error(name, f"'{name}' is for a generator; expected 'generator' as well")
+    files = {name: ctx.files(given) for name, given in attrs.files.items()}
+    counts = {name: len(each) for name, each in files.items()}
+    if len(set(counts.values())) > 1:
+        shown = ", ".join(f"{count} of '{name}'" for name, count in counts.items())
+        raise ctx.error("files", f"expected as many files of each name, got {shown}")
+    if 0 in counts.values():
+        raise ctx.error("files", "no files; expected one or more")
+    for index, path in enumerate(each.path for each in archives if isinstance(each, SourceArtifact)):
+        if not path.endswith((".npz", ".safetensors")):
+            place = ("archives",) if not isinstance(attrs.archives, tuple) else ("archives", index)
+            raise ctx.error(place, f"'{path}': expected a file ending in .npz or .safetensors")
+    files = {name: each[: attrs.max_samples] for name, each in files.items()}
+    made = Dataset(files, archives)
+    return made, Files(made.sources), attrs.origin(made.sources)
+
+
+def _generated(ctx: Context[DatasetAttrs]) -> Artifact:
+    """Declare the action that runs the generator; return the folder of samples."""
+    attrs = ctx.attrs
+    srcs = ctx.files(attrs.srcs)
+    params: GeneratedParams = {
+        "entry": _entry(ctx, srcs),
+        "kwargs": attrs.kwargs,
+        "max_samples": attrs.max_samples,
+        "seed": attrs.seed,
+    }
+    return ctx.action(
+        "generate",
+        step="generate",
+        inputs={"srcs": srcs, "data": ctx.files(attrs.data)},
+        outputs=[Output("samples", "samples", "tree")],
+        params=params,
+        tools=("numpy", "safetensors", "torch", *attrs.requires),
+        python=("srcs",),
+        preload=("torch",),
+        resources=Resources(memory=2 << 30),
+        description=f"generate samples with {attrs.generator}",
+    )["samples"]
+
+
+def _entry(ctx: Context[DatasetAttrs], srcs: tuple[Artifact, ...]) -> str:
+    """Return the generator as `path/in/workspace.py:name`."""
+    written = ctx.attrs.generator or ""
+    match = _ENTRY.match(written)
+    if match is None:
+        raise ctx.error("generator", f"attribute 'generator': expected 'file.py:name', got '{written}'")
+    path = f"{ctx.label.package}/{match['file']}".lstrip("/")
+    if SourceArtifact(path) not in srcs:
+        own = [each.path.removeprefix(f"{ctx.label.package}/") for each in srcs if isinstance(each, SourceArtifact)]
+        hint = did_you_mean(match["file"], own)
+        raise ctx.error("generator", f"attribute 'generator': '{match['file']}' is not among the srcs{hint}")
+    return f"{path}:{match['name']}"

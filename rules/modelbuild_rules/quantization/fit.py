@@ -1,0 +1,16 @@
+"""Whether a stack of backends runs the operators of a quantized model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modelbuild_rules.providers import ExportedModel, StackEntry
+
+
+def unfit(model: ExportedModel, stack: Sequence[StackEntry]) -> str:
+    """Return why a stack does not fit the recipe of a model; '' if it does, and for a model in floating point."""
+    backends = [(entry.backend.name, entry.attributes) for entry in stack]
+    for each in model.quantizers:
+        if problem := each.quantizer.problem(each.attributes, backends):
+            return f"the model does not fit the stack: {problem}"
+    return ""

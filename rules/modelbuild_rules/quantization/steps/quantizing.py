@@ -1,0 +1,69 @@
+"""The interface of a quantizer's step module: it defines QUANTIZING, an instance of a subclass of Quantizing."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from modelbuild_rules.quantization.documents import UsedQuantizer
+
+Filter = Callable[[Any], bool]
+"""Returns whether a node may be quantized, by its module."""
+
+
+class Quantizing:
+    """Makes torchao's objects from the attributes of a quantizer's table. A calibration has only the attributes of
+    `Quantizer.observe`; the others are absent."""
+
+    operators: tuple[str, ...] = ()
+    """Operators that it quantizes, as "aten.linear.default"."""
+
+    def quantizer(self, attributes: Mapping[str, Any], allowed: Filter) -> Any:
+        """Return a quantizer of torchao's PT2E for the allowed nodes; None for a table with another way."""
+        return None
+
+    def linear(self, attributes: Mapping[str, Any]) -> Any:
+        """Return torchao's configuration (of `quantize_`) for linear layers; None for a table that has a quantizer."""
+        return None
+
+    def linear_problem(self, attributes: Mapping[str, Any], weight: Any) -> str:
+        """Return why a linear layer with this weight can't be quantized; '' if it can."""
+        return ""
+
+
+def quantizing(used: UsedQuantizer) -> Quantizing:
+    """Return the step module's object of a quantizer."""
+    found = importlib.import_module(used["quantizing"]).QUANTIZING
+    assert isinstance(found, Quantizing)
+    return found
+
+
+def allowed_nodes(attributes: Mapping[str, Any], operators: Sequence[str]) -> Filter:
+    """Return the filter of the attributes `operators`, `modules` and `exclude`. Nodes that a quantizer does not begin
+    with, such as an activation behind a layer, are not restricted by `operators`."""
+    own = attributes.get("operators") or operators
+    modules, exclude = tuple(attributes.get("modules", ())), tuple(attributes.get("exclude", ()))
+
+    def allowed(node: Any) -> bool:
+        if node.op != "call_function":
+            return True
+        name = str(node.target)
+        if name in operators and name not in own:
+            return False
+        module = module_of(node)
+        return (not modules or is_inside(module, modules)) and not is_inside(module, exclude)
+
+    return allowed
+
+
+def module_of(node: Any) -> str:
+    """Return the qualified name of a node's innermost module; '' for the whole model."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    return str(stack[-1][0]) if stack else ""
+
+
+def is_inside(module: str, others: Sequence[str]) -> bool:
+    """Return whether a module is one of the others, or inside one."""
+    return any(f"{module}.".startswith(f"{other}.") for other in others)

@@ -1,0 +1,64 @@
+"""Parameters and buffers of a graph module that torchao quantized: their names, and those that nothing reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+_DEQUANTIZE = (
+    "quantized_decomposed.dequantize_per_channel.default",
+    "quantized_decomposed.dequantize_per_tensor.default",
+)
+_SUFFIXES = ("quantized", "scale", "zero_point")
+
+
+def weights_of(module: torch.fx.GraphModule) -> dict[str, str]:
+    """Return the name of the parameter that is the second argument of a node, such as a layer's weight, by node."""
+    return {
+        node.name: str(node.args[1].target)
+        for node in module.graph.nodes
+        if node.op == "call_function" and len(node.args) > 1 and getattr(node.args[1], "op", "") == "get_attr"
+    }
+
+
+def name_by_module(module: torch.fx.GraphModule, weights: Mapping[str, str]) -> None:
+    """Give integer weights, and the numbers that scale them, names beside the weights that they replace:
+    `features.0.weight_quantized`, `features.0.weight_scale`. torchao counts them through."""
+    taken = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
+    for node in list(module.graph.nodes):
+        layer = next(iter(node.users), None)
+        if str(node.target) not in _DEQUANTIZE or layer is None or layer.name not in weights:
+            continue
+        for stored, suffix in zip(node.args, _SUFFIXES, strict=False):
+            if getattr(stored, "op", "") == "get_attr" and len(stored.users) == 1:
+                name = f"{weights[layer.name]}_{suffix}"
+                if name not in taken:
+                    taken.add(name)
+                    _move(module, stored, name)
+    module.recompile()
+
+
+def _move(module: torch.fx.GraphModule, node: Any, name: str) -> None:
+    owner, _, leaf = name.rpartition(".")
+    parent = module.get_submodule(owner) if owner else module
+    parent.register_buffer(leaf, _value(module, node.target))
+    node.target = name
+
+
+def _value(module: torch.fx.GraphModule, name: str) -> torch.Tensor:
+    owner, _, leaf = name.rpartition(".")
+    found = getattr(module.get_submodule(owner) if owner else module, leaf)
+    assert isinstance(found, torch.Tensor)
+    return found.detach()
+
+
+def remove_unused(module: torch.fx.GraphModule) -> None:
+    """Remove the parameters and buffers that no node reads, such as weights that integers replaced."""
+    used = {str(node.target) for node in module.graph.nodes if node.op == "get_attr"}
+    called = tuple(f"{node.target}." for node in module.graph.nodes if node.op == "call_module")
+    for name, _ in [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]:
+        if name not in used and not name.startswith(called):
+            owner, _, leaf = name.rpartition(".")
+            delattr(module.get_submodule(owner) if owner else module, leaf)

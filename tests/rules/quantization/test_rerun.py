@@ -1,0 +1,128 @@
+"""After one change, exactly the actions of a quantized program that it can affect run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.workspace_builder import Workspace
+
+NET = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(8, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.two(self.one(x).relu()).softmax(-1)
+"""
+SAMPLES = """
+import numpy as np
+
+
+def samples(count):
+    for number in range(count):
+        yield {"x": np.random.uniform(-1, 1, (2, 8)).astype(np.float32)}
+"""
+BUILD = """
+[[torch_model]]
+name = "net"
+entry = "net.py:Net"
+srcs = ["net.py"]
+inputs = [{ name = "x", shape = [2, 8], dtype = "float32", range = [-1, 1] }]
+
+[[dataset]]
+name = "data"
+generator = "samples.py:samples"
+srcs = ["samples.py"]
+kwargs = { count = 4 }
+
+[[quantization_recipe]]
+name = "recipe"
+quantizers = [{ type = "xnnpack" }]
+
+[[quantized_model]]
+name = "int8"
+model = ":net"
+recipe = ":recipe"
+calibration = ":data"
+
+[[backend_stack]]
+name = "stack"
+backends = [{ type = "xnnpack" }, { type = "portable" }]
+
+[[pte_program]]
+name = "program"
+model = ":int8"
+stack = ":stack"
+
+[[pte_test]]
+name = "test"
+program = ":program"
+model = ":net"
+inputs = [{ name = "drawn", generator = { seed = 1, count = 2 } }]
+tolerance = { abs = 0.02 }
+"""
+EXPORT, GENERATE, TEST = "//:net#export", "//:data#generate", "//:test#test"
+MODULES, CALIBRATE, CONVERT = (f"//:int8#{step}" for step in ("modules", "calibrate", "convert"))
+PARTITION, COMPILE, EMIT = (f"//:program#{step}" for step in ("partition", "compile:p0", "emit"))
+PROGRAM = {PARTITION, COMPILE, EMIT, TEST}
+
+
+def edited(name: str, old: str, new: str) -> Callable[[Workspace], None]:
+    return lambda workspace: workspace.edit(name, old, new)
+
+
+class Row(NamedTuple):
+    change: Callable[[Workspace], None]
+    ran: set[str]
+
+
+TABLE = {
+    # The test's step gets the model's source.
+    "comment in the model's source": Row(
+        edited("net.py", "    def forward", "    # Two layers.\n    def forward"), {EXPORT, MODULES, TEST}
+    ),
+    "stack": Row(
+        edited("BUILD.toml", 'type = "xnnpack" }, {', 'type = "xnnpack", precisions = ["fp32", "static_quant"] }, {'),
+        {PARTITION},
+    ),
+    "scales of weights": Row(
+        edited("BUILD.toml", '[{ type = "xnnpack" }]', '[{ type = "xnnpack", per_channel = false }]'),
+        {CONVERT, *PROGRAM},
+    ),
+    "observer": Row(
+        edited("BUILD.toml", '[{ type = "xnnpack" }]', '[{ type = "xnnpack", observer = "min_max" }]'),
+        {CALIBRATE, CONVERT, *PROGRAM},
+    ),
+    "comment in the generator": Row(edited("samples.py", "def samples", "# Noise.\ndef samples"), {GENERATE}),
+    "calibration data": Row(
+        edited("BUILD.toml", "count = 4 }", "count = 9 }"), {GENERATE, CALIBRATE, CONVERT, *PROGRAM}
+    ),
+    "test": Row(edited("BUILD.toml", "abs = 0.02", "abs = 0.03"), {TEST}),
+}
+REST = {"observer", "comment in the generator", "calibration data", "test"}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    files = {"MODELBUILD.toml": "", "BUILD.toml": BUILD, "net.py": NET, "samples.py": SAMPLES}
+    workspace = Workspace(tmp_path_factory.mktemp("quantized"), files)
+    assert workspace.test("//:test")["//:test"]["status"] == "passed"
+    return workspace
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, marks=pytest.mark.exhaustive if c in REST else ()) for c in TABLE])
+def test_what_runs_again_after(built: Workspace, tmp_path: Path, case: str) -> None:
+    workspace = built.copy(tmp_path)
+    TABLE[case].change(workspace)
+    ended = workspace.run("test", "//:test", "--json")
+    assert ended.code == 0, ended.err
+    assert {id for id, status in ended.statuses.items() if status == "ran"} == TABLE[case].ran
