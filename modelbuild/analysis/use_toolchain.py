@@ -7,16 +7,22 @@ from collections.abc import Callable
 from functools import partial
 
 from modelbuild.analysis.analyze import Analyzer
+from modelbuild.code.interpreter import Interpreter
 from modelbuild.labels import Label
 from modelbuild.workspace.toml_document import Stamp
 
 
 def use_toolchain(analyzer: Analyzer, label: Label, say: Callable[[str], object]) -> None:
-    """Make a toolchain, unless the cache has it, and let the analyzer's actions run in it. Raises LoadingError for
-    errors in declarations and in the lock, and EnvironmentProblem if it cannot be made.
+    """Make a toolchain, and let the analyzer's actions run in it. Raises as make_toolchain() does.
 
     say  called with lines about the progress
     """
+    analyzer.interpreter = make_toolchain(analyzer, label, say)
+
+
+def make_toolchain(analyzer: Analyzer, label: Label, say: Callable[[str], object]) -> Interpreter:
+    """Make a toolchain, unless the cache has it, and return its Python. Raises LoadingError for errors in declarations
+    and in the lock, and EnvironmentProblem if it cannot be made."""
     # Builds without toolchains do not need these.
     from modelbuild.toolchain.lock_file import read_lock
     from modelbuild.toolchain.make import Wanted, make
@@ -31,7 +37,7 @@ def use_toolchain(analyzer: Analyzer, label: Label, say: Callable[[str], object]
     python = find_python(found.python, str(label))
     _stamp(analyzer, python.program)
     wanted = Wanted(str(label), lock, python, found.from_source)
-    analyzer.interpreter = make(wanted, workspace.root, workspace.config.cache_dir, say)
+    return make(wanted, workspace.root, workspace.config.cache_dir, say)
 
 
 def _stamp(analyzer: Analyzer, path: str) -> None:

@@ -16,6 +16,7 @@ COMMANDS = {
     "diff": "Compare the contents of two action keys.",
     "doctor": "Check this machine, and print what to do about problems.",
     "explain": "Explain why actions ran or were cached.",
+    "fetch": "Bring toolchains and downloads, for work without a network.",
     "fmt": "Format BUILD.toml files.",
     "help": "Describe a rule's attributes, or list the rules.",
     "history": "Print earlier durations, sizes and latencies of a target.",
@@ -39,7 +40,7 @@ COMMANDS = {
 
 # The folder of modelbuild/cli/commands/ that contains each command's module.
 FOLDERS = {
-    "building": ("build", "check", "ci", "run", "test"),
+    "building": ("build", "check", "ci", "fetch", "run", "test"),
     "editing": ("fmt", "help", "init", "lsp", "new", "schema"),
     "machine": ("cache", "clean", "devices", "doctor", "info", "version"),
     "publishing": ("publish", "release"),

@@ -254,7 +254,13 @@ def test_damage_is_found_and_what_is_damaged_is_made_again(made: Make, cache: Pa
     assert left(cache) == []
 
 
-@pytest.mark.parametrize("damage", ["manifest", "folder", "program", "file in its place"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "manifest",
+        *(pytest.param(each, marks=pytest.mark.exhaustive) for each in ("folder", "program", "file in its place")),
+    ],
+)
 def test_an_environment_that_is_incomplete_is_made_again(made: Make, cache: Path, damage: str) -> None:
     folder = Path(made().prefix)
     for top, _, _ in os.walk(folder):

@@ -73,6 +73,7 @@ def test_another_pin_reruns_what_imports_it_and_nothing_else(tools: ToolchainWor
     assert len(environments(tools)) == 3
 
 
+@pytest.mark.exhaustive
 def test_comments_order_and_other_packages_of_the_lock_are_in_no_key(tools: ToolchainWorkspace) -> None:
     tools.build(SCRIPT)
     lines = tools.index.lock.splitlines(keepends=True)
@@ -98,6 +99,7 @@ def test_the_same_packages_have_the_same_keys_beside_modelbuild_and_in_a_toolcha
     assert statuses == {"//a:s#script": "cached"}
 
 
+@pytest.mark.exhaustive
 def test_workspaces_share_an_environment(tools: ToolchainWorkspace, tmp_path: Path) -> None:
     tools.build(SCRIPT)
     other = ToolchainWorkspace(tmp_path / "other", cache=tools.cache)
@@ -138,7 +140,11 @@ def test_a_step_cannot_write_to_its_toolchain(tools: ToolchainWorkspace) -> None
     assert "an action may write only its outputs" in ended.err
 
 
-@pytest.mark.parametrize("wanted", [f"3.{sys.version_info.minor}", sys.executable], ids=["version", "program"])
+@pytest.mark.parametrize(
+    "wanted",
+    [pytest.param(f"3.{sys.version_info.minor}", marks=pytest.mark.exhaustive), sys.executable],
+    ids=["version", "program"],
+)
 def test_the_python_of_a_toolchain(tools: ToolchainWorkspace, wanted: str) -> None:
     tools.write({"a/s.py": "import alpha, sys\nresult = sys.version_info[:2]\n"})
     tools.add("BUILD.toml", f"python = {json.dumps(wanted)}\n")
@@ -156,6 +162,7 @@ def test_a_lock_that_is_edited_between_two_builds_is_read_again(tools: Toolchain
     assert output(tools) == "6"
 
 
+@pytest.mark.exhaustive
 def test_pythonpath_is_no_part_of_a_toolchain(tools: ToolchainWorkspace, tmp_path: Path) -> None:
     (tmp_path / "path").mkdir()
     (tmp_path / "path/alpha.py").write_text("X = 7\n")
@@ -173,6 +180,7 @@ def test_remote_workers_are_refused(tools: ToolchainWorkspace) -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_explain_names_the_pin(tools: ToolchainWorkspace) -> None:
     tools.build(SCRIPT)
     tools.index.add("beta", "2.0", {"beta.py": "Y = 2\n"})

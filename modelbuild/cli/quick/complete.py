@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Commands whose arguments are targets.
 _OF_TARGETS = (
-    *("affected", "aquery", "build", "check", "ci", "cquery"),
+    *("affected", "aquery", "build", "check", "ci", "cquery", "fetch"),
     *("explain", "history", "inspect", "publish", "query", "release", "run", "test"),
 )
 # Options with values that are completed here.

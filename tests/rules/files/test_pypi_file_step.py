@@ -158,7 +158,8 @@ def test_an_index_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.Monke
 def test_pip_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert message(tmp_path) == (
-        f"pip is not installed for {sys.executable}; `{sys.executable} -m ensurepip` installs it"
+        f"pip is not installed for {sys.executable}; `{sys.executable} -m ensurepip` installs it, or its pin"
+        " in the lock of the toolchain"
     )
 
 

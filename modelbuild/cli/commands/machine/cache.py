@@ -75,7 +75,7 @@ def gc(settings: Settings, max_size: str | None, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def verify(settings: Settings, as_json: bool) -> int:
-    """Read every blob and every file of toolchains, and delete damaged ones.
+    """Read all blobs and toolchains, and delete damaged ones.
 
     Later builds make them again. Exit code 1 if anything was damaged.
     """

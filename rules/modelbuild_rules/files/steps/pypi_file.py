@@ -31,7 +31,8 @@ def run(step: Step) -> None:
 
 def _download(params: Mapping[str, Any], folder: Path) -> Path:
     if importlib.util.find_spec("pip") is None:
-        raise StepError(f"pip is not installed for {sys.executable}; `{sys.executable} -m ensurepip` installs it")
+        installs = f"`{sys.executable} -m ensurepip` installs it, or its pin in the lock of the toolchain"
+        raise StepError(f"pip is not installed for {sys.executable}; {installs}")
     wanted = f"{params['package']}=={params['version']}"
     requirement = folder / "requirement.txt"
     hashes = f" --hash=sha256:{params['wheel_sha256']}" if params["wheel_sha256"] else ""

@@ -1,0 +1,33 @@
+"""`modelbuild fetch`."""
+
+from __future__ import annotations
+
+import click
+
+from modelbuild.build.request import Flags
+from modelbuild.cli.group import Settings
+from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.options import building, no_options
+
+
+@click.command("fetch", short_help=COMMANDS["fetch"], context_settings={"ignore_unknown_options": True})
+@click.argument("patterns", nargs=-1, required=True, metavar="TARGET...")
+@building
+@click.pass_obj
+def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags) -> int:
+    """Bring what targets need from elsewhere, for work without a network.
+
+    Makes toolchains in the cache, and downloads files that targets pin. Nothing else is built.
+    """
+    no_options(patterns)
+    from modelbuild.build.fetch import fetch
+    from modelbuild.build.request import make_request
+    from modelbuild.report import make_reporter
+    from modelbuild.report.reporter_scope import reporting
+    from modelbuild.workspace.workspace import find_root, load_workspace
+
+    workspace = load_workspace(find_root(settings.directory))
+    request = make_request(workspace, settings.directory, patterns, flags)
+    reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=workspace.config.cache_dir)
+    with reporting(reporter):
+        return fetch(workspace, request, reporter)
