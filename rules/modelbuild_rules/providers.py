@@ -231,7 +231,7 @@ class Program(Runnable):
     ptd         file: weights kept outside the program; None if there are none
     delegation  file: JSON of each node's backend, and the reasons why others refused the node
     signature   file: as in ExportedModel, or of version 2 with the inputs and outputs of each method
-    methods     its methods by name
+    methods     its methods by name; `forward` stands for the only method of a program, whatever its name
     device      the device that it was compiled for; None if unknown or irrelevant
     kernels     kernel libraries for its device
     """
@@ -242,7 +242,7 @@ class Program(Runnable):
     ptd: Artifact | None
     delegation: Artifact
     signature: Artifact
-    methods: Mapping[str, ProgramMethod]
+    methods: Mapping[str, ProgramMethod] = field(default_factory=lambda: {"forward": ProgramMethod()})
     device: DeviceTarget | None = None
     kernels: tuple[CompiledKernels, ...] = ()
 

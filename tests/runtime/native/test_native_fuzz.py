@@ -103,7 +103,7 @@ def seeds(
             *(p for p in every if p.suffix == ".pte"),
         ],
         "data": data,
-        "signature": [_signature(folder)],
+        "signature": _signatures(folder),
         "npy": _arrays(folder),
         "blob": [*_blobs(folder)],
         "load": [*(path for path in plain if path.stem != "xnnpack"), *checked],
@@ -111,12 +111,14 @@ def seeds(
     }
 
 
-def _signature(folder: Path) -> Path:
+def _signatures(folder: Path) -> list[Path]:
     batch = {"batch": {"min": 1, "max": 8}}
     port = {"name": "x", "dtype": "float32", "shape": ["batch", 4], "dynamic": batch, "range": [0, 1]}
-    path = folder / "signature.json"
-    path.write_text(json.dumps({"version": 1, "inputs": [port], "outputs": [{**port, "name": "y"}]}))
-    return path
+    ports = {"inputs": [port], "outputs": [{**port, "name": "y"}]}
+    paths = [folder / "signature.json", folder / "methods.json"]
+    paths[0].write_text(json.dumps({"version": 1, **ports}))
+    paths[1].write_text(json.dumps({"version": 2, "methods": {"": ports}}))
+    return paths
 
 
 def _trust(folder: Path) -> list[Path]:

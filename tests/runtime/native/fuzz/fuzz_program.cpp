@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     SignedFiles files({});
     try {
       const std::string signature = read_contents(read_manifest({data, size}, verified), &found);
-      if (!signature.empty()) apply_signature("p.pte", signature, nullptr, &files, &found);
+      if (!signature.empty()) apply_signature("p.pte", signature, &files, &found);
     } catch (const Damaged&) {
     } catch (const Error&) {
     }
