@@ -102,6 +102,30 @@ def test_operators_and_submodules_can_stay_in_floating_point(
     assert layers(quantize(NET, table(**attributes), samples=SAMPLES, inputs=(IMAGE,))) == expected
 
 
+def test_integers_stay_integers(quantize: Callable[..., Any]) -> None:
+    """executorch's quantizer for XNNPACK makes float32 of a number that is added to integers, and observes integers that
+    are concatenated."""
+    source = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 4)
+
+    def forward(self, x):
+        y = self.layer(x) * 2 + 1
+        best = torch.cat([y.argmax(-1) + 4, y.argmin(-1)])
+        return torch.cat([y, x], dim=-1).index_select(1, best % 4)
+"""
+    samples = [{"x": np.ones((2, 3), np.float32)}]
+    made = quantize(source, table(), samples=samples)
+    nodes = {node.name: node for node in made.program().graph.nodes}
+    assert nodes["cat"].meta["val"].dtype == torch.int64
+    assert "dequantize" in nodes["cat_1"].args[0][0].name
+    only = quantize(source, table(operators=["aten.linear.default"]), samples=samples)
+    assert "dequantize" not in str(next(n for n in only.program().graph.nodes if n.name == "cat_1").args[0][1])
+    assert "number_0" not in only.program().state_dict
+
+
 def test_ranges_are_those_of_the_data(quantize: Callable[..., Any]) -> None:
     twice = [{"x": 2 * each["x"]} for each in SAMPLES]
     scales = []

@@ -41,8 +41,8 @@ def quantizing(used: UsedQuantizer) -> Quantizing:
 
 
 def allowed_nodes(attributes: Mapping[str, Any], operators: Sequence[str]) -> Filter:
-    """Return the filter of the attributes `operators`, `modules` and `exclude`. Nodes that a quantizer does not begin
-    with, such as an activation behind a layer, are not restricted by `operators`."""
+    """Return the filter of the attributes `operators`, `modules` and `exclude`, for operators on float32. Nodes that a
+    quantizer does not begin with, such as an activation behind a layer, are not restricted by `operators`."""
     own = attributes.get("operators") or operators
     modules, exclude = tuple(attributes.get("modules", ())), tuple(attributes.get("exclude", ()))
 
@@ -50,12 +50,18 @@ def allowed_nodes(attributes: Mapping[str, Any], operators: Sequence[str]) -> Fi
         if node.op != "call_function":
             return True
         name = str(node.target)
-        if name in operators and name not in own:
+        if name in operators and (name not in own or not _is_float(node)):
             return False
         module = module_of(node)
         return (not modules or is_inside(module, modules)) and not is_inside(module, exclude)
 
     return allowed
+
+
+def _is_float(node: Any) -> bool:
+    """Return whether a node's result, and all tensors that it reads, are float32. Nodes that torchao adds are."""
+    values = [each.meta.get("val") for each in (node, *node.all_input_nodes)]
+    return all(str(value.dtype) == "torch.float32" for value in values if hasattr(value, "dtype"))
 
 
 def module_of(node: Any) -> str:
