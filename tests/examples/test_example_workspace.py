@@ -135,3 +135,18 @@ def test_a_stack_decides_who_computes_and_not_what(workspace: Examples, tmp_path
     assert backends["portable"] == {"portable"}
     tested = workspace.passed("//models/...", "-//models:detector_test", "-//models:boxes_test")
     assert tested == {f"//models:classifier_{stack}_test": [f"drawn[{n}]" for n in range(3)] for stack in outputs}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+def test_the_heads_of_a_backbone_are_methods_of_one_program(workspace: Examples) -> None:
+    """Of two programs it would be the sum: the backbone is there once."""
+    cases = [f"drawn[{n}]" for n in range(3)]
+    tests = ("//models:classify_test", "//models:embed_test")
+    assert workspace.passed(*tests) == dict.fromkeys(tests, cases)
+    assert workspace.build("//models:heads", "//models:classifier_xnnpack").code == 0
+    sizes = {
+        name: (workspace.root / f"modelbuild-out/cpu/models/{name}/{name}.pte").stat().st_size
+        for name in ("heads", "classifier_xnnpack")
+    }
+    assert sizes["heads"] < 1.3 * sizes["classifier_xnnpack"]
