@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
+from modelbuild.device_runners import DeviceJob
 from modelbuild.ids import ActionId, TargetId
 
 
@@ -119,6 +120,7 @@ class Action:
     env         environment variables for the step besides the fixed ones; part of the key
     preload     modules that the server process imports before it forks workers
     network     whether the step may use the network (fetching a file whose digest is pinned)
+    device      the part of the action that runs on a device before the step; the key contains the device's identity
     notes       name of an output: a text file whose lines are printed when the action has succeeded
     error_text  formats the action's error message and notes; not part of the key
     """
@@ -137,6 +139,7 @@ class Action:
     env: tuple[tuple[str, str], ...] = ()
     preload: tuple[str, ...] = ()
     network: bool = False
+    device: DeviceJob | None = None
     resources: Resources = Resources()
     description: str = ""
     notes: str = ""
@@ -223,6 +226,7 @@ class Material(TypedDict):
     tools    state of each distribution
     local    of each local module, the digest of each file by path; absent if the action has none
     gpu      the models of the GPUs; not there where the action takes none
+    device   the identity that the device states; not there where no part of the action runs on one
     """
 
     format: int
@@ -236,5 +240,6 @@ class Material(TypedDict):
     env: dict[str, str]
     cpu: int
     gpu: NotRequired[list[str]]
+    device: NotRequired[dict[str, str]]
     python: str
     machine: str

@@ -79,6 +79,23 @@ class DeviceSpec:
     compute_capabilities: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceJob:
+    """The part of an action that runs on a device, before the action's step.
+
+    The device gets the action's inputs called `inputs`, each in a folder of that name. It runs the commands of
+    `commands.json` in the input `plan`, a list of {"name": ..., "argv": [...]}, in the folder of these folders; each
+    command writes files to `out/NAME`. The step gets them as the input `device`, with a file `device.json` (see
+    modelbuild/devices/executor.py). `seconds` is the limit for all commands; it is in no key, as is `spec`.
+    """
+
+    label: str
+    spec: DeviceSpec
+    inputs: tuple[str, ...]
+    plan: str
+    seconds: float
+
+
 def parse_runner(text: str) -> tuple[str, DeviceRunner]:
     """Parse `LABEL=ADDRESS`; return the label as text, and the runner. Raises UsageError for any other text."""
     label, equals, address = text.partition("=")

@@ -20,7 +20,7 @@ from modelbuild.api.providers import (
     TestAction,
 )
 from modelbuild.api.rule import Rule, rule
-from modelbuild.device_runners import DeviceRunner, DeviceSpec
+from modelbuild.device_runners import DeviceJob, DeviceRunner, DeviceSpec
 from modelbuild.errors import LoadingError
 from modelbuild.labels import Label
 from modelbuild.lines import is_line
@@ -35,6 +35,7 @@ __all__ = [
     "Context",
     "Dep",
     "DerivedArtifact",
+    "DeviceJob",
     "DeviceRunner",
     "DeviceSpec",
     "Duration",

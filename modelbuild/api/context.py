@@ -22,6 +22,7 @@ from modelbuild.actions import (
 from modelbuild.api.attrs import Attrs, Dep, Glob, Path, Source, references
 from modelbuild.api.extension import Extension
 from modelbuild.api.providers import Platform, Provider
+from modelbuild.device_runners import DeviceJob
 from modelbuild.errors import LoadingError, Location
 from modelbuild.ids import ActionId, TargetId
 from modelbuild.labels import Label
@@ -71,6 +72,7 @@ class Expander:
         plugins: Sequence[str] = (),
         preload: Sequence[str] = (),
         network: bool = False,
+        device: DeviceJob | None = None,
         resources: Resources | None = None,
         name: str = "",
         description: str = "",
@@ -82,7 +84,7 @@ class Expander:
 
         `name` distinguishes actions of one target (default: the mnemonic). Returns its outputs by name. Raises
         TypeError or ValueError for values that a key cannot contain, for an input that is not an artifact, for an
-        unknown name in `python` or `notes`, and for a name or description of more than one line.
+        unknown name in `python`, `notes` or `device`, and for a name or description of more than one line.
         """
         for text in (mnemonic, name, description):
             if not is_line(text):
@@ -93,6 +95,8 @@ class Expander:
             raise ValueError(f"python names the input '{unknown[0]}', which the action does not have")
         if notes and notes not in {output.name for output in outputs}:
             raise ValueError(f"notes names the output '{notes}', which the action does not have")
+        if device is not None and not {device.plan, *device.inputs} <= set(inputs or {}):
+            raise ValueError("device names an input that the action does not have")
         identifier = ActionId.of(self._owner, name or mnemonic)
         action = Action(
             id=identifier,
@@ -109,6 +113,7 @@ class Expander:
             env=tuple(sorted((env or {}).items())),
             preload=tuple(preload),
             network=network,
+            device=device,
             resources=resources or Resources(),
             description=description,
             notes=notes,

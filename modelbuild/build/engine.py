@@ -15,6 +15,7 @@ from modelbuild.build.failure_files import FailureFiles
 from modelbuild.build.request import Request
 from modelbuild.build.source_files import Sources
 from modelbuild.code.step_sources import StepCode
+from modelbuild.devices.executor import DeviceExecutor
 from modelbuild.errors import UsageError
 from modelbuild.events import Reporter
 from modelbuild.execution.executor import Executor
@@ -100,11 +101,14 @@ def open_engine(
             check_there(python)
         roots = {"modelbuild": Path(modelbuild.__file__).parent, **packages}
         code, sources = StepCode(roots), Sources(workspace.root, local)
-        keys = Keys.of(workspace.root, roots, store.read_bytes, sources, config.remote.gpus, python)
         here = LocalExecutor(
             workspace.root, store, local.scratch, packages, request.sandbox_debug, reporter, spare, interpreter=python
         )
-        executor = executing(here, request.remote, store, local, code, reporter)
+        inner = executing(here, request.remote, store, local, code, reporter)
+        runners = [(str(label), runner) for label, runner in request.runners]
+        executor = DeviceExecutor(inner, store, workspace.root, runners, reporter)
+        models = config.remote.gpus
+        keys = Keys.of(workspace.root, roots, store.read_bytes, sources, models, python, executor.identity)
         try:
             estimates = partial(expected_seconds, config.cache_dir)
             yield Engine(request, reporter, store, sources, code, keys, executor, estimates)

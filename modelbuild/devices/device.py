@@ -22,7 +22,7 @@ from modelbuild.devices import scripts
 from modelbuild.devices.exchange import Limits, call, exchange
 from modelbuild.devices.facts import Facts, ask
 from modelbuild.devices.outputs import MOST_FILES, unpack
-from modelbuild.devices.problems import ConnectionLost, DeviceProblem, JobProblem, cut
+from modelbuild.devices.problems import Busy, ConnectionLost, DeviceProblem, JobProblem, cut
 from modelbuild.devices.shells import Shell, end, open_shell
 
 # Seconds: between two signs of life of a session, the silence after which the device ends it, and the time that a job
@@ -156,16 +156,33 @@ class Device:
     def __init__(self, runner: DeviceRunner) -> None:
         """Raises DeviceProblem if the device cannot be reached, or cannot run jobs."""
         self.runner = runner
+        self._hold: subprocess.Popen[bytes] | None = None
         self.shell = open_shell(runner)
+        self.facts = self._ask()
+
+    def _ask(self) -> Facts:
         try:
-            self.facts = ask(self.shell, runner)
+            return ask(self.shell, self.runner)
         except BaseException:
             self.close()
             raise
 
+    def reopen(self) -> None:
+        """Connect again. Raises DeviceProblem as the first time."""
+        self.close()
+        self.shell = open_shell(self.runner)
+        self.facts = self._ask()
+
     def close(self) -> None:
         """End the connection."""
         self.shell.close()
+
+    def interrupt(self) -> None:
+        """End the session of another thread, and its job; both threads go on."""
+        hold = self._hold
+        if hold is not None and hold.stdin is not None:
+            with suppress(OSError):
+                hold.stdin.close()
 
     @contextmanager
     def session(self, purpose: str, wait: float, say: Callable[[str], None]) -> Iterator[Session]:
@@ -178,12 +195,14 @@ class Device:
         process = self.shell.start(
             scripts.HOLD, self.runner.folder, owner(purpose), f"{round(wait)}", f"{_SILENCE}", token
         )
+        self._hold = process
         beats = _Beats(process)
         try:
             _acquire(self.shell, process, wait, say)
             yield Session(self.shell, self.runner, self.facts, token)
         finally:
             beats.stop()
+            self._hold = None
             _release(process)
 
 
@@ -210,7 +229,7 @@ def _acquire(shell: Shell, process: subprocess.Popen[bytes], wait: float, say: C
             say(f"in use by {holder}; waiting up to {wait:.0f} s")
             continue
         if line == "late":
-            raise DeviceProblem(f"in use by {holder} for more than {wait:.0f} s; expected it free")
+            raise Busy(f"in use by {holder} for more than {wait:.0f} s; expected it free")
         assert process.stderr is not None
         with suppress(subprocess.TimeoutExpired):
             process.wait(5)

@@ -19,7 +19,7 @@ Take: TypeAlias = Callable[[bytes], object]
 _CHUNK = 1 << 16
 _MOST_STDERR = 1 << 16
 _CONNECTION = 255  # ssh's exit status
-_FULL = 3  # of the scripts
+_FULL, _CHANGED, _MISSING = 3, 4, 5  # of the scripts
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,10 @@ def exchange(shell: Shell, process: subprocess.Popen[bytes], take: Take, feed: I
         raise ConnectionLost(f"the connection was lost ({shell.lost() or cut(text) or 'it was closed'})")
     if process.returncode == _FULL:
         raise JobProblem("the disk of the device is full, or a quota is; expected more space")
+    if process.returncode == _MISSING:
+        raise ConnectionLost("the device lost a file that it had")
+    if process.returncode == _CHANGED:
+        raise JobProblem("a file changed while it was sent to the device; build again")
     if process.returncode:
         lines = text.strip().splitlines() or [f"a script ended with status {process.returncode}"]
         raise DeviceProblem(cut(lines[-1]))
@@ -79,7 +83,7 @@ def _pump(
             for key, _ in selector.select(1.0):
                 if key.fileobj is process.stdin:
                     if not pending:
-                        pending = memoryview(next(feed, b""))
+                        pending = memoryview(next(filter(None, feed), b""))
                     pending, open_still = _write(process.stdin, pending)
                     if not open_still:
                         selector.unregister(key.fileobj)

@@ -1,33 +1,40 @@
-"""The devices of a build: each is asked once, and several of a kind are a pool."""
+"""The devices of one kind: each is asked once, and those with the same identity are a pool."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import queue
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from modelbuild.device_runners import DeviceRunner, DeviceSpec
-from modelbuild.devices.device import Device
+from modelbuild.devices.device import Device, Session
 from modelbuild.devices.facts import Facts
 from modelbuild.devices.problems import DeviceProblem
 
 _AT_ONCE = 16
 
+# Seconds to wait for a device that other sessions use.
+WAIT = 600.0
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A runner, and what its device answered: facts, or the reason in one line why it cannot be used."""
+    """A runner, and what its device answered: facts, or the reason in one line why it cannot be used. `device` is the
+    open connection to a device that can be used."""
 
     runner: DeviceRunner
     facts: Facts | None
     problem: str = ""
+    device: Device | None = None
 
 
 def ask_all(spec: DeviceSpec, root: Path) -> list[Asked]:
     """Ask the devices behind all runners at once, in the order of the runners. `root`: the workspace, to which paths of
     runners are relative."""
-    runners = [resolved(runner, root) for runner in spec.runners]
+    runners = [_resolved(runner, root) for runner in spec.runners]
     if not runners:
         return []
     with ThreadPoolExecutor(min(_AT_ONCE, len(runners)), "device") as pool:
@@ -39,21 +46,100 @@ def _ask(runner: DeviceRunner, spec: DeviceSpec) -> Asked:
         device = Device(runner)
     except DeviceProblem as problem:
         return Asked(runner, None, problem.message)
-    device.close()
-    return Asked(runner, device.facts, device.facts.mismatch(spec))
+    mismatch = device.facts.mismatch(spec)
+    if mismatch:
+        device.close()
+    return Asked(runner, device.facts, mismatch, None if mismatch else device)
 
 
-def resolved(runner: DeviceRunner, root: Path) -> DeviceRunner:
+def _resolved(runner: DeviceRunner, root: Path) -> DeviceRunner:
     """Return a runner whose paths on this machine are absolute."""
-    paths = {name: str(root / Path(text).expanduser()) if text else "" for name, text in _paths(runner).items()}
-    return replace(runner, **paths)  # type: ignore[arg-type]  # both are texts
+    key, known_hosts = (
+        str(root / Path(text).expanduser()) if text else "" for text in (runner.key, runner.known_hosts)
+    )
+    return replace(runner, key=key, known_hosts=known_hosts)
 
 
-def _paths(runner: DeviceRunner) -> Mapping[str, str]:
-    return {"key": runner.key, "known_hosts": runner.known_hosts}
-
-
-def runners_of(label: str, spec: DeviceSpec, given: Sequence[tuple[str, DeviceRunner]]) -> DeviceSpec:
+def with_runners(label: str, spec: DeviceSpec, given: Sequence[tuple[str, DeviceRunner]]) -> DeviceSpec:
     """Return a device with the runners of `--runner` in place of the declared ones, if there are any for its label."""
     own = tuple(runner for name, runner in given if name == label)
     return replace(spec, runners=own) if own else spec
+
+
+class Pool:
+    """The devices behind a device's runners that have the identity of the first one that can be used. Safe for many
+    threads; a device is used by one at a time.
+
+    unmet     why no device can be used, in one line; '' if one can
+    identity  that of all devices; empty if there is none
+    """
+
+    def __init__(self, label: str, spec: DeviceSpec, root: Path) -> None:
+        asked = ask_all(spec, root)
+        devices = [each.device for each in asked if each.device is not None]
+        self.identity = devices[0].facts.identity() if devices else {}
+        self.unmet = "" if devices else _unmet(label, asked)
+        self._all = [each for each in devices if each.facts.identity() == self.identity]
+        for other in devices:
+            if other not in self._all:
+                other.close()
+        self._idle: queue.SimpleQueue[Device] = queue.SimpleQueue()
+        for each in self._all:
+            self._idle.put(each)
+
+    @contextmanager
+    def session(self, purpose: str, say: Callable[[str], None], wait: float = WAIT) -> Iterator[Session]:
+        """Yield a session with one of the devices: one that is free, or else the first that becomes free. Raises
+        DeviceProblem if none does, or its connection is lost."""
+        taken = [self._idle.get()]
+        while not self._idle.empty():
+            try:
+                taken.append(self._idle.get_nowait())
+            except queue.Empty:
+                break
+        with ExitStack() as stack:
+            session, device = self._first(stack, taken, purpose, say, wait)
+            for other in taken:
+                if other is not device:
+                    self._idle.put(other)
+            stack.callback(self._idle.put, device)
+            yield session
+
+    def _first(
+        self, stack: ExitStack, taken: list[Device], purpose: str, say: Callable[[str], None], wait: float
+    ) -> tuple[Session, Device]:
+        try:
+            for device in taken[:-1]:
+                try:
+                    self._reconnect(device)
+                    return stack.enter_context(device.session(purpose, 0, lambda text: None)), device
+                except DeviceProblem:
+                    continue
+            self._reconnect(taken[-1])
+            return stack.enter_context(taken[-1].session(purpose, wait, say)), taken[-1]
+        except BaseException:
+            for device in taken:
+                self._idle.put(device)
+            raise
+
+    def _reconnect(self, device: Device) -> None:
+        """Connect again if the connection was lost. Raises DeviceProblem if that fails, and for another device."""
+        if device.shell.lost():
+            device.reopen()
+            if device.facts.identity() != self.identity:
+                raise DeviceProblem("it is another device than before; expected the same one")
+
+    def interrupt(self) -> None:
+        """End the sessions of all threads."""
+        for device in self._all:
+            device.interrupt()
+
+    def close(self) -> None:
+        for device in self._all:
+            device.close()
+
+
+def _unmet(label: str, asked: Sequence[Asked]) -> str:
+    if not asked:
+        return f"no device: {label} has no runner; expected `runners` of the device_target, or --runner {label}=ADDRESS"
+    return f"no device: {'; '.join(f'{each.runner.address}: {each.problem}' for each in asked)}"

@@ -16,6 +16,10 @@ class DeviceProblem(ModelbuildError):
     """A device cannot be used: it is not there, it refuses, or it is another one than declared."""
 
 
+class Busy(DeviceProblem):
+    """Another session uses the device, and the time to wait is up."""
+
+
 class ConnectionLost(DeviceProblem):
     """The connection to a device ended, or the device stopped answering, while something ran there."""
 

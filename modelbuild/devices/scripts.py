@@ -7,7 +7,8 @@ The first argument of each is the device's folder, '' for the default one. It co
     jobs/TOKEN/       the folder of the running job
     lock              held by the session that uses the device; `owner` describes it
 
-No script compares times: those of two machines may differ by years. Exit status 3: the disk is full, or a quota is.
+No script compares times: those of two machines may differ by years. Exit status 3: the disk is full, or a quota is;
+4: a file has another digest than stated; 5: a file is not there.
 """
 
 from __future__ import annotations
@@ -149,6 +150,7 @@ STAGE = (
 job=$root/jobs/$1 most=$2
 cd "$job" || exit 1
 while IFS=' ' read -r digest path; do
+    [ -f "$root/blobs/$digest" ] || exit 5
     case $path in */*) mkdir -p "${path%/*}" || exit 3 ;; esac
     ln -f "$root/blobs/$digest" "$path" 2>/dev/null || cp -f "$root/blobs/$digest" "$path" || exit 3
 done

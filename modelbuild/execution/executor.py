@@ -18,6 +18,7 @@ class Request:
     local    files of the local modules that they may import, below LOCAL; each input's name is its module
     preload  modules that a warm worker imports before it forks
     gpus     models of the GPUs that it sees, if it uses any (see gpus.py)
+    device   the identity of the device on which a part of it runs; empty if there is none
     limit    the time that it may run, if there is a limit
     modules  the step's source closure, SHA-256 by import name: the modules of modelbuild and rule packages it may load
     """
@@ -29,6 +30,7 @@ class Request:
     local: tuple[StagedInput, ...] = ()
     preload: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
+    device: Mapping[str, str] = field(default_factory=dict)
     limit: TimeLimit | None = None
 
 

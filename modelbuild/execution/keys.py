@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from modelbuild.actions import Action, Digest, FileEntry, Material, StagedInput
 from modelbuild.code import interpreter as python
@@ -13,12 +14,15 @@ from modelbuild.code.installed_contents import InstalledContents
 from modelbuild.code.local_contents import Files, LocalContents
 from modelbuild.code.step_sources import StepCode
 from modelbuild.code.tools import Needed, Tools, foreign, imported_modules
+from modelbuild.device_runners import DeviceJob
 from modelbuild.errors import BuildError
 from modelbuild.execution.executor import Request
 from modelbuild.execution.gpus import visible
 from modelbuild.execution.isolation.kernel_choice import machine
 from modelbuild.paths import LOCAL
 from modelbuild.store.digests import digest_bytes, value_digest
+
+Identity: TypeAlias = Callable[[DeviceJob], Mapping[str, str]]
 
 # Version of the environment of steps, and of the form of this record.
 FORMAT = 2
@@ -32,6 +36,8 @@ class Keys:
     local      the local modules that `tools` finds, by content
     gpus       models of GPUs, for actions that use one, if this machine has none
     version    the version of the Python that steps run in
+    identity   returns the identity of the device of a job, for actions of which a part runs on one; empty if none is
+               there
     """
 
     def __init__(
@@ -43,6 +49,7 @@ class Keys:
         local: LocalContents,
         gpus: Sequence[str] = (),
         version: str = "",
+        identity: Identity = lambda job: {},
     ) -> None:
         self._code = code
         self._blob = blob
@@ -51,6 +58,7 @@ class Keys:
         self._local = local
         self._gpus = tuple(gpus)
         self._version = version or python.installed().version
+        self._identity = identity
         self._imported: dict[Digest, frozenset[str]] = {}
 
     @classmethod
@@ -62,13 +70,14 @@ class Keys:
         files: Files,
         gpus: Sequence[str] = (),
         interpreter: python.Interpreter | None = None,
+        identity: Identity = lambda job: {},
     ) -> Keys:
         """Return an object that computes keys of a workspace's actions. `packages`: folders of modelbuild and of rule
         packages, by import name; `interpreter`: the Python that they run in."""
         used = interpreter or python.installed()
         tools = Tools(workspace, packages, used)
         contents = InstalledContents(tools.distributions, lambda path: files.entry(path)[1])
-        return cls(StepCode(packages), blob, tools, contents, LocalContents(files), gpus, used.version)
+        return cls(StepCode(packages), blob, tools, contents, LocalContents(files), gpus, used.version, identity)
 
     def request(self, action: Action, inputs: Sequence[StagedInput]) -> Request:
         """Return the request that an executor runs. Raises as material() does."""
@@ -81,6 +90,7 @@ class Keys:
             self._local.staged(needed.local),
             self._ahead(action, needed),
             (visible() or self._gpus) if action.resources.gpu else (),
+            self._identity(action.device) if action.device is not None else {},
         )
 
     def material(self, request: Request) -> Material:
@@ -106,6 +116,8 @@ class Keys:
             material["local"] = _local(request.local)
         if action.resources.gpu:
             material["gpu"] = list(request.gpus)
+        if action.device is not None:
+            material["device"] = dict(request.device)
         return material
 
     def outdated(self, request: Request) -> str:

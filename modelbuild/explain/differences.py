@@ -20,6 +20,7 @@ Kind: TypeAlias = Literal[
     "environment",
     "threads",
     "gpu",
+    "device",
     "python",
     "machine",
     "format",
@@ -72,6 +73,7 @@ def materials(
     elif old["code"] != new["code"]:
         yield Difference("module", "code", old["code"], new["code"])
     yield from _local(old.get("local", {}), new.get("local", {}))
+    yield from _values("device", "", old.get("device", {}), new.get("device", {}))
     for kind, part in _TABLES.items():
         yield from _values(kind, "", old[part], new[part])
     for kind, scalar in _SCALARS.items():

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from modelbuild.actions import Artifact, DerivedArtifact, FileEntry
+from modelbuild.actions import Action, Artifact, DerivedArtifact, FileEntry
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
 from modelbuild.api.providers import TestAction
 from modelbuild.build.engine import Engine, open_engine
@@ -209,11 +209,17 @@ def _run(
         measures,
     )
     text = ""
-    if recorder is not None and end == ExitCode.OK and not afresh:
+    if recorder is not None and end == ExitCode.OK and not afresh and not _on_device(scheduler, tests):
         laid_out = [_laid_out(target, action) for target, action in tests]
         passed = list(zip((ended for ended, _, _ in ends), laid_out, strict=True))
         text = recorder.keep(session.analyzer, session.engine.sources, scheduler, passed, session.laid_out)
     return Tested(end, text)
+
+
+def _on_device(scheduler: Scheduler, tests: Sequence[tuple[ConfiguredTarget, TestAction]]) -> bool:
+    """Return whether a test runs on a device: a record can't show that the device is the same as before."""
+    actions = (scheduler.graph.nodes[report.action] for _, test in tests for report in test.reports)
+    return any(isinstance(each, Action) and each.device is not None for each in actions)
 
 
 def _finished(

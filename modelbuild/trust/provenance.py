@@ -74,6 +74,7 @@ def _action(facts: Facts) -> dict[str, Any]:
         "python": material["python"],
         "machine": material["machine"],
         **({"gpu": material["gpu"]} if "gpu" in material else {}),
+        **({"device": material["device"]} if "device" in material else {}),
         "inputs": [
             {"name": name, "path": path, "digest": digest, **({"from": maker} if maker else {})}
             for (name, path, digest), maker in zip(material["inputs"], facts.makers, strict=True)

@@ -63,13 +63,13 @@ def test_a_job_gets_its_files_and_returns_its_outputs(device: Device, file: File
 
 
 def test_what_a_device_has_is_not_sent_again(server_device: Device, file: File, tmp_path: Path) -> None:
-    files = {"a": file(b"1" * 100_000), "b": file(b"2"), "c/d": file(b"2")}
+    files = {"a": file(b"1" * 512 * 200), "b": file(b"2"), "c/d": file(b"2"), "e": file(b"3")}
     sent = []
     for _ in range(2):
         with server_device.session("//:t", 5, hush) as session:
             session.put(files)
             sent.append((session.sent.files, session.sent.bytes, session.sent.there))
-    assert sent == [(2, 100_001, 0), (0, 0, 2)]
+    assert sent == [(3, 102_402, 0), (0, 0, 3)]
 
 
 def test_a_damaged_file_on_the_device_is_sent_again(server_device: Device, file: File, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ class StrategyExecutor:
 
     def run(self, request: Request) -> Outcome:
         action = request.action
-        others = ("local",) if action.network else self._strategy.get("*", DEFAULT_PLACES)
+        others = ("local",) if action.network or action.device is not None else self._strategy.get("*", DEFAULT_PLACES)
         places = self._strategy.get(action.mnemonic, others)
         problem = ""
         for place in places:

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from modelbuild.api import Attrs, Duration, Resources
 
 # Timeouts in seconds and memory in bytes, by size.
 _SECONDS = {"small": 60, "medium": 300, "large": 900, "enormous": 3600}
 _MEMORY = {"small": 1 << 30, "medium": 2 << 30, "large": 4 << 30, "enormous": 8 << 30}
+
+
+_LATENCY = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(us|ms|s)")
+_MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
+
+
+def parse_latency(text: float | str) -> float:
+    """Return the milliseconds of a latency such as "8 ms". Raises ValueError for anything else, and for none."""
+    match = _LATENCY.fullmatch(str(text)) if isinstance(text, str) else None
+    milliseconds = float(match[1]) * _MILLISECONDS[match[2]] if match else 0.0
+    if milliseconds <= 0:
+        raise ValueError(f"'{str(text)[:40]}' is not a latency; expected one such as '8 ms', '250 us' or '1.5 s'")
+    return milliseconds
+
+
+Latency = Annotated[float | str, AfterValidator(parse_latency)]
 
 
 class TestAttrs(Attrs):

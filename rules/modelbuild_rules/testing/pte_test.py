@@ -33,8 +33,9 @@ from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_plac
 from modelbuild_rules.bundle.vendor_library import VendorLibrary, library_inputs, library_params, library_places
 from modelbuild_rules.kernels.libraries import kernel_inputs
 from modelbuild_rules.providers import DeviceTarget, EagerModel, ExportedModel, Lowering, Program
-from modelbuild_rules.testing.attributes import TestAttrs, resources, seconds
+from modelbuild_rules.testing.attributes import Latency, TestAttrs, resources, seconds
 from modelbuild_rules.testing.case_names import case_names, is_selected
+from modelbuild_rules.testing.on_device import check_on_device, on_device_test
 
 if TYPE_CHECKING:
     from modelbuild_rules.testing.documents import GpuNeeds, MetricParams, ToleranceParams
@@ -145,6 +146,10 @@ class PteTestAttrs(TestAttrs):
     device: Annotated[Dep, LabelOf(DeviceTarget)] | None = None
     """The device: a `device_target`. `--device` overrides it."""
 
+    on_device: bool = False
+    """Run the program on the device itself, in a bundle, with the C++ runtime: `runners` of the `device_target`, or
+    `--runner`. Without a device that can be reached, the test is not run."""
+
     cpp_runtime: bool = False
     """Run the program with the C++ runtime. True for tests with `runtime` or `gpus` and, if the runtime is installed,
     for a program of another architecture, or with kernels that ExecuTorch lacks; ExecuTorch's Python runtime runs the
@@ -185,6 +190,15 @@ class PteTestAttrs(TestAttrs):
     max_latency_ratio: float | None = Field(default=None, gt=0)
     """Maximum ratio of the median latency to the baseline's, both measured in this run on the first case."""
 
+    max_latency: dict[str, Latency] = Field(default_factory=dict)
+    """With `on_device`: the maximum median latency on the first case, such as "8 ms", by the device's label."""
+
+    max_latency_p95: dict[str, Latency] = Field(default_factory=dict)
+    """With `on_device`: the maximum 95th percentile of the latency, by the device's label."""
+
+    latency_runs: int = Field(default=50, ge=1, le=100_000)
+    """With `on_device`: the number of measured runs, after a tenth as many others."""
+
     baseline: Annotated[Dep, LabelOf(Program)] | None = None
     """A `pte_program` to compare latency with; by default eager PyTorch."""
 
@@ -215,11 +229,12 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
     if not any(is_selected(name, ctx.test_filter) for name in known):
         unmatched = f"no case matches '{ctx.test_filter}'{did_you_mean(ctx.test_filter, known)}"
         return (TestAction((), filters=True, unmatched=unmatched),)
+    check_on_device(ctx, program)
     own = ctx.device(DeviceTarget) if ctx.device_label is not None else None
     device = program.device or own
     arch = device.arch if device else None
     installed = _installed_runtime(attrs, arch)
-    cpp = attrs.runtime is not None or installed is not None
+    cpp = attrs.runtime is not None or installed is not None or attrs.on_device
     # Only the lowered program has the names of its kernels, so the step decides.
     spare = None if cpp or attrs.max_memory is not None else _spare_runtime(arch)
     runtime_package = installed or spare
@@ -274,6 +289,9 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
         "metric_srcs": metric_srcs,
         **{f"program.{name}": artifact for name, artifact in _files(program).items()},
     }
+    if attrs.on_device:
+        report = on_device_test(ctx, program, inputs, parity, eager.tools)
+        return (TestAction((report,), flaky=attrs.flaky, filters=True),)
     made = ctx.action(
         "test",
         step="pte_test",

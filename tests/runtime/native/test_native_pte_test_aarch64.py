@@ -61,13 +61,20 @@ def test_a_program_of_another_architecture_is_run_by_qemu(aarch64: Runtime, tmp_
         TEST.format(name="wrong", scale=3, more=RUNTIME),
         TEST.format(name="slow", scale=2, more=f"{RUNTIME}max_latency_ratio = 1e-9\n"),
         TEST.format(name="python", scale=2, more=""),
+        TEST.format(name="there", scale=2, more=f"{RUNTIME}on_device = true\n"),
+        TEST.format(name="wrong_there", scale=3, more=f"{RUNTIME}on_device = true\n"),
     ]
     models = [MODEL.format(scale=scale) for scale in (2, 3)]
     workspace = Workspace(
         tmp_path, {"MODELBUILD.toml": "", "net.py": NET, "BUILD.toml": "".join([PROGRAM, *models, *tests])}
     )
     (workspace.root / "runtime-aarch64.tar").symlink_to(aarch64.archive)
-    found = workspace.test("//...", "--keep-going", "--jobs=1", code=4)
+    runner = f"--runner=//:arm=qemu:aarch64?folder={tmp_path / 'device'}"
+    found = workspace.test("//...", "--keep-going", "--jobs=1", runner, code=4)
+    there = {name: found.pop(f"//:{name}") for name in ("there", "wrong_there")}
+    assert [each["status"] for each in there.values()] == ["passed", "failed"]
+    assert there["there"]["reason"].startswith("on qemu:aarch64 (qemu-aarch64 version ")
+    assert "latency_ms" not in there["there"]["measures"]
     note = "run by qemu-aarch64, which emulates aarch64"
     assert {name: (each["status"], each["reason"]) for name, each in found.items()} == {
         "//:right": ("passed", note),

@@ -33,7 +33,7 @@ def command(settings: Settings, labels: tuple[str, ...], runners: tuple[str, ...
     import json
 
     from modelbuild.build.request import parse_runners
-    from modelbuild.devices.pool import ask_all, runners_of
+    from modelbuild.devices.pool import ask_all, with_runners
     from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
@@ -41,10 +41,13 @@ def command(settings: Settings, labels: tuple[str, ...], runners: tuple[str, ...
     given = [(str(label), runner) for label, runner in parse_runners(runners, package)]
     found = []
     for name, declared in _specs(workspace, package, labels, [label for label, _ in given]):
-        spec = runners_of(name, declared, given)
+        spec = with_runners(name, declared, given)
         if not spec.runners and not labels:
             continue
         asked = ask_all(spec, workspace.root)
+        for each in asked:
+            if each.device is not None:
+                each.device.close()
         found.append(_described(name, spec, asked))
         if not as_json:
             click.echo("\n".join(_lines(found[-1])))

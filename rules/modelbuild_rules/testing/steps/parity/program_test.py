@@ -41,7 +41,7 @@ def results(step: Step, runner: Runner) -> tuple[list[Case], dict[str, float]]:
     for number, (name, each) in enumerate(drawn, 1):
         step.progress("case", number, len(drawn))
         try:
-            found.append(_case(step, name, runner.run(each), eager, each, dtypes))
+            found.append(case_result(step, name, runner.run(each), eager, each, dtypes))
         except ProgramError as error:
             found.append(Case(name, "failed", message=str(error)))
             came_to_an_end = False
@@ -51,7 +51,7 @@ def results(step: Step, runner: Runner) -> tuple[list[Case], dict[str, float]]:
     return found, measures
 
 
-def _case(step: Step, name: str, found: Calls, eager: Eager, inputs: Calls, dtypes: Mapping[str, str]) -> Case:
+def case_result(step: Step, name: str, found: Calls, eager: Eager, inputs: Calls, dtypes: Mapping[str, str]) -> Case:
     """Return the result of a case, with the problems of its first wrong call: later ones may follow from them."""
     began = time.perf_counter()
     problems: list[str] = []

@@ -1,0 +1,154 @@
+"""Run the commands of an action on a device, and stage their outputs as an input of the action's step."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from modelbuild.actions import FileEntry, StagedInput, Tree
+from modelbuild.device_runners import DeviceJob
+from modelbuild.devices.device import Session
+from modelbuild.devices.pool import Pool
+from modelbuild.devices.problems import ConnectionLost, JobProblem
+from modelbuild.execution.executor import Request
+from modelbuild.lines import is_line
+from modelbuild.paths import INPUTS
+from modelbuild.store.interface import Store
+
+VERSION = 1
+INPUT = "device"
+COMMANDS = "commands.json"
+_ATTEMPTS = 2
+_NAME = re.compile(r"[a-z0-9_]{1,60}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Blob:
+    """A file of an action's inputs: of the workspace, or in the store."""
+
+    entry: FileEntry
+    source: Path | None
+    store: Store
+
+    @property
+    def digest(self) -> str:
+        return self.entry.digest.hash
+
+    @property
+    def size(self) -> int:
+        return self.entry.digest.size
+
+    def open(self) -> IO[bytes]:
+        return (self.source or self.store.blob_path(self.entry.digest)).open("rb")
+
+
+def run_job(request: Request, job: DeviceJob, pool: Pool, store: Store, show: Callable[[str], None]) -> Request:
+    """Return the request with the input `device`: the folder `out` that the commands wrote, and device.json:
+
+        unmet     why no device can be used; '' if the commands ran, and only then the others are there
+        identity  of the device, as in the key
+        emulator  of its processor; '' for a real one
+        runner    the runner's label or address
+        commands  the name of each, its exit status (as a shell has it), seconds, and whether the time was up
+        before, after  temperatures (degrees Celsius) and clocks (MHz) by name
+        sent      files and bytes that were sent, and the number of files that the device had
+
+    A lost connection is tried once more. Raises DeviceProblem if that is lost too, and for a job that cannot run.
+    """
+    files = dict(_files(request, job, store))
+    commands = _commands(request, job, store)
+    with tempfile.TemporaryDirectory(prefix="modelbuild-device-") as temporary:
+        folder = Path(temporary) / "device"
+        for attempt in range(_ATTEMPTS):
+            made = folder.with_name(f"device{attempt}")
+            made.mkdir()
+            try:
+                document = _run(pool, request, job, files, commands, made / "out", show)
+                break
+            except ConnectionLost:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                show("connecting again")
+        (made / "device.json").write_text(json.dumps({"version": VERSION, **document}, sort_keys=True))
+        value = store.put_output(made)
+    staged = StagedInput(INPUT, f"{INPUTS}/{INPUT}.0/{INPUT}", None, value)
+    return replace(request, inputs=(*request.inputs, staged))
+
+
+def _run(
+    pool: Pool,
+    request: Request,
+    job: DeviceJob,
+    files: Mapping[str, _Blob],
+    commands: list[tuple[str, list[str]]],
+    folder: Path,
+    show: Callable[[str], None],
+) -> dict[str, Any]:
+    if pool.unmet:
+        return {"unmet": pool.unmet}
+    with pool.session(str(request.action.owner), show) as session:
+        show(f"sending files to {session.runner.address}")
+        session.put(files)
+        before = session.state()
+        ended = list(_ended(session, job, commands, show))
+        after = session.state()
+        folder.mkdir()
+        session.get(folder)
+        return {
+            "unmet": "",
+            "identity": session.facts.identity(),
+            "emulator": session.shell.emulator,
+            "runner": session.runner.name.partition("?")[0],
+            "commands": ended,
+            "before": before,
+            "after": after,
+            "sent": {"files": session.sent.files, "bytes": session.sent.bytes, "there": session.sent.there},
+        }
+
+
+def _ended(
+    session: Session, job: DeviceJob, commands: list[tuple[str, list[str]]], show: Callable[[str], None]
+) -> Iterator[dict[str, Any]]:
+    """Run commands one after the other, until their time is up; yield the end of each."""
+    deadline = time.monotonic() + job.seconds
+    for number, (name, argv) in enumerate(commands, 1):
+        show(f"command {number} of {len(commands)} on {session.runner.address}")
+        left = deadline - time.monotonic()
+        if left < 1:
+            yield {"name": name, "status": 124, "seconds": 0.0, "timed_out": True}
+            continue
+        ended = session.run(name, [*session.shell.prefix, *argv], left)
+        yield {"name": name, "status": ended.status, "seconds": ended.seconds, "timed_out": ended.timed_out}
+
+
+def _files(request: Request, job: DeviceJob, store: Store) -> Iterator[tuple[str, _Blob]]:
+    """Yield the files of a job by their paths on the device."""
+    for item in request.inputs:
+        if item.name not in job.inputs:
+            continue
+        if isinstance(item.value, Tree):
+            found = [(f"{item.name}/{path}", entry) for path, entry in item.value.files]
+        else:
+            found = [(f"{item.name}/{PurePosixPath(item.path).name}", item.value)]
+        for path, entry in found:
+            if not is_line(path) or path != path.strip():
+                raise JobProblem(f"a file called {path!r}; expected a name that a shell can read")
+            yield path, _Blob(entry, item.source, store)
+
+
+def _commands(request: Request, job: DeviceJob, store: Store) -> list[tuple[str, list[str]]]:
+    plan = next(item.value for item in request.inputs if item.name == job.plan)
+    assert isinstance(plan, Tree)
+    entry = dict(plan.files)[COMMANDS]
+    commands = [
+        (each["name"], [str(word) for word in each["argv"]]) for each in json.loads(store.read_bytes(entry.digest))
+    ]
+    if not all(_NAME.fullmatch(name) for name, _ in commands) or len({name for name, _ in commands}) < len(commands):
+        raise JobProblem(f"{COMMANDS} names a command twice, or with other characters than a-z, 0-9 and _")
+    return commands

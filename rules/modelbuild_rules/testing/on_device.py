@@ -1,0 +1,104 @@
+"""The actions of a pte_test whose program runs on its device: a bundle, the inputs of its cases, and the test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from modelbuild.api import Artifact, Context, DerivedArtifact, DeviceJob, Label, Output
+from modelbuild.errors import did_you_mean
+from modelbuild_rules.bundle.runtime_bundle import bundle_action, machine_of
+from modelbuild_rules.providers import DeviceTarget, Program
+from modelbuild_rules.testing.attributes import resources, seconds
+
+_LATENCIES = ("max_latency", "max_latency_p95")
+# Attributes about a program that runs on this machine, and what to use in their place.
+_ELSEWHERE = {
+    "gpus": "none: the device has its own",
+    "cpp_runtime": "none: the bundle has it",
+    "max_latency_ratio": "max_latency",
+    "max_memory": "none",
+    "baseline": "none",
+}
+
+
+def check_on_device(ctx: Context[Any], program: Program) -> None:
+    """Raise LoadingError for attributes that fit a test on a device only, or a test on this machine only."""
+    attrs = ctx.attrs
+    if not attrs.on_device:
+        for name in _LATENCIES:
+            if getattr(attrs, name):
+                raise ctx.error(name, f"{name} is measured on a device; expected 'on_device = true' as well")
+        return
+    for name, expected in _ELSEWHERE.items():
+        if name in attrs.model_fields_set and getattr(attrs, name):
+            raise ctx.error(name, f"{name} is for tests on this machine, and not with on_device; expected {expected}")
+    device = ctx.device(DeviceTarget)
+    if program.device is not None and machine_of(device) != machine_of(program.device):
+        found, expected = machine_of(program.device), machine_of(device)
+        raise ctx.error("device", f"'{attrs.program}' is compiled for {found}; expected {expected}, the test's device")
+    for name in _LATENCIES:
+        _limit(ctx, name)
+
+
+def _limit(ctx: Context[Any], name: str) -> float | None:
+    """Return the limit for the test's device in milliseconds; None without any. A device must have one if others do."""
+    limits: Mapping[str, float] = getattr(ctx.attrs, name)
+    by_label = {str(Label.parse(text, ctx.label.package)): limit for text, limit in limits.items()}
+    label = str(ctx.device_label)
+    if by_label and label not in by_label:
+        raise ctx.error(name, f"no limit for {label}; expected one for each device{did_you_mean(label, by_label)}")
+    return by_label.get(label)
+
+
+def on_device_test(
+    ctx: Context[Any],
+    program: Program,
+    inputs: Mapping[str, Artifact | tuple[Artifact, ...]],
+    parity: Mapping[str, Any],
+    tools: tuple[str, ...],
+) -> DerivedArtifact:
+    """Declare the actions; return the report. `inputs` and `parity` are those of the test on this machine."""
+    attrs, device = ctx.attrs, ctx.device(DeviceTarget)
+    selected = parity.get("filter", "")
+    bundle = bundle_action(ctx, program, device, attrs, "bundle", "bundle")
+    given = {name: each for name, each in inputs.items() if name.startswith("case.")}
+    pte = {name: each for name, each in inputs.items() if name in ("program.pte", "program.ptd", "program.signature")}
+    cases = ctx.action(
+        "cases",
+        step="device_cases",
+        inputs={**given, **pte},
+        outputs=[Output("cases", "cases", "tree")],
+        params={
+            "cases": parity["cases"],
+            "latency_runs": 0 if selected else attrs.latency_runs,
+            **{name: parity[name] for name in ("filter", "method") if name in parity},
+        },
+        tools=("flatbuffers", *tools),
+        preload=("torch",),
+        description=f"inputs of {ctx.label}",
+    )["cases"]
+    assert ctx.device_label is not None
+    return ctx.action(
+        "test",
+        step="device_test",
+        inputs={**{name: each for name, each in inputs.items() if name not in given}, "cases": cases, "bundle": bundle},
+        outputs=[Output("report", "report.json")],
+        params={
+            **{name: value for name, value in parity.items() if name != "cases"},
+            "budgets": {
+                name: getattr(attrs, name)
+                for name in ("max_bytes", "max_delegates", "min_delegated_fraction")
+                if getattr(attrs, name) is not None and not selected
+            },
+            "latencies": {} if selected else {name: limit for name in _LATENCIES if (limit := _limit(ctx, name))},
+            "backends": {} if selected else attrs.backends,
+        },
+        unkeyed={"timeout": seconds(attrs)},
+        tools=("flatbuffers", *tools),
+        python=("srcs", "metric_srcs"),
+        preload=("torch",),
+        device=DeviceJob(str(ctx.device_label), device.spec, ("bundle", "cases"), "cases", seconds(attrs)),
+        resources=resources(attrs),
+        description=f"{attrs.program} on {ctx.device_label} against {attrs.model}",
+    )["report"]

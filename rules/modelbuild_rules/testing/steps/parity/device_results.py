@@ -1,0 +1,82 @@
+"""The cases and measures of a test whose program ran on a device."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from modelbuild.step import Step
+from modelbuild_rules.testing.steps.parity.budgets import budget_cases, of_method
+from modelbuild_rules.testing.steps.parity.device_report import DeviceReport
+from modelbuild_rules.testing.steps.parity.parity import Eager, eager_model, output_types
+from modelbuild_rules.testing.steps.parity.program_test import case_result
+from modelbuild_rules.testing.steps.parity.programs import Calls, method_of, open_program
+from modelbuild_rules.testing.steps.test_report import Case
+from modelbuild_runtime.errors import ProgramError
+
+_LATENCIES = {"max_latency": ("latency_ms", "median"), "max_latency_p95": ("latency_p95_ms", "95th percentile")}
+
+
+def results(
+    step: Step, report: DeviceReport, cases: Sequence[Mapping[str, Any]]
+) -> tuple[list[Case], dict[str, float]]:
+    """Return the report's cases and measures."""
+    program = open_program(step, "program")
+    eager, dtypes = eager_model(step, program), output_types(step, program)
+    found = []
+    for number, case in enumerate(cases):
+        step.progress("case", number + 1, len(cases))
+        calls = [{name: np.load(step.input("cases") / file) for name, file in call.items()} for call in case["calls"]]
+        found.append(_case(step, report, number, case["name"], eager, calls, dtypes))
+    measures: dict[str, float] = dict(report.state())
+    if "filter" in step.params:  # a part of the cases measures nothing of the whole
+        return found, {}
+    if report.emulator:
+        message = f"latency is not measured in {report.emulator}"
+        found += [Case(name, "not_run", message=message) for name in step.params["latencies"]]
+    elif all(each.status == "passed" for each in found):
+        found += _latencies(step, report, measures)
+    files = [step.input(name) for name in ("program.pte", "program.ptd") if name in step.inputs]
+    measures["bytes"] = sum(path.stat().st_size for path in files)
+    facts = of_method(json.loads(step.input("program.delegation").read_bytes()), method_of(step, program).name)
+    found += budget_cases(step.params["budgets"], step.params["backends"], facts, measures)
+    return found, measures
+
+
+def _case(
+    step: Step,
+    report: DeviceReport,
+    number: int,
+    name: str,
+    eager: Eager,
+    calls: Calls,
+    dtypes: Mapping[str, str],
+) -> Case:
+    try:
+        outputs = report.outputs(f"case{number}", len(calls))
+        for each in outputs:
+            if each.keys() != dtypes.keys():
+                got, expected = (", ".join(sorted(names)) or "none" for names in (each, dtypes))
+                raise ProgramError(f"the device returned the outputs {got[:200]}; expected {expected}")
+    except ProgramError as error:
+        return Case(name, "failed", message=str(error))
+    return case_result(step, name, outputs, eager, calls, dtypes)
+
+
+def _latencies(step: Step, report: DeviceReport, measures: dict[str, float]) -> list[Case]:
+    """Return a case for each limit of the latency, and add the latencies to `measures`."""
+    limits: Mapping[str, float] = step.params["latencies"]
+    try:
+        measures.update(report.latency())
+    except ProgramError as error:
+        return [Case("latency", "failed", message=str(error))]
+    cases = []
+    for name, limit in limits.items():
+        measure, what = _LATENCIES[name]
+        value = measures[measure]
+        message = "" if value <= limit else f"{what} of {value:.4g} ms, expected at most {limit:.4g} ms"
+        cases.append(Case(name, "failed" if message else "passed", message=message))
+    return cases

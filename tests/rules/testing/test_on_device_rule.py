@@ -1,0 +1,161 @@
+"""pte_test with on_device: its actions, what is in its keys, and errors in its declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+import modelbuild
+from modelbuild.actions import Action, FileEntry, SourceArtifact, StagedInput
+from modelbuild.analysis.analyze import Analyzer
+from modelbuild.analysis.rules import load_rules
+from modelbuild.build.source_files import Sources
+from modelbuild.errors import LoadingError
+from modelbuild.execution.keys import Keys, key_of
+from modelbuild.labels import Label
+from modelbuild.loading.loader import Loader
+from modelbuild.store.digests import digest_file
+from modelbuild.store.local import open_store
+from modelbuild.workspace.workspace import load_workspace
+from tests.program_build import program_build
+
+TEST = """
+[[device_runner]]
+name = "near"
+kind = "ssh"
+host = "near.lab"
+
+[[device_target]]
+name = "other"
+arch = "aarch64"
+
+[[pte_test]]
+name = "test"
+program = ":program"
+model = ":model"
+device = ":device"
+runtime = "runtime.tar"
+on_device = true
+inputs = [{ name = "drawn", generator = { seed = 1 } }]
+"""
+SAME = FileEntry(digest_file(Path(__file__)))  # represents outputs of earlier actions
+PC = {"arch": "x86_64", "model": "PC", "gpu": "NVIDIA L4, 8.9, 580.1"}
+
+Keyed = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def actions(tmp_path: Path) -> Callable[..., dict[str, Action]]:
+    """Return the actions of the test, by mnemonic."""
+
+    def declared(more: str = "", device: str = 'runners = [":near"]', test: str = TEST) -> dict[str, Action]:
+        (tmp_path / "MODELBUILD.toml").write_text("")
+        (tmp_path / "net.py").touch()
+        (tmp_path / "runtime.tar").touch()
+        build = program_build('{ type = "portable" }', entry="net.py:Net", device=device)
+        (tmp_path / "BUILD.toml").write_text(build + test + more)
+        rules = load_rules(tmp_path, ())
+        analyzer = Analyzer(Loader(load_workspace(tmp_path), rules.by_name), rules)
+        analyzer.analyze(Label("", "test"))
+        nodes = analyzer.graph.nodes.values()
+        return {n.mnemonic: n for n in nodes if isinstance(n, Action) and n.owner == "//:test"}
+
+    return declared
+
+
+@pytest.fixture
+def keys(tmp_path: Path, actions: Callable[..., dict[str, Action]]) -> Keyed:
+    """Return their keys, for a device with an identity."""
+
+    def keyed(more: str = "", identity: Mapping[str, str] = PC, **given: str) -> dict[str, str]:
+        def staged(action: Action) -> list[StagedInput]:
+            return [
+                StagedInput(
+                    each.name, each.path, None, FileEntry(store.put_bytes((tmp_path / each.artifact.path).read_bytes()))
+                )
+                if isinstance(each.artifact, SourceArtifact)
+                else StagedInput(each.name, each.path, None, SAME)
+                for each in action.inputs
+            ]
+
+        roots = {"modelbuild": Path(modelbuild.__file__).parent, **load_rules(tmp_path, ()).packages}
+        with open_store(tmp_path / "store") as store:
+            making = Keys.of(tmp_path, roots, store.read_bytes, Sources(tmp_path, store), identity=lambda job: identity)
+            declared = actions(more, **given)
+            return {
+                name: key_of(making.material(making.request(each, staged(each)))) for name, each in declared.items()
+            }
+
+    return keyed
+
+
+def test_the_device_gets_the_bundle_and_the_cases(actions: Callable[..., dict[str, Action]]) -> None:
+    declared = actions("timeout = 7\n")
+    assert declared.keys() == {"bundle", "cases", "test"}
+    job = declared["test"].device
+    assert job is not None
+    assert (job.label, job.inputs, job.plan, job.seconds) == ("//:device", ("bundle", "cases"), "cases", 7.0)
+    assert [runner.host for runner in job.spec.runners] == ["near.lab"]
+    assert declared["bundle"].device is declared["cases"].device is None
+
+
+@pytest.mark.parametrize("fact", ["model", "gpu"])
+def test_the_devices_identity_is_in_the_key_of_the_test_alone(keys: Keyed, fact: str) -> None:
+    here, there = keys(), keys(identity={**PC, fact: "another"})
+    assert {name for name in here if here[name] != there[name]} == {"test"}
+
+
+def test_the_way_to_the_device_and_the_timeout_are_in_no_key(keys: Keyed) -> None:
+    assert keys() == keys(device="runners = []") == keys("timeout = 7\n")
+
+
+def test_the_runtime_and_the_measurement_are_in_the_keys(keys: Keyed) -> None:
+    changed = {
+        "latency_runs = 9\n": {"cases"},  # and the test's, by the cases' content
+        'max_latency = { ":device" = "8 ms" }\n': {"test"},
+        'max_latency_p95 = { "//:device" = "8 ms" }\n': {"test"},
+        "max_bytes = 9\n": {"test"},
+    }
+    plain = keys()
+    for more, names in changed.items():
+        found = keys(more)
+        assert {name for name in plain if plain[name] != found[name]} == names, more
+    without = keys(test=TEST.replace("on_device = true", ""))
+    assert without["test"] != plain["test"]
+
+
+WRONG = [
+    ('max_latency = { "//:devise" = "8 ms" }', "no limit for //:device; expected one for each device; did you mean"),
+    (
+        'max_latency = { "//:device" = "8 m" }',
+        "'8 m' is not a latency; expected one such as '8 ms', '250 us' or '1.5 s'",
+    ),
+    ('max_latency = { "//:device" = "0 ms" }', "'0 ms' is not a latency"),
+    ('max_latency = { "//:device" = 8 }', "'8.0' is not a latency"),
+    (
+        "max_latency_ratio = 2",
+        "max_latency_ratio is for tests on this machine, and not with on_device; expected max_lat",
+    ),
+    ("gpus = 1", "gpus is for tests on this machine, and not with on_device; expected none: the device has its own"),
+    ("max_memory = 9", "max_memory is for tests on this machine"),
+    ("cpp_runtime = true", "cpp_runtime is for tests on this machine"),
+    ('baseline = ":program"', "baseline is for tests on this machine"),
+]
+
+
+@pytest.mark.parametrize(("line", "problem"), WRONG)
+def test_a_wrong_attribute_has_its_place(actions: Callable[..., dict[str, Action]], line: str, problem: str) -> None:
+    with pytest.raises(LoadingError) as caught:
+        actions(f"{line}\n")
+    assert problem in str(caught.value)
+    assert str(caught.value).startswith("BUILD.toml:")
+
+
+def test_latencies_need_on_device_and_on_device_needs_a_device(actions: Callable[..., dict[str, Action]]) -> None:
+    here = TEST.replace("on_device = true", 'max_latency = { "//:device" = "8 ms" }')
+    with pytest.raises(LoadingError, match="max_latency is measured on a device; expected 'on_device = true' as well"):
+        actions(test=here)
+    with pytest.raises(LoadingError, match="no device for //:test: expected the attribute 'device'"):
+        actions(test=TEST.replace('device = ":device"\n', ""))

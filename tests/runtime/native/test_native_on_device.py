@@ -1,0 +1,180 @@
+"""pte_test on a device: over ssh to OpenSSH's server on this machine, and on this machine itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.devices.sshd import Proxy, Sshd, running, started, wait_for
+from tests.workspace_builder import Workspace
+
+pytestmark = pytest.mark.slow
+
+NET = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, x):
+        return torch.tanh(x) * self.scale
+"""
+BUILD = """
+[[device_runner]]
+name = "near"
+kind = "ssh"
+host = "127.0.0.1"
+port = {port}
+key = "{key}"
+known_hosts = "{known_hosts}"
+folder = "{folder}"
+[[device_target]]
+name = "pc"
+arch = "x86_64"
+runners = [":near"]
+[[backend_stack]]
+name = "stack"
+backends = [{{ type = "portable" }}]
+[[pte_program]]
+name = "program"
+model = ":model_2"
+stack = ":stack"
+"""
+MODEL = """
+[[torch_model]]
+name = "model_{scale}"
+entry = "net.py:Net"
+kwargs = {{ scale = {scale} }}
+srcs = ["net.py"]
+inputs = [{{ name = "x", shape = {shape}, dtype = "float32", range = [-1, 1] }}]
+outputs = ["y"]
+"""
+TEST = """
+[[pte_test]]
+name = "{name}"
+program = ":program"
+model = ":model_{scale}"
+device = ":pc"
+on_device = true
+runtime = "runtime.tar"
+inputs = [{{ name = "drawn", generator = {{ seed = 3, count = 2, calls = 2 }} }}]
+{more}
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    with started(tmp_path_factory.mktemp("sshd")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def tested(repository: Path, native: Path, server: Sshd, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """Return a workspace with tests whose program and bundle are built."""
+    build = BUILD.format(port=server.port, key=server.key, known_hosts=server.known_hosts, folder=server.folder)
+    tests = [
+        TEST.format(name="right", scale=2, more='max_latency = { ":pc" = "1 s" }'),
+        TEST.format(name="wrong", scale=3, more=""),
+        TEST.format(name="slow", scale=2, more='max_latency_p95 = { "//:pc" = "0.001 us" }'),
+    ]
+    models = [MODEL.format(scale=scale, shape="[2, 16]") for scale in (2, 3)]
+    files = {"MODELBUILD.toml": "", "net.py": NET, "BUILD.toml": "".join([build, *models, *tests])}
+    made = Workspace(tmp_path_factory.mktemp("on_device"), files)
+    pack = [sys.executable, repository / "runtime/archive.py", "--build", native, "--out", made.root / "runtime.tar"]
+    subprocess.run(pack, check=True, capture_output=True)
+    return made
+
+
+def test_programs_run_on_the_device_and_results_are_cached(tested: Workspace, server: Sshd) -> None:
+    found = tested.test("//...", "--keep-going", code=4)
+    assert {name: each["status"] for name, each in found.items()} == {
+        "//:right": "passed",
+        "//:wrong": "failed",
+        "//:slow": "failed",
+    }
+    right = found["//:right"]
+    assert right["reason"].startswith("on //:near (")
+    names = ("latency_min_ms", "latency_ms", "latency_p95_ms", "latency_max_ms")
+    measured = [right["measures"][name] for name in names]
+    assert 0 < measured[0] <= measured[1] <= measured[2] <= measured[3]
+    messages = {case["name"]: case["message"] for each in found.values() for case in each["cases"]}
+    assert re.match("95th percentile of .* ms, expected at most 1e-06 ms", messages["max_latency_p95"])
+    assert "call 1 of 2: output 'y': 32 of 32 values differ" in str(found["//:wrong"]["cases"])
+    assert not list(server.folder.glob("jobs/*"))
+    assert tested.test("//:right")["//:right"]["cached"]
+
+
+def test_another_identity_of_the_device_is_another_key(tested: Workspace, tmp_path: Path) -> None:
+    other = tmp_path / "bin/uname"
+    other.parent.mkdir()
+    other.write_text('#!/bin/sh\n[ "$1" = -m ] && echo x86_64 || echo other\n')
+    other.chmod(0o755)
+    local = f"--runner=//:pc=local:?folder={tmp_path / 'device'}"
+    tested.test("//:right", local)
+    assert tested.test("//:right", local)["//:right"]["cached"]
+    updated = tested.test("//:right", local, PATH=f"{other.parent}:{os.environ['PATH']}")
+    assert not updated["//:right"]["cached"]
+    explained = tested.run("explain", "//:right").out
+    assert "device" in explained
+    assert "other" in explained
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("ssh://127.0.0.1:1", "no device: ssh://127.0.0.1:1: nothing accepts connections on this port"),
+        pytest.param(
+            "qemu:aarch64",
+            "no device: qemu:aarch64: it is aarch64; expected x86_64, as declared",
+            marks=pytest.mark.exhaustive,
+        ),
+    ],
+)
+def test_without_a_device_a_test_is_not_run(tested: Workspace, address: str, reason: str) -> None:
+    runner = f"--runner=//:pc={address}"
+    found = tested.test("//:right", runner)["//:right"]
+    assert (found["status"], found["reason"]) == ("not_run", reason)
+    required = tested.test("//:right", runner, "--require-all", code=4)["//:right"]
+    assert (required["status"], required["reason"]) == ("failed", f"not run, which --require-all forbids: {reason}")
+
+
+@pytest.mark.exhaustive
+def test_two_commands_at_once_share_a_device(tested: Workspace) -> None:
+    both = [tested.start("test", "//:right", "--no-cache-test-results", "--json") for _ in range(2)]
+    ends = [each.wait() for each in both]
+    assert [each.code for each in ends] == [0, 0], [each.err for each in ends]
+
+
+@pytest.mark.exhaustive
+def test_an_interrupted_test_leaves_nothing_on_the_device(tested: Workspace, server: Sshd) -> None:
+    more = "latency_runs = 100000\nsize = 'large'"  # minutes
+    long = TEST.format(name="long", scale=4, more=more).replace(":program", ":long_program")
+    program = '[[pte_program]]\nname = "long_program"\nmodel = ":model_4"\nstack = ":stack"\n'
+    tested.add("BUILD.toml", MODEL.format(scale=4, shape="[500, 1000]") + program + long)
+    slow = tested.start("test", "//:long")
+    wait_for(lambda: running("--repeat=100000"), "the program does not start", 100)
+    slow.send(signal.SIGINT)
+    assert slow.wait().code == 8
+    wait_for(lambda: not running("--repeat=100000"), "the program still runs")
+    wait_for(lambda: not list(server.folder.glob("jobs/*")), "its files are still there")
+
+
+@pytest.mark.exhaustive
+def test_a_connection_that_is_cut_twice_is_one_line(tested: Workspace, server: Sshd) -> None:
+    proxy = Proxy(server.port, cut_after=12_000)
+    try:
+        address = server.at(proxy.port, folder=server.folder.with_name("far"))
+        found = tested.test("//:right", f"--runner=//:pc={address}", "--no-cache-test-results", code=4)["//:right"]
+    finally:
+        proxy.close()
+    assert found["status"] == "failed"
+    assert found["reason"].startswith("//:pc: ")
