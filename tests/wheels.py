@@ -16,11 +16,18 @@ ANY = "py3-none-any"
 
 
 def wheel(
-    folder: Path, name: str, version: str, files: Mapping[str, str], requires: Sequence[str] = (), tag: str = ANY
+    folder: Path,
+    name: str,
+    version: str,
+    files: Mapping[str, str],
+    requires: Sequence[str] = (),
+    tag: str = ANY,
+    license: str = "",
 ) -> str:
     """Write a wheel of text files into a folder. Returns its SHA-256 (hex)."""
     info = f"{name}-{version}.dist-info"
-    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata = f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n"
+    metadata += f"License-Expression: {license}\n" if license else ""
     contents = {
         **files,
         f"{info}/METADATA": metadata + "".join(f"Requires-Dist: {each}\n" for each in requires),
@@ -50,10 +57,16 @@ class Index:
     pins: dict[str, str] = field(default_factory=dict)
 
     def add(
-        self, name: str, version: str, files: Mapping[str, str], requires: Sequence[str] = (), tag: str = ANY
+        self,
+        name: str,
+        version: str,
+        files: Mapping[str, str],
+        requires: Sequence[str] = (),
+        tag: str = ANY,
+        license: str = "",
     ) -> None:
         """Add a wheel, and pin it."""
-        digest = wheel(self.folder / "wheels", name, version, files, requires, tag)
+        digest = wheel(self.folder / "wheels", name, version, files, requires, tag, license)
         self.pins[name] = f"{name}=={version} --hash=sha256:{digest}\n"
 
     @property

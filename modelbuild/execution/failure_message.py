@@ -17,6 +17,7 @@ from modelbuild.code.interpreter import Interpreter, installed
 from modelbuild.code.step_sources import changed
 from modelbuild.execution.executor import Request
 from modelbuild.execution.fork_server_client import Ended
+from modelbuild.workspace.workspace import LIBRARY
 
 if TYPE_CHECKING:
     from modelbuild.execution.orders import End, Read
@@ -50,6 +51,10 @@ def failure_message(
         return f"the process ended with exit status {ended.status} before step {action.step} returned"
     if end["end"] == "done":
         return _loaded(request, end, python)
+    if end["end"] == "internal" and python.toolchain and end["text"].endswith(f"No module named '{LIBRARY}'"):
+        library = LIBRARY.replace("_", "-")
+        expected = f"which is not installed beside modelbuild; expected `pip install --no-deps {library}`"
+        return f"step {action.step} needs {library}, {expected}"
     if end["end"] == "internal":
         return f"internal error in step {action.step}: {end['text']}"
     if end["end"] == "network":

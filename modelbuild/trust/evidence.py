@@ -26,6 +26,7 @@ from modelbuild.history.action_records import Records
 from modelbuild.history.measurements import Measures
 from modelbuild.store.output_tree import make_root
 from modelbuild.testing.passed import PassedTest, passed_tests
+from modelbuild.trust.packages import Package, packages_of
 from modelbuild.trust.revision import Revision, find_revision
 from modelbuild.workspace.workspace import OUTPUT_FOLDER, Workspace
 
@@ -59,6 +60,7 @@ class Evidence:
     runs        where they ran
     sources     the workspace's files that they read
     downloads   files that they fetched
+    packages    the Python packages in the keys of the actions
     components  the parts of the outputs that rules describe
     tests       tests that passed on files with the outputs' bytes
     """
@@ -71,6 +73,7 @@ class Evidence:
     runs: Mapping[str, Run]
     sources: Sequence[File]
     downloads: Sequence[File]
+    packages: Sequence[Package]
     components: Sequence[Component]
     tests: Sequence[PassedTest]
     revision: Revision | None
@@ -130,6 +133,7 @@ class _Gatherer:
             runs={name: _run(records, measures, each) for name, each in actions.items()},
             sources=sorted(self._sources(target, actions), key=lambda file: file.name),
             downloads=sorted(self._downloads(actions), key=lambda file: (file.name, file.sha256)),
+            packages=packages_of(actions.values(), self._analyzer.interpreter.path),
             components=self._components(target),
             tests=passed_tests(self._workspace, self._engine, request.devices, digests, self._embedded(digests)),
             revision=find_revision(self._workspace.root),
@@ -172,7 +176,11 @@ class _Gatherer:
             yield node
 
     def _sources(self, target: ConfiguredTarget, actions: Iterable[str]) -> Iterator[File]:
-        """Yield each file of the workspace that an action reads, or that is itself an output."""
+        """Yield each file of the workspace that an action reads, or that is itself an output, and the toolchain's
+        lock."""
+        lock = self._analyzer.interpreter.lock
+        if lock:
+            yield File(lock, self._engine.sources.entry(lock)[1].digest.hash)
         named = {item.artifact for node in self._nodes(actions) for item in node.inputs}
         named.update(target.files())
         for artifact in {self._scheduler.values.resolve(each) for each in named}:

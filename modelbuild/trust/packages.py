@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -43,24 +43,21 @@ class Package:
         return f"pkg:pypi/{canonicalize_name(self.name)}@{self.version}"
 
 
-def packages_of(actions: Iterable[Facts]) -> list[Package]:
-    """Return the packages in the keys of actions, sorted."""
+def packages_of(actions: Iterable[Facts], path: Sequence[str]) -> list[Package]:
+    """Return the packages in the keys of actions, sorted. `path`: the folders that steps import from."""
     states = sorted({(name, state) for facts in actions for name, state in facts.material["tools"].items()})
     found = []
     for name, state in states:
         version, _, digest = state.partition(" ")
-        found.append(Package(name, version, digest, package_license(name, version)))
+        found.append(Package(name, version, digest, package_license(name, version, path)))
     return found
 
 
-def package_license(name: str, version: str) -> str:
+def package_license(name: str, version: str, path: Sequence[str]) -> str:
     """Return the licence of an installed distribution of this version as an SPDX expression; '' if its metadata have
     none."""
-    try:
-        found = metadata.distribution(name)
-    except metadata.PackageNotFoundError:
-        return ""
-    if found.version != version:
+    found = next(iter(metadata.distributions(name=name, path=list(path))), None)
+    if found is None or found.version != version:
         return ""
     fields = found.metadata
     by_class = {_CLASSIFIERS[each] for each in fields.get_all("Classifier") or () if each in _CLASSIFIERS}

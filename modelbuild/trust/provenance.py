@@ -18,7 +18,7 @@ import modelbuild
 from modelbuild.history.action_facts import Facts
 from modelbuild.testing.passed import PassedTest
 from modelbuild.trust.evidence import Evidence, File, Run
-from modelbuild.trust.packages import Package, packages_of
+from modelbuild.trust.packages import Package
 from modelbuild.trust.revision import Revision
 
 STATEMENT = "https://in-toto.io/Statement/v1"
@@ -88,7 +88,7 @@ def _dependencies(evidence: Evidence) -> Iterator[dict[str, Any]]:
         yield commit_entry(evidence.revision)
     yield from (file_entry(each, {}) for each in evidence.sources)
     yield from (file_entry(each, {"download": True}) for each in evidence.downloads)
-    yield from map(package_entry, packages_of(evidence.actions.values()))
+    yield from map(package_entry, evidence.packages)
     local: dict[tuple[str, str], str] = {}
     for facts in evidence.actions.values():
         for module, files in facts.material.get("local", {}).items():

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from modelbuild.toolchain.uv import find_uv
+from tests.packaging.installation import bare_environment
 from tests.wheels import TOOLCHAIN
 from tests.workspace_builder import Workspace
 
@@ -39,6 +40,9 @@ inputs = [{ name = "drawn", generator = { seed = 1 } }]
 NET = "import torch\nclass Net(torch.nn.Linear):\n    def __init__(self):\n        super().__init__(8, 4)\n"
 
 
+pytestmark = pytest.mark.xdist_group("distribution")
+
+
 @pytest.fixture
 def torch_wheel() -> Path:
     """Return a wheel of torch for the CPU, in a folder where pip finds it."""
@@ -51,8 +55,9 @@ def torch_wheel() -> Path:
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
-def test_a_program_of_a_locked_torch(repository: Path, tmp_path: Path, torch_wheel: Path) -> None:
-    """Needs an index, 2 GB of disk, and minutes. Another pin reruns what can import it: safetensors, the export."""
+def test_a_program_of_a_locked_torch(repository: Path, dist: Path, tmp_path: Path, torch_wheel: Path) -> None:
+    """With nothing beside modelbuild but its own requirements. Needs an index, 2 GB of disk, and minutes. Another pin
+    reruns what can import it: safetensors, the export."""
     from numpy import zeros
     from safetensors.numpy import save_file
 
@@ -61,11 +66,13 @@ def test_a_program_of_a_locked_torch(repository: Path, tmp_path: Path, torch_whe
     torch = f"torch=={release} --hash=sha256:{sha256(torch_wheel.read_bytes()).hexdigest()}\n"
     lock = torch + (repository / "requirements-cpu.lock").read_text()
     workspace = Workspace(tmp_path / "work")
+    workspace.program = [str(bare_environment(tmp_path / "venv", "", sorted(dist.glob("*.whl"))) / "modelbuild")]
     sources = 'from_source = ["antlr4-python3-runtime"]\n'
     settings = {"MODELBUILD.toml": '[build]\ntoolchain = "//:tools"\n', "BUILD.toml": TOOLCHAIN + sources + BUILD}
     workspace.write({**settings, "net.py": NET, "tools.lock": lock})
     save_file({"weight": zeros((4, 8), "float32"), "bias": zeros(4, "float32")}, workspace.root / "net.safetensors")
-    environment = {"UV_FIND_LINKS": str(torch_wheel.parent), "UV_CACHE_DIR": str(tmp_path / "uv")}
+    path = os.pathsep.join((str(Path(find_uv()).parent), os.environ["PATH"]))
+    environment = {"UV_FIND_LINKS": str(torch_wheel.parent), "UV_CACHE_DIR": str(tmp_path / "uv"), "PATH": path}
     ran = workspace.ran("//:program", **environment)
     assert {name.partition("#")[2].partition(":")[0] for name in ran} == {"export", "partition", "compile", "emit"}
     (tested,) = workspace.test("//...", **environment).values()

@@ -14,7 +14,6 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 
 from modelbuild.errors import UsageError
 from modelbuild.trust.evidence import Evidence, File
-from modelbuild.trust.packages import packages_of
 
 Kind = Literal["library", "data", "model", "file", "package"]
 
@@ -105,7 +104,7 @@ def _items(evidence: Evidence) -> Iterator[Item]:
             each.datasets,
         )
     yield from (_file(each) for each in (*evidence.sources, *evidence.downloads))
-    for package in packages_of(evidence.actions.values()):
+    for package in evidence.packages:
         yield Item("package", package.name, package.version, package.license, package.purl)
 
 

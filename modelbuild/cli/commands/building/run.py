@@ -16,7 +16,7 @@ from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import Command, building, gather
 from modelbuild.cli.targets.one_program import build_here, label_of, only_file
 from modelbuild.cli.watch import watching
-from modelbuild.errors import ExitCode
+from modelbuild.errors import EnvironmentProblem, ExitCode
 
 if TYPE_CHECKING:
     from modelbuild.labels import Label
@@ -186,6 +186,10 @@ def _program(workspace: Workspace, toolchain: Label | None) -> list[str]:
     from modelbuild.toolchain import run_module
 
     analyzer = open_analyzer(workspace, toolchain=toolchain)
+    if LIBRARY not in analyzer.rules.packages:
+        library = LIBRARY.replace("_", "-")
+        expected = f"expected `pip install --no-deps {library}`"
+        raise EnvironmentProblem(f"programs are run by {library}, which is not installed beside modelbuild; {expected}")
     return [analyzer.interpreter.program, "-P", run_module.__file__, str(analyzer.rules.packages[LIBRARY]), LIBRARY]
 
 
