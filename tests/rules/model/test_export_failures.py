@@ -49,7 +49,10 @@ def test_the_users_line_and_the_librarys(failed: Callable[..., str]) -> None:
         "m/net.py:8: 'return otherlib.pick(x)' (in otherlib/__init__.py:5: 'if x.sum() > 0:') depends on values that"
         " are known only when the program runs ("
     )
-    assert text.endswith("); expected torch.where, torch.cond, or sizes from shapes")
+    assert text.endswith(
+        "); expected torch.where, torch.cond, or sizes from shapes, in a function of yours that 'prepare' puts in the"
+        " place of the library's"
+    )
 
 
 def test_an_exception_of_a_library(failed: Callable[..., str]) -> None:

@@ -29,6 +29,7 @@ _LONGEST = 200
 _HINT = re.compile(r"^\s*Hint: (.+)$", re.MULTILINE)
 _OWN = ("torch", "modelbuild", "modelbuild_rules", "executorch")
 _VALUES = "expected torch.where, torch.cond, or sizes from shapes"
+_IN_LIBRARY = ", in a function of yours that 'prepare' puts in the place of the library's"
 _OPERATOR = "expected another operator, or a decomposition or fake kernel of it (torch.library.register_fake)"
 
 
@@ -41,8 +42,10 @@ def refusal(error: Exception, name: str, root: Path) -> StepError | None:
         return None
     traceback.print_exception(error)
     where = _places(frames, name, root)
+    in_library = bool(frames) and not Path(frames[-1].filename).is_relative_to(root)
+    values = _VALUES + _IN_LIBRARY * in_library
     if isinstance(error, GuardOnDataDependentSymNode):
-        why = f"depends on values that are known only when the program runs ({_short(error.cond)}); {_VALUES}"
+        why = f"depends on values that are known only when the program runs ({_short(error.cond)}); {values}"
         return StepError(f"{where} {why}")
     fixes = str(error).partition("Suggested fixes:\n")[2].partition("\n\n")[0]
     if "Constraints violated" in str(error) and fixes:
@@ -51,8 +54,8 @@ def refusal(error: Exception, name: str, root: Path) -> StepError | None:
         )
     operator = _operator(error)
     if operator:
-        values = isinstance(error, (DataDependentOutputException, DynamicOutputShapeException))
-        why = f"has a result that depends on values; {_VALUES}" if values else f"is not supported; {_OPERATOR}"
+        depends = isinstance(error, (DataDependentOutputException, DynamicOutputShapeException))
+        why = f"has a result that depends on values; {values}" if depends else f"is not supported; {_OPERATOR}"
         return StepError(f"{where}: torch {torch.__version__} cannot export the operator {operator}, which {why}")
     hints = "; ".join(dict.fromkeys(_HINT.findall(str(error))))
     words = f"{type(error).__name__}: {_short(first_line(error))}"
