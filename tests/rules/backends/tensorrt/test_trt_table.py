@@ -120,6 +120,13 @@ CASES: Mapping[str, Case] = {
     "split_heads_rows": (lambda: SplitHeads("addmm", (16, 96)), lambda: (torch.randn(1, 16, 32),), None),
     "split_heads_column": (lambda: SplitHeads("add", (16, 1)), lambda: (torch.randn(1, 16, 32),), None),
     "split_heads_first": (lambda: SplitHeads("constant first", (16, 96)), lambda: (torch.randn(1, 16, 32),), None),
+    "transposed_norm": (
+        lambda: Function(
+            lambda norm, layer, x: layer(norm(x.transpose(1, 2)).transpose(1, 2)), nn.BatchNorm1d(8), nn.Linear(8, 4)
+        ),
+        lambda: (torch.randn(3, 16, 8),),
+        None,
+    ),
     "ranks": (
         lambda: Function(
             lambda x: (

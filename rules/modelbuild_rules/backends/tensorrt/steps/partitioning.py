@@ -62,7 +62,12 @@ class _TensorrtPartitioning(Partitioning):
 
     def eager(self, program: Any, attributes: Mapping[str, Any]) -> tuple[Callable[..., Any], float]:
         """Return a partition as torch_tensorrt lowers it, and its tolerance."""
-        return lowered(program, compilation_settings(attributes)), TOLERANCES.get(attributes["precision"], 0.0)
+        module = lowered(program, compilation_settings(attributes))
+        # TensorRT's tensors have no strides; those of a decomposition may differ from those of the operator.
+        for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.view.default):
+            node.target = torch.ops.aten.reshape.default
+        module.recompile()
+        return module, TOLERANCES.get(attributes["precision"], 0.0)
 
     def refusal(self, partitioner: TensorrtPartitioner, node: Any) -> str:
         """Return why the partitioner did not take a node."""
