@@ -69,6 +69,13 @@ def test_an_error_in_a_step_of_ours(bench: Any) -> None:
     assert "tiny.py" in bench.text(outcome.stderr)
 
 
+def test_an_internal_error_has_one_line(bench: Any) -> None:
+    bench.step("tiny", "def run(step):\n    raise RuntimeError('bad view\\n\\nWhile executing %a\\nmore words')\n")
+    outcome = bench.run("tiny")
+    assert outcome.problem == "internal error in step tiny_rules.tiny: RuntimeError: bad view"
+    assert "more words" in bench.text(outcome.stderr)
+
+
 def test_a_step_that_cannot_be_imported(bench: Any) -> None:
     assert bench.run("nowhere").problem == (
         "internal error in step tiny_rules.nowhere: ModuleNotFoundError: No module named 'tiny_rules.nowhere'"

@@ -48,7 +48,8 @@ def _other_end(error: BaseException, chain: list[BaseException], reader: str, ho
         missing = next((link.name for link in chain if isinstance(link, ModuleNotFoundError)), None)
         return {"end": "user", "text": text.replace(hook.root, "") + hint, "missing": missing or ""}
     traceback.print_exception(error)
-    return {"end": "internal", "text": _last_line(error).replace(hook.root, "") + hint}
+    first = _last_line(error).partition("\n")[0]  # libraries add lines about graphs
+    return {"end": "internal", "text": first.replace(hook.root, "") + hint}
 
 
 def _is_of_processes(error: BaseException) -> bool:
