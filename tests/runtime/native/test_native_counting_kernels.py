@@ -251,7 +251,7 @@ CASES: Mapping[str, Case] = {
         for kind in (*WHOLE, *FLOATING)
     },
     "index_reduce_number": Case(
-        partial(reduced, "amax", 0, True), [(torch.tensor(1.0), torch.tensor([0]), torch.tensor([4.0]))]
+        partial(reduced, "amax", 0, True), [(torch.tensor(1.0), torch.tensor([0]), torch.tensor(4.0))]
     ),
     "index_reduce_lengths": Case(
         partial(reduced, "mean", 1, False),
