@@ -32,6 +32,16 @@ OPTIONS = {
         "num_hidden_layers": 2,
         "ffn_dim": 64,
     },
+    "bart": {
+        "d_model": 64,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "encoder_attention_heads": 4,
+        "decoder_attention_heads": 4,
+        "encoder_ffn_dim": 128,
+        "decoder_ffn_dim": 128,
+        "vocab_size": 1000,
+    },
     "encodec": {
         "num_filters": 8,
         "hidden_size": 32,
