@@ -288,6 +288,12 @@ PACKAGE: dict[str, Any] = {
                 {"top": 5, "output": "o", "min": 0.5},
             ],
             "metric_srcs": ["metric.py"],
+            "dataset": ":data",
+            "accuracy": [
+                {"top": 1, "output": "o", "label": "y", "min": 0.5, "max": 1.0, "max_loss": 0.01},
+                {"measure": "cosine", "output": "o", "min": 0.5},
+                {"entry": "metric.py:f", "max_loss": 0.01},
+            ],
             "max_bytes": 1000000,
             "max_delegates": 3,
             "min_delegated_fraction": 0.5,

@@ -8,6 +8,7 @@ from statistics import median
 # Measures that depend only on the inputs. Others vary with the machine and its load.
 _EXACT = frozenset({"bytes", "delegates", "delegated_fraction"})
 _MORE_IS_BETTER = frozenset({"delegated_fraction"})
+_ACCURACY = "accuracy_"  # begins the names of a test's accuracies
 
 BEFORE = 10  # values
 _LEAST = 3  # of a measure that varies
@@ -28,7 +29,7 @@ def is_regression(name: str, values: Sequence[float]) -> bool:
     found = change(values)
     if found is None:
         return False
-    if name in _MORE_IS_BETTER:
+    if name in _MORE_IS_BETTER or name.startswith(_ACCURACY):
         found = -found
     if name in _EXACT:
         return found > _EXACT_CHANGE

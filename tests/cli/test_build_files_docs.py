@@ -27,6 +27,7 @@ TABLES = {
     "Generator": "generator",
     "Tolerance": "tolerance",
     "Metric": "metric",
+    "Accuracy": "accuracy",
 }
 ELSEWHERE = {"Tensorrt", "Profile", "Cuda", "EngineInput", "EngineTensor", "Sizes", "VendorLibrary"}
 """Tables that are described elsewhere."""

@@ -59,6 +59,25 @@ class MetricParams(TypedDict):
     max: float | None
 
 
+class AccuracyParams(TypedDict):
+    """A number over the samples of a dataset."""
+
+    top: int
+    """How many of an output's largest elements; 0 with `measure` and `entry`."""
+
+    label: str
+    """Name of the samples' array with the right indices; '' for the model's own."""
+
+    measure: Literal["", "cosine", "max_error"]
+    output: str
+    entry: str
+    """`path:name` of a function; '' for none."""
+
+    min: float | None
+    max: float | None
+    max_loss: float | None
+
+
 class GpuNeeds(TypedDict):
     """A program's requirements on GPUs."""
 

@@ -18,6 +18,7 @@ _ELSEWHERE = {
     "cpp_runtime": "none: the bundle has it",
     "max_latency_ratio": "max_latency",
     "max_memory": "none",
+    "accuracy": "none",
     "baseline": "none",
 }
 

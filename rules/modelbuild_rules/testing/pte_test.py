@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import Field
@@ -32,13 +33,15 @@ from modelbuild_rules.bundle.installed_runtime import InstalledRuntime, installe
 from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_place
 from modelbuild_rules.bundle.vendor_library import VendorLibrary, library_inputs, library_params, library_places
 from modelbuild_rules.kernels.libraries import kernel_inputs
-from modelbuild_rules.providers import DeviceTarget, EagerModel, ExportedModel, Lowering, Program
+from modelbuild_rules.providers import Dataset, DeviceTarget, EagerModel, ExportedModel, Lowering, Program
+from modelbuild_rules.quantization.samples import sample_inputs
+from modelbuild_rules.testing.accuracy import Accuracy, accuracy_params
 from modelbuild_rules.testing.attributes import Latency, TestAttrs, resources, seconds
 from modelbuild_rules.testing.case_names import case_names, is_selected
 from modelbuild_rules.testing.on_device import check_on_device, on_device_test
 
 if TYPE_CHECKING:
-    from modelbuild_rules.testing.documents import GpuNeeds, MetricParams, ToleranceParams
+    from modelbuild_rules.testing.documents import AccuracyParams, GpuNeeds, MetricParams, ToleranceParams
 
 _ENTRY = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)\Z")
 
@@ -176,7 +179,13 @@ class PteTestAttrs(TestAttrs):
     """Metrics to compute from the outputs of each case."""
 
     metric_srcs: Sources = ()
-    """Python files of the metrics."""
+    """Python files of the functions in `metrics` and `accuracy`."""
+
+    dataset: Annotated[Dep, LabelOf(Dataset)] | None = None
+    """A `dataset` whose samples `accuracy` is computed on."""
+
+    accuracy: tuple[Accuracy, ...] = ()
+    """Numbers over the dataset, with limits: of the program, and of its loss against the model."""
 
     max_bytes: Size | None = None
     """Maximum size of the .pte and the .ptd together, such as "5 MB"."""
@@ -281,6 +290,8 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
         "outputs": {name: _tolerance(each) for name, each in attrs.outputs.items()},
         "metrics": [_metric(ctx, index, metric_srcs, eager.params["outputs"]) for index in range(len(attrs.metrics))],
     }
+    data = ctx.provider(attrs.dataset, Dataset) if attrs.dataset is not None else None
+    accuracy = _accuracy(ctx, data, metric_srcs, eager.params["outputs"])
     runtime = {"runtime": ctx.file(attrs.runtime)} if attrs.runtime else {}
     libraries = library_inputs(ctx, attrs.libraries)
     inputs = {
@@ -296,6 +307,7 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
         "test",
         step="pte_test",
         inputs=inputs
+        | (dict(sample_inputs(data)) if data is not None and not selected else {})
         | runtime
         | libraries
         | (kernel_inputs((*(baseline.kernels if baseline else ()), *program.kernels)) if cpp or spare else {})
@@ -308,6 +320,7 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
                 for name in ("max_bytes", "max_delegates", "min_delegated_fraction", "max_latency_ratio", "max_memory")
                 if getattr(attrs, name) is not None and not selected
             },
+            **({"accuracy": accuracy} if accuracy and not selected else {}),
             "backends": {} if selected else attrs.backends,
             "arch": arch,
             "cpp_runtime": cpp,
@@ -457,10 +470,28 @@ def _metric(
             _check_names(ctx, "output", (*where, "output"), [metric.output], outputs)
         return {**limits, "top": metric.top, "output": metric.output}
     assert metric.entry is not None
-    match = _ENTRY.match(metric.entry)
+    return {**limits, "entry": _function(ctx, srcs, (*where, "entry"), metric.entry)}
+
+
+def _accuracy(
+    ctx: Context[PteTestAttrs], data: Dataset | None, srcs: tuple[Artifact, ...], outputs: Sequence[str] | None
+) -> list[AccuracyParams]:
+    def check_name(where: tuple[str | int, ...], name: str) -> None:
+        _check_names(ctx, "output", where, [name], outputs or ())
+
+    return accuracy_params(ctx, data, outputs, check_name, partial(_function, ctx, srcs))
+
+
+def _function(
+    ctx: Context[PteTestAttrs], srcs: tuple[Artifact, ...], where: tuple[str | int, ...], written: str
+) -> str:
+    """Return a function of the metrics' files as `path:name`."""
+    attribute, index, *_ = where
+    place = f"attribute '{attribute}[{index}]"
+    match = _ENTRY.match(written)
     if match is None:
-        raise ctx.error((*where, "entry"), f"{place}.entry': expected 'file.py:name', got '{metric.entry}'")
+        raise ctx.error(where, f"{place}.entry': expected 'file.py:name', got '{written}'")
     path = f"{ctx.label.package}/{match['file']}".lstrip("/")
     if SourceArtifact(path) not in srcs:
-        raise ctx.error((*where, "entry"), f"{place}.entry': '{match['file']}' is not among the metric_srcs")
-    return {**limits, "entry": f"{path}:{match['name']}"}
+        raise ctx.error(where, f"{place}.entry': '{match['file']}' is not among the metric_srcs")
+    return f"{path}:{match['name']}"

@@ -103,8 +103,8 @@ def test_operators_and_submodules_can_stay_in_floating_point(
 
 
 def test_integers_stay_integers(quantize: Callable[..., Any]) -> None:
-    """executorch's quantizer for XNNPACK makes float32 of a number that is added to integers, and observes integers that
-    are concatenated."""
+    """executorch's quantizer for XNNPACK makes float32 of a number that is added to integers, and observes integers
+    that are concatenated."""
     source = """
 class Net(nn.Module):
     def __init__(self):
@@ -124,6 +124,31 @@ class Net(nn.Module):
     only = quantize(source, table(operators=["aten.linear.default"]), samples=samples)
     assert "dequantize" not in str(next(n for n in only.program().graph.nodes if n.name == "cat_1").args[0][1])
     assert "number_0" not in only.program().state_dict
+
+
+def test_a_layer_that_runs_several_times_is_quantized_each_time(quantize: Callable[..., Any]) -> None:
+    source = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.layer = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
+        self.table = nn.Embedding(4, 4)
+
+    def forward(self, x):
+        small = self.layer(x[:, :, ::2, ::2]).mean((2, 3))
+        return F.linear(self.layer(9 * x).mean((2, 3)) + small, self.table.weight) + self.table(torch.tensor(1))
+"""
+    made = quantize(source, table(operators=["aten.conv2d.default"]), samples=SAMPLES, inputs=(IMAGE,))
+    assert layers(made) == {"conv2d": True, "conv2d_1": True, "linear": False}
+    convolutions = [node for node in made.program().graph.nodes if str(node.target) == "aten.conv2d.default"]
+    one, other = ([each.args[1].args[0].name, each.args[2].name] for each in convolutions)
+    assert one[0] == other[0]
+    # XNNPACK's biases are integers with the scale of the input, which differs.
+    assert one[1] != other[1]
+    state = made.program().state_dict
+    assert sorted(name for name in state if "table" in name) == ["table.weight"]
+    assert difference(made) < 0.05
 
 
 def test_ranges_are_those_of_the_data(quantize: Callable[..., Any]) -> None:

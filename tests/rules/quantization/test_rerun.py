@@ -69,6 +69,12 @@ program = ":program"
 model = ":net"
 inputs = [{ name = "drawn", generator = { seed = 1, count = 2 } }]
 tolerance = { abs = 0.02 }
+dataset = ":data"
+accuracy = [
+    { output = "output", top = 1, min = 0.5 },
+    { output = "output", measure = "cosine", min = 0.99 },
+    { output = "output", measure = "max_error", max = 0.02 },
+]
 """
 EXPORT, GENERATE, TEST = "//:net#export", "//:data#generate", "//:test#test"
 MODULES, CALIBRATE, CONVERT = (f"//:int8#{step}" for step in ("modules", "calibrate", "convert"))
@@ -115,7 +121,15 @@ REST = {"observer", "comment in the generator", "calibration data", "test"}
 def built(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     files = {"MODELBUILD.toml": "", "BUILD.toml": BUILD, "net.py": NET, "samples.py": SAMPLES}
     workspace = Workspace(tmp_path_factory.mktemp("quantized"), files)
-    assert workspace.test("//:test")["//:test"]["status"] == "passed"
+    test = workspace.test("//:test")["//:test"]
+    assert test["status"] == "passed"
+    assert [each["name"] for each in test["cases"]][2:] == [
+        "accuracy_top1_output",
+        "accuracy_cosine_output",
+        "max_error_output",
+    ]
+    assert 0.99 < test["measures"]["accuracy_cosine_output"] < 1
+    assert 0 < test["measures"]["max_error_output"] < 0.02
     return workspace
 
 

@@ -104,6 +104,51 @@ def test_libraries_besides_the_runtime_are_in_the_key(keys: Any) -> None:
     assert len({keys(ARCHIVE + more)["test"] for more in given}) == len(given)
 
 
+def test_accuracies_and_their_samples_are_in_the_test_s_key_alone(keys: Any) -> None:
+    data = '[[dataset]]\nname = "data"\nfiles = { x = ["net.py"], label = ["net.py"] }\n'
+    other = data.replace('x = ["net.py"]', 'x = ["MODELBUILD.toml"]')
+    function = 'metric_srcs = ["net.py"]\n'
+    tables = [
+        '{ output = "y", top = 1, min = 0.5 }',
+        '{ output = "y", top = 2, min = 0.5 }',
+        '{ output = "z", top = 1, min = 0.5 }',
+        '{ output = "y", top = 1, max = 0.5 }',
+        '{ output = "y", top = 1, label = "label", max_loss = 0.5 }',
+        '{ output = "y", top = 1, label = "label", max_loss = 0.4 }',
+        '{ output = "y", measure = "cosine", min = 0.5 }',
+        '{ output = "y", measure = "max_error", min = 0.5 }',
+        '{ entry = "net.py:one", min = 0.5 }',
+        '{ entry = "net.py:two", min = 0.5 }',
+    ]
+    made = [keys(f'{function}dataset = ":data"\naccuracy = [{each}]\n{data}') for each in tables]
+    made += [keys(f'{function}dataset = ":data"\naccuracy = [{tables[0]}]\n{other}'), keys(function)]
+    assert len({each["test"] for each in made}) == len(made)
+    assert len({each["bisect"] for each in made}) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('accuracy = [{ output = "y", top = 1, min = 1 }]', "'accuracy' needs 'dataset'; expected both"),
+        ('dataset = ":data"', "'dataset' needs 'accuracy'; expected both"),
+        ("{ min = 1.0 }", "expected one of 'top', 'measure' and 'entry'"),
+        ('{ top = 1, measure = "cosine", output = "y", min = 1.0 }', "expected one of 'top', 'measure' and 'entry'"),
+        ("{ top = 1, min = 1.0 }", "expected 'output' with 'top' or 'measure' only"),
+        ('{ measure = "cosine", output = "y", label = "x", min = 1.0 }', "expected 'label' with 'top' only"),
+        ('{ top = 1, output = "y" }', "expected 'min', 'max' or 'max_loss'"),
+        ('{ top = 1, output = "y", max_loss = 0.1 }', "expected 'max_loss' with 'label' or 'entry' only"),
+        ('{ top = 1, output = "y", label = "z", min = 1.0 }', "':data' has no files of the label 'z'"),
+        ('{ entry = "net.py:f", min = 1.0 }', "'net.py' is not among the metric_srcs"),
+    ],
+)
+def test_accuracies_that_contradict_themselves(actions: Actions, text: str, problem: str) -> None:
+    data = '\n[[dataset]]\nname = "data"\nfiles = { x = ["net.py"] }\n'
+    given = text if " = [" in text or text.startswith("dataset") else f'dataset = ":data"\naccuracy = [{text}]'
+    with pytest.raises(LoadingError) as error:
+        actions(given + data)
+    assert str(error.value).endswith(problem)
+
+
 def test_how_many_gpus_the_test_takes_is_in_the_key(keys: Any) -> None:
     assert len({keys(ARCHIVE + more)["test"] for more in ("", "gpus = 1", "gpus = 2")}) == 3
 

@@ -22,7 +22,7 @@ from modelbuild_rules.model.steps.exported.program import save_program
 from modelbuild_rules.quantization.steps.again import export_again
 from modelbuild_rules.quantization.steps.linears import quantize_linears
 from modelbuild_rules.quantization.steps.prepared import Unlifted, load_ranges, prepare, unlifted
-from modelbuild_rules.quantization.steps.stored import name_by_module, remove_unused, weights_of
+from modelbuild_rules.quantization.steps.stored import name_by_module, remove_unused, share_again, weights_of
 
 _QUANTIZED = ("quantized_decomposed.", "torchao.")
 
@@ -36,7 +36,8 @@ def run(step: Step) -> None:
     weights = weights_of(given.module)
     step.progress("quantizing")
     module = _quantized(step, given, examples)
-    name_by_module(module, weights)
+    share_again(module, given.copies)
+    name_by_module(module, weights, given.copies)
     remove_unused(module)
     given.reset(module)
     step.progress("exporting")

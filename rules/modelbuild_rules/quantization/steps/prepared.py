@@ -20,6 +20,7 @@ from modelbuild.errors import did_you_mean
 from modelbuild.step import Step, StepError
 from modelbuild_rules.model.steps.exported.program import load_program
 from modelbuild_rules.quantization.steps.quantizing import allowed_nodes, quantizing
+from modelbuild_rules.quantization.steps.stored import split_shared
 
 if TYPE_CHECKING:
     from modelbuild_rules.quantization.documents import Modules, UsedQuantizer
@@ -32,11 +33,13 @@ class Unlifted:
     module   its graph has a get_attr node for each parameter and buffer
     program  the exported program
     mutable  the initial values of buffers that a call changes, by name
+    copies   parameters by the names of their copies for other layers
     """
 
     module: torch.fx.GraphModule
     program: ExportedProgram
     mutable: Mapping[str, torch.Tensor]
+    copies: Mapping[str, str]
 
     def reset(self, module: torch.nn.Module) -> None:
         """Give the buffers of a module, made of this one, that a call changes their initial values."""
@@ -55,7 +58,8 @@ def unlifted(step: Step) -> Unlifted:
             path = modules[node.name]
             node.meta["nn_module_stack"] = {path: (path, "torch.nn.Module")}
     _check_modules(step.params["quantizers"], set(modules.values()))
-    return Unlifted(module, program, {name: module.get_buffer(name).clone() for name in _mutable(module)})
+    mutable = {name: module.get_buffer(name).clone() for name in _mutable(module)}
+    return Unlifted(module, program, mutable, split_shared(module))
 
 
 def _mutable(module: torch.fx.GraphModule) -> set[str]:

@@ -14,6 +14,36 @@ _DEQUANTIZE = (
 _SUFFIXES = ("quantized", "scale", "zero_point")
 
 
+def split_shared(module: torch.fx.GraphModule) -> dict[str, str]:
+    """Give each layer that reads a parameter of others a copy of its own; return the parameters' names by those of the
+    copies. torchao quantizes a parameter for one layer only, and backends store a bias in the scale of the input."""
+    copies: dict[str, str] = {}
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    for node in [each for each in module.graph.nodes if each.op == "get_attr" and each.target in parameters]:
+        for number, user in enumerate([*node.users][1:], 1):
+            name = f"{node.target}_{number}"
+            owner, _, leaf = name.rpartition(".")
+            value = torch.nn.Parameter(parameters[node.target].detach().clone(), requires_grad=False)
+            module.get_submodule(owner).register_parameter(leaf, value)
+            with module.graph.inserting_before(node):
+                copy = module.graph.get_attr(name)
+            copy.meta = dict(node.meta)
+            user.replace_input_with(node, copy)
+            copies[name] = str(node.target)
+    module.recompile()
+    return copies
+
+
+def share_again(module: torch.fx.GraphModule, copies: Mapping[str, str]) -> None:
+    """Undo `split_shared` for the layers that are not quantized."""
+    for node in module.graph.nodes:
+        if node.op == "get_attr" and node.target in copies:
+            quantized = [each for user in node.users for each in user.args[1:2] if "dequantize" in str(each)]
+            if not quantized:
+                node.target = copies[node.target]
+    module.recompile()
+
+
 def weights_of(module: torch.fx.GraphModule) -> dict[str, str]:
     """Return the name of the parameter that is the second argument of a node, such as a layer's weight, by node."""
     return {
@@ -23,7 +53,7 @@ def weights_of(module: torch.fx.GraphModule) -> dict[str, str]:
     }
 
 
-def name_by_module(module: torch.fx.GraphModule, weights: Mapping[str, str]) -> None:
+def name_by_module(module: torch.fx.GraphModule, weights: Mapping[str, str], copies: Mapping[str, str]) -> None:
     """Give integer weights, and the numbers that scale them, names beside the weights that they replace:
     `features.0.weight_quantized`, `features.0.weight_scale`. torchao counts them through."""
     taken = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
@@ -33,10 +63,12 @@ def name_by_module(module: torch.fx.GraphModule, weights: Mapping[str, str]) -> 
             continue
         for stored, suffix in zip(node.args, _SUFFIXES, strict=False):
             if getattr(stored, "op", "") == "get_attr" and len(stored.users) == 1:
-                name = f"{weights[layer.name]}_{suffix}"
+                name = f"{copies.get(weights[layer.name], weights[layer.name])}_{suffix}"
                 if name not in taken:
                     taken.add(name)
                     _move(module, stored, name)
+                elif torch.equal(_value(module, name), _value(module, stored.target)):
+                    stored.target = name
     module.recompile()
 
 

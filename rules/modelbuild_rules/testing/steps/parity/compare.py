@@ -62,7 +62,7 @@ def compare(found: np.ndarray, wanted: np.ndarray, tolerance: ToleranceParams) -
                 f" {other[place]:.6g} (abs {tolerance['abs']:g}, rel {tolerance['rel']:g})"
             )
     if tolerance["cosine"] is not None and finite.any():
-        cosine = _cosine(one[finite], other[finite])
+        cosine = vector_cosine(one[finite], other[finite])
         if cosine < tolerance["cosine"]:
             return f"cosine {cosine:.6f}, expected at least {tolerance['cosine']:g}"
     return ""
@@ -83,7 +83,7 @@ def node_difference(found: np.ndarray, wanted: np.ndarray, tolerance: ToleranceP
         return ""
     if tolerance["abs"] is None or tolerance["rel"] is None:
         assert tolerance["cosine"] is not None
-        cosine = _cosine(one[finite], other[finite])
+        cosine = vector_cosine(one[finite], other[finite])
         return (
             ""
             if cosine >= tolerance["cosine"]
@@ -102,7 +102,8 @@ def node_difference(found: np.ndarray, wanted: np.ndarray, tolerance: ToleranceP
     )
 
 
-def _cosine(one: np.ndarray, other: np.ndarray) -> float:
+def vector_cosine(one: np.ndarray, other: np.ndarray) -> float:
+    """Return the cosine of the angle between two vectors; of a vector of zeros, 1 if both are equal and 0 if not."""
     lengths = float(np.linalg.norm(one) * np.linalg.norm(other))
     if lengths == 0:
         return 1.0 if np.array_equal(one, other) else 0.0

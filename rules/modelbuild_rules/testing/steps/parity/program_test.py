@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from modelbuild.step import Step, StepError
+from modelbuild_rules.testing.steps.parity.accuracy import accuracy_cases
 from modelbuild_rules.testing.steps.parity.budgets import budget_cases, median_ms, of_method, peak_memory
 from modelbuild_rules.testing.steps.parity.parity import (
     Eager,
@@ -48,6 +49,7 @@ def results(step: Step, runner: Runner) -> tuple[list[Case], dict[str, float]]:
     if came_to_an_end and "filter" not in step.params:  # a part of the cases measures nothing of the whole
         step.progress("measuring")
         found += _budgets(step, runner, eager, inputs[0], measures, method)
+        found += accuracy_cases(step, runner, eager, measures)
     return found, measures
 
 

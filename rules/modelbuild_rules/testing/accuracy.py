@@ -1,0 +1,96 @@
+"""Numbers over a dataset that a pte_test computes from the program's results, and the losses that it accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from modelbuild.api import Attrs, Context
+from modelbuild_rules.providers import Dataset
+
+if TYPE_CHECKING:
+    from modelbuild_rules.testing.documents import AccuracyParams
+
+
+class Accuracy(Attrs):
+    """A number over all samples of the dataset. Set one of `top`, `measure` and `entry`."""
+
+    top: int | None = Field(default=None, ge=1)
+    """With `label`: the fraction of rows whose label is among the `top` largest elements of `output`. Without: the
+    fraction of these elements whose indices the program and the model share."""
+
+    label: str | None = None
+    """With `top`: the name of the samples' array that has the right index of each row."""
+
+    measure: Literal["cosine", "max_error"] | None = None
+    """The lowest cosine between `output` and the model's as vectors, or the greatest absolute difference."""
+
+    output: str | None = None
+    """With `top` or `measure`: the name of the output."""
+
+    entry: str | None = None
+    """`file.py:name` of a function, in one of `metric_srcs`. It gets a result and its sample, both as arrays by name,
+    and returns a number, the higher the better. The mean over the samples counts."""
+
+    min: float | None = None
+    """Minimum of the program's number."""
+
+    max: float | None = None
+    """Maximum of the program's number."""
+
+    max_loss: float | None = Field(default=None, ge=0)
+    """With `label` or `entry`: how much lower the program's number may be than the model's; 0.01 is a point of 100."""
+
+
+def accuracy_params(
+    ctx: Context[Any],
+    data: Dataset | None,
+    outputs: Sequence[str] | None,
+    check_name: Callable[[tuple[str | int, ...], str], None],
+    function: Callable[[tuple[str | int, ...], str], str],
+) -> list[AccuracyParams]:
+    """Return the step's parameters. `check_name` raises LoadingError for the name of an unknown output, `function`
+    returns a function of the metrics as `path:name`. Raises LoadingError for a table that contradicts itself."""
+    found: list[AccuracyParams] = []
+    given: tuple[Accuracy, ...] = ctx.attrs.accuracy
+    if bool(given) != (data is not None):
+        present, missing = ("accuracy", "dataset") if given else ("dataset", "accuracy")
+        raise ctx.error(present, f"'{present}' needs '{missing}'; expected both")
+    for index, each in enumerate(given):
+        where = ("accuracy", index)
+        if problem := _problem(each):
+            raise ctx.error(where, f"attribute 'accuracy[{index}]': {problem}")
+        if each.output is not None and outputs is not None:
+            check_name((*where, "output"), each.output)
+        if each.label is not None and data is not None and data.files and each.label not in data.files:
+            raise ctx.error((*where, "label"), f"'{ctx.attrs.dataset}' has no files of the label '{each.label}'")
+        found.append(
+            {
+                "top": each.top or 0,
+                "label": each.label or "",
+                "measure": each.measure or "",
+                "output": each.output or "",
+                "entry": "" if each.entry is None else function((*where, "entry"), each.entry),
+                "min": each.min,
+                "max": each.max,
+                "max_loss": each.max_loss,
+            }
+        )
+    return found
+
+
+def _problem(each: Accuracy) -> str:
+    """Return how a table contradicts itself; '' if it does not."""
+    if [each.top, each.measure, each.entry].count(None) != 2:
+        return "expected one of 'top', 'measure' and 'entry'"
+    if (each.entry is None) == (each.output is None):
+        return "expected 'output' with 'top' or 'measure' only"
+    if each.label is not None and each.top is None:
+        return "expected 'label' with 'top' only"
+    if each.max_loss is not None and each.label is None and each.entry is None:
+        return "the model has no number of its own to lose from; expected 'max_loss' with 'label' or 'entry' only"
+    if each.min is None and each.max is None and each.max_loss is None:
+        return "expected 'min', 'max' or 'max_loss'"
+    return ""
