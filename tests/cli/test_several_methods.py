@@ -160,6 +160,47 @@ def test_a_test_compares_a_method_with_a_model(heads: Any) -> None:
     assert "first wrong node: linear" in ended.err
 
 
+GPU_BUILD = """
+[[backend_stack]]
+name = "gpu_stack"
+backends = [
+    {{ type = "{backend}", min_block_size = 1, {excluding} = ["aten.erf.default"] }},
+    {{ type = "portable" }},
+]
+
+[[device_target]]
+name = "gpu"
+arch = "x86_64"
+compute_capability = ["8.6"]
+
+[[pte_program]]
+name = "gpu_heads"
+methods = {{ two = ":net_2", three = ":net_3" }}
+stack = ":gpu_stack"
+device = ":gpu"
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("backend", "excluding", "id"),
+    [("tensorrt", "torch_executed_ops", "TensorRTBackend"), ("cuda", "exclude_ops", "CudaBackend")],
+)
+def test_methods_for_a_gpu_share_what_is_equal(
+    heads: Any, request: pytest.FixtureRequest, backend: str, excluding: str, id: str
+) -> None:
+    heads.edit("BUILD.toml", BUILD, BUILD + GPU_BUILD.format(backend=backend, excluding=excluding))
+    if backend == "cuda":
+        request.getfixturevalue("know_runtime")(heads.root, heads.cache, "//:gpu_heads")
+    statuses = heads.build("//:gpu_heads").statuses
+    assert sorted(statuses[f"//:gpu_heads#compile:{method}.p0"] for method in ("two", "three")) == ["cached", "ran"]
+    three, two = heads.run("inspect", "//:gpu_heads", "--json").json["methods"]
+    assert {each["backend"] for each in (*three["partitions"], *two["partitions"])} == {id}
+    (shared, head), (other, other_head) = three["partitions"], two["partitions"]
+    assert shared["offset"] == other["offset"]
+    assert head["offset"] != other_head["offset"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -14,7 +14,8 @@ from modelbuild_rules.testing.steps.parity.budgets import budget_cases
 from modelbuild_rules.testing.steps.parity.compare import compare, top_agreement
 from modelbuild_rules.testing.steps.parity.parity import cases, tolerance_of
 from modelbuild_rules.testing.steps.parity.random_inputs import draw
-from modelbuild_runtime.describe import Port
+from modelbuild_runtime.describe import Description, MethodDescription, Port
+from modelbuild_runtime.files.pte import Moved
 from modelbuild_runtime.shapes import Dim
 
 ONES = np.ones((2, 3), np.float32)
@@ -111,7 +112,9 @@ def test_a_file_that_an_input_does_not_take_is_the_users_mistake(
     np.save(path, array)
     case = {"name": "photo", "generator": None, "calls": [["image"]]}
     step = Step({"cases": [case]}, {"case.0.0.image": (path,)}, {}, tmp_path)
-    program: Any = SimpleNamespace(describe=lambda: SimpleNamespace(method=lambda _: SimpleNamespace(inputs=[IMAGE])))
+    method = MethodDescription("forward", (IMAGE,), (), (), (), 0, Moved())
+    description = Description("program.pte", 0, (), (), (method,))
+    program: Any = SimpleNamespace(describe=lambda: description)
     with pytest.raises(StepError, match=f"case 'photo': input 'image': {path}: {problem}"):
         list(cases(step, program))
 
