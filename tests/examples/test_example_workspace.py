@@ -139,6 +139,13 @@ def test_a_stack_decides_who_computes_and_not_what(workspace: Examples, tmp_path
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
+def test_the_detector_with_8_bit_layers_finds_the_same_face_in_half_the_bytes(workspace: Examples) -> None:
+    cases = workspace.passed("//models:detector_int8_test")
+    assert cases == {"//models:detector_int8_test": ["astronaut", "max_bytes"]}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_the_heads_of_a_backbone_are_methods_of_one_program(workspace: Examples) -> None:
     """Of two programs it would be the sum: the backbone is there once."""
     cases = [f"drawn[{n}]" for n in range(3)]
