@@ -55,6 +55,7 @@ def torch_wheel() -> Path:
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_a_program_of_a_locked_torch(repository: Path, dist: Path, tmp_path: Path, torch_wheel: Path) -> None:
     """With nothing beside modelbuild but its own requirements. Needs an index, 2 GB of disk, and minutes. Another pin
     reruns what can import it: safetensors, the export."""
