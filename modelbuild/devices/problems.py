@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from modelbuild.device_runners import DeviceRunner
-from modelbuild.errors import ModelbuildError
+from modelbuild.errors import ExitCode, ModelbuildError
 from modelbuild.lines import one_line
 
 _MOST = 300
@@ -14,6 +14,8 @@ _MOST = 300
 
 class DeviceProblem(ModelbuildError):
     """A device cannot be used: it is not there, it refuses, or it is another one than declared."""
+
+    exit_code = ExitCode.ENVIRONMENT
 
 
 class Busy(DeviceProblem):

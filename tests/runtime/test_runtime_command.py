@@ -51,6 +51,17 @@ def test_json(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixtur
     assert json.loads((tmp_path / "output1.json").read_text()) == [8.0, 8.0]
 
 
+def test_inputs_are_saved_as_the_program_would_get_them(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments, f"--save-inputs={tmp_path / 'saved'}"]) == 0
+    saved = json.loads(capsys.readouterr().out)
+    assert saved == {"version": 1, "inputs": {f"input{n}": f"{tmp_path}/saved/input{n}.npy" for n in range(2)}}
+    y = np.load(tmp_path / "saved/input1.npy")
+    assert (y.dtype, y.tolist()) == (np.float32, [[1, 2, 3], [4, 5, 6]])
+    assert main([*arguments[:2], f"--save-inputs={tmp_path / 'saved'}"]) == 2
+
+
 def test_describe(samples: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(samples["xnnpack"].path), "--describe"]) == 0
     assert "XnnpackBackend: 1 part" in capsys.readouterr().out

@@ -42,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.describe:
             print(_description(program, options.json))
             return 0
+        if options.save_inputs is not None:
+            print(json.dumps({"version": VERSION, "inputs": _saved(program, options)}))
+            return 0
         report = _run(program, options)
     except (ProgramError, OSError, MemoryError) as error:
         print(f"error: {one_line(_reason(error))}", file=sys.stderr)
@@ -88,6 +91,16 @@ def _run(program: Program, options: argparse.Namespace) -> dict[str, Any]:
         "latency": None if latency is None else latency.to_json(),
         **({} if profile is None else {"profile": profile.to_json()}),
     }
+
+
+def _saved(program: Program, options: argparse.Namespace) -> dict[str, str]:
+    """Write the inputs to files; return the paths by name."""
+    ports = program.describe().method(options.method).inputs
+    arrays = read_inputs(ports, _files(options.input))
+    for port in ports:
+        if port.kind == "tensor" and port.name not in arrays:
+            raise InputError(f"missing input {port}")
+    return {name: str(path) for name, path in write_outputs(arrays, options.save_inputs).items()}
 
 
 def _profile(program: Program, options: argparse.Namespace, method: str, arrays: Any) -> Profile:
@@ -178,6 +191,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--describe", action="store_true", help="print inputs, outputs and unmet requirements; run nothing"
+    )
+    parser.add_argument(
+        "--save-inputs",
+        type=Path,
+        metavar="DIR",
+        help="write the inputs to DIR as .npy files, and print their paths; run nothing",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.devices.sshd import Proxy, Sshd, running, started, wait_for
@@ -49,6 +51,12 @@ name = "program"
 model = ":model_2"
 stack = ":stack"
 """
+BUNDLE = """
+[[runtime_bundle]]
+name = "bundle"
+program = ":program"
+runtime = "runtime.tar"
+"""
 MODEL = """
 [[torch_model]]
 name = "model_{scale}"
@@ -87,7 +95,7 @@ def tested(repository: Path, native: Path, server: Sshd, tmp_path_factory: pytes
         TEST.format(name="slow", scale=2, more='max_latency_p95 = { "//:pc" = "0.001 us" }'),
     ]
     models = [MODEL.format(scale=scale, shape="[2, 16]") for scale in (2, 3)]
-    files = {"MODELBUILD.toml": "", "net.py": NET, "BUILD.toml": "".join([build, *models, *tests])}
+    files = {"MODELBUILD.toml": "", "net.py": NET, "BUILD.toml": "".join([build, BUNDLE, *models, *tests])}
     made = Workspace(tmp_path_factory.mktemp("on_device"), files)
     pack = [sys.executable, repository / "runtime/archive.py", "--build", native, "--out", made.root / "runtime.tar"]
     subprocess.run(pack, check=True, capture_output=True)
@@ -126,6 +134,43 @@ def test_another_identity_of_the_device_is_another_key(tested: Workspace, tmp_pa
     explained = tested.run("explain", "//:right").out
     assert "device" in explained
     assert "other" in explained
+
+
+def test_a_bundle_runs_on_a_device_and_its_outputs_come_back(tested: Workspace, server: Sshd) -> None:
+    x = np.linspace(-1, 1, 32, dtype=np.float32).reshape(2, 16)
+    tested.write({"x.json": json.dumps(x.tolist())})
+    ended = tested.run("run", ":bundle", "--on", ":pc", "--input=x=x.json", "--output-dir=out", "--repeat=3")
+    assert (ended.code, ended.out.splitlines()[1:3]) == (
+        0,
+        ["input  x: float32[2, 16]", "output y: float32[2, 16] -> out/y.npy"],
+    )
+    assert ended.out.startswith("on //:near: ")
+    assert re.search(r"^latency .* ms median, .* min, .* p95 \(3 runs after 3\)$", ended.out, re.MULTILINE)
+    np.testing.assert_allclose(np.load(tested.root / "out/y.npy"), np.tanh(x) * 2, rtol=1e-5)
+    assert not list(server.folder.glob("jobs/*"))
+
+
+RUNS = [
+    (["//:bundle", "--on=:model_2"], 2, "error: //:model_2 is a torch_model; expected a device that programs can run"),
+    (["//:program", "--on=:pc"], 2, "error: //:program: expected a target with one file, but it has program.pte"),
+    (["//:bundle", "--on=:pc", "--input=y=x.json"], 2, "error: no input 'y'; inputs: x"),
+    (["//:bundle", "--on=:pc", "--profile"], 2, "error: --profile measures on this machine only"),
+    (["//:bundle", "--on=:pc", "--device=:other"], 2, "error: --device differs from --on //:pc; expected only --on"),
+    (
+        ["//:bundle", "--on=:pc", "--input=x=x.json", "--runner=:pc=ssh://127.0.0.1:1"],
+        36,
+        "error: no device: ssh://127",
+    ),
+]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("arguments", "code", "problem"), RUNS)
+def test_a_run_on_a_device_that_cannot_be(tested: Workspace, arguments: list[str], code: int, problem: str) -> None:
+    tested.write({"x.json": json.dumps([[0.0] * 16] * 2)})
+    ended = tested.run("run", *arguments)
+    assert ended.code == code
+    assert [line for line in ended.err.splitlines() if line.startswith(problem)], ended.err
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ _OPTIONS = [
         metavar="FILE",
         help="Write the profile: FILE.json, FILE.html, or FILE.etdp for ExecuTorch's Inspector.",
     ),
+    click.option("--on", metavar="LABEL", help="Run a runtime_bundle on this device, by its runners."),
 ]
 
 
@@ -76,6 +77,7 @@ class Run:
     output_format  npy or json
     method         its name; None for the only one, or forward
     repeat         number of measured runs, after `warmup` others
+    on             the label of the device to run on; None for this machine
     profiled       record the time of each instruction, and write it to `profile_outputs`
     """
 
@@ -87,6 +89,7 @@ class Run:
     warmup: int
     profiled: bool
     profile_outputs: tuple[Path, ...]
+    on: str | None
 
     def files(self) -> dict[str, str]:
         """Return the file, or the label, of each input. Raises click.UsageError for other text."""
@@ -130,8 +133,8 @@ def running(function: Command) -> Command:
 def command(settings: Settings, /, target: str, run: Run, flags: Flags) -> int:
     """Build a program, run it on inputs, and print its inputs, outputs and latency.
 
-    TARGET is the label of one target that builds a .pte. The outputs are those of the first run. Paths are relative to
-    the current folder.
+    TARGET is the label of one target that builds a .pte, or of a runtime_bundle with --on. The outputs are those of the
+    first run. Paths are relative to the current folder.
     """
     from modelbuild.workspace.workspace import find_root, load_workspace
 
@@ -139,6 +142,8 @@ def command(settings: Settings, /, target: str, run: Run, flags: Flags) -> int:
     package = workspace.package_of(settings.directory)
     label = label_of(target, package)
     files = run.files()
+    if run.on is not None:
+        return _run_there(workspace, settings.directory, label, run, flags)
     labels = {name: label_of(file, package) for name, file in files.items() if file.startswith(("//", ":"))}
     wanted = [(label, ".pte"), *((one, "") for one in labels.values())]
     request, built = build_here(workspace, settings.directory, wanted, flags, files, run.method)
@@ -158,6 +163,24 @@ def command(settings: Settings, /, target: str, run: Run, flags: Flags) -> int:
         if code == ExitCode.OK:
             _write_pages(run.pages(), label, root / only_file(built, label, ".pte"), profile, settings.directory)
     return code
+
+
+def _run_there(workspace: Workspace, folder: Path, bundle: Label, run: Run, flags: Flags) -> int:
+    """Run a bundle on a device. Raises UsageError for options that are for this machine only."""
+    from dataclasses import replace
+
+    from modelbuild.cli.targets.run_on_device import DeviceRun, run_on_device
+    from modelbuild.errors import UsageError
+
+    if run.profiled or run.profile_outputs:
+        raise UsageError("--profile measures on this machine only; expected it without --on")
+    if run.output_format != "npy":
+        raise UsageError("--on returns .npy files; expected no --output-format json")
+    device = str(label_of(run.on or "", workspace.package_of(folder)))
+    if any(str(label_of(each, workspace.package_of(folder))) != device for each in flags.devices):
+        raise UsageError(f"--device differs from --on {device}; expected only --on")
+    there = DeviceRun(device, run.files(), run.method, run.output_dir, run.repeat, run.warmup)
+    return run_on_device(workspace, folder, bundle, there, replace(flags, devices=(device,)), _program)
 
 
 def _write_pages(pages: Iterable[Path], label: Label, program: Path, profile: Path, folder: Path) -> None:

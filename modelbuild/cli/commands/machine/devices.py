@@ -10,13 +10,12 @@ import click
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import options
+from modelbuild.cli.targets.device_specs import device_specs
 from modelbuild.workspace.flags import BUILD_FLAGS
 
 if TYPE_CHECKING:
     from modelbuild.device_runners import DeviceSpec
     from modelbuild.devices.pool import Asked
-    from modelbuild.workspace.workspace import Workspace
-
 VERSION = 1
 
 
@@ -40,7 +39,7 @@ def command(settings: Settings, labels: tuple[str, ...], runners: tuple[str, ...
     package = workspace.package_of(settings.directory)
     given = [(str(label), runner) for label, runner in parse_runners(runners, package)]
     found = []
-    for name, declared in _specs(workspace, package, labels, [label for label, _ in given]):
+    for name, declared in device_specs(workspace, package, labels, [label for label, _ in given]):
         spec = with_runners(name, declared, given)
         if not spec.runners and not labels:
             continue
@@ -55,33 +54,6 @@ def command(settings: Settings, labels: tuple[str, ...], runners: tuple[str, ...
         click.echo(json.dumps({"version": VERSION, "devices": found}))
     elif not found:
         click.echo("no device with a runner; expected `runners` of a device_target, or --runner LABEL=ADDRESS")
-
-
-def _specs(
-    workspace: Workspace, package: str, labels: tuple[str, ...], given: list[str]
-) -> Iterator[tuple[str, DeviceSpec]]:
-    """Yield devices by label. Raises UsageError for a label that is no device on which programs can run."""
-    from modelbuild.analysis.open import open_analyzer
-    from modelbuild.api.providers import Platform
-    from modelbuild.cli.targets.one_program import label_of
-    from modelbuild.errors import UsageError, did_you_mean
-    from modelbuild.loading.patterns import expand_patterns
-
-    analyzer = open_analyzer(workspace)
-    wanted = [label_of(text, package) for text in labels]
-    every = wanted or [target.label for target in expand_patterns(analyzer.loader, ["//..."])]
-    specs = {}
-    for label in every:
-        target = analyzer.analyze(label)
-        platform = next((each for each in target.providers if isinstance(each, Platform)), None)
-        if platform is not None and platform.spec is not None:
-            specs[str(label)] = platform.spec
-        elif wanted:
-            raise UsageError(f"{label} is a {target.rule}; expected a device that programs can run on")
-    for name in given:
-        if name not in specs and not wanted:
-            raise UsageError(f"--runner {name}: no device of this label{did_you_mean(name, specs)}")
-    yield from specs.items()
 
 
 def _described(label: str, spec: DeviceSpec, asked: list[Asked]) -> dict[str, Any]:

@@ -1,0 +1,190 @@
+"""Build a bundle, run it on a device, and bring back its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from modelbuild.cli.targets.device_specs import device_specs
+from modelbuild.cli.targets.one_program import build_here, label_of, only_file
+from modelbuild.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from modelbuild.build.request import Flags, Request
+    from modelbuild.devices.device import Ended, LocalFile, Session
+    from modelbuild.labels import Label
+    from modelbuild.workspace.workspace import Workspace
+
+# Seconds that a program may run, if --action-timeout does not say it.
+_LIMIT = 3600.0
+_RUNNER = "bin/modelbuild-run"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRun:
+    """A run on a device: its label, the file or label of each input, and options as those of a run on this machine."""
+
+    device: str
+    inputs: Mapping[str, str]
+    method: str | None
+    output_dir: Path | None
+    repeat: int
+    warmup: int
+
+    def command(self, inputs: Mapping[str, Path], emulated: bool) -> list[str]:
+        """Return the command in a job's folder. An emulator measures nothing."""
+        repeat = 0 if emulated else self.repeat
+        return [
+            f"bundle/{_RUNNER}",
+            "bundle",
+            *([] if self.method is None else [f"--method={self.method}"]),
+            *(f"--input={name}=inputs/{path.name}" for name, path in inputs.items()),
+            *([] if self.output_dir is None else ["--output-dir=out/run"]),
+            f"--repeat={repeat}",
+            f"--warmup={self.warmup}",
+            "--json",
+        ]
+
+
+def run_on_device(
+    workspace: Workspace,
+    folder: Path,
+    bundle: Label,
+    run: DeviceRun,
+    flags: Flags,
+    program: Callable[[Workspace, Label | None], Sequence[str]],
+) -> int:
+    """Build and run; return the exit code. `folder` is the user's; `program` returns the start of the command that runs
+    programs here, which reads the inputs. Raises UsageError for another target, and DeviceProblem for the device."""
+    import sys
+
+    from modelbuild.devices.pool import Pool, with_runners
+    from modelbuild.errors import EnvironmentProblem
+    from modelbuild.report.text import write
+
+    package = workspace.package_of(folder)
+    ((label, declared),) = device_specs(workspace, package, [run.device])
+    labels = {name: label_of(file, package) for name, file in run.inputs.items() if file.startswith(("//", ":"))}
+    wanted = [(bundle, ""), *((each, "") for each in labels.values())]
+    request, built = build_here(workspace, folder, wanted, flags)
+    if built.code != ExitCode.OK:
+        return built.code
+    root = workspace.root / only_file(built, bundle)
+    pte = next(root.glob("program/*.pte"), None)
+    if pte is None or not (root / _RUNNER).is_file():
+        raise UsageError(f"{bundle}: expected a runtime_bundle, a folder with a program and its runtime")
+    given = {**run.inputs, **{name: str(workspace.root / only_file(built, each)) for name, each in labels.items()}}
+    with TemporaryDirectory() as temporary:
+        made = _read_inputs([*program(workspace, request.toolchain), str(pte)], run, given, Path(temporary), folder)
+        if isinstance(made, int):
+            return made
+        spec = with_runners(label, declared, [(str(each), runner) for each, runner in request.runners])
+        pool = Pool(label, spec, workspace.root)
+        if pool.unmet:
+            raise EnvironmentProblem(pool.unmet)
+        try:
+            with pool.session(str(bundle), lambda text: write(sys.stderr, f"note: {label}: {text}")) as session:
+                return _run(session, run, root, made, request, folder)
+        finally:
+            pool.close()
+
+
+def _read_inputs(
+    command: Sequence[str], run: DeviceRun, given: Mapping[str, str], temporary: Path, folder: Path
+) -> dict[str, Path] | int:
+    """Write the inputs as .npy files, in a separate process as for a run on this machine. Returns their paths, or the
+    exit code of that process."""
+    import json
+    import subprocess
+
+    inputs = [f"--input={name}={file}" for name, file in given.items()]
+    method = [] if run.method is None else ["--method", run.method]
+    save = f"--save-inputs={temporary / 'inputs'}"
+    done = subprocess.run([*command, *inputs, *method, save], cwd=folder, stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        return done.returncode
+    return {name: Path(path) for name, path in json.loads(done.stdout)["inputs"].items()}
+
+
+def _run(
+    session: Session, run: DeviceRun, bundle: Path, inputs: Mapping[str, Path], request: Request, folder: Path
+) -> int:
+    import sys
+
+    from modelbuild.report.text import write
+
+    with TemporaryDirectory() as temporary:
+        files = {f"bundle/{path.relative_to(bundle).as_posix()}": path for path in bundle.rglob("*") if path.is_file()}
+        files |= {f"inputs/{path.name}": path for path in inputs.values()}
+        session.put({place: _local(path) for place, path in files.items()})
+        command = [*session.shell.prefix, *run.command(inputs, bool(session.shell.emulator))]
+        ended = session.run("run", command, request.action_timeout or _LIMIT)
+        outputs = Path(temporary)
+        session.get(outputs, lambda text: write(sys.stderr, f"note: {text}"))
+        return _report(run, ended, outputs / "run", request.json, folder, session)
+
+
+def _local(path: Path) -> LocalFile:
+    import hashlib
+
+    from modelbuild.devices.device import LocalFile
+
+    with path.open("rb") as file:
+        return LocalFile(path, hashlib.file_digest(file, "sha256").hexdigest(), path.stat().st_size)
+
+
+def _report(run: DeviceRun, ended: Ended, returned: Path, as_json: bool, folder: Path, session: Session) -> int:
+    """Print the end of the program; return the exit code. The outputs are moved to the folder for outputs."""
+    import json
+    import shutil
+    import sys
+
+    from modelbuild.devices.problems import JobProblem, cut
+    from modelbuild.report.text import write
+
+    name = session.runner.name.partition("?")[0]
+    if ended.timed_out:
+        write(sys.stderr, f"error: {name}: the program ran longer than {ended.seconds:.0f} s; expected less")
+        return ExitCode.BUILD_FAILED
+    if ended.status:
+        text = (returned / "stderr").read_text(errors="replace").strip().splitlines() or ["without a message"]
+        write(sys.stderr, f"error: {name}: the program ended with exit status {ended.status}: {cut(text[-1])}")
+        return ExitCode.USAGE if ended.status == ExitCode.USAGE else ExitCode.BUILD_FAILED
+    try:
+        document = json.loads((returned / "stdout").read_bytes())
+        for output in document["outputs"]:
+            if run.output_dir is not None:
+                output["path"] = str(run.output_dir / Path(output["path"]).name)
+        lines = list(_lines(document, session))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise JobProblem(f"{name} returned no report of modelbuild-run; expected one JSON object") from error
+    if run.output_dir is not None:
+        target = folder / run.output_dir
+        target.mkdir(parents=True, exist_ok=True)
+        for path in returned.glob("*.npy"):
+            shutil.move(path, target / path.name)
+    if as_json:
+        print(json.dumps({**document, "runner": name, "identity": session.facts.identity()}))
+    else:
+        write(sys.stdout, "\n".join([f"on {name}: {session.facts.name()}", *lines]))
+    return ExitCode.OK
+
+
+def _lines(document: Mapping[str, Any], session: Session) -> Iterator[str]:
+    from modelbuild.devices.problems import cut
+
+    for kind in ("inputs", "outputs"):
+        for port in document[kind]:
+            where = f" -> {port['path']}" if port.get("path") else ""
+            sizes = ", ".join(str(int(size)) for size in port["shape"])
+            yield cut(f"{kind[:-1]:<6} {port['name']}: {port['dtype']}[{sizes}]{where}")
+    latency = document["latency"]
+    if latency is not None:
+        median, low, p95 = (float(latency[name]) for name in ("median_ms", "min_ms", "p95_ms"))
+        runs = f"{int(latency['runs'])} runs after {int(latency['warmup'])}"
+        yield f"latency {median:.3f} ms median, {low:.3f} min, {p95:.3f} p95 ({runs})"
+    elif session.shell.emulator:
+        yield f"latency is not measured in {session.shell.emulator}"
