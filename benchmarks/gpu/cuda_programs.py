@@ -47,7 +47,7 @@ inputs = [{inputs}]
 {dynamic}
 [[backend_stack]]
 name = "{name}_stack"
-backends = [{before}{{ type = "cuda", min_block_size = 1 }}, {{ type = "portable" }}]
+backends = [{before}{{ type = "cuda", min_block_size = 1, precision = "{precision}" }}, {{ type = "portable" }}]
 
 [[pte_program]]
 name = "{name}"
@@ -63,7 +63,7 @@ DEVICE = '[[device_target]]\nname = "gpu"\narch = "x86_64"\ncompute_capability =
 
 def build(pieces: Path, capability: str, names: Sequence[str]) -> None:
     """Write each program to a folder below PIECES, with its inputs and eager mode's outputs on the CPU."""
-    from cuda_zoo import STACKS, ZOO, calls
+    from cuda_zoo import PRECISIONS, STACKS, ZOO, calls
 
     names = names or list(ZOO)
     workspace = pieces / "workspace"
@@ -83,7 +83,8 @@ def build(pieces: Path, capability: str, names: Sequence[str]) -> None:
             for place, shape in enumerate(shapes)
         ]
         inputs, before = ", ".join(tables), STACKS.get(name, "")
-        declared.append(PROGRAM.format(name=name, inputs=inputs, dynamic=dynamic, before=before))
+        precision = PRECISIONS.get(name, "fp32")
+        declared.append(PROGRAM.format(name=name, inputs=inputs, dynamic=dynamic, before=before, precision=precision))
     (workspace / "BUILD.toml").write_text("\n".join(declared))
     command = [sys.executable, "-m", "modelbuild", "-C", workspace, "build", "--keep-going", "--jobs", "1"]
     subprocess.run([*command, *(f"//:{name}" for name in names)])

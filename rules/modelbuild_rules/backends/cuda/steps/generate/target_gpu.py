@@ -19,6 +19,7 @@ from unittest.mock import patch
 from modelbuild.step import Progress, StepError, ignore_progress
 from modelbuild_rules.backends.cuda.steps.generate.corrections import corrections
 from modelbuild_rules.backends.cuda.steps.generate.lowerings.lowerings import lowered
+from modelbuild_rules.backends.cuda.steps.kernels.assembler import assembler
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
 from modelbuild_rules.backends.cuda.steps.kernels.cubin import resources
 from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu, registers_allow
@@ -54,6 +55,7 @@ PATCHED = (
     "triton.knobs:compilation.disable_line_info",
     "triton.knobs:language.fp32_default",
     "triton.knobs:nvidia.libdevice_path",
+    "triton.backends.nvidia.compiler:get_ptxas",
     "torch._inductor.async_compile:AsyncCompile.triton",
     # Work on the device.
     "torch._inductor.codegen.wrapper:PythonWrapperCodegen.generate_and_run_autotune_block",
@@ -100,7 +102,9 @@ USED = (
     "torch._inductor.heuristics.template.triton:ConvConfig",
     "torch._inductor.config:deterministic",
     "torch._inductor.config:joint_graph_constant_folding",
-    "triton.backends.nvidia.compiler:get_ptxas",
+    "triton.knobs:NvidiaTool",
+    "triton.knobs:nvidia.ptxas",
+    "triton.knobs:nvidia.ptxas_blackwell",
     "executorch.backends.aoti.aoti_partitioner:get_non_lowered_nodes",
     "executorch.backends.cuda.cuda_backend:CudaBackend.get_aoti_compile_options",
     "executorch.backends.cuda.cuda_backend:CudaBackend.get_custom_passes",
@@ -192,6 +196,7 @@ def target_gpu(
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
     from torch._inductor.runtime import triton_helpers
     from torch._inductor.runtime.hints import DeviceProperties
+    from triton.backends.nvidia import compiler
 
     with ExitStack() as stack:
 
@@ -226,6 +231,7 @@ def target_gpu(
         # Otherwise torch searches the machine's CUDA for it.
         libdevice = Path(triton.__file__).parent / "backends/nvidia/lib/libdevice.10.bc"
         replace(triton.knobs.nvidia, "libdevice_path", str(libdevice))
+        replace(compiler, "get_ptxas", assembler)
         replace(triton_helpers, "set_driver_to_gpu", lambda: None)
         block = _compiling_only(chooser, compiled, progress)
         replace(PythonWrapperCodegen, "generate_and_run_autotune_block", block)

@@ -15,6 +15,7 @@ from pathlib import Path
 from modelbuild.step import StepError
 from modelbuild_rules.backends.cuda.steps.generate.generate import Generated, Kernel
 from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import PROVIDED
+from modelbuild_rules.backends.cuda.steps.kernels.assembler import assembler
 from modelbuild_rules.backends.cuda.steps.kernels.cubin import architectures
 from modelbuild_rules.bundle.steps.runtime.elf import Needs, machine, needs
 from modelbuild_rules.cpp.steps.compiler import compile_object, link_library, stub_library
@@ -102,11 +103,11 @@ def _image(kernel: Kernel, number: int, capabilities: Sequence[int], folder: Pat
 
 
 def _assemble(kernel: Kernel, capability: int, folder: Path) -> Path:
-    """Return a kernel's SASS for another capability than the target GPU's, made by Triton's assembler for it."""
-    from triton.backends.nvidia.compiler import get_ptxas
-
+    """Return a kernel's SASS for another capability than the target GPU's."""
     made = folder / f"{kernel.name}.{capability}.cubin"
-    _tool(get_ptxas(capability).path, f"--gpu-name=sm_{capability}", "-o", made, kernel.ptx)
+    # The level of register allocation is the one that Triton asks for, because of an error of ptxas 13.
+    options = ("--regAllocOptLevel=2", f"--gpu-name=sm_{capability}")
+    _tool(assembler(capability).path, *options, "-o", made, kernel.ptx)
     return made
 
 
