@@ -87,6 +87,30 @@ class Attention(nn.Module):
         return self.out(made.transpose(1, 2).reshape(batch, length, size))
 
 
+class Attentions(nn.Module):
+    """Attention with masks, to later tokens, of shared keys, of heads of 24 and 40, and between two sequences."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.kv = nn.Linear(48, 120), nn.Linear(48, 240)
+        banned = torch.zeros(1, 1, 20, 33)
+        banned[..., 20:], banned[:, :, 3] = torch.finfo(torch.float32).min, torch.finfo(torch.float32).min
+        self.register_buffer("banned", banned)
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        q = self.q(x).unflatten(2, (3, 40)).transpose(1, 2)
+        k, v = (each.unflatten(2, (3, 40)).transpose(1, 2) for each in self.kv(y).chunk(2, 2))
+        shared = q.reshape(2, 20, 5, 24).transpose(1, 2)
+        allowed = (y[..., 0] > -1)[:, None, None, :].expand(2, 1, 20, 33) & (x[..., :1] > -0.5)[:, None]
+        attend = F.scaled_dot_product_attention
+        return (
+            attend(q, k, v),
+            attend(q, k, v, self.banned, scale=0.3),
+            attend(q, k, v, allowed),  # of some queries, no key is allowed
+            attend(shared, shared[:, :1], shared[:, 1:2, :, :16], is_causal=True, enable_gqa=True),
+        )
+
+
 class Vit(nn.Module):
     """A small vision transformer."""
 
@@ -359,6 +383,7 @@ class Program:
 
 
 BATCH = ({0: Dim("batch", min=1, max=64)},)
+LENGTH = ({1: Dim("length", min=2, max=64)},)
 HALF = 2e-3
 PROGRAMS = {
     "mlp": Program(Mlp, [(32, 64)], 1e-5),
@@ -371,6 +396,8 @@ PROGRAMS = {
     "attention": Program(Attention, [(2, 32, 64)], 1e-5),
     "attention_fp16": Program(Attention, [(2, 32, 64)], HALF, torch.float16),
     "attention_bf16": Program(Attention, [(2, 32, 64)], 1e-2, torch.bfloat16, emulated=False),
+    "attentions": Program(Attentions, [(2, 20, 48), (2, 33, 48)], 1e-5),
+    "attention_dynamic": Program(Attention, [(2, 32, 64)], 1e-5, dynamic=LENGTH),
     "norms": Program(Norms, [(2, 16, 16, 16)], 1e-5),
     "mixed": Program(Mixed, [(8, 40)], 1e-5, integers=[[5, 0, 7, 2]]),
     "cache": Program(Cache, [(4, 8)], 1e-5, calls=3),

@@ -10,9 +10,9 @@ import torch
 
 from modelbuild_rules.bundle.steps.runtime.elf import needs
 
-CI = ("products",)
+CI = ("products", "attentions")
 REST = (
-    *("mlp", "mlp_dynamic", "mlp_fp16", "attention", "attention_fp16", "vit", "cnn", "depthwise"),
+    *("mlp", "mlp_dynamic", "mlp_fp16", "attention", "attention_fp16", "attention_dynamic", "vit", "cnn", "depthwise"),
     "class_token",
     *("convolutions", "convolutions_3d", "norms", "cache", "stream", "mixed", "topk", "sums"),
     *("spectrum", "denoised", "larger", "resnet18"),

@@ -67,8 +67,8 @@ def _hash(name: str) -> bytes:
 
 
 class Launcher:
-    """Runs kernels (see Kernel in backends/cuda/steps/generate/generate.py) by the names of their functions, and checks
-    each access to memory."""
+    """Runs kernels (see Kernel in backends/cuda/steps/generate/generate.py) by the names that the emulator's driver
+    gives their functions, and checks each access to memory."""
 
     def __init__(self, libraries: Path, kernels: Mapping[str, Mapping[str, Any]]) -> None:
         from memory_check import MemoryCheck  # a script's folder is on the path, but not when only `build` is wanted
@@ -105,8 +105,8 @@ class Launcher:
             else:
                 values[name] = _NUMBERS[kind].from_address(place).value
         self._check.start(kernel["source"], kernel["widths"])
-        function = self._functions.setdefault(kernel["entry"], None) or _function(kernel)
-        self._functions[kernel["entry"]] = function
+        function = self._functions.setdefault(kernel["name"], None) or _function(kernel)
+        self._functions[kernel["name"]] = function
         given = {**kernel["constants"], **kernel["config"], **values}
         function[grid](**{name: given.get(name) for name in function.arg_names})
 

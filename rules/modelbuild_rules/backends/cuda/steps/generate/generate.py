@@ -85,6 +85,7 @@ def generate(
     from executorch.backends.cuda.cuda_backend import CudaBackend
     from torch._inductor.exc import InductorError
 
+    from modelbuild_rules.backends.cuda.steps.generate.attention import fuse_attention
     from modelbuild_rules.backends.cuda.steps.generate.decompositions import decompositions
 
     gpu = common_gpu(capabilities)
@@ -117,6 +118,7 @@ def generate(
             program, lambda node: aten_operator(node.target) is torch.ops.aten.convolution.default and not node.args[6]
         )
         weights = move(program, "cuda")
+        fuse_attention(program, gpu)
         _to_aten(program)
         for each in CudaBackend.get_custom_passes(specs):
             each(program if getattr(each, "requires_exported_program", False) else program.graph_module)
@@ -152,9 +154,8 @@ def _to_aten(program: Any) -> None:
     """Replace dim-order operators by ATen's, and each view by a reshape.
 
     Inductor may choose other strides than the edge program, so that a view may need a copy. A transposed parameter is
-    read where it is. For operators that copy a
-    part of a tensor, which Inductor lacks, the copy becomes a node of its own. Attention in other types than bfloat16
-    becomes ATen's operator, which upstream does not replace by its Triton kernel for bfloat16.
+    read where it is. For operators that copy a part of a tensor, which Inductor lacks, the copy becomes a node of its
+    own.
     """
     import torch
 
@@ -164,7 +165,6 @@ def _to_aten(program: Any) -> None:
     formats = {(0, 2, 3, 1): torch.channels_last, (0, 2, 3, 4, 1): torch.channels_last_3d}
     for node in list(module.graph.nodes):
         operator = getattr(node.target, "_op", None)
-        attention = operator is torch.ops.aten.scaled_dot_product_attention.default
         if operator is torch.ops.aten.view_copy.default or (operator is transposition and node.args[0] in parameters):
             node.target = aten_operator(node.target)
         elif operator in (torch.ops.aten.slice_copy.Tensor, torch.ops.aten.select_copy.int):
@@ -175,8 +175,6 @@ def _to_aten(program: Any) -> None:
             node.replace_all_uses_with(copy)
             copy.args, copy.kwargs = (node,), {"memory_format": torch.contiguous_format}
             program.graph_signature.replace_all_uses(node.name, copy.name)  # it may be a buffer's new value
-        elif attention and node.meta["val"].dtype != torch.bfloat16:
-            node.target = operator
         elif getattr(operator, "namespace", "") == "dim_order_ops":
             order = tuple(node.kwargs.get("dim_order") or ())
             others = {key: value for key, value in node.kwargs.items() if key != "dim_order"}

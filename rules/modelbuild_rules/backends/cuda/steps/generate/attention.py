@@ -1,0 +1,102 @@
+"""Replace attention in a partition by one kernel, and the copies that form its inputs and outputs by views."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+
+from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu
+from modelbuild_rules.program.steps.lowering.aten import aten_operator
+
+aten = torch.ops.aten
+
+
+def fuse_attention(program: Any, gpu: Gpu) -> None:
+    """Replace each scaled_dot_product_attention of a partition (an edge ExportedProgram) that the kernel can compute.
+
+    The kernel reads any strides, so that what only rearranges its inputs is not copied. Attention that the kernel can't
+    compute becomes ATen's operator, which Inductor decomposes; upstream would replace some of it by its own kernel.
+    """
+    graph = program.graph_module.graph
+    fused = set()
+    for node in list(graph.nodes):
+        if _operator(node) is not aten.scaled_dot_product_attention.default:
+            continue
+        given = _arguments(node)
+        if given is None:
+            node.target = aten.scaled_dot_product_attention.default
+            continue
+        with graph.inserting_before(node):
+            made = graph.call_function(torch.ops.modelbuild.attention.default, (*given, *_tile(given, gpu)))
+        made.meta = dict(node.meta)
+        node.replace_all_uses_with(made)
+        program.graph_signature.replace_all_uses(node.name, made.name)
+        graph.erase_node(node)
+        fused.add(made)
+        for user in made.users:
+            if _rearranges(user):
+                user.target = aten_operator(user.target)
+    for node in reversed(list(graph.nodes)) if fused else ():
+        if not node.users or not fused.issuperset(node.users):
+            continue
+        if _copies(node):
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+        elif _rearranges(node):
+            node.target = aten_operator(node.target)
+            fused.add(node)
+        elif node.target is operator.getitem:
+            fused.add(node)
+    program.graph_module.recompile()
+
+
+def _operator(node: Any) -> Any:
+    return getattr(node.target, "_op", None)
+
+
+def _rearranges(node: Any) -> bool:
+    """Return whether a node's result can be a view of its input."""
+    return torch.Tag.view_copy in getattr(_operator(node), "tags", ())
+
+
+def _copies(node: Any) -> bool:
+    return str(getattr(_operator(node), "_schema", "")).startswith("dim_order_ops::_clone_dim_order(")
+
+
+def _arguments(node: Any) -> tuple[Any, ...] | None:
+    """Return q, k, v, mask, causal and scale; None if the kernel can't compute the node."""
+    from modelbuild_rules.backends.cuda.steps.generate.lowerings.attention import MAX_HEAD
+
+    defaults: tuple[Any, ...] = (None, 0.0, False)
+    q, k, v, mask, dropout, causal = tuple(node.args) + defaults[len(node.args) - 3 :]
+    tensors = queries, keys, values = [each.meta["val"] for each in (q, k, v)]
+    if any(each.dim() != 4 or each.dtype != queries.dtype for each in tensors) or dropout:
+        return None
+    if queries.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        return None
+    sizes = (*queries.shape[1::2], *keys.shape[1::2], *values.shape[1::2])
+    if not all(isinstance(each, int) for each in sizes) or max(sizes[1::2]) > MAX_HEAD:
+        return None
+    heads, size, shared, *_ = sizes
+    if heads % shared or shared != values.shape[1] or queries.shape[0] != keys.shape[0]:
+        return None
+    scale = node.kwargs.get("scale")
+    return q, k, v, mask, bool(causal), size**-0.5 if scale is None else float(scale)
+
+
+def _tile(given: tuple[Any, ...], gpu: Gpu) -> tuple[int, int, int, int]:
+    from modelbuild_rules.backends.cuda.steps.generate.lowerings.attention import tile_of
+
+    q, k, v = (each.meta["val"] for each in given[:3])
+    batch, heads, queries, size = (_hint(each) for each in q.shape)
+    widest = max(size, int(v.shape[3]))
+    return tile_of(
+        batch * heads, queries, _hint(k.shape[2]), widest, q.dtype.itemsize, gpu.processors, gpu.shared_memory
+    )
+
+
+def _hint(size: Any) -> int:
+    """Return a size; of a dynamic one, that of the example inputs."""
+    return size if isinstance(size, int) else int(size.node.hint)
