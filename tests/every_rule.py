@@ -223,6 +223,7 @@ PACKAGE: dict[str, Any] = {
             "external_weights": True,
             "device_io": False,
         },
+        {"name": "several", "methods": {"one": ":model", "two": ":model"}, "stack": ":small", "device": ":cpu"},
         {"name": "parted", "model": ":model", "stack": ":small", "device": ":gpu", "engines": {"m": ":engine"}},
         {
             "name": "program",
@@ -304,6 +305,18 @@ PACKAGE: dict[str, Any] = {
             "size": "small",
             "timeout": 5,
             "flaky": True,
+        },
+        {
+            "name": "device_test",
+            "program": ":several",
+            "method": "two",
+            "model": ":model",
+            "device": ":cpu",
+            "inputs": FILES,
+            "on_device": True,
+            "max_latency": {":cpu": "8 ms"},
+            "max_latency_p95": {":cpu": "9 ms"},
+            "latency_runs": 20,
         },
         {
             "name": "gpu_test",

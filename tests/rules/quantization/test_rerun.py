@@ -68,12 +68,12 @@ name = "test"
 program = ":program"
 model = ":net"
 inputs = [{ name = "drawn", generator = { seed = 1, count = 2 } }]
-tolerance = { abs = 0.02 }
+tolerance = { abs = 0.05 }
 dataset = ":data"
 accuracy = [
     { output = "output", top = 1, min = 0.5 },
     { output = "output", measure = "cosine", min = 0.99 },
-    { output = "output", measure = "max_error", max = 0.02 },
+    { output = "output", measure = "max_error", max = 0.05 },
 ]
 """
 EXPORT, GENERATE, TEST = "//:net#export", "//:data#generate", "//:test#test"
@@ -112,7 +112,7 @@ TABLE = {
     "calibration data": Row(
         edited("BUILD.toml", "count = 4 }", "count = 9 }"), {GENERATE, CALIBRATE, CONVERT, *PROGRAM}
     ),
-    "test": Row(edited("BUILD.toml", "abs = 0.02", "abs = 0.03"), {TEST}),
+    "test": Row(edited("BUILD.toml", "abs = 0.05", "abs = 0.06"), {TEST}),
 }
 REST = {"observer", "comment in the generator", "calibration data", "test"}
 
@@ -129,7 +129,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         "max_error_output",
     ]
     assert 0.99 < test["measures"]["accuracy_cosine_output"] < 1
-    assert 0 < test["measures"]["max_error_output"] < 0.02
+    assert 0 < test["measures"]["max_error_output"] < 0.05
     return workspace
 
 
