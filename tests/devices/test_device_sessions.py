@@ -156,7 +156,9 @@ def test_a_wait_in_vain_ends_with_one_line(address: str) -> None:
         with first.session("//:first", 5, hush):
             with pytest.raises(DeviceProblem, match="for //:first for more than 1 s; expected it free"):
                 second.session("//:second", 1, hush).__enter__()
-            assert "//:first" in (Device(parse_address(address)).facts.owner or "")
+            third = Device(parse_address(address))
+            third.close()
+            assert "//:first" in (third.facts.owner or "")
         with second.session("//:second", 1, hush):
             pass
     finally:
