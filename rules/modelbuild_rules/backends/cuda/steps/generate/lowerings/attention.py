@@ -219,11 +219,11 @@ def tile_of(
     The rule follows times on an NVIDIA H200 (benchmarks/gpu/cuda_attention.py): the chosen tile took at most 1.4 times
     as long as the fastest of 15.
     """
-    if keys <= 64:
+    if keys <= 64 and size * itemsize <= 128:
         rows, columns, warps, stages = 32, 32, 2, 3
     elif itemsize < 4:
         rows, columns, warps, stages = 64, 64, 4, 3
-    elif heads * -(-queries // 32) < processors:
+    elif keys > 64 and heads * -(-queries // 32) < processors:
         rows, columns, warps, stages = 16, 128, 4, 2
     else:
         rows, columns, warps, stages = 32, 64, 4, 2
