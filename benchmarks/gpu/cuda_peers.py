@@ -2,12 +2,16 @@
 
     python benchmarks/gpu/cuda_peers.py build PIECES [--capability 9.0] [--packages timm] CASE...   # without a GPU
     python benchmarks/gpu/cuda_peers.py run PIECES OUT [--turns 2] [--kernels] CASE...              # with one
+    python benchmarks/gpu/cuda_peers.py build PIECES --random CASE...                               # without
+    python benchmarks/gpu/cuda_peers.py check PIECES OUT CASE...                                    # with one
 
 A CASE is a model of peers/peer_models.py, its precision and batch: `resnet50:tf32:1`. `build` writes PIECES.tar.xz with
 the programs, build/runtime.tar and the Python packages that the other machine's torch lacks. `run` needs it, this file
 and peers/. All ways keep inputs and outputs in device memory and replay CUDA graphs: modelbuild's program, eager mode,
 and torch.compile with mode "reduce-overhead". They take turns; a figure is the median of all turns. With --kernels, it
-writes the time of each kernel of the program and of torch.compile to OUT/CASE.*.txt instead.
+writes the time of each kernel of the program and of torch.compile to OUT/CASE.*.txt instead. With --random, weights
+are random and eager mode's outputs on the CPU are packed too; `check` compares them with the program's, and runs it
+under compute-sanitizer's memcheck.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import lzma
 import math
 import statistics
 import subprocess
@@ -38,7 +43,7 @@ PROGRAM = """
 [[torch_model]]
 name = "{name}_model"
 entry = "peer_models.py:make"
-kwargs = {{ name = "{model}", precision = "{precision}" }}
+kwargs = {{ name = "{model}", precision = "{precision}", constant = {constant} }}
 srcs = ["peer_models.py"]
 inputs = [{{ name = "x", shape = {shape}, dtype = "{dtype}"{range} }}]
 
@@ -68,7 +73,7 @@ def folder_of(case: str) -> str:
 # -- without a GPU --------------------------------------------------------------------------------------------------
 
 
-def build(pieces: Path, capability: str, packages: Sequence[str], cases: Sequence[str]) -> int:
+def build(pieces: Path, capability: str, packages: Sequence[str], random: bool, cases: Sequence[str]) -> int:
     """Write each program to a folder below PIECES. Return 1 if any does not build, else 0."""
     from peer_models import PEERS
 
@@ -86,6 +91,7 @@ def build(pieces: Path, capability: str, packages: Sequence[str], cases: Sequenc
                 name=folder_of(case),
                 model=model,
                 precision=precision,
+                constant=str(not random).lower(),
                 products="tf32" if precision == "tf32" else "fp32",
                 shape=[batch, *peer.shape],
                 **(ids if peer.vocabulary else {"dtype": "float32", "range": ""}),
@@ -95,7 +101,17 @@ def build(pieces: Path, capability: str, packages: Sequence[str], cases: Sequenc
     command = [sys.executable, "-m", "modelbuild", "-C", workspace, "build", "--keep-going"]
     status = subprocess.run([*command, *(f"//:{folder_of(case)}" for case in cases)]).returncode
     made = [workspace / "modelbuild-out/gpu" / folder_of(case) for case in cases]
-    with tarfile.open(pieces.with_suffix(".tar.xz"), "w:xz", preset=6) as archive:
+    if random:
+        for case in cases:
+            expect(case, pieces / "expected" / folder_of(case))
+    # The dictionary contains all: programs of a model in other precisions have the same weights.
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 512 << 20}]
+    with (
+        lzma.open(pieces.with_suffix(".tar.xz"), "wb", filters=filters) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
+        if random:
+            archive.add(pieces / "expected", "expected")
         with tarfile.open(REPOSITORY / "build/runtime.tar") as runtime:
             runtime.extractall(pieces / "runtime")
         archive.add(pieces / "runtime", "runtime")
@@ -110,7 +126,50 @@ def build(pieces: Path, capability: str, packages: Sequence[str], cases: Sequenc
     return int(status != 0)
 
 
+def expect(case: str, folder: Path) -> None:
+    """Write the input of a case and eager mode's output on the CPU to a folder."""
+    import numpy as np
+    import torch
+    from peer_models import inputs, make
+
+    model, precision, batch = split(case)
+    folder.mkdir(parents=True, exist_ok=True)
+    x = inputs(model, batch)
+    with torch.no_grad():
+        np.save(folder / "expected.npy", make(model, precision, constant=False)(x).numpy())
+    np.save(folder / "x.npy", x.numpy())
+
+
 # -- with one -------------------------------------------------------------------------------------------------------
+
+
+def check(pieces: Path, out: Path, cases: Sequence[str]) -> int:
+    """Print each case's greatest difference from eager mode, the greatest value, and memcheck's last line. Return 1 if
+    a difference is above a thousandth of the greatest value (a fiftieth in TF32 and float16), else 0."""
+    import numpy as np
+
+    if not pieces.is_dir():
+        with tarfile.open(pieces.with_suffix(".tar.xz")) as archive:
+            archive.extractall(pieces)
+    wrong = 0
+    for case in cases:
+        folder, given = pieces / folder_of(case), pieces / "expected" / folder_of(case)
+        signature = json.loads((folder / "signature.json").read_text())
+        (port,), (made,) = signature["inputs"], signature["outputs"]
+        program = [str(pieces / "runtime/bin/modelbuild-run"), str(folder / f"{folder_of(case)}.pte")]
+        line = [*program, f"--input={port['name']}={given / 'x.npy'}", f"--output-dir={folder}"]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=LIMIT)
+        if done.returncode:
+            print(case, done.stderr[-300:], flush=True)
+            wrong = 1
+            continue
+        expected, found = np.load(given / "expected.npy"), np.load(folder / f"{made['name']}.npy")
+        error, scale = float(np.abs(found - expected).max()), float(np.abs(expected).max())
+        allowed = scale / (1000 if case.split(":")[1] == "fp32" else 50)
+        wrong |= not error <= allowed
+        checked = subprocess.run(["compute-sanitizer", *line], capture_output=True, text=True, timeout=LIMIT)
+        print(f"| {case} | {error:.1e} | {scale:.1e} | {checked.stdout.splitlines()[-1].strip('= ')} |", flush=True)
+    return int(wrong)
 
 
 def run(pieces: Path, out: Path, turns: int, kernels: bool, cases: Sequence[str]) -> None:
@@ -279,15 +338,17 @@ def peer(pieces: Path, out: Path, case: str, mode: str, kernels: bool) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("build", "run", "peer"):
+    for name in ("build", "run", "check", "peer"):
         command = commands.add_parser(name)
         command.add_argument("pieces", type=lambda text: Path(text).resolve())
     commands.choices["build"].add_argument("--capability", default="9.0")
     commands.choices["build"].add_argument("--packages", nargs="*", default=["timm"])
-    commands.choices["run"].add_argument("out", type=Path)
+    commands.choices["build"].add_argument("--random", action="store_true")
+    for name in ("run", "check"):
+        commands.choices[name].add_argument("out", type=Path)
     commands.choices["run"].add_argument("--turns", type=int, default=2)
     commands.choices["run"].add_argument("--kernels", action="store_true")
-    for name in ("build", "run"):
+    for name in ("build", "run", "check"):
         commands.choices[name].add_argument("cases", nargs="+", metavar="CASE")
     commands.choices["peer"].add_argument("out", type=Path)
     commands.choices["peer"].add_argument("case")
@@ -295,7 +356,9 @@ def main() -> int:
     commands.choices["peer"].add_argument("--kernels", action="store_true")
     given = parser.parse_args()
     if given.command == "build":
-        return build(given.pieces, given.capability, given.packages, given.cases)
+        return build(given.pieces, given.capability, given.packages, given.random, given.cases)
+    if given.command == "check":
+        return check(given.pieces, given.out, given.cases)
     if given.command == "run":
         run(given.pieces, given.out, given.turns, given.kernels, given.cases)
     else:

@@ -55,6 +55,16 @@ class Layers(nn.Module):
         return tuple(layer(x) for layer, x in zip([*self.convolutions, *self.linear], given, strict=True))
 
 
+class Stems(Layers):
+    """Convolutions of few channels, whose indices an older assembler computed wrongly."""
+
+    CONVOLUTIONS = (
+        *((3, 224, 64, 7, 2, 1), (64, 28, 64, 3, 1, 4), (3, 112, 96, 4, 4, 1), (3, 64, 64, 7, 2, 1)),
+        *((8, 32, 64, 5, 1, 1), (3, 64, 32, 3, 2, 1)),
+    )
+    LINEAR = ()
+
+
 class Halved(nn.Module):
     """Layers in float16, with inputs and outputs in float32."""
 
@@ -80,6 +90,7 @@ class Whole(nn.Module):
 ZOO = {
     **{name: program for name, program in PROGRAMS.items() if name not in ("mlp_fp16", "attention")},
     "nets": Program(Nets, [(1, 3, 96, 96), (16, 3, 24, 24), (8, 3, 48, 48)], 1e-3),
+    "stems": Program(Stems, Stems.shapes(), 1e-5),
     "layers": Program(Layers, Layers.shapes(), 1e-5),
     "layers_tf32": Program(Layers, Layers.shapes(), 1e-2),
     "layers_fp16": Program(Halved, Layers.shapes(), 1e-2),

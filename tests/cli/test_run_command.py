@@ -197,7 +197,7 @@ def test_an_input_may_be_a_target(built: Any) -> None:
             "error: '//m/...' matches several targets; expected the label of one, such as //package:name",
         ),
         (("//m:program", "--input=x=//m:y"), 2, None),
-        (("//m:program", "--method=backward", "--input=x=m/x.json"), 1, None),
+        (("//m:program", "--method=backward", "--input=x=m/x.json"), 2, None),
         (("//m:broken",), 1, None),
     ],
 )

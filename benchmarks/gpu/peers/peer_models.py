@@ -157,13 +157,19 @@ class Half(nn.Module):
 
 
 def make(name: str, precision: str = "fp32", constant: bool = True) -> nn.Module:
-    """Return a model for evaluation in "fp32", "tf32" or "fp16"; its parameters are constants, or random."""
+    """Return a model for evaluation in "fp32", "tf32" or "fp16". Its parameters are constants, or random and rounded to
+    multiples of about their deviation, so that they compress."""
     torch.manual_seed(0)
     module = PEERS[name].create().eval()
     with torch.no_grad():
-        for each in [*module.parameters(), *module.buffers()] if constant else ():
-            if each.is_floating_point():
+        for each in [*module.parameters(), *(module.buffers() if constant else ())]:
+            if not each.is_floating_point():
+                continue
+            if constant:
                 each.fill_(1 / math.sqrt(max(each.numel(), 1)))
+            elif each.numel() > 1 and float(each.std()):
+                step = 2.0 ** round(math.log2(float(each.std())))
+                each.copy_((each / step).round() * step)
     return Half(module) if precision == "fp16" else module
 
 
