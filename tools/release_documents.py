@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import subprocess
+import sys
 import tarfile
 import tomllib
 import zipfile
@@ -97,7 +98,7 @@ def build_tools() -> list[Package]:
         wanted = pending.pop()
         if wanted.name not in found and (wanted.marker is None or wanted.marker.evaluate({"extra": ""})):
             installed = metadata.distribution(wanted.name)
-            license_ = package_license(wanted.name, installed.version)
+            license_ = package_license(wanted.name, installed.version, sys.path)
             found[wanted.name] = Package(canonicalize_name(wanted.name), installed.version, "", license_)
             pending += map(Requirement, installed.requires or ())
     return [found[name] for name in sorted(found)]

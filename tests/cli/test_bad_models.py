@@ -200,7 +200,7 @@ BACKENDS_AND_DEVICES = {
 PROGRAMS = {
     "a model that is none": (
         PROGRAM.replace('":m"', '":s"') + STACK,
-        "3:1: ':s' is a backend_stack; expected a target of torch_model",
+        "3:1: ':s' is a backend_stack; expected a target of torch_model or quantized_model",
     ),
     "a stack that is none": (
         PROGRAM.replace('":s"', '":cpu"') + MODEL + DEVICE,
