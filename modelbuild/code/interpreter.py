@@ -64,10 +64,10 @@ class Interpreter:
 
 
 @cache
-def _installed(path: tuple[str, ...]) -> Interpreter:
+def _installed(path: tuple[str, ...], prefix: str) -> Interpreter:
     return Interpreter(
         sys.executable,
-        sys.prefix,
+        prefix,
         sys.base_prefix,
         platform.python_version(),
         path,
@@ -78,4 +78,4 @@ def _installed(path: tuple[str, ...]) -> Interpreter:
 
 def installed() -> Interpreter:
     """Return the Python that modelbuild runs in: the toolchain of workspaces that name none."""
-    return _installed(tuple(search_path()))
+    return _installed(tuple(search_path()), sys.prefix)

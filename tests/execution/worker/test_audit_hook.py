@@ -297,6 +297,7 @@ def test_a_virtual_environment_in_the_workspace(bench: Any, monkeypatch: pytest.
     bench.write("venv/lib/inside.txt", "i")
     bench.write("venv2/lib/beside.txt", "b")
     monkeypatch.setattr(sys, "prefix", str(bench.workspace / "venv"))
+    bench.executor = bench.new_executor()
     assert bench.model(with_paths(bench, "result = open(WORKSPACE + '/venv/lib/inside.txt').read()")).problem == ""
     beside = bench.model(with_paths(bench, "open(WORKSPACE + '/venv2/lib/beside.txt')"))
     assert beside.problem.startswith("models/detector.py reads venv2/lib/beside.txt, which is not a declared input")

@@ -94,7 +94,7 @@ def test_what_it_provides(analyzer: Any) -> None:
     analysis = analyzer(build)
     model, eager, files, *_ = analysis.analyze(Label("pkg", "net")).providers
     (action,) = analysis.graph.nodes.values()
-    names = {field.name for field in dataclasses.fields(ExportedModel)} - {"inputs", "kernels"}
+    names = {field.name for field in dataclasses.fields(ExportedModel)} - {"inputs", "kernels", "quantizers"}
     outputs = {name: DerivedArtifact("//pkg:net#export", name) for name in names}
     assert model == ExportedModel(**outputs, inputs=("x",))
     sources = {"srcs": (SourceArtifact("pkg/net.py"), SourceArtifact("pkg/util.py")), "data": ()}
