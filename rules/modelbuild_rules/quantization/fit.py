@@ -1,4 +1,4 @@
-"""Whether a stack of backends runs the operators of a quantized model."""
+"""Check that a stack of backends runs the operators of a quantized model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a device returned: the end of each command, its printed text and its outputs. No byte of these is trusted."""
+"""The results that a device returned: each command's end, printed text and outputs. None of their bytes is trusted."""
 
 from __future__ import annotations
 
