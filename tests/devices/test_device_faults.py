@@ -152,7 +152,8 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(file: File, tmp_path: Path) 
         pytest.skip("not run: needs bubblewrap, which makes a small disk")
     small = tmp_path / "device"
     small.mkdir()
-    place = ["bwrap", "--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--size", str(200 << 10), "--tmpfs", str(small)]
+    view = ["--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--size", str(200 << 10), "--tmpfs", str(small)]
+    place = ["bwrap", "--die-with-parent", *view]
     with started(tmp_path, within=place) as server:
         device = Device(parse_address(server.address))
         try:
