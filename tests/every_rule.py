@@ -55,7 +55,7 @@ _TENSORRT = {
     "target_device": "cuda:0",
     "torch_executed_ops": ["aten.gelu.default"],
 }
-_CUDA = {"type": "cuda", "build_on": "cpu", "tuning": "t.json", "min_block_size": 5, "precision": "tf32"}
+_CUDA = {"type": "cuda", "candidates": 4, "tuning": "t.json", "min_block_size": 5, "precision": "tf32"}
 
 _LIBRARY = {"file": "libx.so.1", "version": "1.6.1.120", "licence": "A licence", "licence_file": "a.txt"}
 

@@ -4,6 +4,9 @@
     python benchmarks/gpu/cuda_peers.py run PIECES OUT [--turns 2] [--kernels] CASE...              # with one
     python benchmarks/gpu/cuda_peers.py build PIECES --random CASE...                               # without
     python benchmarks/gpu/cuda_peers.py check PIECES OUT CASE...                                    # with one
+    python benchmarks/gpu/cuda_peers.py build PIECES --candidates 8 CASE...                         # without
+    python benchmarks/gpu/cuda_peers.py tune PIECES OUT CASE...                                     # with one
+    python benchmarks/gpu/cuda_peers.py build PIECES --tuning OUT CASE...                           # without
 
 A CASE is a model of peers/peer_models.py, its precision and batch: `resnet50:tf32:1`. `build` writes PIECES.tar.xz with
 the programs, build/runtime.tar and the Python packages that the other machine's torch lacks. `run` needs it, this file
@@ -11,7 +14,8 @@ and peers/. All ways keep inputs and outputs in device memory and replay CUDA gr
 and torch.compile with mode "reduce-overhead". They take turns; a figure is the median of all turns. With --kernels, it
 writes the time of each kernel of the program and of torch.compile to OUT/CASE.*.txt instead. With --random, weights
 are random and eager mode's outputs on the CPU are packed too; `check` compares them with the program's, and runs it
-under compute-sanitizer's memcheck.
+under compute-sanitizer's memcheck. With --candidates, only the packages of candidates are packed; `tune` times them and
+writes tuning files to OUT, which a build with --tuning uses.
 """
 
 from __future__ import annotations
@@ -49,7 +53,7 @@ inputs = [{{ name = "x", shape = {shape}, dtype = "{dtype}"{range} }}]
 
 [[backend_stack]]
 name = "{name}_stack"
-backends = [{{ type = "cuda", min_block_size = 1, precision = "{products}" }}, {{ type = "portable" }}]
+backends = [{{ type = "cuda", min_block_size = 1, precision = "{products}"{more} }}, {{ type = "portable" }}]
 
 [[pte_program]]
 name = "{name}"
@@ -73,7 +77,15 @@ def folder_of(case: str) -> str:
 # -- without a GPU --------------------------------------------------------------------------------------------------
 
 
-def build(pieces: Path, capability: str, packages: Sequence[str], random: bool, cases: Sequence[str]) -> int:
+def build(
+    pieces: Path,
+    capability: str,
+    packages: Sequence[str],
+    cases: Sequence[str],
+    random: bool = False,
+    candidates: int = 0,
+    tuning: Path | None = None,
+) -> int:
     """Write each program to a folder below PIECES. Return 1 if any does not build, else 0."""
     from peer_models import PEERS
 
@@ -85,6 +97,11 @@ def build(pieces: Path, capability: str, packages: Sequence[str], random: bool, 
     for case in cases:
         model, precision, batch = split(case)
         peer = PEERS[model]
+        more = f", candidates = {candidates}" if candidates else ""
+        if tuning is not None:
+            name = f"{folder_of(case)}.tuning.json"
+            (workspace / name).write_bytes((tuning / name).read_bytes())
+            more = f', tuning = "{name}"'
         ids = {"dtype": "int64", "range": f", range = [0, {peer.vocabulary - 1}]"}
         declared.append(
             PROGRAM.format(
@@ -93,6 +110,7 @@ def build(pieces: Path, capability: str, packages: Sequence[str], random: bool, 
                 precision=precision,
                 constant=str(not random).lower(),
                 products="tf32" if precision == "tf32" else "fp32",
+                more=more,
                 shape=[batch, *peer.shape],
                 **(ids if peer.vocabulary else {"dtype": "float32", "range": ""}),
             )
@@ -110,6 +128,10 @@ def build(pieces: Path, capability: str, packages: Sequence[str], random: bool, 
         lzma.open(pieces.with_suffix(".tar.xz"), "wb", filters=filters) as packed,
         tarfile.open(fileobj=packed, mode="w") as archive,
     ):
+        if candidates:
+            for folder in filter(Path.is_dir, made):
+                archive.add(folder / f"{folder.name}.tuning.pyz", f"{folder.name}.tuning.pyz")
+            return int(status != 0)
         if random:
             archive.add(pieces / "expected", "expected")
         with tarfile.open(REPOSITORY / "build/runtime.tar") as runtime:
@@ -143,14 +165,29 @@ def expect(case: str, folder: Path) -> None:
 # -- with one -------------------------------------------------------------------------------------------------------
 
 
+def unpack(pieces: Path) -> None:
+    if not pieces.is_dir():
+        with tarfile.open(pieces.with_suffix(".tar.xz")) as archive:
+            archive.extractall(pieces)
+
+
+def tune(pieces: Path, out: Path, cases: Sequence[str]) -> int:
+    """Time each case's candidates, and write a tuning file for each to OUT. Return 1 if any fails, else 0."""
+    unpack(pieces)
+    out.mkdir(parents=True, exist_ok=True)
+    wrong = 0
+    for case in cases:
+        made = out / f"{folder_of(case)}.tuning.json"
+        wrong |= subprocess.run([sys.executable, pieces / f"{folder_of(case)}.tuning.pyz", made]).returncode
+    return wrong
+
+
 def check(pieces: Path, out: Path, cases: Sequence[str]) -> int:
     """Print each case's greatest difference from eager mode, the greatest value, and memcheck's last line. Return 1 if
     a difference is above a thousandth of the greatest value (a fiftieth in TF32 and float16), else 0."""
     import numpy as np
 
-    if not pieces.is_dir():
-        with tarfile.open(pieces.with_suffix(".tar.xz")) as archive:
-            archive.extractall(pieces)
+    unpack(pieces)
     wrong = 0
     for case in cases:
         folder, given = pieces / folder_of(case), pieces / "expected" / folder_of(case)
@@ -174,9 +211,7 @@ def check(pieces: Path, out: Path, cases: Sequence[str]) -> int:
 
 def run(pieces: Path, out: Path, turns: int, kernels: bool, cases: Sequence[str]) -> None:
     """Print a table with a line for each case, and its geometric mean; write it to OUT/peers.md."""
-    if not pieces.is_dir():
-        with tarfile.open(pieces.with_suffix(".tar.xz")) as archive:
-            archive.extractall(pieces)
+    unpack(pieces)
     out.mkdir(parents=True, exist_ok=True)
     ways = [(case, mode) for case in cases for mode in ("eager", "compile")]
     peers = {way: _peer(pieces, out, *way, kernels) for way in ways}
@@ -338,17 +373,19 @@ def peer(pieces: Path, out: Path, case: str, mode: str, kernels: bool) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("build", "run", "check", "peer"):
+    for name in ("build", "run", "check", "tune", "peer"):
         command = commands.add_parser(name)
         command.add_argument("pieces", type=lambda text: Path(text).resolve())
     commands.choices["build"].add_argument("--capability", default="9.0")
     commands.choices["build"].add_argument("--packages", nargs="*", default=["timm"])
     commands.choices["build"].add_argument("--random", action="store_true")
-    for name in ("run", "check"):
+    commands.choices["build"].add_argument("--candidates", type=int, default=0)
+    commands.choices["build"].add_argument("--tuning", type=Path)
+    for name in ("run", "check", "tune"):
         commands.choices[name].add_argument("out", type=Path)
     commands.choices["run"].add_argument("--turns", type=int, default=2)
     commands.choices["run"].add_argument("--kernels", action="store_true")
-    for name in ("build", "run", "check"):
+    for name in ("build", "run", "check", "tune"):
         commands.choices[name].add_argument("cases", nargs="+", metavar="CASE")
     commands.choices["peer"].add_argument("out", type=Path)
     commands.choices["peer"].add_argument("case")
@@ -356,7 +393,10 @@ def main() -> int:
     commands.choices["peer"].add_argument("--kernels", action="store_true")
     given = parser.parse_args()
     if given.command == "build":
-        return build(given.pieces, given.capability, given.packages, given.random, given.cases)
+        more = {"random": given.random, "candidates": given.candidates, "tuning": given.tuning}
+        return build(given.pieces, given.capability, given.packages, given.cases, **more)
+    if given.command == "tune":
+        return tune(given.pieces, given.out, given.cases)
     if given.command == "check":
         return check(given.pieces, given.out, given.cases)
     if given.command == "run":

@@ -21,7 +21,8 @@ from PIL import Image
 from safetensors.torch import save
 
 from modelbuild.step import StepError
-from modelbuild_rules.backends.cuda.steps.kernels.tuning import describe, read, tuning_text
+from modelbuild_rules.backends.cuda.steps.kernels.timing import tuning_text
+from modelbuild_rules.backends.cuda.steps.kernels.tuning import describe, read
 from modelbuild_rules.bundle.steps.runtime.archive import Calls, lay_out
 from modelbuild_rules.files.steps.pypi_file import extract
 from modelbuild_rules.model.steps.eager.entry import load_weights
@@ -112,7 +113,7 @@ CHOICE = {
     **{"op": "mm", "inputs": ["float32 [8, 4]"], "output": "float32 [8, 8]", "options": {"A": 1, "B": "x"}},
     **{"chosen": {"template": "mm", "BLOCK_M": 64}, "microseconds": 3.5, "by_cost": 4.0, "gpu": "H100"},
 }
-TUNING = tuning_text([CHOICE, {**CHOICE, "op": "bmm"}], "2.14.0", "3.8.0", 90).encode()
+TUNING = tuning_text([CHOICE, {**CHOICE, "op": "bmm"}], "2.14.0", "3.8.0", "9.0").encode()
 RUNTIME: dict[str, Any] = {
     **{"version": 2, "versions": {}, "driver": "580", "cudart": "lib/cudart.so"},
     **{"backends": {"CudaBackend": {"files": ["lib/cuda.so"], "flavours": [], "no_flavour": "none"}}},

@@ -81,7 +81,7 @@ class Sidecar:
     """An additional output of a program, merged from files of its partitions' compile steps.
 
     name     name of the output, and of the file in a compile step's folder
-    merging  import name of the module whose `merged(texts)` returns the merged text
+    merging  import name of the module whose `merge(files, made)` writes the merged file
     """
 
     name: str

@@ -38,15 +38,12 @@ class Cuda(Attrs):
     type: Literal["cuda"]
     """The kind of backend."""
 
-    build_on: Literal["cpu", "gpu"] = "cpu"
-    """`cpu`: build on any machine, with kernels chosen by estimated cost or by `tuning`. `gpu`: time kernels on a GPU
-    of the device's compute capability, and write a tuning file beside the program."""
-
     tuning: Source | None = None
-    """A tuning file that a build on a GPU wrote; its choices of kernels are used without a GPU."""
+    """A tuning file, whose choices of kernels are used; others are made by estimated cost."""
 
-    gpu: str | None = Field(default=None, min_length=1)
-    """Part of the name of the GPU that may time kernels, as "H100". By default any GPU of the compute capability."""
+    candidates: int = Field(default=0, ge=0, le=64)
+    """Number of kernels to compile for each choice, the cheapest by estimated cost, for `NAME.tuning.pyz`: a program
+    beside the .pte that times them on a GPU and writes a tuning file. 0: there is no such program."""
 
     precision: Literal["fp32", "tf32"] = "fp32"
     """Precision of float32 products and convolutions: fp32, or TF32, which is faster and has a 10-bit fraction."""
@@ -78,10 +75,8 @@ class CudaBackend(Backend):
     def contradiction(self, table: Attrs) -> tuple[str, str] | None:
         """Return the attribute to change and the problem if attributes contradict each other; else None."""
         assert isinstance(table, Cuda)
-        if table.build_on == "gpu" and table.tuning is not None:
-            return "tuning", 'with build_on = "gpu" kernels are timed; expected one of the two'
-        if table.build_on == "cpu" and table.gpu is not None:
-            return "gpu", 'gpu applies only to builds on a GPU; expected build_on = "gpu" as well'
+        if table.candidates == 1:
+            return "candidates", "there is nothing to choose from 1 candidate; expected 2 or more, or 0"
         return None
 
     def problem(self, attributes: Values, facts: DeviceFacts) -> str:
@@ -93,10 +88,10 @@ class CudaBackend(Backend):
             known = ", ".join(CAPABILITIES)
             return f"compute capability {unknown[0]} is not supported; expected one of {known}"
         lowest = min(wanted, key=_number)
+        if attributes["candidates"] and len(wanted) > 1:
+            return "candidates are timed for one compute capability; expected a device with one"
         if len(wanted) > 1 and _number(lowest) >= _SPECIFIC:
             return f"code for compute capability {lowest} runs only there; expected it alone, or with one below 9.0"
-        if attributes["build_on"] == "gpu" and len(wanted) > 1:
-            return 'build_on = "gpu" times kernels for one compute capability; expected one, or build_on = "cpu"'
         return ""
 
     def partition_attributes(self, attributes: Values, facts: DeviceFacts) -> dict[str, Any]:
@@ -113,12 +108,9 @@ class CudaBackend(Backend):
         derived = {"capabilities": sorted(map(_number, facts["compute_capabilities"])), "target": _target(facts)}
         return derived | {name: attributes[name] for name in self.compile}
 
-    def gpus(self, attributes: Values) -> int:
-        return int(attributes["build_on"] == "gpu")
-
     def sidecar(self, attributes: Values) -> Sidecar | None:
-        tuning = "modelbuild_rules.backends.cuda.steps.kernels.tuning"
-        return Sidecar("tuning.json", tuning) if attributes["build_on"] == "gpu" else None
+        merging = "modelbuild_rules.backends.cuda.steps.kernels.candidates"
+        return Sidecar("tuning.pyz", merging) if attributes["candidates"] else None
 
     def prerequisite(self, attributes: Values, facts: DeviceFacts) -> Prerequisite:
         return cpp_runtime(_target(facts))
@@ -136,7 +128,7 @@ CUDA = CudaBackend(
     partitioning="modelbuild_rules.backends.cuda.steps.partitioning",
     compiling="modelbuild_rules.backends.cuda.steps.compile",
     partition=("data_dependent", "exclude_ops", "min_block_size"),
-    compile=("build_on", "gpu", "precision"),
+    compile=("candidates", "precision"),
     device=("arch", "compute_capabilities", "cuda_index", "min_glibc", "os"),
 )
 

@@ -60,8 +60,8 @@ def run(step: Step) -> None:
         step.outputs["signature"].write_text(json.dumps(signature, indent=1) + "\n")
     Path(step.outputs["delegation"]).write_text(json.dumps(delegated, indent=1) + "\n")
     for name, merging in step.params["sidecars"].items():
-        written = [file.read_text() for folder in folders if (file := folder / name).is_file()]
-        step.outputs[name].write_text(importlib.import_module(merging).merged(written))
+        written = [file for folder in folders if (file := folder / name).is_file()]
+        importlib.import_module(merging).merge(written, step.outputs[name])
 
 
 def _in_method(method: str, nodes: Sequence[NodeDelegation]) -> Iterator[NodeDelegation]:

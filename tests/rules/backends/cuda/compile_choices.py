@@ -1,15 +1,16 @@
-"""Compile a partition by cost, timed on a GPU, and with the resulting tuning file: `compile_choices.py PART OUT
-DRIVER`.
+"""Compile a partition by cost, with candidates, and with their tuning file: `compile_choices.py PART OUT DRIVER`.
 
-The outputs of backends.cuda.compile go to the folders `cost`, `gpu` and `file` in OUT. Each is made in a fork of this
-process, which has imported everything; only the second finds DRIVER, the folder of a CUDA driver. The inputs of the C++
-compiler and the linker are written to one file instead: these would take longest, and are equal for all three.
+The outputs of backends.cuda.compile go to the folders `cost`, `candidates` and `file` in OUT. Each is made in a fork of
+this process, which has imported everything; the candidates are timed with DRIVER, the folder of a CUDA driver. The
+inputs of the C++ compiler and the linker are written to one file instead: these would take longest, and are equal for
+all three.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import traceback
 from pathlib import Path
@@ -32,8 +33,7 @@ def joined(generated: Generated, capabilities: Any, target: str, runtime: Path, 
     return made
 
 
-def compile(partition: Path, out: Path, more: dict[str, Any], tuning: Path | None, **environment: str) -> None:
-    os.environ.update(environment)
+def compile(partition: Path, out: Path, more: dict[str, Any], tuning: Path | None) -> None:
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         os.environ[name] = str(out.with_name(f"{out.name}.caches") / name)
     program, specs = read_partition(partition)
@@ -46,7 +46,7 @@ def compile(partition: Path, out: Path, more: dict[str, Any], tuning: Path | Non
     out.with_name(f"{out.name}.parts").write_text(json.dumps(parts))
 
 
-def forked(partition: Path, out: Path, more: dict[str, Any], tuning: Path | None = None, **environment: str) -> None:
+def forked(partition: Path, out: Path, more: dict[str, Any], tuning: Path | None = None) -> None:
     """Compile in a fork. Exit on failure."""
     out.mkdir()
     if child := os.fork():
@@ -54,7 +54,7 @@ def forked(partition: Path, out: Path, more: dict[str, Any], tuning: Path | None
             sys.exit(f"{out.name} failed")
         return
     try:
-        compile(partition, out, more, tuning, **environment)
+        compile(partition, out, more, tuning)
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
@@ -64,8 +64,10 @@ def forked(partition: Path, out: Path, more: dict[str, Any], tuning: Path | None
 
 def main(partition: Path, out: Path, driver: Path) -> None:
     forked(partition, out / "cost", {})
-    forked(partition, out / "gpu", {"build_on": "gpu", "gpu": "Fake"}, LD_LIBRARY_PATH=str(driver))
-    forked(partition, out / "file", {}, out / "gpu/tuning.json")
+    forked(partition, out / "candidates", {"candidates": 64})
+    timing = [sys.executable, "-I", "-S", out / "candidates/tuning.pyz", out / "net.tuning.json"]
+    subprocess.run(timing, env={"LD_LIBRARY_PATH": str(driver)}, check=True)
+    forked(partition, out / "file", {}, out / "net.tuning.json")
 
 
 if __name__ == "__main__":

@@ -36,22 +36,28 @@ def test_a_device_that_it_cannot_serve_is_refused(capabilities: tuple[str, ...],
     assert CUDA.problem(ATTRIBUTES, facts(*capabilities)).startswith(problem)
 
 
-def test_a_gpu_times_kernels_for_one_compute_capability() -> None:
-    attributes = {**ATTRIBUTES, "build_on": "gpu"}
+def test_candidates_are_timed_for_one_compute_capability() -> None:
+    attributes = {**ATTRIBUTES, "candidates": 8}
     assert CUDA.problem(attributes, facts("8.6")) == ""
-    assert CUDA.problem(attributes, facts("8.6", "9.0")) == (
-        'build_on = "gpu" times kernels for one compute capability; expected one, or build_on = "cpu"'
+    assert CUDA.problem(attributes, facts("8.6", "8.9")) == (
+        "candidates are timed for one compute capability; expected a device with one"
     )
 
 
-def test_timing_takes_a_gpu() -> None:
-    assert [CUDA.gpus({**ATTRIBUTES, "build_on": where}) for where in ("cpu", "gpu")] == [0, 1]
+def test_candidates_make_one_more_output() -> None:
+    made = [CUDA.sidecar({**ATTRIBUTES, "candidates": number}) for number in (0, 8)]
+    assert [each and each.name for each in made] == [None, "tuning.pyz"]
+
+
+def test_one_candidate_is_refused() -> None:
+    found = [CUDA.contradiction(Cuda(type="cuda", candidates=number)) for number in (0, 1, 2)]
+    assert [each and each[0] for each in found] == [None, "candidates", None]
 
 
 @pytest.mark.parametrize(
-    ("attribute", "value"), [("build_on", "gpu"), ("gpu", "H100"), ("precision", "tf32")], ids=lambda value: str(value)
+    ("attribute", "value"), [("candidates", 8), ("precision", "tf32")], ids=lambda value: str(value)
 )
-def test_how_kernels_are_chosen_decides_what_is_compiled_and_not_what_is_taken(attribute: str, value: str) -> None:
+def test_how_kernels_are_chosen_decides_what_is_compiled_and_not_what_is_taken(attribute: str, value: object) -> None:
     other = {**ATTRIBUTES, attribute: value}
     assert CUDA.compile_attributes(other, facts("8.6")) != CUDA.compile_attributes(ATTRIBUTES, facts("8.6"))
     assert CUDA.partition_attributes(other, facts("8.6")) == CUDA.partition_attributes(ATTRIBUTES, facts("8.6"))

@@ -1,19 +1,23 @@
-"""Templates of matrix products are chosen by timing, by a tuning file, or by their cost."""
+"""Templates of matrix products are chosen by a tuning file, or by their cost."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import zipfile
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from modelbuild.step import StepError
+from modelbuild_rules.backends.cuda.steps.kernels.candidates import Call, Candidates, merge
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
 from modelbuild_rules.backends.cuda.steps.kernels.cost import Product, Tile, cost, fits, tile
 from modelbuild_rules.backends.cuda.steps.kernels.device import GPUS
-from modelbuild_rules.backends.cuda.steps.kernels.tuning import Entry, Tuning, identity
+from modelbuild_rules.backends.cuda.steps.kernels.timing import Launch, TimingError, identity
+from modelbuild_rules.backends.cuda.steps.kernels.tuning import Entry, Tuning
 
 H100 = GPUS[90]
 WHAT = {"op": "mm", "inputs": ["float32 [8, 8] by [8, 1]"], "output": "float32 [8, 8] by [8, 1]", "options": {}}
@@ -77,49 +81,83 @@ def test_a_tile_fits_shared_memory_and_is_not_much_larger_than_the_product() -> 
     assert not fits(Tile(16, 128, 32, 4, 4), Product(512, 64, 512), H100)
 
 
-class Watch:
-    """Returns predefined times of calls."""
-
-    def __init__(self, times: dict[int, float]) -> None:
-        self.given: list[Sequence[Any]] = []
-        self._times = times
-
-    def times(self, calls: Sequence[Any]) -> dict[int, float]:
-        self.given.append(calls)
-        return self._times
+def chosen(tuning: Tuning, usual: int = 0, candidates: Candidates | None = None) -> int:
+    chooser = Chooser(H100, tuning, candidates)
+    return chooser._chosen(
+        WHAT, CHOSEN, lambda: (usual, [1, 2, 0]), lambda taken: {n: calls(candidates)[n] for n in taken}
+    )
 
 
-def chosen(tuning: Tuning, watch: Watch | None = None, usual: int = 0) -> int:
-    chooser = Chooser(H100, tuning, watch)  # type: ignore[arg-type]
-    return chooser._chosen(WHAT, CHOSEN, lambda: usual, lambda: [None, None, None])
+def calls(candidates: Candidates | None) -> list[Call]:
+    """Return a call of each candidate, which records a launch of as many blocks as its number."""
+    assert candidates is not None
+    launches = [Launch("kernel", b"cubin %d" % n, (n, 1, 1), 128, 0, ()) for n in range(len(CHOSEN))]
+    return [partial(candidates.launched, each) for each in launches]
+
+
+def written(candidates: Candidates, folder: Path) -> dict[str, Any]:
+    candidates.write(folder / "a.pyz", torch="2", triton="3", capability="9.0")
+    with zipfile.ZipFile(folder / "a.pyz") as archive:
+        package: dict[str, Any] = json.loads(archive.read("choices.json"))
+        named = {each["cubin"] for choice in package["choices"] for each in choice["launches"]}
+        assert {*archive.namelist()} == {"__main__.py", "choices.json", *named}
+    return package
 
 
 @pytest.mark.parametrize(
-    ("times", "taken"),
-    [
-        ({0: 3.0, 1: 2.0, 2: 1.0}, 2),
-        ({1: 2.0, 2: 4.0}, 1),
-        ({0: 2.01, 1: 2.0, 2: 3.0}, 0),  # indistinguishable from the fastest
-    ],
+    ("limit", "usual", "taken"),
+    [(2, 0, [0, 1]), (2, 2, [2, 1]), (3, 2, [2, 1, 0]), (64, 1, [1, 2, 0])],
 )
-def test_the_fastest_is_taken_and_told(times: dict[int, float], taken: int) -> None:
-    tuning = Tuning()
-    assert chosen(tuning, Watch(times)) == taken
-    (entry,) = tuning.made.values()
-    assert (entry["chosen"], entry["microseconds"], entry.get("by_cost")) == (CHOSEN[taken], times[taken], times.get(0))
-    assert tuning.by_cost == tuning.tuned == []
+def test_the_choice_by_cost_and_the_cheapest_become_candidates(
+    tmp_path: Path, limit: int, usual: int, taken: list[int]
+) -> None:
+    candidates, tuning = Candidates(limit), Tuning()
+    assert chosen(tuning, usual, candidates) == usual
+    assert tuning.by_cost == [identity(WHAT)]
+    (choice,) = written(candidates, tmp_path)["choices"]
+    assert choice["usual"] == 0
+    assert choice["chosen"] == [CHOSEN[n] for n in taken]
+    assert [each["grid"][0] for each in choice["launches"]] == taken
 
 
-def test_the_same_choice_is_timed_once() -> None:
-    tuning, watch = Tuning(), Watch({0: 2.0, 1: 1.0})
-    assert [chosen(tuning, watch), chosen(tuning, watch)] == [1, 1]
-    assert len(watch.given) == 1
+def test_the_same_choice_is_taken_once(tmp_path: Path) -> None:
+    candidates = Candidates(2)
+    assert [chosen(Tuning(), 0, candidates), chosen(Tuning(), 0, candidates)] == [0, 0]
+    assert len(written(candidates, tmp_path)["choices"]) == 1
 
 
-def test_what_cannot_be_timed_is_chosen_by_cost() -> None:
-    tuning = Tuning()
-    assert chosen(tuning, Watch({}), usual=2) == 2
-    assert (tuning.made, tuning.by_cost) == ({}, [identity(WHAT)])
+def test_what_a_tuning_file_decides_has_no_candidates(tmp_path: Path) -> None:
+    candidates = Candidates(2)
+    assert chosen(Tuning({identity(WHAT): Entry(CHOSEN[1], "a.json:7")}), 0, candidates) == 1
+    assert written(candidates, tmp_path)["choices"] == []
+
+
+def test_a_launch_that_cannot_be_recorded_is_no_candidate(tmp_path: Path) -> None:
+    def refuse() -> None:
+        raise TimingError("clusters of blocks are not timed")
+
+    candidates = Candidates(3)
+    _, second, third = calls(candidates)
+    candidates.add(WHAT, CHOSEN, 0, {0: refuse, 1: second, 2: third})
+    (choice,) = written(candidates, tmp_path)["choices"]
+    assert (choice["usual"], choice["chosen"]) == (None, CHOSEN[1:])
+
+
+def test_packages_of_partitions_become_one(tmp_path: Path) -> None:
+    for name, what in (("one", WHAT), ("other", {**WHAT, "op": "bmm"})):
+        candidates = Candidates(2)
+        candidates.add(what, CHOSEN, 0, dict(enumerate(calls(candidates))))
+        candidates.write(tmp_path / f"{name}.pyz", torch="2", triton="3", capability="9.0")
+    ways = [["one", "other"], ["other", "one", "one"]]
+    made = []
+    for way in ways:
+        merge([tmp_path / f"{name}.pyz" for name in way], tmp_path / "both.pyz")
+        made.append((tmp_path / "both.pyz").read_bytes())
+    assert made[0] == made[1]
+    with zipfile.ZipFile(tmp_path / "both.pyz") as archive:
+        package = json.loads(archive.read("choices.json"))
+    assert [each["op"] for each in package["choices"]] == ["bmm", "mm"]
+    assert [package[name] for name in ("torch", "triton", "capability")] == ["2", "3", "9.0"]
 
 
 def test_a_tuning_file_decides_what_it_names() -> None:

@@ -24,7 +24,7 @@ Made = Callable[..., dict[str, str]]
 
 @pytest.fixture
 def keys(tmp_path: Path, analysed: Callable[..., Analyzer]) -> Made:
-    """Keys by mnemonic of the actions of a program of one library: keys(', build_on = "gpu"', tuning="{}")."""
+    """Keys by mnemonic of the actions of a program of one library: keys(', candidates = 4', tuning="{}")."""
 
     def made(more: str = "", tuning: str = "", capability: str = "8.6") -> dict[str, str]:
         (tmp_path / "a.json").write_text(tuning)
@@ -56,8 +56,7 @@ def keys(tmp_path: Path, analysed: Callable[..., Analyzer]) -> Made:
 @pytest.mark.parametrize(
     "more",
     [
-        ', build_on = "gpu"',
-        ', build_on = "gpu", gpu = "H100"',
+        ", candidates = 4",
         ', precision = "tf32"',
         ', tuning = "a.json"',
     ],
@@ -68,10 +67,9 @@ def test_how_kernels_are_chosen_is_in_the_key_of_what_is_compiled_alone(keys: Ma
     assert usual["partition"] == other["partition"]
 
 
-def test_which_gpu_is_asked_for_is_in_it(keys: Made) -> None:
-    asked = ['build_on = "gpu"', 'build_on = "gpu", gpu = "H100"', 'build_on = "gpu", gpu = "H200"']
-    assert len({keys(f", {each}")["compile"] for each in asked}) == 3
-    assert len({keys(', build_on = "gpu"', capability=each)["compile"] for each in ("8.6", "9.0")}) == 2
+def test_the_capability_and_the_number_of_candidates_are_in_it(keys: Made) -> None:
+    assert len({keys(f", candidates = {number}")["compile"] for number in (2, 4)}) == 2
+    assert len({keys(", candidates = 4", capability=each)["compile"] for each in ("8.6", "9.0")}) == 2
 
 
 def test_a_tuning_files_content_is_in_it(keys: Made) -> None:

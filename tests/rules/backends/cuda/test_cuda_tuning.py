@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from modelbuild.step import StepError
-from modelbuild_rules.backends.cuda.steps.kernels.tuning import describe, identity, merged, read, tuning_text
+from modelbuild_rules.backends.cuda.steps.kernels.timing import identity, tuning_text
+from modelbuild_rules.backends.cuda.steps.kernels.tuning import describe, read
 from tests.format_shapes import check_format
 
 FIRST = {
@@ -29,7 +30,7 @@ OTHER = {**FIRST, "op": "bmm", "chosen": {"template": "bmm", "BLOCK_M": 32}}
 
 def file(folder: Path, *entries: Any, **head: Any) -> Path:
     made = folder / "a.tuning.json"
-    text = tuning_text(entries, "2.14.0", "3.8.0", 90)
+    text = tuning_text(entries, "2.14.0", "3.8.0", "9.0")
     for name, value in head.items():
         text = re.sub(rf'"{name}": [^\n]*,', f'"{name}": {json.dumps(value)},', text)
     made.write_text(text)
@@ -45,26 +46,20 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 
 def test_files_are_sorted_and_hold_each_choice_once() -> None:
-    one, other = tuning_text([FIRST, OTHER], "2", "3", 90), tuning_text([OTHER, FIRST, OTHER], "2", "3", 90)
+    one, other = tuning_text([FIRST, OTHER], "2", "3", "9.0"), tuning_text([OTHER, FIRST, OTHER], "2", "3", "9.0")
     assert one == other
     assert [each["op"] for each in json.loads(one)["choices"]] == ["bmm", "mm"]
     check_format("tuning", json.loads(one), maps=("choices[].chosen", "choices[].options"))
 
 
-def test_those_of_partitions_become_one() -> None:
-    parts = [tuning_text([each], "2", "3", 120) for each in (FIRST, OTHER)]
-    assert merged(parts) == tuning_text([FIRST, OTHER], "2", "3", 120)
-    assert json.loads(merged([]))["choices"] == []
-
-
-def test_of_partitions_that_chose_differently_the_faster_is_it() -> None:
+def test_of_two_timings_of_a_choice_the_faster_is_kept() -> None:
     slower = {**FIRST, "chosen": {"template": "mm", "BLOCK_M": 64}, "microseconds": 3.6}
-    both = [tuning_text([each], "2", "3", 90) for each in (FIRST, slower)]
-    assert merged(both) == merged(both[::-1]) == both[0]
+    assert tuning_text([FIRST, slower], "2", "3", "9.0") == tuning_text([slower, FIRST], "2", "3", "9.0")
+    assert tuning_text([FIRST, slower], "2", "3", "9.0") == tuning_text([FIRST], "2", "3", "9.0")
 
 
 def test_a_file_without_choices_fits_all_versions(tmp_path: Path) -> None:
-    (tmp_path / "none.json").write_text(merged([]))
+    (tmp_path / "none.json").write_text('{"version": 1, "choices": []}')
     assert read(tmp_path / "none.json", "2.14.0", "3.8.0", 90) == {}
 
 

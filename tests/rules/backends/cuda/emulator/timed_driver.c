@@ -1,6 +1,7 @@
 /* A CUDA driver without a GPU that only times: a kernel takes a microsecond for each of its blocks, and one for each
  * 64 bytes of its shared memory. FAKE_DEVICES, FAKE_CAPABILITY ("90") and FAKE_FAILS (the name of a call) say what is here;
- * FAKE_LOG is a file that gets a line for each launch. */
+ *  FAKE_CRASH is the name of a kernel
+ * that ends the process; FAKE_LOG is a file that gets a line for each launch. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -67,6 +68,7 @@ int cuFuncSetAttribute(void *function, int attribute, int value) { return attrib
 int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned ty, unsigned tz,
                    unsigned shared, void *stream, void **arguments, void **extra) {
   took = (x * y * z + shared / 64) * 1e-3f;
+  if (getenv("FAKE_CRASH") && !strcmp(getenv("FAKE_CRASH"), function)) abort();
   if (getenv("FAKE_LOG")) {
     FILE *log = fopen(getenv("FAKE_LOG"), "a");
     fprintf(log, "%s %u %u %u %u %u", (char *)function, x, y, z, threads, shared);

@@ -12,10 +12,9 @@ from modelbuild.step import Progress, StepError, ignore_progress
 from modelbuild_rules.backends.cuda.steps.generate.missing_kernels import mark_nodes, missing_kernels
 from modelbuild_rules.backends.cuda.steps.generate.target_gpu import require, target_gpu
 from modelbuild_rules.backends.cuda.steps.generate.weights import arrange, blob, move
+from modelbuild_rules.backends.cuda.steps.kernels.candidates import Candidates
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
 from modelbuild_rules.backends.cuda.steps.kernels.device import common_gpu
-from modelbuild_rules.backends.cuda.steps.kernels.driver import Timer
-from modelbuild_rules.backends.cuda.steps.kernels.launches import Stopwatch
 from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning
 from modelbuild_rules.program.steps.lowering.aten import aten_operator
 
@@ -67,14 +66,14 @@ def generate(
     capabilities: Iterable[int],
     precision: str = "fp32",
     tuning: Tuning | None = None,
-    card: Timer | None = None,
+    candidates: Candidates | None = None,
     progress: Progress = ignore_progress,
 ) -> Generated:
     """Compile a partition (an edge ExportedProgram, which is changed) for the lowest of some capabilities.
 
-    precision  of float32 products: "fp32" or "tf32"
-    tuning     earlier choices on a GPU; it records the origin of each choice
-    card       the GPU to time candidates on
+    precision   of float32 products: "fp32" or "tf32"
+    tuning      earlier choices on a GPU; it records the origin of each choice
+    candidates  gets the candidates of other choices
 
     Raises StepError for an operator for which the CUDA delegate has no kernel, naming its node, and for an unknown
     version of torch. Inductor keeps state: one call a process.
@@ -89,9 +88,8 @@ def generate(
     from modelbuild_rules.backends.cuda.steps.generate.decompositions import decompositions
 
     gpu = common_gpu(capabilities)
-    watch = Stopwatch(card) if card else None
-    chooser = Chooser(gpu, tuning or Tuning(), watch, progress)
-    launched = {"launched": watch.launched} if watch else {}
+    chooser = Chooser(gpu, tuning or Tuning(), candidates, progress)
+    launched = {"launched": candidates.launched} if candidates else {}
     made = Generated()
     autotuners: dict[str, Any] = {}
     mark_nodes(program)

@@ -23,8 +23,8 @@ from modelbuild_rules.backends.cuda.steps.kernels.assembler import assembler
 from modelbuild_rules.backends.cuda.steps.kernels.choice import Chooser
 from modelbuild_rules.backends.cuda.steps.kernels.cubin import resources
 from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu, registers_allow
-from modelbuild_rules.backends.cuda.steps.kernels.driver import Launch
 from modelbuild_rules.backends.cuda.steps.kernels.launches import Launcher, arguments_of_kernels
+from modelbuild_rules.backends.cuda.steps.kernels.timing import Launch
 
 CHECKED = {"torch": "2.14.0", "triton": "3.8.0"}
 
@@ -288,7 +288,7 @@ def _driver(gpu: Gpu, launched: Callable[[Launch], None]) -> Any:
 
 
 def _compiling_only(chooser: Chooser, compiled: Callable[[Any], None], progress: Progress) -> Callable[[Any], None]:
-    """Return a replacement for the generated block that compiles kernels and times them on the device."""
+    """Return a replacement for the generated block, which compiles kernels and times them on the device."""
 
     def block(self: Any) -> None:
         from torch._inductor.async_compile import AsyncCompile

@@ -1,4 +1,4 @@
-"""Choose a template for a matrix product or convolution: by timing, by a tuning file, or by estimated cost.
+"""Choose a template for a matrix product or convolution: by a tuning file, or by estimated cost.
 
 By cost, the choice is the cheapest template that compiles for the GPU, fits its shared memory and spills no registers.
 If all of the cheapest few spill, it is the first of them.
@@ -12,21 +12,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from modelbuild.step import Progress, StepError, ignore_progress
+from modelbuild_rules.backends.cuda.steps.kernels.candidates import Call, Candidates
 from modelbuild_rules.backends.cuda.steps.kernels.cost import SPLITTING, Product, cost, tile
 from modelbuild_rules.backends.cuda.steps.kernels.device import Gpu
-from modelbuild_rules.backends.cuda.steps.kernels.launches import Call, Stopwatch, configuration_call, template_call
-from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning, identity
+from modelbuild_rules.backends.cuda.steps.kernels.launches import configuration_call, template_call
+from modelbuild_rules.backends.cuda.steps.kernels.timing import identity
+from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning
 
 TRIED = 6
 
 
 class Chooser:
-    """Chooses kernels for one partition. With a stopwatch, it times candidates and adds its choices to `tuning`."""
+    """Chooses kernels for one partition. It adds choices and their candidates to `candidates`."""
 
     def __init__(
-        self, gpu: Gpu, tuning: Tuning, watch: Stopwatch | None = None, progress: Progress = ignore_progress
+        self, gpu: Gpu, tuning: Tuning, candidates: Candidates | None = None, progress: Progress = ignore_progress
     ) -> None:
-        self._gpu, self._tuning, self._watch, self._progress = gpu, tuning, watch, progress
+        self._gpu, self._tuning, self._candidates, self._progress = gpu, tuning, candidates, progress
 
     def template(self, candidates: Sequence[Any]) -> Any:
         """Return one of Inductor's ChoiceCallers."""
@@ -48,11 +50,12 @@ class Chooser:
             for each, own in zip(templates, described, strict=True)
         ]
 
-        def calls() -> list[Call | None]:
-            compiled = self._compiled(templates, range(len(templates)))
-            return [template_call(templates[index], kernel) if kernel else None for index, kernel in compiled]
+        def calls(indices: Sequence[int]) -> dict[int, Call]:
+            compiled = self._compiled(templates, indices)
+            made = {index: template_call(templates[index], kernel) for index, kernel in compiled if kernel}
+            return {index: call for index, call in made.items() if call}
 
-        return templates[self._chosen(what, chosen, lambda: self._cheapest(templates), calls)]
+        return templates[self._chosen(what, chosen, lambda: self._by_cost(templates), calls)]
 
     def configuration(self, kernel: Any, arguments: Sequence[Any] | None) -> Any:
         """Return one of a kernel's launchers; without timing or tuning, the first in Inductor's order."""
@@ -74,22 +77,24 @@ class Chooser:
         ]
         preferred = next((n for n, each in enumerate(launchers) if not each.n_spills), 0)
 
-        def calls() -> list[Call | None]:
-            return [None if arguments is None else configuration_call(each, arguments) for each in launchers]
+        def calls(indices: Sequence[int]) -> dict[int, Call]:
+            return {} if arguments is None else {n: configuration_call(launchers[n], arguments) for n in indices}
 
-        return launchers[self._chosen(what, chosen, lambda: preferred, calls)]
+        return launchers[self._chosen(what, chosen, lambda: (preferred, range(len(launchers))), calls)]
 
     def _chosen(
         self,
         what: Mapping[str, Any],
         chosen: Sequence[Mapping[str, Any]],
-        by_cost: Callable[[], int],
-        calls: Callable[[], list[Call | None]],
+        by_cost: Callable[[], tuple[int, Sequence[int]]],
+        calls: Callable[[Sequence[int]], Mapping[int, Call]],
     ) -> int:
-        """Return the index in `chosen` of the candidate to use."""
+        """Return the index in `chosen` of the candidate to use.
+
+        by_cost  returns the preferred candidate, and all in their order
+        calls    returns the calls of candidates that can be timed
+        """
         tuning, key = self._tuning, identity(what)
-        if key in tuning.made:
-            return chosen.index(tuning.made[key]["chosen"])
         if key in tuning.found:
             entry = tuning.found[key]
             tuning.tuned.append(key)
@@ -99,23 +104,15 @@ class Chooser:
                     f" {dict(entry.chosen)}; expected a file that tuning with these versions wrote"
                 )
             return chosen.index(entry.chosen)
-        usual = by_cost()
-        if self._watch is None:
-            tuning.by_cost.append(key)
-            return usual
-        times = self._watch.times(calls())
-        if not times:
-            tuning.by_cost.append(key)
-            return usual
-        # Among those within measurement noise of the fastest, take the one preferred without timing.
-        least = min(times.values())
-        best = usual if times.get(usual, math.inf) <= 1.01 * least else min(times, key=lambda n: (times[n], n))
-        best = chosen.index(chosen[best])
-        shown = {"by_cost": round(times[usual], 2)} if usual in times else {}
-        tuning.made[key] = {**what, "chosen": chosen[best], "microseconds": round(times[best], 2), **shown}
-        return best
+        usual, ranked = by_cost()
+        tuning.by_cost.append(key)
+        if self._candidates is not None and key not in self._candidates:
+            taken = list(dict.fromkeys([usual, *ranked]))[: self._candidates.limit]
+            self._candidates.add(what, chosen, usual, calls(taken))
+        return usual
 
-    def _cheapest(self, templates: Sequence[Any]) -> int:
+    def _by_cost(self, templates: Sequence[Any]) -> tuple[int, Sequence[int]]:
+        """Return the preferred template, and all in the order of their costs."""
         product, split = _product(templates[0])
         costs = [cost(tile(each.log_info), product, self._gpu, split) for each in templates]
         ranked = sorted(range(len(templates)), key=lambda index: (costs[index], index))
@@ -124,9 +121,9 @@ class Chooser:
             if kernel is None:
                 continue
             if not any(launcher.n_spills for launcher in kernel.launchers):
-                return index
+                return index, ranked
             spilling = index if spilling is None else spilling
-        return ranked[0] if spilling is None else spilling
+        return ranked[0] if spilling is None else spilling, ranked
 
     def _compiled(self, templates: Sequence[Any], indices: Sequence[int]) -> Iterator[tuple[int, Any]]:
         """Yield each index with its candidate's compiled kernel; None if it does not compile."""

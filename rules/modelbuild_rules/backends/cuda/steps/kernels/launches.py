@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from modelbuild.step import StepError
-from modelbuild_rules.backends.cuda.steps.kernels.driver import DriverError, Launch, Timer
+from modelbuild_rules.backends.cuda.steps.kernels.candidates import Call
+from modelbuild_rules.backends.cuda.steps.kernels.timing import Launch, TimingError
 
 _VALUE = re.compile(r"^\s*\w+ = generate_example_value\(.*\)$")
 _RUN = re.compile(r"^\s*(\w+)\.run\((.*), stream=\w+\)$")
@@ -19,38 +19,6 @@ class Buffer:
     """Placeholder for a GPU tensor as a kernel's argument."""
 
     bytes: int
-
-
-Call = Callable[[], None]
-"""A call of a kernel through Inductor's launcher."""
-
-
-class Stopwatch:
-    """Times calls on a GPU. Each call reports its launch to `launched`."""
-
-    def __init__(self, card: Timer) -> None:
-        self.card = card
-        self._launch: Launch | None = None
-
-    def launched(self, launch: Launch) -> None:
-        self._launch = launch
-
-    def times(self, calls: Sequence[Call | None]) -> dict[int, float]:
-        """Return microseconds by index, for the calls that can be timed. Raises StepError if all of them fail."""
-        took: dict[int, float] = {}
-        failure: Exception | None = None
-        with self.card.exclusive():
-            for index, call in enumerate(calls):
-                try:
-                    if call is not None:
-                        call()
-                        assert self._launch is not None
-                        took[index] = self.card.time(self._launch)
-                except DriverError as failed:
-                    failure = failed
-        if failure is not None and not took:
-            raise StepError(f"no candidate runs on {self.card.name}: {failure}")
-        return took
 
 
 class Launcher:
@@ -66,7 +34,7 @@ class Launcher:
         leave: Any, *values: Any,
     ) -> None:  # fmt: skip
         if self._metadata.num_ctas != 1:
-            raise DriverError("clusters of blocks are not timed")
+            raise TimingError("clusters of blocks are not timed")
         arguments = [
             (kind, float(value.bytes) if isinstance(value, Buffer) else value)
             for kind, value in zip(self._types, values, strict=True)

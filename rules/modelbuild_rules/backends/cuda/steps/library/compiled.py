@@ -1,4 +1,4 @@
-"""Compile a partition to the library that the CUDA delegate loads, with or without a GPU."""
+"""Compile a partition to the library that the CUDA delegate loads."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from modelbuild.step import Progress, StepError, ignore_progress
+from modelbuild.step import Progress, ignore_progress
 from modelbuild_rules.backends.cuda.steps.generate.generate import Generated, generate
-from modelbuild_rules.backends.cuda.steps.kernels.driver import CardProcess
-from modelbuild_rules.backends.cuda.steps.kernels.tuning import FILE, Tuning, describe, read, tuning_text
+from modelbuild_rules.backends.cuda.steps.kernels.candidates import FILE, Candidates
+from modelbuild_rules.backends.cuda.steps.kernels.tuning import Tuning, describe, read
 from modelbuild_rules.backends.cuda.steps.library.link import check, dotted, link
 from modelbuild_rules.program.steps.linking.named_data import NamedBytes, write_named
 from modelbuild_rules.program.steps.partitions.compiled import ABOUT, PROCESSED
@@ -35,10 +35,11 @@ def compile(
     tuning    a tuning file
     """
     lowest = min(attributes["capabilities"])
-    card = _card(lowest, attributes.get("gpu")) if attributes.get("build_on") == "gpu" else None
+    limit = attributes.get("candidates", 0)
+    candidates = Candidates(limit) if limit else None
     tuned = Tuning(read(tuning, version("torch"), version("triton"), lowest) if tuning else {})
     precision = attributes.get("precision", "fp32")
-    generated = generate(program, specs, attributes["capabilities"], precision, tuned, card, progress)
+    generated = generate(program, specs, attributes["capabilities"], precision, tuned, candidates, progress)
     progress("linking")
     library = link(generated, attributes["capabilities"], attributes["target"], runtime, work)
     needed = check(library, attributes["target"])
@@ -57,29 +58,17 @@ def compile(
         ],
         **_choices(tuned, tuning is not None),
     }
-    if card is not None:
-        seen = {"gpu": card.name, "driver": card.driver}
-        entries = [{**entry, **seen} for entry in tuned.made.values()]
-        (folder / FILE).write_text(tuning_text(entries, version("torch"), version("triton"), lowest))
+    if candidates is not None:
+        versions = {name: version(name) for name in ("torch", "triton")}
+        candidates.write(folder / FILE, **versions, capability=f"{lowest // 10}.{lowest % 10}")
     (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n")
     return generated
 
 
 def _choices(tuned: Tuning, given: bool) -> dict[str, Any]:
-    """Return the facts for delegation.json: the number of timed or tuned choices, and the choices made by cost."""
-    found = {"timed": len(tuned.made)} if tuned.made else {"tuned": len(set(tuned.tuned))} if given else {}
-    return {"choices": {**found, "by_cost": [describe(key) for key in dict.fromkeys(tuned.by_cost)]}} if found else {}
-
-
-def _card(capability: int, name: str | None) -> CardProcess:
-    """Return the GPU of this machine. Raises StepError if its capability (as 86) or name is wrong."""
-    card = CardProcess()
-    if card.capability != capability:
-        wanted, found = (f"{number // 10}.{number % 10}" for number in (capability, card.capability))
-        raise StepError(
-            f"this machine's GPU, {card.name}, has compute capability {found}, the device target {wanted}; expected"
-            " a GPU or a device target with the same one"
-        )
-    if name is not None and name not in card.name:
-        raise StepError(f"this machine's GPU is {card.name}; expected one with '{name}' in its name (attribute 'gpu')")
-    return card
+    """Return the facts for delegation.json: the number of tuned choices, and the choices made by cost."""
+    if not given:
+        return {}
+    return {
+        "choices": {"tuned": len(set(tuned.tuned)), "by_cost": [describe(key) for key in dict.fromkeys(tuned.by_cost)]}
+    }
