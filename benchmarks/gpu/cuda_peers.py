@@ -203,7 +203,7 @@ def check(pieces: Path, out: Path, cases: Sequence[str]) -> int:
         expected, found = np.load(given / "expected.npy"), np.load(folder / f"{made['name']}.npy")
         error, scale = float(np.abs(found - expected).max()), float(np.abs(expected).max())
         allowed = scale / (1000 if case.split(":")[1] == "fp32" else 50)
-        wrong |= not error <= allowed
+        wrong |= not error <= allowed or not scale
         checked = subprocess.run(["compute-sanitizer", *line], capture_output=True, text=True, timeout=LIMIT)
         print(f"| {case} | {error:.1e} | {scale:.1e} | {checked.stdout.splitlines()[-1].strip('= ')} |", flush=True)
     return int(wrong)

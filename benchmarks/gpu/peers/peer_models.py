@@ -167,7 +167,10 @@ def make(name: str, precision: str = "fp32", constant: bool = True) -> nn.Module
                 continue
             if constant:
                 each.fill_(1 / math.sqrt(max(each.numel(), 1)))
-            elif each.numel() > 1 and float(each.std()):
+                continue
+            if each.dim() > 1 and not each.any():  # as of ViT's head; all outputs would be zero
+                each.normal_(std=1 / 32)
+            if each.numel() > 1 and float(each.std()):
                 step = 2.0 ** round(math.log2(float(each.std())))
                 each.copy_((each / step).round() * step)
     return Half(module) if precision == "fp16" else module
