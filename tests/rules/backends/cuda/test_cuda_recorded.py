@@ -1,53 +1,67 @@
 """The kernels of programs are those in recorded_kernels.json, so that a change of what is fused or chosen is seen.
 
-Set RECORD_KERNELS=1 to write the file anew.
+The programs are two small ones of programs.py, and the twelve of benchmarks/gpu/cuda_peers.py. Set RECORD_KERNELS=1 to
+write the file anew.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.rules.backends.cuda.describe_peer import described
+
 RECORDED = Path(__file__).with_name("recorded_kernels.json")
-TILE = re.compile(r"^    (BLOCK_[MNK]|SPLIT) : tl\.constexpr = (\d+)$", re.MULTILINE)
-KINDS = {"poi": "pointwise", "per": "reduction", "red": "reduction", "tem": "template"}
-
-EXHAUSTIVE = ("vit", "cnn", "depthwise", "norms", "resnet18")
-
-pytestmark = pytest.mark.xdist_group("cuda")
-
-
-def described(kernel: dict[str, Any]) -> str:
-    """Return a kernel's kind, its tile, warps, and bytes of registers that are spilled."""
-    name = kernel["name"]
-    kind = KINDS[name.split("_")[1]] if name.startswith("triton_") else name.rstrip("0123456789").rstrip("_")
-    sizes = {**dict(TILE.findall(Path(kernel["source"]).read_text())), **kernel["constants"]}
-    tile = "".join(f" {key} {sizes[key]}" for key in ("BLOCK_M", "BLOCK_N", "BLOCK_K", "SPLIT") if key in sizes)
-    return f"{kind}{tile} warps {kernel['warps']} spilled {kernel['spilled']}"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("products", "attentions"),
-        *(
-            pytest.param(each, marks=pytest.mark.exhaustive)
-            for each in ("vit", "cnn", "depthwise", "norms", "resnet18")
-        ),
-    ],
+PEERS = (
+    "mobilenet_v3_small:fp32",
+    "convnext_atto:fp32",
+    "efficientnet_b0:fp32",
+    "edsr:fp32",
+    "resnet50:fp32",
+    "resnet50:tf32",
+    "resnet50:fp16",
+    "bert_base:fp16",
+    "swin_t:fp32",
+    "whisper_encoder:fp32",
+    "vit_b_16:fp16",
 )
-def test_the_kernels_are_those_recorded(name: str, built: Callable[[str], Any]) -> None:
-    kernels = json.loads((built(name).folder / "kernels.json").read_text())
-    found = sorted(map(described, kernels.values()))
+
+pytestmark = [pytest.mark.xdist_group("cuda"), pytest.mark.slow]
+
+
+def check(name: str, found: Any) -> None:
+    """Compare kernels with those recorded, or record them."""
     recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     if os.environ.get("RECORD_KERNELS"):
         RECORDED.write_text(json.dumps({**recorded, name: found}, indent=1, sort_keys=True) + "\n")
     else:
         assert found == recorded[name]
+
+
+@pytest.mark.parametrize("name", ["products", "attentions"])
+def test_the_kernels_are_those_recorded(name: str, built: Callable[[str], Any]) -> None:
+    kernels = json.loads((built(name).folder / "kernels.json").read_text())
+    check(name, sorted(map(described, kernels.values())))
+
+
+@pytest.mark.parametrize(
+    "case", ["unet_block:fp16", *(pytest.param(each, marks=pytest.mark.exhaustive) for each in PEERS)]
+)
+def test_launches_copies_and_memory_of_the_twelve_are_those_recorded(case: str, tmp_path: Path) -> None:
+    script = Path(__file__).with_name("describe_peer.py")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.rules.backends.cuda.describe_peer", case, tmp_path / "lowered"],
+        cwd=script.parents[4],
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    check(case, json.loads(done.stdout.splitlines()[-1]))
