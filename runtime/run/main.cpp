@@ -2,9 +2,11 @@
 //
 // Exit codes: 0 success, 1 loading or running failed, 2 invalid inputs or command line.
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 
 #include "npy.hpp"
 #include "options.hpp"
@@ -116,6 +118,29 @@ Latency measure(Program* program, const Options& options, const std::vector<Tens
   return latency_of(std::move(times), options.warmup);
 }
 
+// Runs the program as measure() does, and writes the profiler's events of the measured runs.
+void profile(Program* program, const Options& options, const std::vector<Tensor>& tensors) {
+  for (const int runs : {options.warmup, options.repeat}) {
+    program->take_profile();
+    for (int i = 0; i < runs; ++i) program->run(options.method, tensors, run_options(options));
+  }
+  std::ofstream file(*options.profile);
+  file << program->take_profile();
+  file.close();
+  if (!file) fail(options.profile->string() + ": cannot be written: " + std::strerror(errno));
+}
+
+// The largest amount of this process's memory that was in RAM at once. Linux states it in /proc; getrusage() would
+// count the process that started this one.
+std::optional<std::int64_t> peak_memory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    std::int64_t kilobytes = 0;
+    if (word == "VmHWM:" && status >> kilobytes) return kilobytes * 1024;
+  }
+  return std::nullopt;
+}
+
 // The inputs of a call. The tensors refer to the arrays, or to their copies in device memory.
 struct Call {
   std::vector<Array> arrays;
@@ -170,8 +195,13 @@ Report run(const Options& options) {
                    &report);
   }
   report.transfers = program->transfers();
-  if (options.repeat > 0) report.latency = measure(program.get(), options, calls.front().tensors);
+  if (options.profile) {
+    profile(program.get(), options, calls.front().tensors);
+  } else if (options.repeat > 0) {
+    report.latency = measure(program.get(), options, calls.front().tensors);
+  }
   if (options.cuda_graph) report.graphs = program->graph_counts();
+  report.peak_memory = peak_memory();
   return report;
 }
 

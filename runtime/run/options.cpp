@@ -22,6 +22,8 @@ const char kUsage[] =
     "  --output-dir DIR       write outputs to DIR as NAME.npy\n"
     "  --repeat N             measure N runs\n"
     "  --warmup N             runs before the measured ones (default: 3)\n"
+    "  --profile FILE         write the times of all instructions in the N runs of --repeat to FILE (JSON), and\n"
+    "                         measure no latency: recording takes time\n"
     "  --device-io[=GPU]      keep inputs and outputs in device memory: those that the program expects there,\n"
     "                         or all on one GPU\n"
     "  --cuda-graph           launch repeated runs as a CUDA graph\n"
@@ -44,6 +46,7 @@ enum Flag : int {
   kOutputDir,
   kRepeat,
   kWarmup,
+  kProfile,
   kDeviceIo,
   kCudaGraph,
   kVerify,
@@ -56,13 +59,14 @@ enum Flag : int {
   kHelp
 };
 
-constexpr std::array<option, 18> kFlags = {{{"input", required_argument, nullptr, kInput},
+constexpr std::array<option, 19> kFlags = {{{"input", required_argument, nullptr, kInput},
                                             {"next", no_argument, nullptr, kNext},
                                             {"data", required_argument, nullptr, kData},
                                             {"method", required_argument, nullptr, kMethod},
                                             {"output-dir", required_argument, nullptr, kOutputDir},
                                             {"repeat", required_argument, nullptr, kRepeat},
                                             {"warmup", required_argument, nullptr, kWarmup},
+                                            {"profile", required_argument, nullptr, kProfile},
                                             {"device-io", optional_argument, nullptr, kDeviceIo},
                                             {"cuda-graph", no_argument, nullptr, kCudaGraph},
                                             {"verify", required_argument, nullptr, kVerify},
@@ -127,6 +131,10 @@ void apply(int flag, Options* options) {
     case kWarmup:
       options->warmup = number("warmup", value);
       return;
+    case kProfile:
+      options->profile = value;
+      options->load.profile = true;
+      return;
     case kDeviceIo:
       options->device_io = true;
       if (value != nullptr) options->device_io_gpu = number("device-io", value);
@@ -168,6 +176,7 @@ Options parse_options(int count, char** arguments) {
   for (int flag = 0; (flag = ::getopt_long(count, arguments, "", kFlags.data(), nullptr)) != -1;) apply(flag, &options);
   if (options.help) return options;
   if (::optind + 1 != count) fail("expected one program; see modelbuild-run --help");
+  if (options.profile && options.repeat == 0) fail("--profile: expected --repeat N, the number of runs to record");
   options.program = arguments[::optind];
   return options;
 }

@@ -18,6 +18,7 @@ struct Options {
   std::optional<std::filesystem::path> output_dir;
   int repeat = 0;
   int warmup = 3;
+  std::optional<std::filesystem::path> profile;
   bool describe = false;
   bool json = false;
   // Copy inputs to device memory before the first run, and keep outputs there: on the program's devices, or all on one

@@ -86,6 +86,7 @@ std::string json(const Report& report) {
                         {"staged_out", t.staged_out},
                         {"copied_in", t.copied_in},
                         {"copied_out", t.copied_out}};
+  found["peak_memory"] = report.peak_memory ? Json(*report.peak_memory) : Json();
   if (const auto& graphs = report.graphs) {
     found["cuda_graphs"] = {{"recorded", graphs->recorded}, {"replayed", graphs->replayed}};
   }

@@ -36,6 +36,7 @@ struct Report {
   std::optional<Latency> latency;
   Transfers transfers;
   std::optional<GraphCounts> graphs;
+  std::optional<std::int64_t> peak_memory;  // bytes; in the JSON object only
 };
 
 std::string text(const Report& report);

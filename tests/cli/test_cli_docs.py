@@ -51,7 +51,7 @@ def test_every_command_and_flag_is_there(text: str) -> None:
 
 def test_every_flag_that_is_there_exists(text: str) -> None:
     known = {flag for _, c in commands() for p in c.params for flag in (*p.opts, *p.secondary_opts)}
-    of_the_runtime = {"--describe", "--no-verify", "--save-inputs", "--verify"}
+    of_the_runtime = {"--describe", "--events", "--no-verify", "--save-inputs", "--verify"}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) <= known | of_the_runtime | {"--help"}
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from modelbuild.cli.targets.device_profile import EVENTS, DeviceProfile, WritePages
 from modelbuild.cli.targets.device_specs import device_specs
 from modelbuild.cli.targets.one_program import build_here, label_of, only_file
 from modelbuild.errors import ExitCode, UsageError
@@ -25,7 +26,8 @@ _RUNNER = "bin/modelbuild-run"
 
 @dataclass(frozen=True, slots=True)
 class DeviceRun:
-    """A run on a device: its label, the file or label of each input, and options as those of a run on this machine."""
+    """A run on a device: its label, the file or label of each input, and options as those of a run on this machine.
+    `profiled`: record the time of each instruction, in place of the latency."""
 
     device: str
     inputs: Mapping[str, str]
@@ -33,6 +35,8 @@ class DeviceRun:
     output_dir: Path | None
     repeat: int
     warmup: int
+    profiled: bool = False
+    profile_outputs: tuple[Path, ...] = ()
 
     def command(self, inputs: Mapping[str, Path], emulated: bool) -> list[str]:
         """Return the command in a job's folder. An emulator measures nothing."""
@@ -45,6 +49,7 @@ class DeviceRun:
             *([] if self.output_dir is None else ["--output-dir=out/run"]),
             f"--repeat={repeat}",
             f"--warmup={self.warmup}",
+            *([f"--profile=out/run/{EVENTS}"] if self.profiled else []),
             "--json",
         ]
 
@@ -56,9 +61,11 @@ def run_on_device(
     run: DeviceRun,
     flags: Flags,
     program: Callable[[Workspace, Label | None], Sequence[str]],
+    write_pages: WritePages,
 ) -> int:
     """Build and run; return the exit code. `folder` is the user's; `program` returns the start of the command that runs
-    programs here, which reads the inputs. Raises UsageError for another target, and DeviceProblem for the device."""
+    programs here, which reads the inputs and the profile. Raises UsageError for another target, and DeviceProblem for
+    the device."""
     import sys
 
     from modelbuild.devices.pool import Pool, with_runners
@@ -78,7 +85,8 @@ def run_on_device(
         raise UsageError(f"{bundle}: expected a runtime_bundle, a folder with a program and its runtime")
     given = {**run.inputs, **{name: str(workspace.root / only_file(built, each)) for name, each in labels.items()}}
     with TemporaryDirectory() as temporary:
-        made = _read_inputs([*program(workspace, request.toolchain), str(pte)], run, given, Path(temporary), folder)
+        command = program(workspace, request.toolchain)
+        made = _read_inputs([*command, str(pte)], run, given, Path(temporary), folder)
         if isinstance(made, int):
             return made
         spec = with_runners(label, declared, [(str(each), runner) for each, runner in request.runners])
@@ -87,7 +95,8 @@ def run_on_device(
             raise EnvironmentProblem(pool.unmet)
         try:
             with pool.session(str(bundle), lambda text: write(sys.stderr, f"note: {label}: {text}")) as session:
-                return _run(session, run, root, made, request, folder)
+                profile = DeviceProfile(command, pte, run.profile_outputs, folder, write_pages)
+                return _run(session, run, root, made, request, profile)
         finally:
             pool.close()
 
@@ -110,12 +119,20 @@ def _read_inputs(
 
 
 def _run(
-    session: Session, run: DeviceRun, bundle: Path, inputs: Mapping[str, Path], request: Request, folder: Path
+    session: Session,
+    run: DeviceRun,
+    bundle: Path,
+    inputs: Mapping[str, Path],
+    request: Request,
+    profile: DeviceProfile,
 ) -> int:
     import sys
 
+    from modelbuild.errors import EnvironmentProblem
     from modelbuild.report.text import write
 
+    if run.profiled and session.shell.emulator:
+        raise EnvironmentProblem(f"--profile measures nothing in {session.shell.emulator}; expected a device")
     with TemporaryDirectory() as temporary:
         files = {f"bundle/{path.relative_to(bundle).as_posix()}": path for path in bundle.rglob("*") if path.is_file()}
         files |= {f"inputs/{path.name}": path for path in inputs.values()}
@@ -124,7 +141,7 @@ def _run(
         ended = session.run("run", command, request.action_timeout or _LIMIT)
         outputs = Path(temporary)
         session.get(outputs, lambda text: write(sys.stderr, f"note: {text}"))
-        return _report(run, ended, outputs / "run", request.json, folder, session)
+        return _report(run, ended, outputs / "run", request.json, session, profile)
 
 
 def _local(path: Path) -> LocalFile:
@@ -136,7 +153,9 @@ def _local(path: Path) -> LocalFile:
         return LocalFile(path, hashlib.file_digest(file, "sha256").hexdigest(), path.stat().st_size)
 
 
-def _report(run: DeviceRun, ended: Ended, returned: Path, as_json: bool, folder: Path, session: Session) -> int:
+def _report(
+    run: DeviceRun, ended: Ended, returned: Path, as_json: bool, session: Session, profile: DeviceProfile
+) -> int:
     """Print the end of the program; return the exit code. The outputs are moved to the folder for outputs."""
     import json
     import shutil
@@ -158,18 +177,23 @@ def _report(run: DeviceRun, ended: Ended, returned: Path, as_json: bool, folder:
         for output in document["outputs"]:
             if run.output_dir is not None:
                 output["path"] = str(run.output_dir / Path(output["path"]).name)
-        lines = list(_lines(document, session))
+        method, lines = str(document["method"]), list(_lines(document, session))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise JobProblem(f"{name} returned no report of modelbuild-run; expected one JSON object") from error
     if run.output_dir is not None:
-        target = folder / run.output_dir
+        target = profile.folder / run.output_dir
         target.mkdir(parents=True, exist_ok=True)
         for path in returned.glob("*.npy"):
             shutil.move(path, target / path.name)
+    if not as_json:
+        write(sys.stdout, "\n".join([f"on {name}: {session.facts.name()}", *lines]))
+    if run.profiled:
+        made = profile.write(returned / EVENTS, method, as_json)
+        if isinstance(made, int):
+            return made
+        document["profile"] = made
     if as_json:
         print(json.dumps({**document, "runner": name, "identity": session.facts.identity()}))
-    else:
-        write(sys.stdout, "\n".join([f"on {name}: {session.facts.name()}", *lines]))
     return ExitCode.OK
 
 

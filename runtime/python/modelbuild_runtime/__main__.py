@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import struct
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from modelbuild_runtime.describe import describe
 from modelbuild_runtime.errors import InputError, ProgramError, one_line
 from modelbuild_runtime.etdump import write_etdump
 from modelbuild_runtime.files.pte import read_program_file
@@ -32,6 +34,10 @@ _RUNS = 10
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
+        if options.events is not None:
+            profile = _recorded(options)
+            print(json.dumps(profile.to_json()) if options.json else "\n".join(map(one_line, profile.lines())))
+            return 0
         program = load(
             options.program,
             options.data,
@@ -110,15 +116,32 @@ def _profile(program: Program, options: argparse.Namespace, method: str, arrays:
         program.take_profile()
         for _ in range(runs):
             program.run(arrays, method)
-    events = program.take_profile()
     path = Path(program.describe().path)
-    profile = summarize(events, path, read_program_file(path, verify=False), method)
-    for output in options.profile_output:
+    profile = summarize(events := program.take_profile(), path, read_program_file(path, verify=False), method)
+    _write_profile(profile, events, options.profile_output)
+    return profile
+
+
+def _recorded(options: argparse.Namespace) -> Profile:
+    """Return the profile of events that modelbuild-run recorded, perhaps on another machine, whose bytes are not
+    trusted; write it to the requested files."""
+    file = read_program_file(options.program, verify=False)
+    method = describe(options.program, (), file).method(options.method).name
+    try:
+        events = options.events.read_text()
+        profile = summarize(events, options.program, file, method)
+        _write_profile(profile, events, options.profile_output)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, struct.error) as error:
+        raise ProgramError(f"{options.events}: expected the events of `modelbuild-run --profile`") from error
+    return profile
+
+
+def _write_profile(profile: Profile, events: str, outputs: Sequence[Path]) -> None:
+    for output in outputs:
         if output.suffix == ".json":
             output.write_text(json.dumps(profile.to_json(), indent=1) + "\n")
         else:
             write_etdump(events, output)
-    return profile
 
 
 def _reason(error: Exception) -> str:
@@ -177,6 +200,12 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="FILE",
         help="write the profile: .json, or .etdp for ExecuTorch's Inspector",
+    )
+    parser.add_argument(
+        "--events",
+        type=Path,
+        metavar="FILE",
+        help="print the profile that modelbuild-run --profile FILE recorded; run nothing",
     )
     parser.add_argument(
         "--verify",

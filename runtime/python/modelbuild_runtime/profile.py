@@ -105,7 +105,8 @@ def _sum(rows: Sequence[Row]) -> list[tuple[str, ...]]:
 
 
 def summarize(events: str, program: Path, file: ProgramFile, method: str) -> Profile:
-    """Return the profile of a method from the runtime's events of its measured runs (mb_take_profile)."""
+    """Return the profile of a method from the runtime's events of its measured runs (mb_take_profile). Raises
+    ValueError, KeyError, TypeError or AttributeError for other text."""
     (described,) = (each for each in file.methods if each.name == method)
     calls = {call.place: call for call in described.calls}
     runs = json.loads(events)["runs"]

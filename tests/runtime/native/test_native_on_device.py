@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.devices.sshd import Proxy, Sshd, running, started, wait_for
+from tests.report.browser import opened
 from tests.workspace_builder import Workspace
 
 pytestmark = pytest.mark.slow
@@ -150,11 +151,32 @@ def test_a_bundle_runs_on_a_device_and_its_outputs_come_back(tested: Workspace, 
     assert not list(server.folder.glob("jobs/*"))
 
 
+def test_a_profile_is_recorded_on_the_device(tested: Workspace, server: Sshd, tmp_path: Path) -> None:
+    tested.write({"x.json": json.dumps([[0.5] * 16] * 2)})
+    outputs = [f"--profile-output=p.{suffix}" for suffix in ("json", "etdp", "html")]
+    command = ("run", ":bundle", "--on", ":pc", "--input=x=x.json", "--repeat=4")
+    ended = tested.run(*command, *outputs)
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith("on //:near: ")
+    assert "latency" not in ended.out
+    assert re.search(r"^aten::tanh.out +portable +1 ", ended.out, re.MULTILINE)
+    assert ended.out.endswith("median of 4\n")
+    profile = json.loads((tested.root / "p.json").read_text())
+    assert (profile["runs"], profile["rows"][0]["name"]) == (4, "aten::tanh.out")
+    assert profile["run_us"] > 0
+    assert (tested.root / "p.etdp").stat().st_size > 100
+    section = opened(tested.root / "p.html", tmp_path / "browser").one("section", id="profile")
+    assert "the median of 4 runs" in section.text
+    found = tested.run(*command, "--profile", "--json")
+    assert found.json["profile"]["runs"] == 4
+    assert (found.json["latency"], found.json["runner"]) == (None, "//:near")
+    assert not list(server.folder.glob("jobs/*"))
+
+
 RUNS = [
     (["//:bundle", "--on=:model_2"], 2, "error: //:model_2 is a torch_model; expected a device that programs can run"),
     (["//:program", "--on=:pc"], 2, "error: //:program: expected a target with one file, but it has program.pte"),
     (["//:bundle", "--on=:pc", "--input=y=x.json"], 2, "error: no input 'y'; inputs: x"),
-    (["//:bundle", "--on=:pc", "--profile"], 2, "error: --profile measures on this machine only"),
     (["//:bundle", "--on=:pc", "--device=:other"], 2, "error: --device differs from --on //:pc; expected only --on"),
     (
         ["//:bundle", "--on=:pc", "--input=x=x.json", "--runner=:pc=ssh://127.0.0.1:1"],

@@ -96,6 +96,49 @@ def test_each_operator_and_partition_is_a_row_with_its_nodes(files: Path, capsys
     assert text.endswith("median of 4\n")
 
 
+def test_the_program_records_what_another_machine_reads(
+    files: Path, modelbuild_run: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = (files / "p.pte", f"--input=input0={files}/x.npy", "--json")
+    recorded = modelbuild_run(*given, "--repeat=4", f"--profile={files}/events")
+    assert recorded.returncode == 0, recorded.stderr
+    assert json.loads(recorded.stdout)["latency"] is None
+    assert main([str(files / "p.pte"), f"--events={files}/events", f"--profile-output={files}/p.etdp", "--json"]) == 0
+    found = Profile.from_json(json.loads(capsys.readouterr().out))
+    assert (found.runs, [row.name for row in found.rows if row.kind == "operator"]) == (4, ["aten::nonzero.out"])
+    assert (files / "p.etdp").stat().st_size > 100
+    refused = modelbuild_run(*given, f"--profile={files}/events")
+    assert (refused.returncode, refused.stderr.splitlines()[0]) == (
+        2,
+        "error: --profile: expected --repeat N, the number of runs to record",
+    )
+    unwritten = modelbuild_run(*given, "--repeat=1", f"--profile={files}/none/events")
+    assert (unwritten.returncode, unwritten.stderr.count("\n")) == (2, 1)
+
+
+EVENT = {"name": "DELEGATE_CALL", "chain": 0, "instruction": 0, "index": -1, "delegate": False}
+HOSTILE: dict[str, Any] = {
+    "nothing": "",
+    "another type": [1],
+    "no runs": {"runs": 1},
+    "no event": {"runs": [[1]]},
+    "no times": {"runs": [[EVENT]]},
+    "a time as text": {"runs": [[{**EVENT, "start_ns": "1", "end_ns": 2}]]},
+    "a list as name": {"runs": [[{**EVENT, "name": [], "delegate": True, "start_ns": 1, "end_ns": 2}]]},
+    "a huge time": {"runs": [[{**EVENT, "start_ns": 0, "end_ns": 10**400}]]},
+    "deep": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_events_of_a_hostile_device_are_one_line(files: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    text = HOSTILE[name] if isinstance(HOSTILE[name], str) else json.dumps(HOSTILE[name])
+    (files / "events").write_text(text)
+    assert main([str(files / "p.pte"), f"--events={files}/events", f"--profile-output={files}/p.etdp"]) == 1
+    expected = f"error: {files}/events: expected the events of `modelbuild-run --profile`\n"
+    assert capsys.readouterr().err == expected
+
+
 def test_the_command_profiles_a_target(project: Workspace, native: Path, tmp_path: Path) -> None:
     command = ("run", "//m:program", "--input=x=m/x.json", "--profile")
     written = ("--profile-output=p.json", "--profile-output=p.html")

@@ -178,6 +178,7 @@ def test_measures(samples: dict[str, Any], modelbuild_run: Run, tmp_path: Path) 
     flags = [f"--input=input0={tmp_path}/x.npy", f"--output-dir={tmp_path}", "--repeat=5", "--warmup=2"]
     report = json.loads(modelbuild_run(path, *flags, "--json").stdout)
     check_format("modelbuild-run", report)
+    assert 1 << 20 < report["peak_memory"] < 1 << 32
     latency = report["latency"]
     assert (latency["runs"], latency["warmup"]) == (5, 2)
     assert 0 < latency["min_ms"] <= latency["median_ms"] <= latency["p95_ms"] <= latency["max_ms"]

@@ -172,15 +172,26 @@ def _run_there(workspace: Workspace, folder: Path, bundle: Label, run: Run, flag
     from modelbuild.cli.targets.run_on_device import DeviceRun, run_on_device
     from modelbuild.errors import UsageError
 
-    if run.profiled or run.profile_outputs:
-        raise UsageError("--profile measures on this machine only; expected it without --on")
     if run.output_format != "npy":
         raise UsageError("--on returns .npy files; expected no --output-format json")
     device = str(label_of(run.on or "", workspace.package_of(folder)))
     if any(str(label_of(each, workspace.package_of(folder))) != device for each in flags.devices):
         raise UsageError(f"--device differs from --on {device}; expected only --on")
-    there = DeviceRun(device, run.files(), run.method, run.output_dir, run.repeat, run.warmup)
-    return run_on_device(workspace, folder, bundle, there, replace(flags, devices=(device,)), _program)
+    there = DeviceRun(
+        device,
+        run.files(),
+        run.method,
+        run.output_dir,
+        run.repeat,
+        run.warmup,
+        run.profiled or bool(run.profile_outputs),
+        run.profile_outputs,
+    )
+
+    def write_pages(program: Path, profile: Path) -> None:
+        _write_pages(run.pages(), bundle, program, profile, folder)
+
+    return run_on_device(workspace, folder, bundle, there, replace(flags, devices=(device,)), _program, write_pages)
 
 
 def _write_pages(pages: Iterable[Path], label: Label, program: Path, profile: Path, folder: Path) -> None:
