@@ -72,7 +72,8 @@ class DeviceRunner:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpec:
-    """A device as it is declared: its runners, its architecture and, of its GPU, the compute capabilities."""
+    """A device as it is declared: its runners, its architecture ('' for any) and, of its GPU, the compute
+    capabilities."""
 
     runners: tuple[DeviceRunner, ...]
     arch: str

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TypeVar
 
 from modelbuild.api.extension import Extension, extended
-from modelbuild.api.probe import Probe
+from modelbuild.api.probe import DeviceRuntime, Probe
 from modelbuild.api.rule import Rule
 from modelbuild.api.rule_errors import describe_error
 from modelbuild.code.byte_code import keep_byte_code
@@ -22,7 +22,7 @@ from modelbuild.code.package_finder import PackageFinder
 from modelbuild.errors import LoadingError, Location
 from modelbuild.workspace.workspace import BUILT_IN, LIBRARY
 
-T = TypeVar("T", Rule, Extension, Probe)
+T = TypeVar("T", Rule, Extension, Probe, DeviceRuntime)
 
 # The folder of code that runs inside actions.
 STEPS = "steps"
@@ -34,12 +34,14 @@ _finder = PackageFinder({})
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rules by name, the folder of each rule package by import name, extensions by point and name, and probes."""
+    """Rules by name, the folder of each rule package by import name, extensions by point and name, probes, and
+    runtimes for devices."""
 
     by_name: Mapping[str, Rule]
     packages: Mapping[str, Path]
     extensions: Mapping[str, Mapping[str, Extension]] = field(default_factory=dict)
     probes: tuple[Probe, ...] = ()
+    runtimes: tuple[DeviceRuntime, ...] = ()
 
 
 # A workspace's rule package with one of these names would hide other modules.
@@ -62,6 +64,7 @@ def load_rules(root: Path, references: Sequence[str], locate: Mapping[str, Locat
     extensions: dict[str, dict[str, Extension]] = {}
     packages: dict[str, Path] = {}
     probes: dict[str, Probe] = {}
+    runtimes: dict[str, DeviceRuntime] = {}
     for reference in dict.fromkeys([BUILT_IN, *references]):
         where = (locate or {}).get(reference)
         package = _import(root, reference, where)
@@ -74,11 +77,13 @@ def load_rules(root: Path, references: Sequence[str], locate: Mapping[str, Locat
                     _add(by_name, value, "rule", reference, where)
                 elif isinstance(value, Probe) and value.package == package.__name__:
                     _add(probes, value, "probe", reference, where)
+                elif isinstance(value, DeviceRuntime) and value.package == package.__name__:
+                    _add(runtimes, value, "runtime", reference, where)
     library = importlib.util.find_spec(LIBRARY)
     if library is not None and library.origin is not None:
         packages[LIBRARY] = Path(library.origin).parent
     rules = {name: replace(each, attrs=extended(each.attrs, extensions)) for name, each in by_name.items()}
-    return Rules(rules, packages, extensions, tuple(probes.values()))
+    return Rules(rules, packages, extensions, tuple(probes.values()), tuple(runtimes.values()))
 
 
 def _add(known: dict[str, T], found: T, kind: str, reference: str, where: Location | None) -> None:

@@ -5,7 +5,7 @@ from modelbuild.api.attrs import Attrs, Dep, Duration, Glob, LabelOf, Size, Sour
 from modelbuild.api.blob import Blob
 from modelbuild.api.context import Context, Expander
 from modelbuild.api.extension import Extensible, Extension
-from modelbuild.api.probe import Finding, Probe
+from modelbuild.api.probe import DeviceRuntime, Finding, Probe
 from modelbuild.api.providers import (
     Check,
     Component,
@@ -37,6 +37,7 @@ __all__ = [
     "DerivedArtifact",
     "DeviceJob",
     "DeviceRunner",
+    "DeviceRuntime",
     "DeviceSpec",
     "Duration",
     "ErrorText",

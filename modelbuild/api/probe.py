@@ -1,9 +1,10 @@
-"""Checks of this machine for `modelbuild doctor`, from the engine and from rule packages."""
+"""Checks for `modelbuild doctor`, from the engine and rule packages: of this machine, and of runtimes on a device."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 Status: TypeAlias = Literal["ok", "warning", "error"]
@@ -33,3 +34,23 @@ class Probe:
     def package(self) -> str:
         """The import name of the rule package that defines the probe."""
         return self.check.__module__.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRuntime:
+    """A runtime for devices, which `modelbuild doctor --on` starts there. Any module of a rule package may define some.
+
+    find     returns the folder with the runtime for an architecture; raises LookupError with the reason in one line
+    files    returns the files of that folder which the program needs, relative to it, with the program
+    program  the program among them; with `--help` it loads its libraries and ends with exit status 0
+    """
+
+    name: str
+    find: Callable[[str], Path]
+    files: Callable[[Path], Sequence[str]]
+    program: str
+
+    @property
+    def package(self) -> str:
+        """The import name of the rule package that defines the runtime."""
+        return self.find.__module__.partition(".")[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import hashlib
 import os
 import secrets
 import socket
@@ -58,6 +59,12 @@ class LocalFile:
 
     def open(self) -> IO[bytes]:
         return self.path.open("rb")
+
+
+def local_file(path: Path) -> LocalFile:
+    """Return a file of this machine with its digest."""
+    with path.open("rb") as file:
+        return LocalFile(path, hashlib.file_digest(file, "sha256").hexdigest(), path.stat().st_size)
 
 
 @dataclass(frozen=True, slots=True)

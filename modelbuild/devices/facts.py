@@ -46,7 +46,7 @@ class Facts:
     def mismatch(self, spec: DeviceSpec) -> str:
         """Return in which property the device differs from its declaration; '' if in none."""
         arch = self.values["arch"]
-        if arch != spec.arch:
+        if spec.arch and arch != spec.arch:
             return f"it is {arch}; expected {spec.arch}, as declared"
         capabilities = [gpu.split(", ")[1] for gpu in self.gpus if gpu.count(", ") == 2]
         if spec.compute_capabilities and capabilities and set(capabilities).isdisjoint(spec.compute_capabilities):

@@ -202,6 +202,18 @@ rm -rf "$root/jobs/$1" && mkdir "$root/jobs/$1"
 """
 )
 
+# Prints the number of files in the store, and their kilobytes.
+STORE = (
+    _BEGIN
+    + r"""
+mkdir -p "$root/blobs" || exit 1
+printf '%s %s\n' "$(ls "$root/blobs" | wc -l)" "$(du -sk "$root/blobs" | cut -f 1)"
+"""
+)
+
+# Prints the seconds since 1970.
+CLOCK = _BEGIN + "date +%s\n"
+
 # Prints `name<TAB>value` lines: temperatures in degrees, clocks in MHz.
 STATE = (
     _BEGIN

@@ -15,7 +15,7 @@ from modelbuild.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from modelbuild.build.request import Flags, Request
-    from modelbuild.devices.device import Ended, LocalFile, Session
+    from modelbuild.devices.device import Ended, Session
     from modelbuild.labels import Label
     from modelbuild.workspace.workspace import Workspace
 
@@ -128,6 +128,7 @@ def _run(
 ) -> int:
     import sys
 
+    from modelbuild.devices.device import local_file
     from modelbuild.errors import EnvironmentProblem
     from modelbuild.report.text import write
 
@@ -136,21 +137,12 @@ def _run(
     with TemporaryDirectory() as temporary:
         files = {f"bundle/{path.relative_to(bundle).as_posix()}": path for path in bundle.rglob("*") if path.is_file()}
         files |= {f"inputs/{path.name}": path for path in inputs.values()}
-        session.put({place: _local(path) for place, path in files.items()})
+        session.put({place: local_file(path) for place, path in files.items()})
         command = [*session.shell.prefix, *run.command(inputs, bool(session.shell.emulator))]
         ended = session.run("run", command, request.action_timeout or _LIMIT)
         outputs = Path(temporary)
         session.get(outputs, lambda text: write(sys.stderr, f"note: {text}"))
         return _report(run, ended, outputs / "run", request.json, session, profile)
-
-
-def _local(path: Path) -> LocalFile:
-    import hashlib
-
-    from modelbuild.devices.device import LocalFile
-
-    with path.open("rb") as file:
-        return LocalFile(path, hashlib.file_digest(file, "sha256").hexdigest(), path.stat().st_size)
 
 
 def _report(

@@ -7,6 +7,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from modelbuild.api import DeviceRuntime
+
 
 @dataclass(frozen=True)
 class InstalledRuntime:
@@ -21,8 +23,13 @@ class InstalledRuntime:
 
     def has_files(self) -> bool:
         """Return whether the module's folder contains a runtime; that of a source installation does not."""
+        return self.folder() is not None
+
+    def folder(self) -> Path | None:
+        """Return the folder with the runtime's files; None if there are none."""
         spec = importlib.util.find_spec(self.module)
-        return spec is not None and spec.origin is not None and Path(spec.origin).with_name("runtime.json").is_file()
+        found = Path(spec.origin).parent if spec is not None and spec.origin is not None else None
+        return found if found is not None and (found / "runtime.json").is_file() else None
 
 
 def installed_runtime(arch: str | None) -> InstalledRuntime:
@@ -30,3 +37,22 @@ def installed_runtime(arch: str | None) -> InstalledRuntime:
     if arch in (None, os.uname().machine):
         return InstalledRuntime("modelbuild-runtime", "modelbuild_runtime_native")
     return InstalledRuntime(f"modelbuild-runtime-{arch}".replace("_", "-"), f"modelbuild_runtime_{arch}")
+
+
+_PROGRAM = "bin/modelbuild-run"
+
+
+def _find(arch: str) -> Path:
+    installed = installed_runtime(arch)
+    folder = installed.folder()
+    if folder is None:
+        raise LookupError(f"no {installed.distribution} with a C++ runtime is installed here; expected its wheel")
+    return folder
+
+
+def _files(folder: Path) -> list[str]:
+    libraries = (path for path in sorted((folder / "lib").rglob("*")) if path.is_file() and ".so" in path.name)
+    return [_PROGRAM, *(path.relative_to(folder).as_posix() for path in libraries)]
+
+
+DEVICE_RUNTIME = DeviceRuntime("c++ runtime", _find, _files, _PROGRAM)

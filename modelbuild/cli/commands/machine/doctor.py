@@ -9,6 +9,8 @@ import click
 
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.options import options
+from modelbuild.workspace.flags import BUILD_FLAGS
 
 if TYPE_CHECKING:
     from modelbuild.analysis.rules import Rules
@@ -17,21 +19,25 @@ if TYPE_CHECKING:
 
 
 @click.command("doctor", short_help=COMMANDS["doctor"])
+@click.option("--on", metavar="DEVICE", help="Check this device: a label, or an address as in --runner.")
+@options(flag for flag in BUILD_FLAGS if flag.name == "runner")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
-def command(settings: Settings, as_json: bool) -> int:
+def command(settings: Settings, on: str | None, runners: tuple[str, ...], as_json: bool) -> int:
     """Check this machine: Python, packages, the sandbox, the cache, GPUs, compilers and the remote cache.
 
     Each check prints ok, warning or error, and what to do. Exit code 36 if there is an error. Outside of a workspace,
-    the settings are the default ones.
+    the settings are the default ones. With --on, check a device: its system, GPU, disk, store, lock, clock, runtime.
     """
     import dataclasses
     import json
 
-    from modelbuild.errors import ExitCode
+    from modelbuild.errors import ExitCode, UsageError
 
     findings = []
-    for finding in _findings(settings):
+    if runners and on is None:
+        raise UsageError("--runner is for a device; expected --on as well")
+    for finding in _findings(settings) if on is None else _device_findings(settings, on, runners):
         findings.append(finding)
         if not as_json:
             fix = f"\n         {finding.fix}" if finding.fix else ""
@@ -69,6 +75,31 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     for probe in rules.probes:
         yield _run(probe)
     yield check_remote(workspace.config.remote)
+
+
+def _device_findings(settings: Settings, on: str, runners: tuple[str, ...]) -> Iterator[Finding]:
+    """Yield the findings of a device: of a label, or of an address, whose architecture is then not compared."""
+    from modelbuild.analysis.rules import load_rules
+    from modelbuild.build.request import parse_runners
+    from modelbuild.cli.doctor.device import check_device
+    from modelbuild.cli.targets.device_specs import device_specs
+    from modelbuild.device_runners import KINDS, DeviceSpec, parse_address
+    from modelbuild.devices.pool import with_runners
+    from modelbuild.errors import UsageError
+    from modelbuild.workspace.workspace import find_root, load_workspace
+
+    if on.partition(":")[0] in KINDS:
+        if runners:
+            raise UsageError("--runner stands in for a label's runners; expected --on with a label")
+        spec, root, rules = DeviceSpec((parse_address(on),), ""), settings.directory, load_rules(settings.directory, ())
+    else:
+        workspace = load_workspace(find_root(settings.directory))
+        package, root = workspace.package_of(settings.directory), workspace.root
+        given = [(str(label), runner) for label, runner in parse_runners(runners, package)]
+        ((label, declared),) = device_specs(workspace, package, [on])
+        spec = with_runners(label, declared, given)
+        rules = load_rules(root, workspace.config.rules, workspace.rule_locations())
+    yield from check_device(spec, root, rules.runtimes)
 
 
 def _run(probe: Probe) -> Finding:
