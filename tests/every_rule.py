@@ -196,7 +196,7 @@ PACKAGE: dict[str, Any] = {
             "min_glibc": "2.31",
             "runners": [":by_ssh", ":emulated"],
         },
-        {"name": "gpu", "arch": "x86_64", "compute_capability": ["8.6", "8.9"], "cuda_index": 1, "memory": 1024},
+        {"name": "gpu", "arch": "x86_64", "compute_capability": ["8.9"], "cuda_index": 1, "memory": 1024},
     ],
     "device_runner": [
         {
