@@ -165,6 +165,8 @@ class TestFinished(Event):
     location   where it is declared, as file:line:column
     measures   numbers by name, such as `latency_ms`
     output     printed text of the run that did not pass, or on request of any
+    device     label of the device that the program ran on; '' for this machine
+    identity   the facts that the device stated about itself
     shown      whether `output` is printed with the result
     """
 
@@ -180,6 +182,8 @@ class TestFinished(Event):
     location: str = ""
     measures: Mapping[str, float] = field(default_factory=dict)
     output: str = ""
+    device: str = ""
+    identity: Mapping[str, str] = field(default_factory=dict)
     shown: bool = field(default=True, metadata=INSIDE)
 
 

@@ -77,11 +77,13 @@ def test_builds_and_tests(built: Workspace, tmp_path: Path) -> None:
     files = {name: tmp_path / f"{name}.html" for name in ("events", "report", "measures")}
     flags = [f"--build-event-json={files['events']}", f"--report={files['report']}", f"--measures={files['measures']}"]
     edit(built)
-    check_format("build", told(built, "ci", "//...", "--json", *flags, code=1), maps=("tests[].measures",))
+    result = told(built, "ci", "//...", "--json", *flags, code=1)
+    check_format("build", result, maps=("tests[].measures", "tests[].identity"))
     events: dict[str, Any] = {}
     for line in map(json.loads, files["events"].read_text().splitlines()):
         events.setdefault(line["event"], []).append(line)
-    check_format("build-events", events, ("test_finished[].measures",), events["stream_started"][0]["version"])
+    maps = ("test_finished[].measures", "test_finished[].identity")
+    check_format("build-events", events, maps, events["stream_started"][0]["version"])
     check_format("report", data_of(files["report"]))
     check_format("measures", json.loads(files["measures"].read_text()))
     (report,) = built.root.glob("modelbuild-out/*/a/s_test/report.json")

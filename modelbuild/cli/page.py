@@ -18,6 +18,7 @@ from modelbuild.events import ActionFinished, TargetBuilt
 from modelbuild.explain.text import reason_lines
 from modelbuild.explain.verdicts import Verdict, explain_build
 from modelbuild.history.action_records import Records
+from modelbuild.history.device_runs import devices_of
 from modelbuild.history.estimates import estimates_of
 from modelbuild.history.measurements import Measures
 from modelbuild.inspect.blobs import Blobs
@@ -71,7 +72,8 @@ def write_last_build(path: Path, workspace: Workspace, settings: Settings) -> No
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     estimates = estimates_of(workspace.config.cache_dir, verdicts)
-    for event in replay(workspace.root, build, verdicts, known.built_since(build.at), estimates):
+    devices = devices_of(workspace.config.cache_dir, workspace.root)
+    for event in replay(workspace.root, build, verdicts, known.built_since(build.at), estimates, devices):
         page.emit(event)
     page.close()
 

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from statistics import median
 
 # Measures that depend only on the inputs. Others vary with the machine and its load.
-_EXACT = frozenset({"bytes", "delegates", "delegated_fraction"})
+EXACT = frozenset({"bytes", "delegates", "delegated_fraction"})
 _MORE_IS_BETTER = frozenset({"delegated_fraction"})
+# Facts about a run, and neither good nor bad.
+_CONTEXT = frozenset({"clock_mhz", "temperature_c"})
 _ACCURACY = "accuracy_"  # begins the names of a test's accuracies
 
 BEFORE = 10  # values
@@ -27,11 +29,11 @@ def is_regression(name: str, values: Sequence[float]) -> bool:
     """Return whether a measure became worse: sizes and numbers of partitions by more than 1%; measures that vary, such
     as seconds, by more than a fifth and beyond all of up to ten (and at least three) values before. Oldest first."""
     found = change(values)
-    if found is None:
+    if found is None or name in _CONTEXT:
         return False
     if name in _MORE_IS_BETTER or name.startswith(_ACCURACY):
         found = -found
-    if name in _EXACT:
+    if name in EXACT:
         return found > _EXACT_CHANGE
     before = values[-1 - BEFORE : -1]
     return len(before) >= _LEAST and found > _CHANGE and values[-1] > max(before)
@@ -41,7 +43,7 @@ def noise(name: str, before: Sequence[float], base: float, now: float) -> str:
     """Return `within noise` if a change from `base` is not above a fifth, or `now` is not beyond all of up to ten
     earlier values of a measure that varies; `few values` if there are less than three of them, and '' for any other
     change."""
-    if name in _EXACT or base == now:
+    if name in EXACT or base == now:
         return ""
     known = before[-BEFORE:]
     if len(known) < _LEAST:

@@ -208,6 +208,10 @@ def _run(
         time.monotonic() - started,
         measures,
     )
+    if any(ended.identity for ended, _, _ in ends) and not session.options.filter:
+        from modelbuild.testing.device_history import remember_devices
+
+        remember_devices(session.workspace, [ended for ended, _, _ in ends])
     text = ""
     if recorder is not None and end == ExitCode.OK and not afresh and not _on_device(scheduler, tests):
         laid_out = [_laid_out(target, action) for target, action in tests]
@@ -234,6 +238,7 @@ def _finished(
         report = require_all(report)
     ran = [each for each in ended if each is not None]
     label = target.node.label
+    device, identity = _device(scheduler, action)
     if all(built for _, built in found):
         session.laid_out.update(_lay_out(session, scheduler, target, action))
     finished = TestFinished(
@@ -249,9 +254,22 @@ def _finished(
         location=str(session.analyzer.loader.target(label).location()),
         measures=report.measures,
         output=_output(session, scheduler, action),
+        device=device,
+        identity=identity,
         shown=session.options.output != "summary",
     )
     return finished, all(built for _, built in found), unmatched
+
+
+def _device(scheduler: Scheduler, test: TestAction) -> tuple[str, Mapping[str, str]]:
+    """Return the device that a test's program runs on, and what it states about itself; '' and nothing if there is no
+    device."""
+    for report in test.reports:
+        action = scheduler.graph.nodes.get(report.action)
+        if isinstance(action, Action) and action.device is not None:
+            material = scheduler.report.materials.get(report.action)
+            return action.device.label, material.get("device", {}) if material is not None else {}
+    return "", {}
 
 
 def _output(session: _Session, scheduler: Scheduler, action: TestAction) -> str:

@@ -46,7 +46,8 @@ def write_page(
     before: float | None = None,
 ) -> Path:
     about = About("ws", command, "c" * 40, True, reasons, lambda targets: programs, time.time())
-    page = Page(path, about, Comparison(lambda subject, name: before, lambda subject, name: (), lambda paths: 1000))
+    comparison = Comparison(lambda subject, name: before, lambda subject, name: (790, 800, 810), lambda paths: 1000)
+    page = Page(path, about, comparison)
     began = time.monotonic()
     for event in happened:
         page.emit(dataclasses.replace(event, at=began + event.at))
@@ -82,6 +83,13 @@ EVENTS: list[Event] = [
         measures={"latency_ms": 3.0},
         output="printed",
     ),
+    events.TestFinished(
+        "//m:u",
+        "orin",
+        "passed",
+        measures={"latency_ms": 3.0, "latency_p95_ms": 1200.0, "bytes": 5.0},
+        device="//d:orin",
+    ),
     events.Notice("something to know"),
     events.BuildFinished(5.5, exit=1, at=5.5),
 ]
@@ -106,12 +114,12 @@ def test_a_page_shows_totals_failures_times_reasons_tests_and_sizes(tmp_path: Pa
     assert facts["Commit"].text == "cccccccccccc with changes"
     sections = page.one("main").all("section")
     assert [each.attributes["id"] for each in sections] == [
-        *("failures", "totals", "timeline", "actions", "tests", "sizes", "targets"),
+        *("failures", "totals", "timeline", "actions", "tests", "devices", "sizes", "targets"),
     ]
     assert [link.attributes["href"] for link in page.one("nav").all("a")] == [
         f"#{s.attributes['id']}" for s in sections
     ]
-    failures, totals, timeline, actions, tests, sizes, targets = sections
+    failures, totals, timeline, actions, tests, devices, sizes, targets = sections
     assert "net.py:7: it broke" in failures.text
     assert "loud" in failures.text
     assert "two : 3 of 4 values differ ( m/test_t.py:3 )" in failures.text
@@ -134,6 +142,11 @@ def test_a_page_shows_totals_failures_times_reasons_tests_and_sizes(tmp_path: Pa
         ["two", "failed", "1.0 s", "3 of 4 values differ m/test_t.py:3"],
     ]
     assert "printed" in tests.text
+    # The worst regression first.
+    assert [row[:6] for row in devices.rows()] == [
+        ["//d:orin", "//m:u (orin)", "95th percentile of the latency (ms)", "1,200", "800", "+50.0%"],
+        ["//d:orin", "//m:u (orin)", "latency (ms)", "3", "800", "-99.6%"],
+    ]
     assert sizes.rows()[0][:5] == ["//m:c (cpu)", "size (bytes)", "1,000", "800", "+25.0%"]
     assert targets.rows() == [
         ["//m:c", "cpu", "built", "modelbuild-out/cpu/m/c/c.bin"],

@@ -137,6 +137,25 @@ def test_a_summary_marks_changes_that_earlier_values_do_not_support(
     assert "| `//m:a (cpu)` | size (bytes) | 3 | 2 | +50.0% |" in lines  # a size does not vary
 
 
+def test_a_summary_lists_devices_by_their_worst_regression(tmp_path: Path) -> None:
+    path = tmp_path / "s.md"
+    comparison = Comparison(lambda subject, name: 2.0, values(1.9, 2.0, 2.1), lambda _: 3)
+    reporter = Markdown(path, comparison)
+    for name, latency in (("a", 2.1), ("b", 3.0), ("c", 4.0)):
+        measures = {"latency_ms": latency, "bytes": 5.0}
+        reporter.emit(events.TestFinished(f"//m:{name}", "orin", "passed", measures=measures, device="//d:orin"))
+    reporter.close()
+    text = path.read_text()
+    place = text.index("### On devices")
+    rows = [line for line in text[place : text.index("### Sizes and latencies")].splitlines() if "orin" in line]
+    assert rows == [
+        "| `//d:orin` `//m:c (orin)` | latency (ms) | 4 | 2 | +100.0% |",
+        "| `//d:orin` `//m:b (orin)` | latency (ms) | 3 | 2 | +50.0% |",
+        "| `//d:orin` `//m:a (orin)` | latency (ms) | 2.1 | 2 | +5.0% (within noise) |",
+    ]
+    assert text.count("| `//m:a (orin)` | size (bytes) | 5 | 2 | +150.0% |") == 1
+
+
 def markdown(path: Path, *compared: Any) -> Markdown:
     return Markdown(path, Comparison(*compared))
 

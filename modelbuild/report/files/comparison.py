@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -14,7 +14,14 @@ from modelbuild.ids import TargetId
 Before: TypeAlias = Callable[[str, str], float | None]
 Earlier: TypeAlias = Callable[[str, str], Sequence[float]]
 
-_SHOWN = {"bytes": "size (bytes)", "latency_ms": "latency (ms)", "memory": "memory (bytes)", "delegates": "delegates"}
+_SHOWN = {
+    "bytes": "size (bytes)",
+    "latency_ms": "latency (ms)",
+    "latency_p95_ms": "95th percentile of the latency (ms)",
+    "memory": "memory (bytes)",
+    "delegates": "delegates",
+}
+_ON_DEVICES = ("latency_ms", "latency_p95_ms", "memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +31,7 @@ class Measure:
     title   the measure's name for people
     change  the difference relative to the base, such as `+1.2%`, or ''
     unsure  why the change may be none, or ''
+    device  label of the device that it was measured on; '' for one of this machine, and for what no device decides
     """
 
     subject: str
@@ -32,6 +40,12 @@ class Measure:
     before: float | None
     change: str
     unsure: str
+    device: str = ""
+
+    @property
+    def growth(self) -> float:
+        """The change, where it is none of those that may be none: 0.5 for half as much again."""
+        return (self.now - self.before) / self.before if self.before and self.change and not self.unsure else 0.0
 
 
 @dataclass(slots=True)
@@ -48,6 +62,7 @@ class Comparison:
     sizes: Callable[[Sequence[str]], int]
     title: str = "before"
     _values: dict[str, dict[str, float]] = field(default_factory=dict)
+    _devices: dict[str, str] = field(default_factory=dict)
 
     def add(self, event: Event) -> None:
         match event:
@@ -55,6 +70,8 @@ class Comparison:
                 self._of(event)["bytes"] = float(self.sizes(event.outputs))
             case TestFinished() if event.measures:
                 self._of(event).update(event.measures)
+                if event.device:
+                    self._devices[TargetId.of(event.label, event.config)] = event.device
 
     def _of(self, event: TargetBuilt | TestFinished) -> dict[str, float]:
         return self._values.setdefault(TargetId.of(event.label, event.config), {})
@@ -67,8 +84,14 @@ class Comparison:
                     yield self._measure(subject, name, title, values[name])
 
     def _measure(self, subject: str, name: str, title: str, now: float) -> Measure:
+        device = self._devices.get(subject, "") if name in _ON_DEVICES else ""
         before = self.before(subject, name)
         if not before or before == now:
-            return Measure(subject, title, now, before, "", "")
+            return Measure(subject, title, now, before, "", "", device)
         unsure = noise(name, self.earlier(subject, name), before, now)
-        return Measure(subject, title, now, before, f"{(now - before) / before:+.1%}", unsure)
+        return Measure(subject, title, now, before, f"{(now - before) / before:+.1%}", unsure, device)
+
+
+def by_device(measures: Iterable[Measure]) -> list[Measure]:
+    """Return the measures of devices, the worst regression first."""
+    return sorted((each for each in measures if each.device), key=lambda each: -each.growth)

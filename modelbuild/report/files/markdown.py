@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from modelbuild.events import Event
 from modelbuild.lines import one_line
-from modelbuild.report.files.comparison import Comparison
+from modelbuild.report.files.comparison import Comparison, Measure, by_device
 from modelbuild.report.progress import Progress
 from modelbuild.report.text import summary
 from modelbuild.testing.text import test_summary
@@ -81,12 +81,16 @@ class Markdown:
 
     def _measures(self) -> Iterator[str]:
         rows = list(self._comparison.measures())
+        yield from self._table("On devices", by_device(rows))
+        yield from self._table("Sizes and latencies", [row for row in rows if not row.device])
+
+    def _table(self, title: str, rows: Sequence[Measure]) -> Iterator[str]:
         if rows:
             compared = any(row.before is not None for row in rows)
             columns = f" {self._comparison.title} | change |" if compared else ""
             yield from (
                 "",
-                "### Sizes and latencies",
+                f"### {title}",
                 "",
                 f"| | | now |{columns}",
                 "| --- | --- | --- |" + "---|" * (2 * compared),
@@ -95,7 +99,8 @@ class Markdown:
                 known = "" if row.before is None else number(row.before)
                 change = row.change + (f" ({row.unsure})" if row.unsure else "")
                 cells = f" {known} | {change} |" if compared else ""
-                yield f"| `{row.subject}` | {row.title} | {number(row.now)} |{cells}"
+                where = f"`{row.device}` " if row.device else ""
+                yield f"| {where}`{row.subject}` | {row.title} | {number(row.now)} |{cells}"
 
 
 def _cell(text: str) -> str:

@@ -15,13 +15,19 @@ from modelbuild.workspace.workspace import OUTPUT_FOLDER
 
 
 def replay(
-    root: Path, build: Build, verdicts: Mapping[str, Verdict], built: Iterable[str], estimates: Mapping[str, float]
+    root: Path,
+    build: Build,
+    verdicts: Mapping[str, Verdict],
+    built: Iterable[str],
+    estimates: Mapping[str, float],
+    devices: Mapping[str, str],
 ) -> Iterator[Event]:
     """Yield the events of a build in the workspace at `root`.
 
     verdicts   on its actions, makers first
     built      ids of the targets that it built, with the configuration's folder
     estimates  seconds of actions, which those in the cache saved
+    devices    the device on which each test ran, by its id
     """
     yield BuildStarted((), len(verdicts))
     for verdict in verdicts.values():
@@ -44,11 +50,11 @@ def replay(
         target = TargetId(name)
         files = sorted(_files(root, f"{OUTPUT_FOLDER}/{target.configuration}/{_folder(target.label)}"))
         yield TargetBuilt(target.label, target.configuration, tuple(files))
-    yield from _tests(root, verdicts)
+    yield from _tests(root, verdicts, devices)
     yield BuildFinished(build.seconds, actions=len(verdicts))
 
 
-def _tests(root: Path, verdicts: Mapping[str, Verdict]) -> Iterator[TestFinished]:
+def _tests(root: Path, verdicts: Mapping[str, Verdict], devices: Mapping[str, str]) -> Iterator[TestFinished]:
     """Yield the results of tests among the owners of actions, from their reports in the output tree."""
     for owner in dict.fromkeys(verdict.facts.owner for verdict in verdicts.values()):
         own = [verdict.facts for verdict in verdicts.values() if verdict.facts.owner == owner]
@@ -56,15 +62,17 @@ def _tests(root: Path, verdicts: Mapping[str, Verdict]) -> Iterator[TestFinished
             reports = [read_report(path.read_bytes()) for path in sorted(folder.glob("report*.json"))]
             if reports:
                 report = merge(reports)
+                config = folder.relative_to(root / OUTPUT_FOLDER).parts[0]
                 yield TestFinished(
                     owner.label,
-                    folder.relative_to(root / OUTPUT_FOLDER).parts[0],
+                    config,
                     report.status,
                     report.reason,
                     seconds=sum(facts.seconds for facts in own),
                     cached=all(facts.status == "cached" for facts in own),
                     cases=report.cases,
                     measures=report.measures,
+                    device=devices.get(TargetId.of(owner.label, config), ""),
                 )
 
 

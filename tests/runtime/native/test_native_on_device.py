@@ -103,7 +103,7 @@ def tested(repository: Path, native: Path, server: Sshd, tmp_path_factory: pytes
     return made
 
 
-def test_programs_run_on_the_device_and_results_are_cached(tested: Workspace, server: Sshd) -> None:
+def test_programs_run_on_the_device_and_results_are_cached(tested: Workspace, server: Sshd, tmp_path: Path) -> None:
     found = tested.test("//...", "--keep-going", code=4)
     assert {name: each["status"] for name, each in found.items()} == {
         "//:right": "passed",
@@ -120,6 +120,14 @@ def test_programs_run_on_the_device_and_results_are_cached(tested: Workspace, se
     assert "call 1 of 2: output 'y': 32 of 32 values differ" in str(found["//:wrong"]["cases"])
     assert not list(server.folder.glob("jobs/*"))
     assert tested.test("//:right")["//:right"]["cached"]
+    assert (right["device"], right["identity"]["arch"]) == ("//:pc", "x86_64")
+    latency = f"{right['measures']['latency_ms']:.4g}"
+    history = tested.run("history", "//:right", "--on", ":pc").out.splitlines()
+    (line,) = (line for line in history if " latency_ms: " in line)  # the cached one is no measurement
+    assert re.match(rf"//:pc  //:right.* latency_ms: last {latency}, .* \(1\)$", line)
+    assert tested.run("report", "--output", "page.html").code == 0
+    page = opened(tested.root / "page.html", tmp_path / "browser").one("section", id="devices")
+    assert [page.rows()[0][place] for place in (0, 2)] == ["//:pc", "latency (ms)"]
 
 
 def test_another_identity_of_the_device_is_another_key(tested: Workspace, tmp_path: Path) -> None:

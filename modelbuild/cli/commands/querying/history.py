@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 
+if TYPE_CHECKING:
+    from modelbuild.workspace.workspace import Workspace
+
 
 @click.command("history", short_help=COMMANDS["history"])
-@click.argument("target", metavar="TARGET")
+@click.argument("target", metavar="[TARGET]", required=False)
+@click.option("--on", "devices", multiple=True, metavar="LABEL", help="Tests on a device; //... for all devices.")
 @click.option(
     "--plot",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -23,8 +28,19 @@ from modelbuild.cli.names import COMMANDS
 @click.option("--check", is_flag=True, help="Exit with 1 if a measure became worse.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
-def command(settings: Settings, target: str, plot: Path | None, parts: bool, check: bool, as_json: bool) -> int:
-    """Print measurements of TARGET in builds and tests: seconds, memory, sizes, latencies; and regressions."""
+def command(
+    settings: Settings,
+    target: str | None,
+    devices: tuple[str, ...],
+    plot: Path | None,
+    parts: bool,
+    check: bool,
+    as_json: bool,
+) -> int:
+    """Print measurements of TARGET in builds and tests: seconds, memory, sizes, latencies; and regressions.
+
+    With --on: latencies and memory on devices over commits, of TARGET or all tests, the worst regression first.
+    """
     import dataclasses
     import json
     from statistics import median
@@ -39,6 +55,10 @@ def command(settings: Settings, target: str, plot: Path | None, parts: bool, che
     from modelbuild.workspace.workspace import find_root, load_workspace
 
     workspace = load_workspace(find_root(settings.directory))
+    if devices:
+        return _on_devices(workspace, settings, devices, target, plot, check, as_json)
+    if target is None:
+        raise UsageError("no TARGET; expected the label of one, or --on LABEL for tests on a device")
     pattern = parse_pattern(target, workspace.package_of(settings.directory))
     if pattern.name is None or pattern.subtract:
         raise UsageError(f"'{target}' matches several targets; expected the label of one, such as //package:name")
@@ -81,6 +101,37 @@ def command(settings: Settings, target: str, plot: Path | None, parts: bool, che
         grown = _worse(name, each)
         click.echo(f"{subject} {name}: {shown}" + (f"  {grown}" if grown else ""))
     return code
+
+
+def _on_devices(
+    workspace: Workspace,
+    settings: Settings,
+    devices: tuple[str, ...],
+    target: str | None,
+    plot: Path | None,
+    check: bool,
+    as_json: bool,
+) -> int:
+    import json
+
+    from modelbuild.cli.targets.device_history import DeviceHistory
+    from modelbuild.errors import ExitCode, UsageError
+
+    package = workspace.package_of(settings.directory)
+    found = DeviceHistory.read(workspace.config.cache_dir, workspace.root, devices, target, package)
+    if not found.series:
+        of = f" of {target}" if target else ""
+        raise UsageError(f"{', '.join(devices)}: no test{of} on such a device has been measured")
+    if plot is not None:
+        from modelbuild.report.plot import Panel, write_plot
+
+        panels = [Panel(*each) for each in found.panels()]
+        write_plot(settings.directory / plot, ", ".join(devices), panels, found.commits())
+    if as_json:
+        click.echo(json.dumps(found.document()))
+    else:
+        click.echo("\n".join(found.lines()))
+    return ExitCode.BUILD_FAILED if check and found.worse else ExitCode.OK
 
 
 def _worse(name: str, values: Sequence[float]) -> str:

@@ -32,7 +32,7 @@ function follow() {
 function show() {
   document.getElementById("top").append(...(build ? header(build) : [el("h1", {}, data.title)]));
   const sections = (build ? [failures(build), totals(build), timeline(build), actions(build), programs(data.programs),
-    tests(build), measures(build), targets(build)] : [profile(data.profile), programs(data.programs)]).filter(Boolean);
+    tests(build), devices(build), measures(build), targets(build)] : [profile(data.profile), programs(data.programs)]).filter(Boolean);
   document.getElementById("main").append(...sections);
   document.getElementById("contents").append(...sections.map((each) =>
     el("a", { href: `#${each.id}` }, each.querySelector("h2").textContent)));

@@ -92,13 +92,25 @@ function paths(outputs) {
 }
 
 function measures(build) {
-  if (!build.measures.length) return null;
-  const worst = Math.max(...build.measures.map((each) => relative(each)).map(Math.abs), 0.01);
-  const compared = build.measures.some((each) => each.before != null);
-  return section("sizes", "Sizes and latencies",
-    table("Sizes and latencies beside earlier values",
-      ["Subject", "Measure", ["Now", "number"], ...(compared ? [[build.base, "number"], ["Change", "number"], ""] : [])],
-      build.measures.map((each) => [each.subject, each.title, number(each.now), ...(compared ? [
+  return compared("sizes", "Sizes and latencies", build.base, ["Subject"], (each) => [each.subject],
+    build.measures.filter((each) => !each.device));
+}
+
+/** Return the measures of devices, the worst regression first. */
+function devices(build) {
+  const growth = (each) => each.unsure ? 0 : relative(each);
+  return compared("devices", "On devices", build.base, ["Device", "Subject"], (each) => [each.device, each.subject],
+    build.measures.filter((each) => each.device).sort((a, b) => growth(b) - growth(a)));
+}
+
+function compared(id, title, base, names, cells, rows) {
+  if (!rows.length) return null;
+  const worst = Math.max(...rows.map((each) => relative(each)).map(Math.abs), 0.01);
+  const known = rows.some((each) => each.before != null);
+  return section(id, title,
+    table(`${title} beside earlier values`,
+      [...names, "Measure", ["Now", "number"], ...(known ? [[base, "number"], ["Change", "number"], ""] : [])],
+      rows.map((each) => [...cells(each), each.title, number(each.now), ...(known ? [
         each.before == null ? "" : number(each.before), change(each), changeBar(relative(each) / worst)] : [])])));
 }
 

@@ -1,0 +1,138 @@
+"""The history of tests on devices, as `modelbuild history --on` prints it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from modelbuild.history.device_runs import DevicePoint, DeviceSeries, device_series
+from modelbuild.history.measurements import Point
+from modelbuild.ids import TargetId
+from modelbuild.labels import Label
+from modelbuild.loading.patterns import Pattern, parse_pattern
+
+VERSION = 1
+_SHOWN = ("latency_ms", "latency_p95_ms", "memory")
+_CONTEXT = {"temperature_c": "C", "clock_mhz": "MHz"}
+_POINTS = 10  # lines of one measure
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeviceHistory:
+    """The series of some devices and tests, the worst regression first. `others` are measures of the same runs, such as
+    temperatures."""
+
+    series: Sequence[DeviceSeries]
+    others: Sequence[DeviceSeries]
+
+    @classmethod
+    def read(
+        cls, directory: Path, root: Path, devices: Sequence[str], target: str | None, package: str
+    ) -> DeviceHistory:
+        """Read those of devices that patterns match, and of one test or all. Raises UsageError for a malformed one."""
+        patterns = [parse_pattern(text, package) for text in devices]
+        wanted = parse_pattern(target, package) if target is not None else None
+        found = [
+            each
+            for each in device_series(directory, root)
+            if any(_matches(pattern, each.device) for pattern in patterns)
+            and (wanted is None or _matches(wanted, TargetId(each.subject).label))
+        ]
+        return cls([each for each in found if each.name in _SHOWN], [each for each in found if each.name not in _SHOWN])
+
+    @property
+    def worse(self) -> bool:
+        return any(each.regression for each in self.series)
+
+    def lines(self) -> Iterator[str]:
+        """Yield a line for each measure, and below it one for each of the newest builds."""
+        from statistics import median
+
+        from modelbuild.wording import number
+
+        context = {(each.device, each.subject, each.name): each.points for each in self.others}
+        for each in self.series:
+            values = each.values
+            last, usual, low, high = map(number, (values[-1], median(values), min(values), max(values)))
+            shown = f"last {last}, median {usual}, {low} to {high} ({len(values)})"
+            yield f"{each.device}  {each.subject} {each.name}: {shown}{worse_text(each)}"
+            for place in range(len(values) - 1, max(-1, len(values) - 1 - _POINTS), -1):
+                yield _line(each.points, place, context, each)
+
+    def document(self) -> dict[str, Any]:
+        """Return all measures as JSON."""
+        rows = [
+            {
+                "device": each.device,
+                "subject": each.subject,
+                "name": each.name,
+                "change": each.change,
+                "regression": each.regression,
+                "points": [dataclasses.asdict(point) for point in each.points],
+            }
+            for each in (*self.series, *self.others)
+        ]
+        return {"version": VERSION, "series": rows}
+
+    def panels(self) -> list[tuple[str, str, list[Point], str]]:
+        """Return subject, name, points and a regression's text for each plot."""
+        return [
+            (
+                f"{each.device} {each.subject}",
+                each.name,
+                [Point(point.at, point.value, "") for point in each.points],
+                worse_text(each).strip(),
+            )
+            for each in self.series
+        ]
+
+    def commits(self) -> dict[float, str]:
+        """Return commits by time."""
+        return {point.at: point.commit for each in self.series for point in each.points if point.commit}
+
+
+def worse_text(series: DeviceSeries) -> str:
+    return f"  WORSE by {abs(series.change or 0):.0%}" if series.regression else ""
+
+
+def _line(
+    points: Sequence[DevicePoint],
+    place: int,
+    context: Mapping[tuple[str, str, str], Sequence[DevicePoint]],
+    series: DeviceSeries,
+) -> str:
+    """Return a build's line: the commit or date, the value, the state of the device, and facts that differ from the
+    build before."""
+    import time
+
+    from modelbuild.wording import number
+
+    point = points[place]
+    when = point.commit[:12] or time.strftime("%Y-%m-%d", time.gmtime(point.at))
+    parts = [number(point.value)]
+    state = [
+        f"{number(other.value)} {unit}"
+        for name, unit in _CONTEXT.items()
+        for other in context.get((series.device, series.subject, name), ())
+        if other.at == point.at
+    ]
+    parts += [", ".join(state)] if state else []
+    if place:
+        parts += _changed(points[place - 1].identity, point.identity)
+    return f"  {when:<12}  {'  '.join(parts)}"
+
+
+def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    for name in sorted(before.keys() | now.keys()):
+        if before.get(name) != now.get(name):
+            yield f"{name}: {before.get(name, 'none')} -> {now.get(name, 'none')}"
+
+
+def _matches(pattern: Pattern, text: str) -> bool:
+    label = Label.parse(text)
+    if pattern.name is not None:
+        return (label.package, label.name) == (pattern.package, pattern.name)
+    below = pattern.below and (not pattern.package or label.package.startswith(f"{pattern.package}/"))
+    return below or label.package == pattern.package
