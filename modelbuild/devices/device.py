@@ -143,13 +143,14 @@ class Session:
 
     def state(self) -> dict[str, float]:
         """Return temperatures (degrees Celsius) and clocks (MHz) by name; empty where they cannot be read."""
-        found = {}
+        found: dict[str, float] = {}
         for line in call(self.shell, scripts.STATE, self.runner.folder, limits=Limits(60, 60, 1 << 16)).splitlines():
             name, tab, value = line.partition("\t")
             plain = name.replace(".", "").replace("-", "").replace("_", "")
             if tab and plain.isascii() and plain.isalnum() and len(name) < 60:
                 with suppress(ValueError):
-                    found[name] = max(-1e6, min(1e6, float(value)))
+                    number = float(value)
+                    found |= {name: number} if -1e6 < number < 1e6 else {}
         return found
 
     def discard(self) -> None:

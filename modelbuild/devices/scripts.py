@@ -218,12 +218,15 @@ CLOCK = _BEGIN + "date +%s\n"
 STATE = (
     _BEGIN
     + r"""
+number() { case ${1#-} in '' | *[!0-9]*) return 1 ;; esac; }
 for zone in /sys/class/thermal/thermal_zone*; do
     value=$(cat "$zone/temp" 2>/dev/null) || continue
+    number "$value" || continue
     printf 'temperature.%s\t%s\n' "$(cat "$zone/type")" "$((value / 1000))"
 done
 for cpu in /sys/devices/system/cpu/cpu[0-9]*; do
     value=$(cat "$cpu/cpufreq/scaling_cur_freq" 2>/dev/null) || continue
+    number "$value" || continue
     printf 'clock.%s\t%s\n' "${cpu##*/}" "$((value / 1000))"
 done
 if command -v nvidia-smi >/dev/null 2>&1; then

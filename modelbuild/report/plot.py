@@ -15,7 +15,7 @@ from modelbuild.history.measurements import Point
 _WIDTH, _HEIGHT = 5.0, 2.2  # inches of a panel
 _TICKS = 6  # labels of builds below a panel
 _FLAT = 0.1  # a smaller range than this part of the greatest value is not drawn larger
-_BYTES = {"bytes", "memory", "max_rss", "largest memory"}
+_BYTES = {"bytes", "memory", "peak_memory", "max_rss", "largest memory"}
 _SECONDS = {"seconds", "total seconds"}
 _NAMES = {
     "bytes": "size",

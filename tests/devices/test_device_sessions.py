@@ -124,6 +124,31 @@ def test_a_job_leaves_nothing_on_the_device(server_device: Device, file: File, t
     assert (tmp_path / "device/owner").read_text() == ""
 
 
+STATES = [
+    ("0, 61, 1300\n1, [N/A], 1200\n", {"temperature.gpu0": 61.0, "clock.gpu0": 1300.0, "clock.gpu1": 1200.0}),
+    ("0, nan, inf\n1, 1e999, -9999999\n", {}),
+    ("\x1b[31m, 1, 1\n; rm -rf x, 2\n" + "9" * 100 + ", 3, 3\n", {}),
+]
+
+
+@pytest.mark.parametrize(("printed", "expected"), STATES)
+def test_the_temperatures_and_clocks_of_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, expected: dict[str, float]
+) -> None:
+    """An nvidia-smi in PATH stands for a GPU. Sensors of this machine are in /sys, which may have none."""
+    (tmp_path / "printed").write_text(printed)
+    program = tmp_path / "bin/nvidia-smi"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ncat {tmp_path}/printed\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    device = Device(parse_address(f"local:?folder={tmp_path / 'device'}"))
+    with device.session("//:t", 5, hush) as session:
+        found = session.state()
+    assert {name: value for name, value in found.items() if ".gpu" in name} == expected
+    assert all(-1e6 < value < 1e6 for value in found.values())
+
+
 def test_a_second_job_waits_and_says_for_whom(address: str) -> None:
     first, second = (Device(parse_address(address)) for _ in range(2))
     said: list[str] = []

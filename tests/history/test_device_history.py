@@ -122,8 +122,8 @@ def test_a_history_from_before_is_kept(workspace: Workspace) -> None:
 def test_rows_of_a_damaged_history_are_skipped(measured: Workspace, tmp_path: Path) -> None:
     own = "(SELECT workspace FROM device_runs LIMIT 1)"
     rows = [("//[x", "//m:a", "latency_ms", 1.0, 1.0), ("//d:d", "\x1b", "latency_ms", 1.0, 1.0)]
-    rows += [("//d:d", "//m:a", "latency_ms", 1.0, float("inf")), ("//d:d", "//m:a", "memory", 1.0, 2.0)]
+    rows += [("//d:d", "//m:a", "latency_ms", 1.0, float("inf")), ("//d:d", "//m:a", "peak_memory", 1.0, 2.0)]
     with closing(open_history(measured.cache)) as database:
         assert database.write((f"INSERT INTO device_runs VALUES ({own}, ?, ?, ?, ?, ?, 'c', 'no json')", rows))
     ended = measured.run("history", "--on=//d:d")
-    assert (ended.code, ended.out.splitlines()[0]) == (0, "//d:d  //m:a memory: last 2, median 2, 2 to 2 (1)")
+    assert (ended.code, ended.out.splitlines()[0]) == (0, "//d:d  //m:a peak_memory: last 2, median 2, 2 to 2 (1)")

@@ -14,7 +14,7 @@ from modelbuild.labels import Label
 from modelbuild.loading.patterns import Pattern, parse_pattern
 
 VERSION = 1
-_SHOWN = ("latency_ms", "latency_p95_ms", "memory")
+_SHOWN = ("latency_ms", "latency_p95_ms", "peak_memory")
 _CONTEXT = {"temperature_c": "C", "clock_mhz": "MHz"}
 _POINTS = 10  # lines of one measure
 

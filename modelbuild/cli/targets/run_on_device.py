@@ -140,13 +140,20 @@ def _run(
         session.put({place: local_file(path) for place, path in files.items()})
         command = [*session.shell.prefix, *run.command(inputs, bool(session.shell.emulator))]
         ended = session.run("run", command, request.action_timeout or _LIMIT)
+        state = {} if session.shell.emulator else session.state()
         outputs = Path(temporary)
         session.get(outputs, lambda text: write(sys.stderr, f"note: {text}"))
-        return _report(run, ended, outputs / "run", request.json, session, profile)
+        return _report(run, ended, outputs / "run", request.json, session, profile, state)
 
 
 def _report(
-    run: DeviceRun, ended: Ended, returned: Path, as_json: bool, session: Session, profile: DeviceProfile
+    run: DeviceRun,
+    ended: Ended,
+    returned: Path,
+    as_json: bool,
+    session: Session,
+    profile: DeviceProfile,
+    state: Mapping[str, float],
 ) -> int:
     """Print the end of the program; return the exit code. The outputs are moved to the folder for outputs."""
     import json
@@ -169,7 +176,7 @@ def _report(
         for output in document["outputs"]:
             if run.output_dir is not None:
                 output["path"] = str(run.output_dir / Path(output["path"]).name)
-        method, lines = str(document["method"]), list(_lines(document, session))
+        method, lines = str(document["method"]), list(_lines(document, session, state))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise JobProblem(f"{name} returned no report of modelbuild-run; expected one JSON object") from error
     if run.output_dir is not None:
@@ -185,12 +192,13 @@ def _report(
             return made
         document["profile"] = made
     if as_json:
-        print(json.dumps({**document, "runner": name, "identity": session.facts.identity()}))
+        print(json.dumps({**document, "runner": name, "identity": session.facts.identity(), "state": state}))
     return ExitCode.OK
 
 
-def _lines(document: Mapping[str, Any], session: Session) -> Iterator[str]:
+def _lines(document: Mapping[str, Any], session: Session, state: Mapping[str, float]) -> Iterator[str]:
     from modelbuild.devices.problems import cut
+    from modelbuild.wording import size_text
 
     for kind in ("inputs", "outputs"):
         for port in document[kind]:
@@ -204,3 +212,12 @@ def _lines(document: Mapping[str, Any], session: Session) -> Iterator[str]:
         yield f"latency {median:.3f} ms median, {low:.3f} min, {p95:.3f} p95 ({runs})"
     elif session.shell.emulator:
         yield f"latency is not measured in {session.shell.emulator}"
+    memory = document.get("peak_memory")
+    found = []
+    if isinstance(memory, int) and 0 < memory < 1 << 50 and not session.shell.emulator:
+        found.append(f"peak memory {size_text(memory)}")
+    for name, unit in (("temperature", "C"), ("clock", "MHz")):
+        values = [value for each, value in state.items() if each.startswith(f"{name}.")]
+        found += [f"{name} {max(values):.0f} {unit}"] if values else []
+    if found:
+        yield ", ".join(found)

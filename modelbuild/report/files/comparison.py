@@ -19,9 +19,10 @@ _SHOWN = {
     "latency_ms": "latency (ms)",
     "latency_p95_ms": "95th percentile of the latency (ms)",
     "memory": "memory (bytes)",
+    "peak_memory": "peak memory (bytes)",
     "delegates": "delegates",
 }
-_ON_DEVICES = ("latency_ms", "latency_p95_ms", "memory")
+_ON_DEVICES = ("latency_ms", "latency_p95_ms", "peak_memory")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from modelbuild_rules.testing.steps.parity.device_report import DeviceReport
+from modelbuild_rules.testing.steps.parity.device_results import measured_text
 from modelbuild_runtime.errors import ProgramError
 
 OUTPUT = {"name": "y", "path": "out/case0/y.npy"}
@@ -87,6 +88,20 @@ def test_latencies_that_are_none(returned: Returned, median: str) -> None:
     latency = f'{{"latency": {{"median_ms": {median}, "min_ms": 1, "p95_ms": 1, "max_ms": 1}}}}'
     with pytest.raises(ProgramError, match="the device returned "):
         returned(latency, name="latency").latency()
+
+
+@pytest.mark.parametrize(
+    ("stated", "found"),
+    [("7", {"peak_memory": 7.0}), ("-1", {}), ("true", {}), ("1e400", {}), ('"x"', {}), ("9" * 400, {}), ("null", {})],
+)
+def test_the_memory_that_a_device_states(returned: Returned, stated: str, found: dict[str, float]) -> None:
+    assert returned(f'{{"peak_memory": {stated}}}', name="latency").peak_memory() == found
+
+
+def test_what_was_measured_is_in_the_note() -> None:
+    measures = {"latency_ms": 6.2134, "peak_memory": 10.0 * (1 << 20), "temperature_c": 61.0, "clock_mhz": 612.4}
+    assert measured_text(measures) == ": 6.213 ms, 10.0 MiB, 61 C, 612 MHz"
+    assert measured_text({"temperature_c": 61.0, "bytes": 7.0}) == ""
 
 
 def test_a_requirement_that_the_device_does_not_meet(returned: Returned) -> None:

@@ -27,6 +27,10 @@ def run(step: Step) -> None:
     if missing:
         write_report(step, [Case(each["name"], "not_run", message=missing) for each in cases])
         return
-    from modelbuild_rules.testing.steps.parity.device_results import results  # imports torch, which takes seconds
+    from modelbuild_rules.testing.steps.parity.device_results import (  # imports torch, which takes seconds
+        measured_text,
+        results,
+    )
 
-    write_report(step, *results(step, report, cases), note=f"on {report.name()}")
+    found, measures = results(step, report, cases)
+    write_report(step, found, measures, note=f"on {report.name()}{measured_text(measures)}")

@@ -75,6 +75,12 @@ class DeviceReport:
             raise ProgramError("the device returned latencies that are no durations; expected milliseconds")
         return found
 
+    def peak_memory(self) -> dict[str, float]:
+        """Return peak_memory: the most bytes of the measured process that were in RAM at once; empty if its system
+        does not state it. Raises ProgramError as outputs() does."""
+        value = self._printed("latency").get("peak_memory")
+        return {"peak_memory": float(value)} if type(value) is int and 0 < value < 1 << 50 else {}
+
     def state(self) -> dict[str, float]:
         """Return the highest temperature and the highest clock after the run, if the device states them."""
         found: dict[str, float] = {}

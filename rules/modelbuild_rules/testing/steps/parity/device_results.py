@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from modelbuild.step import Step
+from modelbuild.wording import size_text
 from modelbuild_rules.testing.steps.parity.budgets import budget_cases, of_method
 from modelbuild_rules.testing.steps.parity.device_report import DeviceReport
 from modelbuild_rules.testing.steps.parity.parity import Eager, eager_model, output_types
@@ -46,6 +47,17 @@ def results(
     return found, measures
 
 
+def measured_text(measures: Mapping[str, float]) -> str:
+    """Return `: 6.21 ms, 9.8 MiB, 61 C, 612 MHz` from the measures that there are; '' without a latency."""
+    if "latency_ms" not in measures:
+        return ""
+    found = [f"{measures['latency_ms']:.4g} ms"]
+    found += [size_text(int(measures["peak_memory"]))] if "peak_memory" in measures else []
+    units = {"temperature_c": "C", "clock_mhz": "MHz"}
+    found += [f"{measures[name]:.0f} {unit}" for name, unit in units.items() if name in measures]
+    return f": {', '.join(found)}"
+
+
 def _case(
     step: Step,
     report: DeviceReport,
@@ -70,7 +82,7 @@ def _latencies(step: Step, report: DeviceReport, measures: dict[str, float]) -> 
     """Return a case for each limit of the latency, and add the latencies to `measures`."""
     limits: Mapping[str, float] = step.params["latencies"]
     try:
-        measures.update(report.latency())
+        measures.update(report.latency() | report.peak_memory())
     except ProgramError as error:
         return [Case("latency", "failed", message=str(error))]
     cases = []
