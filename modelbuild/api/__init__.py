@@ -17,6 +17,7 @@ from modelbuild.api.providers import (
     PythonToolchain,
     Release,
     Runnable,
+    Sensitivity,
     TestAction,
 )
 from modelbuild.api.rule import Rule, rule
@@ -60,6 +61,7 @@ __all__ = [
     "Resources",
     "Rule",
     "Runnable",
+    "Sensitivity",
     "Size",
     "Source",
     "SourceArtifact",

@@ -70,6 +70,16 @@ class Check(Provider):
 
 
 @dataclass(frozen=True, slots=True)
+class Sensitivity(Provider):
+    """The report that `modelbuild quantize-report` builds and prints, and `modelbuild build` does not: the error of a
+    quantized model by layer, as JSON described in docs/reference/cli.md."""
+
+    made_by: ClassVar[tuple[str, ...]] = ("quantized_model",)
+
+    report: DerivedArtifact
+
+
+@dataclass(frozen=True, slots=True)
 class TestAction(Provider):
     """Makes a target a test. Each report is an output of a test action (one per shard): JSON as described in
     docs/reference/ci.md. `modelbuild test` runs these actions, `modelbuild build` does not.

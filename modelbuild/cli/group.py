@@ -20,7 +20,7 @@ class Settings:
 
 
 class _Commands(click.Group):
-    """Imports a command's module, modelbuild.cli.commands.<folder>.<name>, when the command is used."""
+    """Imports a command's module, modelbuild.cli.commands.<folder>.<name> with _ for -, when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -29,7 +29,7 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         folder = next(folder for folder, names in FOLDERS.items() if cmd_name in names)
-        command = importlib.import_module(f"modelbuild.cli.commands.{folder}.{cmd_name}").command
+        command = importlib.import_module(f"modelbuild.cli.commands.{folder}.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "lsp": "Complete and check BUILD.toml files in editors.",
     "new": "Add a target to a BUILD.toml.",
     "publish": "Publish a target to a registry, a store or a folder.",
+    "quantize-report": "Print the error of a quantized model by layer.",
     "query": "Query targets as declared in BUILD files.",
     "release": "Build, test, attest and publish a release.",
     "report": "Write an HTML page about the last build.",
@@ -38,9 +39,9 @@ COMMANDS = {
     "version": "Print the version.",
 }
 
-# The folder of modelbuild/cli/commands/ that contains each command's module.
+# The folder of modelbuild/cli/commands/ that contains each command's module, which has _ for - in its name.
 FOLDERS = {
-    "building": ("build", "check", "ci", "fetch", "run", "test"),
+    "building": ("build", "check", "ci", "fetch", "quantize-report", "run", "test"),
     "editing": ("fmt", "help", "init", "lsp", "new", "schema"),
     "machine": ("cache", "clean", "devices", "doctor", "info", "version"),
     "publishing": ("publish", "release"),

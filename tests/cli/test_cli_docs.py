@@ -35,7 +35,7 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 
 def test_every_command_has_a_file_and_every_file_is_a_command(repository: Path) -> None:
     files = (repository / "modelbuild/cli/commands").glob("*/*.py")
-    placed = {(file.parent.name, file.stem) for file in files if file.name != "__init__.py"}
+    placed = {(file.parent.name, file.stem.replace("_", "-")) for file in files if file.name != "__init__.py"}
     assert placed == {(folder, name) for folder, names in FOLDERS.items() for name in names}
     assert sorted(name for _, name in placed) == sorted(COMMANDS)
 

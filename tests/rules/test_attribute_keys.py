@@ -46,6 +46,7 @@ FILES = (
     "two.npz",
 )
 PLAN = b'[{"id": "p0", "entry": 0, "nodes": 3, "bytes": 100}]'
+LAYERS = b'[{"name": "layer", "operators": [], "tables": [0], "parameters": 1}]'
 PLAN_OF_METHODS = b'{"encode": %s}' % PLAN
 
 
@@ -455,6 +456,19 @@ ROWS: Mapping[str, Row | None] = {
 NOT_CHECKED = ("pte_program.external_weights", "pte_program.device_io")
 
 
+def reports_of(attribute: str, changed: set[str]) -> set[str]:
+    """Return the actions of reports that change with these actions. A layer alone is in no list of submodules, and is
+    quantized by the first table."""
+    converted = {name.removesuffix("convert") for name in changed if name.endswith("#convert")}
+    measured = converted | {name.removesuffix("calibrate") for name in changed if name.endswith("#calibrate")}
+    alone = set() if attribute.endswith((".modules", ".exclude", ".quantizers")) else measured
+    return {
+        *(f"{each}layers" for each in converted),
+        *(f"{each}measure" for each in measured),
+        *(f"{each}measure:layer" for each in alone),
+    }
+
+
 class ActionKeys:
     """Makes the keys of all actions of the targets, by `target#action`."""
 
@@ -487,7 +501,8 @@ class ActionKeys:
             analyzer.analyze(Label("", name))
         for node in [n for n in analyzer.graph.nodes.values() if isinstance(n, Expansion)]:
             plan = PLAN_OF_METHODS if node.owner.startswith("//:methods") else PLAN
-            node.then(Expander(analyzer.graph, node.owner, node.room), plan)
+            listed = LAYERS if node.id.endswith("#sensitivity") else plan
+            node.then(Expander(analyzer.graph, node.owner, node.room), listed)
         actions = [node for node in analyzer.graph.nodes.values() if isinstance(node, Action)]
         return {name_of(action): key_of(self._keys.material(self._request(action))) for action in actions}
 
@@ -585,5 +600,8 @@ def test_an_attribute_is_in_the_keys_that_depend_on_it_and_in_no_other(action_ke
     changed = {name for name in before if before[name] != after[name]}
     # A check depends on what the partition step does, except on how the program is written.
     checks = {name.replace("#partition", "#check") for name in row.changed if name.endswith("#partition")}
-    assert changed - checks == row.changed
+    # A report quantizes as the conversion does, and runs on the data of the calibration.
+    reports = {name for name in changed if name.rpartition("#")[2] in ("layers", "measure", "measure:layer")}
+    assert changed - checks - reports == row.changed
+    assert reports == reports_of(attribute, row.changed)
     assert attribute in NOT_CHECKED or checks <= changed

@@ -44,6 +44,95 @@ class RecipeParams(TypedDict):
     quantizers: Sequence[UsedQuantizer]
 
 
+class Layer(TypedDict):
+    """A module whose own operators a recipe quantizes."""
+
+    name: str
+    """Its qualified name; '' for the model itself."""
+
+    operators: Sequence[str]
+    """The operators, as "aten.linear.default"."""
+
+    tables: Sequence[int]
+    """Indices of the tables of the recipe that take them."""
+
+    parameters: int
+    """The number of their weights and biases."""
+
+
+Layers = Sequence[Layer]
+"""layers.json: in the order of the program."""
+
+
+class Measured(TypedDict):
+    """measured.json: the error of a quantized program on samples. An error is the norm of an output's differences from
+    the program in floating point, as a fraction of the output's norm; of other types than floating point, the square
+    root of the fraction of elements that differ. None is infinite."""
+
+    error: float | None
+    """The greatest error of an output."""
+
+    output: str
+    """The output that has it."""
+
+    outputs: Mapping[str, float | None]
+    """The errors of all outputs."""
+
+    samples: int
+
+
+class SensitiveLayer(TypedDict):
+    """A layer in a sensitivity report."""
+
+    name: str
+    operators: Sequence[str]
+    parameters: int
+
+    error: float | None
+    """The error when only this layer is quantized."""
+
+    output: str
+    """The output that has it."""
+
+    rest: float | None
+    """The error that is expected when this layer and all above it stay in floating point: errors add as squares."""
+
+
+class LeftInFloat(TypedDict):
+    """Layers to leave in floating point."""
+
+    exclude: Sequence[str]
+    """Their names, for the attribute `exclude` of quantizers."""
+
+    error: float | None
+    """The measured error without them."""
+
+    parameters: int
+    """The number of their weights and biases."""
+
+
+class Sensitivity(TypedDict):
+    """sensitivity.json, which `modelbuild quantize-report` prints."""
+
+    version: int
+    samples: int
+
+    error: float | None
+    """The measured error of the whole recipe."""
+
+    output: str
+    """The output that has it."""
+
+    parameters: int
+    """The number of the weights and biases of all layers."""
+
+    layers: Sequence[SensitiveLayer]
+    """From the most sensitive to the least."""
+
+    leave: LeftInFloat | None
+    """None if the error is spread over many layers."""
+
+
 Modules = Mapping[str, str]
 """modules.json: the qualified name of the innermost module of each of the exported program's nodes."""
 

@@ -6,11 +6,25 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from modelbuild.api import Artifact, Attrs, Context, Dep, Files, LabelOf, Origin, Output, Provider, Resources, rule
+from modelbuild.api import (
+    Artifact,
+    Attrs,
+    Context,
+    Dep,
+    Files,
+    LabelOf,
+    Origin,
+    Output,
+    Provider,
+    Resources,
+    Sensitivity,
+    rule,
+)
 from modelbuild.errors import did_you_mean
 from modelbuild_rules.model.contents import model_contents
 from modelbuild_rules.providers import Dataset, EagerModel, ExportedModel, QuantizationRecipe
 from modelbuild_rules.quantization.samples import sample_inputs
+from modelbuild_rules.quantization.sensitivity import SensitivityActions
 
 if TYPE_CHECKING:
     from modelbuild_rules.model.documents import ModelParams
@@ -85,7 +99,8 @@ def quantized_model(ctx: Context[QuantizedModelAttrs]) -> tuple[Provider, ...]:
     license = next((each.license for each in ctx.providers(attrs.model) if isinstance(each, Origin)), "")
     data = () if attrs.calibration is None else ctx.provider(attrs.calibration, Dataset).sources
     contents = model_contents(ctx.label.name, license, quantized, data)
-    return quantized, *_eager(ctx, quantized), Files((quantized.signature, quantized.debug)), contents
+    files = Files((quantized.signature, quantized.debug))
+    return quantized, *_eager(ctx, quantized), files, contents, _sensitivity(ctx, model, recipe, program)
 
 
 def _modules(ctx: Context[QuantizedModelAttrs], model: ExportedModel) -> Artifact:
@@ -129,6 +144,26 @@ def _observed(
         resources=Resources(memory=2 << 30),
         description=f"calibrate {ctx.attrs.model} on {ctx.attrs.calibration}",
     )["observed"]
+
+
+def _sensitivity(
+    ctx: Context[QuantizedModelAttrs],
+    model: ExportedModel,
+    recipe: QuantizationRecipe,
+    program: Mapping[str, Artifact],
+) -> Sensitivity:
+    """Declare the report about the error of each layer."""
+    data = None if ctx.attrs.calibration is None else ctx.provider(ctx.attrs.calibration, Dataset)
+    actions = SensitivityActions(
+        program=program,
+        samples={"examples": model.examples} if data is None else sample_inputs(data),
+        signature=model.signature,
+        quantizers=_params(recipe, calibrates=False)["quantizers"],
+        tools=(*_tools(recipe), *_READERS),
+        plugins=_plugins(recipe),
+        model=str(ctx.attrs.model),
+    )
+    return Sensitivity(actions.declare(ctx))
 
 
 def _params(recipe: QuantizationRecipe, calibrates: bool) -> RecipeParams:

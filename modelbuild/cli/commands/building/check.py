@@ -24,8 +24,9 @@ def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags, reco
     no_options(patterns)
     from dataclasses import replace
 
-    from modelbuild.build.check import check
+    from modelbuild.api.providers import Check
     from modelbuild.build.request import make_request
+    from modelbuild.build.side_files import build_side_files
     from modelbuild.report import make_reporter
     from modelbuild.report.reporter_scope import reporting
     from modelbuild.workspace.workspace import find_root, load_workspace
@@ -34,5 +35,9 @@ def command(settings: Settings, /, patterns: tuple[str, ...], flags: Flags, reco
     request = replace(make_request(workspace, settings.directory, patterns, flags), keep_going=True)
     reporter = make_reporter(quiet=request.quiet, as_json=request.json, history=workspace.config.cache_dir)
     reporter = recorded.around(reporter, workspace, settings)
+    nothing = f"nothing to check in {' '.join(request.patterns)}; expected targets such as a pte_program"
     with reporting(reporter):
-        return check(workspace, request, reporter)
+        code, _ = build_side_files(
+            workspace, request, reporter, lambda each: each.files if isinstance(each, Check) else (), nothing
+        )
+    return code

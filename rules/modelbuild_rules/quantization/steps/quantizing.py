@@ -42,8 +42,12 @@ def quantizing(used: UsedQuantizer) -> Quantizing:
 
 def allowed_nodes(attributes: Mapping[str, Any], operators: Sequence[str]) -> Filter:
     """Return the filter of the attributes `operators`, `modules` and `exclude`, for operators on float32. Nodes that a
-    quantizer does not begin with, such as an activation behind a layer, are not restricted by `operators`."""
+    quantizer does not begin with, such as an activation behind a layer, are not restricted by `operators`.
+
+    A sensitivity report restricts a table by `only`: to the operators of a module that are in no submodule, and the
+    activations behind them."""
     own = attributes.get("operators") or operators
+    only = attributes.get("only")
     modules, exclude = tuple(attributes.get("modules", ())), tuple(attributes.get("exclude", ()))
 
     def allowed(node: Any) -> bool:
@@ -53,9 +57,24 @@ def allowed_nodes(attributes: Mapping[str, Any], operators: Sequence[str]) -> Fi
         if name in operators and (name not in own or not _is_float(node)):
             return False
         module = module_of(node)
+        if only is not None and module != only and (name in operators or not _is_behind(node, operators, only)):
+            return False
         return (not modules or is_inside(module, modules)) and not is_inside(module, exclude)
 
     return allowed
+
+
+def _is_behind(node: Any, operators: Sequence[str], module: str) -> bool:
+    """Return whether the nearest of these operators on the way to a node, at most two nodes before it, is the module's:
+    a normalization and an activation may follow a layer."""
+    before = node
+    for _ in range(2):
+        before = next(iter(before.all_input_nodes), None)
+        if before is None or before.op != "call_function":
+            return False
+        if str(before.target) in operators:
+            return module_of(before) == module
+    return False
 
 
 def _is_float(node: Any) -> bool:

@@ -1,0 +1,56 @@
+"""`modelbuild quantize-report`."""
+
+from __future__ import annotations
+
+import click
+
+from modelbuild.build.request import Flags
+from modelbuild.cli.group import Settings
+from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.options import building
+
+
+@click.command("quantize-report", short_help=COMMANDS["quantize-report"])
+@click.argument("target", metavar="TARGET")
+@click.option(
+    "--layers", type=click.IntRange(0), default=20, metavar="N", help="List the N most sensitive layers (20)."
+)
+@building
+@click.pass_obj
+def command(settings: Settings, target: str, layers: int, flags: Flags) -> int:
+    """Print the error of a quantized model by layer, and the layers to leave in floating point.
+
+    TARGET is a quantized_model. Each layer is quantized alone, by an action of its own.
+    """
+    import json
+    import sys
+    from dataclasses import replace
+
+    from modelbuild.api.providers import Sensitivity
+    from modelbuild.build.request import make_request
+    from modelbuild.build.side_files import build_side_files
+    from modelbuild.cli.targets.one_program import label_of
+    from modelbuild.errors import ExitCode
+    from modelbuild.lines import one_line
+    from modelbuild.report import make_reporter
+    from modelbuild.report.reporter_scope import reporting
+    from modelbuild.report.sensitivity import lines, read_sensitivity
+    from modelbuild.workspace.workspace import find_root, load_workspace
+
+    workspace = load_workspace(find_root(settings.directory))
+    label = str(label_of(target, workspace.package_of(settings.directory)))
+    request = replace(make_request(workspace, settings.directory, (label,), flags), keep_going=True)
+    nothing = f"{label} has no report about its layers; expected a quantized_model"
+    with reporting(make_reporter(quiet=request.quiet or request.json, results=sys.stderr)) as reporter:
+        code, contents = build_side_files(
+            workspace, request, reporter, lambda each: (each.report,) if isinstance(each, Sensitivity) else (), nothing
+        )
+    if code != ExitCode.OK:
+        return code
+    report = read_sensitivity(label, contents[label])
+    if request.json:
+        click.echo(json.dumps({**report, "target": label}))
+        return code
+    for line in lines(report, label, layers):
+        click.echo(one_line(line))
+    return code

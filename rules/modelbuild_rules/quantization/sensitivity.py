@@ -1,0 +1,120 @@
+"""The sensitivity report of a quantized model: the error of each layer, by an action for each, and the layers to leave
+in floating point."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from modelbuild.api import Artifact, DerivedArtifact, Expander, Output, Resources
+
+if TYPE_CHECKING:
+    from modelbuild_rules.quantization.documents import Layer, Layers, Sensitivity, UsedQuantizer
+
+_PRELOAD = ("torch", "executorch.exir")
+
+
+@dataclass(frozen=True)
+class SensitivityActions:
+    """Declares the actions of a report.
+
+    program     the inputs `program`, `weights` and `modules`
+    samples     the inputs that contain samples
+    signature   the model's signature
+    quantizers  those of the recipe, with all their attributes
+    tools       distributions that the steps use
+    plugins     the modules of the quantizers
+    model       the model's label, for descriptions
+    """
+
+    program: Mapping[str, Artifact]
+    samples: Mapping[str, Artifact | tuple[Artifact, ...]]
+    signature: Artifact
+    quantizers: Sequence[UsedQuantizer]
+    tools: tuple[str, ...]
+    plugins: Sequence[str]
+    model: str
+
+    def declare(self, ctx: Expander) -> DerivedArtifact:
+        """Return the report."""
+        layers = ctx.action(
+            "layers",
+            step="layers",
+            inputs=self.program,
+            outputs=[Output("layers", "layers.json")],
+            params={"quantizers": self.quantizers},
+            tools=self.tools,
+            plugins=self.plugins,
+            preload=_PRELOAD,
+            resources=Resources(memory=2 << 30),
+            description=f"list the layers of {self.model}",
+        )["layers"]
+
+        def measure(ctx: Expander, data: bytes) -> Mapping[str, Artifact]:
+            return {"report": self.rank(ctx, layers, json.loads(data))}
+
+        return ctx.expand(reads=layers, promises=[_REPORT], then=measure, name="sensitivity")["report"]
+
+    def rank(self, ctx: Expander, listed: Artifact, layers: Layers) -> Artifact:
+        """Declare the measurements of the recipe and of each layer alone; return the report about them."""
+        alone = [self._measure(ctx, self._alone(each), each["name"] or "the model's own") for each in layers]
+        whole = self._measure(ctx, self.quantizers)
+        inputs = {"layers": listed, "whole": whole, "alone": alone}
+        ranked = self._report(ctx, "rank", inputs)
+
+        def complete(ctx: Expander, data: bytes) -> Mapping[str, Artifact]:
+            report: Sensitivity = json.loads(data)
+            if report["leave"] is None:
+                return {"report": ranked}
+            left = list(report["leave"]["exclude"])
+            without = self._measure(ctx, self._without(left), f"all but {len(left)}")
+            return {"report": self._report(ctx, "complete", {"report": ranked, "without": without})}
+
+        return ctx.expand(reads=ranked, promises=[_REPORT], then=complete, name="leave")["report"]
+
+    def _alone(self, layer: Layer) -> list[UsedQuantizer]:
+        """Return the tables that quantize a layer, for this layer alone. They lack the lists of submodules, so that a
+        layer is measured once, whatever else a recipe excludes."""
+        found: list[UsedQuantizer] = []
+        for index in layer["tables"]:
+            used = self.quantizers[index]
+            lists: dict[str, list[str]] = {name: [] for name in ("modules", "exclude") if name in used["attributes"]}
+            found.append({**used, "attributes": {**used["attributes"], **lists, "only": layer["name"]}})
+        return found
+
+    def _without(self, left: Sequence[str]) -> list[UsedQuantizer]:
+        found: list[UsedQuantizer] = []
+        for used in self.quantizers:
+            exclude = sorted({*used["attributes"].get("exclude", ()), *left})
+            found.append({**used, "attributes": {**used["attributes"], "exclude": exclude}})
+        return found
+
+    def _measure(self, ctx: Expander, quantizers: Sequence[UsedQuantizer], layer: str = "") -> DerivedArtifact:
+        return ctx.action(
+            "measure",
+            name=f"measure:{layer}" if layer else "measure",
+            step="measure",
+            inputs={**self.program, "signature": self.signature, **self.samples},
+            outputs=[Output("measured", "measured.json")],
+            params={"quantizers": quantizers},
+            tools=self.tools,
+            plugins=self.plugins,
+            preload=_PRELOAD,
+            resources=Resources(memory=2 << 30),
+            description=f"measure {layer + ' of ' if layer else ''}{self.model}, quantized",
+        )["measured"]
+
+    def _report(self, ctx: Expander, name: str, inputs: Mapping[str, Artifact | Sequence[Artifact]]) -> DerivedArtifact:
+        return ctx.action(
+            "sensitivity",
+            name=name,
+            step="sensitivity",
+            inputs=inputs,
+            outputs=[_REPORT],
+            description=f"{name} the layers of {self.model}",
+        )["report"]
+
+
+_REPORT = Output("report", "sensitivity.json")

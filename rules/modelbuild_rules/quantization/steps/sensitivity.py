@@ -1,0 +1,112 @@
+"""Rank the layers of a program by the error when only one of them is quantized, and choose those to leave in floating
+point.
+
+Inputs   layers      JSON: Layers of quantization/documents.py
+         whole       JSON: Measured of quantization/documents.py, of the recipe
+         alone       the same, of each layer alone, in the order of `layers`
+Outputs  report      JSON: Sensitivity of quantization/documents.py, with an error of None in `leave`
+
+or, to complete a report:
+
+Inputs   report      such a report
+         without     JSON: Measured of quantization/documents.py, without the layers to leave
+Outputs  report      the same report, with the error in `leave`
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from modelbuild.step import Step
+from modelbuild_rules.quantization.steps.quantizing import is_inside
+
+if TYPE_CHECKING:
+    from modelbuild_rules.quantization.documents import (
+        Layer,
+        Layers,
+        LeftInFloat,
+        Measured,
+        SensitiveLayer,
+        Sensitivity,
+    )
+
+VERSION = 1
+_HALF = 0.25  # of the sum of squares
+_FEW = 0.25  # of the layers
+
+
+def run(step: Step) -> None:
+    report: Sensitivity
+    if "without" in step.inputs:
+        report = json.loads(step.input("report").read_bytes())
+        without: Measured = json.loads(step.input("without").read_bytes())
+        assert report["leave"] is not None
+        report["leave"]["error"] = without["error"]
+    else:
+        layers: Layers = json.loads(step.input("layers").read_bytes())
+        whole: Measured = json.loads(step.input("whole").read_bytes())
+        report = _ranked(layers, whole, [json.loads(path.read_bytes()) for path in step.inputs["alone"]])
+    step.outputs["report"].write_text(json.dumps(report, indent=1) + "\n")
+
+
+def _ranked(layers: Layers, whole: Measured, alone: Sequence[Measured]) -> Sensitivity:
+    pairs = sorted(zip(layers, alone, strict=True), key=lambda pair: -_error(pair[1]))
+    ranked: list[SensitiveLayer] = [
+        {
+            "name": layer["name"],
+            "operators": layer["operators"],
+            "parameters": layer["parameters"],
+            "error": measured["error"],
+            "output": measured["output"],
+            "rest": _number(_together(each for _, each in pairs[place:])),
+        }
+        for place, (layer, measured) in enumerate(pairs, 1)
+    ]
+    leave = _leave(pairs)
+    return {
+        "version": VERSION,
+        "samples": whole["samples"],
+        "error": whole["error"],
+        "output": whole["output"],
+        "parameters": sum(layer["parameters"] for layer in layers),
+        "layers": ranked,
+        "leave": leave,
+    }
+
+
+def _leave(pairs: Sequence[tuple[Layer, Measured]]) -> LeftInFloat | None:
+    """Return the fewest layers without which the expected error is at most half; None if they are more than a quarter
+    of the layers. A module with other layers inside stays, since leaving it would leave those, too."""
+    everything = _together(each for _, each in pairs)
+    left: list[Layer] = []
+    rest = [each for _, each in pairs]
+    names = [layer["name"] for layer, _ in pairs]
+    for layer, measured in pairs:
+        if _together(rest) ** 2 <= _HALF * everything**2 and math.isfinite(_together(rest)):
+            break
+        if not layer["name"] or any(is_inside(name, [layer["name"]]) for name in names if name != layer["name"]):
+            continue
+        left.append(layer)
+        rest.remove(measured)
+    if not left or len(left) > max(1, _FEW * len(pairs)) or len(left) == len(pairs):
+        return None
+    return {
+        "exclude": [layer["name"] for layer in left],
+        "error": None,
+        "parameters": sum(layer["parameters"] for layer in left),
+    }
+
+
+def _error(measured: Measured) -> float:
+    return math.inf if measured["error"] is None else measured["error"]
+
+
+def _together(measured: Iterable[Measured]) -> float:
+    return math.sqrt(sum(_error(each) ** 2 for each in measured))
+
+
+def _number(error: float) -> float | None:
+    return float(f"{error:.6g}") if math.isfinite(error) else None

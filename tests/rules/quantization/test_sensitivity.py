@@ -1,0 +1,147 @@
+"""`modelbuild quantize-report`: the error of each layer, by actions that are cached one by one, and the advice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from modelbuild.errors import BuildError
+from modelbuild.report.sensitivity import read_sensitivity
+from tests.format_shapes import check_format
+from tests.workspace_builder import Workspace
+
+NET = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Linear(32, 32), nn.ReLU())
+        self.wide = nn.Linear(32, 32)
+        self.block = nn.ModuleDict({"one": nn.Linear(32, 32), "two": nn.Linear(32, 32)})
+        self.head = nn.Linear(32, 4)
+        with torch.no_grad():
+            self.wide.weight[0, 0] = 300  # the only scale of all weights is for this one
+
+    def forward(self, x):
+        x = self.stem(x)
+        x = torch.tanh(self.wide(x))
+        return {"logits": self.head(x + self.block["two"](self.block["one"](x))), "largest": x.argmax(-1)}
+"""
+SAMPLES = """
+import numpy as np
+
+
+def samples(count):
+    for number in range(count):
+        yield {"x": np.random.uniform(-1, 1, (8, 32)).astype(np.float32)}
+"""
+BUILD = """
+[[torch_model]]
+name = "net"
+entry = "net.py:Net"
+srcs = ["net.py"]
+inputs = [{ name = "x", shape = [8, 32], dtype = "float32", range = [-1, 1] }]
+
+[[dataset]]
+name = "data"
+generator = "samples.py:samples"
+srcs = ["samples.py"]
+kwargs = { count = 3 }
+
+[[quantization_recipe]]
+name = "recipe"
+quantizers = [{ type = "xnnpack", per_channel = false, operators = ["aten.linear.default"] }]
+
+[[quantized_model]]
+name = "int8"
+model = ":net"
+recipe = ":recipe"
+calibration = ":data"
+
+[[quantization_recipe]]
+name = "recipe4"
+quantizers = [{ type = "xnnpack", mode = "dynamic", weights = "int4", exclude = ["block"] }]
+
+[[quantized_model]]
+name = "int4"
+model = ":net"
+recipe = ":recipe4"
+"""
+LAYERS = {"stem.0", "wide", "block.one", "block.two", "head"}
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    files = {"MODELBUILD.toml": "", "BUILD.toml": BUILD, "net.py": NET, "samples.py": SAMPLES}
+    workspace = Workspace(tmp_path_factory.mktemp("reported"), files)
+    ended = workspace.run("quantize-report", "//:int8", "--json")
+    assert ended.code == 0, ended.err
+    (workspace.folder / "report.json").write_text(ended.out)
+    return workspace
+
+
+def test_the_layer_with_the_greatest_error_is_first_and_left_in_floating_point(reported: Workspace) -> None:
+    report = json.loads((reported.folder / "report.json").read_text())
+    check_format("quantize-report", report)
+    layers = report["layers"]
+    assert {layer["name"] for layer in layers} == LAYERS
+    assert [layer["error"] for layer in layers] == sorted((layer["error"] for layer in layers), reverse=True)
+    assert layers[0]["name"] == "wide"
+    assert (layers[0]["parameters"], layers[0]["operators"]) == (32 * 33, ["aten.linear.default"])
+    assert report["parameters"] == 4 * 32 * 33 + 33 * 4
+    assert layers[0]["rest"] < layers[0]["error"] / 2
+    assert layers[-1]["rest"] == 0
+    assert (report["target"], report["samples"]) == ("//:int8", 3)
+    assert report["leave"]["exclude"] == ["wide"]
+    assert 0 < report["leave"]["error"] < report["error"] / 2
+
+
+def test_text(reported: Workspace) -> None:
+    ended = reported.run("quantize-report", ":int8", "--layers=2")
+    assert ended.code == 0
+    lines = ended.out.splitlines()
+    assert lines[0].startswith("//:int8: error ")
+    assert lines[0].endswith(" over 3 samples")
+    assert lines[1].split() == ["layer", "operators", "parameters", "error", "rest"]
+    assert lines[2].split()[:3] == ["wide", "linear", "1,056"]
+    assert lines[4] == "  and 3 layers with less; --layers=5 lists all"
+    assert lines[5] == 'leave in floating point: exclude = ["wide"]'
+    assert " 0 ran, " in ended.err
+    assert not (reported.root / "modelbuild-out/default/int8").exists()
+
+
+def test_a_layer_that_is_excluded_measures_no_other_again(reported: Workspace, tmp_path: Path) -> None:
+    workspace = reported.copy(tmp_path)
+    workspace.edit("BUILD.toml", "per_channel = false,", 'per_channel = false, exclude = ["wide"],')
+    ended = workspace.run("quantize-report", "//:int8")
+    assert ended.code == 0
+    ran = [line.partition("] ")[2].rpartition("  ")[0] for line in ended.err.splitlines() if line.startswith("[")]
+    # The error without the layer was measured for the advice.
+    assert [each for each in ran if not each.startswith(("layers ", "sensitivity "))] == []
+    assert "wide" not in ended.out
+
+
+def test_a_recipe_without_data_is_measured_on_the_example_inputs(reported: Workspace) -> None:
+    report = reported.run("quantize-report", "//:int4", "--json").json
+    assert {layer["name"] for layer in report["layers"]} == {"stem.0", "wide", "head"}
+    assert report["samples"] == 1
+    assert report["layers"][0]["error"] > 0
+
+
+def test_a_target_without_a_report(reported: Workspace) -> None:
+    ended = reported.run("quantize-report", "//:net")
+    assert (ended.code, ended.err) == (
+        2,
+        "error: //:net has no report about its layers; expected a quantized_model\n",
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"version": 2}', b'{"version": 1, "layers": 1}'])
+def test_a_malformed_report_is_one_line(content: bytes) -> None:
+    with pytest.raises(BuildError, match=r"^//:a: the report about its layers is malformed: .*; expected version 1$"):
+        read_sensitivity("//:a", [content])
