@@ -70,6 +70,8 @@ PACKAGE: dict[str, Any] = {
             "source": "https://host.example/x",
             "tags": ["x"],
             "visibility": ["//sub:__pkg__"],
+            "toolchain": "//:tools",
+            "action_timeout": "2 h",
         },
         {"name": "globbed", "srcs": {"glob": ["*.txt", "**/*.py"], "exclude": ["b*"], "allow_empty": True}},
     ],

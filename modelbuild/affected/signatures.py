@@ -22,8 +22,10 @@ from modelbuild.code.tools import Tools
 from modelbuild.errors import EnvironmentProblem
 from modelbuild.execution.executor import Request
 from modelbuild.execution.keys import Keys, key_of
+from modelbuild.labels import Label
 from modelbuild.query.package_world import Packages, file_location
 from modelbuild.store.digests import digest_file
+from modelbuild.workspace.flags import INSTALLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +135,27 @@ class Signatures:
     def _action(self, action: Action) -> str:
         material = self._keys.material(Request(action, ()))
         needed, unknown = self._tools.of(action)
+        toolchain = self._toolchain(self._analyzer.toolchains.name(action.owner))
         return key_of(
             {
                 **material,
                 "inputs": [[i.name, i.path, self._artifact(i.artifact)] for i in action.inputs],
                 "tools": self._revision.versions.of(needed.distributions, needed.absent, unknown),
                 "local": [[local.name, self._revision.local(local.path)] for local in needed.local],
+                **({"toolchain": toolchain} if toolchain else {}),
                 **({"any local": self._revision.any_local(self._tools.tools)} if unknown else {}),
             }
         )
+
+    def _toolchain(self, name: str) -> list[object]:
+        """Return all that decides a toolchain other than the workspace's, with the contents of its lock."""
+        base = self._analyzer.loader.workspace.config.toolchain
+        if name == (INSTALLED if base is None else str(base)):
+            return []  # compared for all targets at once
+        if name == INSTALLED:
+            return [name]
+        found = self._analyzer.toolchain(Label.parse(name), None)
+        return [self._content(found.lock.path), found.python, *found.from_source]
 
     def _expansion(self, expansion: Expansion) -> str:
         """Return a digest of everything that an expansion can depend on: attributes and files of all the target's

@@ -11,12 +11,12 @@ from modelbuild.actions import Artifact, SourceArtifact
 from modelbuild.analysis.call_rule import call_rule
 from modelbuild.analysis.rules import Rules
 from modelbuild.analysis.steps import Steps
+from modelbuild.analysis.toolchains import Toolchains
 from modelbuild.analysis.validate import validate
 from modelbuild.api.attrs import Attrs, Dep, Glob, Path, Source, references
 from modelbuild.api.context import Context, Declaration, Resolved
 from modelbuild.api.providers import Files, Platform, Provider, PythonToolchain
 from modelbuild.api.rule import Rule
-from modelbuild.code.interpreter import Interpreter, installed
 from modelbuild.declarations import check_source
 from modelbuild.errors import LoadingError, Location, UsageError
 from modelbuild.ids import TargetId
@@ -27,31 +27,35 @@ from modelbuild.loading.references import parse_label
 from modelbuild.loading.select import Selected, resolve_selects, select_labels
 from modelbuild.loading.visibility import check_visible
 from modelbuild.paths import PathError
+from modelbuild.workspace.flags import INSTALLED
 from modelbuild.workspace.toml_document import Stamp, Where
 
 DEVICE = "device"
+TOOLCHAIN = "toolchain"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Node:
     """A target in a configuration. `device` comes from the command line or a depending target; None leaves the choice
-    to the target's own attribute and the workspace's default."""
+    to the target's own attribute and the workspace's default. So it is with `toolchain`, the name of one or ''."""
 
     label: Label
     device: Label | None
+    toolchain: str = ""
 
     def __str__(self) -> str:
         return self.id
 
     @property
     def id(self) -> TargetId:
-        return TargetId.of(self.label, self.device)
+        parts = [str(part) for part in (self.device, self.toolchain) if part]
+        return TargetId.of(self.label, ", ".join(parts) if parts else None)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredTarget:
     """A target after analysis. `device` is the one it is configured for; `configured` is whether the device makes a
-    difference to it or to its dependencies."""
+    difference to it or to its dependencies. `toolchain` is the name of the one that its actions run in."""
 
     node: Node
     rule: str
@@ -59,11 +63,12 @@ class ConfiguredTarget:
     attrs: Attrs
     providers: tuple[Provider, ...]
     configured: bool
+    toolchain: str
 
     @property
     def id(self) -> TargetId:
         """The owner of the target's actions."""
-        return TargetId.of(self.node.label, self.node.device if self.configured else None)
+        return self.node.id if self.configured else replace(self.node, device=None).id
 
     def files(self) -> tuple[Artifact, ...]:
         return next((p.files for p in self.providers if isinstance(p, Files)), ())
@@ -78,6 +83,7 @@ class _Pending:
     rule: Rule
     attrs: Attrs
     device: Label | None
+    toolchain: str
     references: dict[tuple[type, Source | Dep | Glob], Path]
     configurable: bool
     dependencies: Iterator[tuple[Node, Path]]
@@ -89,29 +95,40 @@ class Analyzer:
 
     test_filter  the cases that tests run, see Context.test_filter
 
-    interpreter      the Python that actions run in (see use_toolchain.py)
+    toolchains       the Python that the actions of each target run in; by default, the workspace's
     toolchain_files  stamps of the files that decided which
     """
 
     def __init__(
-        self, loader: Loader, rules: Rules, default_device: Label | None = None, test_filter: str = ""
+        self,
+        loader: Loader,
+        rules: Rules,
+        default_device: Label | None = None,
+        test_filter: str = "",
+        toolchains: Toolchains | None = None,
     ) -> None:
         self.loader = loader
         self.rules = rules
         self.default_device = default_device
         self.test_filter = test_filter
-        self.interpreter: Interpreter = installed()
+        self.toolchains = toolchains or Toolchains(loader.workspace.config.toolchain)
         self.toolchain_files: dict[str, Stamp] = {}
-        self.graph = ActionGraph(Steps(rules.packages, loader.workspace.root, lambda: self.interpreter).complete)
+        self.graph = ActionGraph(Steps(rules.packages, loader.workspace.root, self.toolchains.python).complete)
         self.targets: dict[Node, ConfiguredTarget] = {}
         self.dependencies: dict[Node, tuple[Node, ...]] = {}
-        self._unconfigured: dict[Label, ConfiguredTarget] = {}
+        self._unconfigured: dict[tuple[Label, str], ConfiguredTarget] = {}
 
     def analyze(self, label: Label, device: Label | None = None) -> ConfiguredTarget:
         """Return a target configured for a device. Raises LoadingError, located, for any error in BUILD files."""
         if device is not None:
             self._platform(device)
         return self._analyze(Node(label, device), None)
+
+    def base_toolchain(self, label: Label) -> PythonToolchain:
+        """Return the provider of a toolchain that MODELBUILD.toml names, or the command line."""
+        workspace = self.loader.workspace
+        own = label == workspace.config.toolchain
+        return self.toolchain(label, partial(workspace.document.location, ("build", TOOLCHAIN)) if own else None)
 
     def toolchain(self, label: Label, at: Where | None) -> PythonToolchain:
         """Return the provider of a toolchain, which `at` refers to (None: the command line)."""
@@ -161,10 +178,44 @@ class Analyzer:
         found: dict[tuple[type, Source | Dep | Glob], Path] = {}
         for path, reference in references(attrs):
             found.setdefault((type(reference), reference), path)
-        pending = _Pending(node, selected, rule, attrs, device, found, has_device or bool(selecting), iter(()))
+        toolchain = node.toolchain or self._own_toolchain(target, node.device)
+        configurable = has_device or bool(selecting)
+        pending = _Pending(node, selected, rule, attrs, device, toolchain, found, configurable, iter(()))
         # The workspace's default is not passed down: it would override a dependency's own device.
         pending.dependencies = iter(list(self._dependencies(pending, asked)))
         return pending
+
+    def _own_toolchain(self, target: Target, device: Label | None) -> str:
+        """Return the toolchain that a target for a device names, or one of the targets from which its rule takes it;
+        '' for the base."""
+        if self.toolchains.for_all:
+            return ""
+        waiting, seen = [(target, device)], {target.label}
+        while waiting:
+            each, asked = waiting.pop()
+            if each.toolchain:
+                return each.toolchain
+            rule = self.rules.by_name[each.rule]
+            if not rule.toolchain_from:
+                continue
+            asked = asked or self._own_device(each) if DEVICE in rule.attrs.model_fields else asked
+            selected = resolve_selects(each, asked or self.default_device)
+            for name in reversed(rule.toolchain_from):
+                text = selected.attributes.get(name)
+                if isinstance(text, str):
+                    at = partial(selected.location, (name,))
+                    named = self.loader.target(parse_label(text, each.label.package, at), at)
+                    if named.label not in seen:
+                        seen.add(named.label)
+                        waiting.append((named, asked))
+        return ""
+
+    def _passed_toolchain(self, wanted: str, target: Target, device: Label | None) -> str:
+        """Return the toolchain that a dependency must be told of, to be in the `wanted` one; '' if it is in it anyway,
+        or if there is none to pass down."""
+        if not wanted or wanted == (self._own_toolchain(target, device) or self.toolchains.base):
+            return ""
+        return wanted
 
     def _own_device(self, target: Target) -> Label | None:
         """Return the attribute `device`, read before selects are resolved because selects depend on it."""
@@ -180,24 +231,36 @@ class Analyzer:
                 continue
             at = partial(pending.selected.location, path)
             label = parse_label(reference, package, at)
-            node = Node(label, device)
+            node = Node(label, device, self._passed_toolchain(pending.toolchain, self.loader.target(label, at), device))
             if path == (DEVICE,):
                 # A device is not built for a device; and a requested device overrides this one.
                 node = Node(pending.device or label, None)
             check_visible(self.loader.target(label, at), package, at)
             pending.found[reference] = node
             yield node, path
+        if pending.toolchain not in ("", INSTALLED):
+            label = Label.parse(pending.toolchain)
+            at = partial(pending.selected.location, (TOOLCHAIN,))
+            if pending.selected.target.toolchain == pending.toolchain:
+                check_visible(self.loader.target(label, at), package, at)
+            yield Node(label, None), (TOOLCHAIN,)
 
     def _close(self, pending: _Pending) -> ConfiguredTarget:
-        self.dependencies[pending.node] = tuple(dict.fromkeys(pending.found.values()))
+        needed = list(pending.found.values())
+        if pending.toolchain not in ("", INSTALLED):
+            label = Label.parse(pending.toolchain)
+            self.toolchain(label, partial(pending.selected.location, (TOOLCHAIN,)))
+            needed.append(Node(label, None))
+        self.dependencies[pending.node] = tuple(dict.fromkeys(needed))
         configured = pending.configurable or any(self.targets[n].configured for n in pending.found.values())
         if configured:
             return self._apply_rule(pending, pending.node, configured=True)
         # The same for every device, so it is analysed and its actions are declared only once.
-        label = pending.node.label
-        if label not in self._unconfigured:
-            self._unconfigured[label] = self._apply_rule(pending, Node(label, None), configured=False)
-        return replace(self._unconfigured[label], node=pending.node, device=pending.device)
+        name = (pending.node.label, pending.node.toolchain)
+        if name not in self._unconfigured:
+            node = replace(pending.node, device=None)
+            self._unconfigured[name] = self._apply_rule(pending, node, configured=False)
+        return replace(self._unconfigured[name], node=pending.node, device=pending.device)
 
     def _apply_rule(self, pending: _Pending, node: Node, configured: bool) -> ConfiguredTarget:
         locate = pending.selected.location
@@ -208,6 +271,8 @@ class Analyzer:
             elif isinstance(reference, Source):
                 files[reference] = self._source(pending, reference, partial(locate, path))
         device = pending.device if configured else None
+        toolchain = pending.toolchain or self.toolchains.base
+        self.toolchains.declare(node.id, toolchain)
         room = pending.rule.room
         declaration = Declaration(node.id, node.label, room, pending.attrs, device, locate, self.test_filter)
         resolved = Resolved(
@@ -221,7 +286,9 @@ class Analyzer:
         folder = self.rules.packages[pending.rule.package]
         root = self.loader.workspace.root
         providers = call_rule(pending.rule, context, self.graph.check, folder, root, partial(locate, ()))
-        return ConfiguredTarget(node, pending.rule.name, pending.device, pending.attrs, providers, configured)
+        return ConfiguredTarget(
+            node, pending.rule.name, pending.device, pending.attrs, providers, configured, toolchain
+        )
 
     def _glob(self, package: str, glob: Glob, at: Where) -> tuple[Artifact, ...]:
         found = self.loader.glob(package, glob.glob, glob.exclude, glob.allow_empty, at)

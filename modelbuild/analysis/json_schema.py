@@ -30,6 +30,13 @@ OF_EVERY_TARGET: dict[str, Any] = {
     "name": {**_TEXT, "minLength": 1, "description": "The target's name, unique in its package."},
     "visibility": _VISIBILITY,
     "tags": {**_TEXTS, "description": "Words for selecting targets."},
+    "toolchain": {
+        **_TEXT,
+        "format": "label",
+        "rules": ["python_toolchain"],
+        "description": "The python_toolchain that its actions run in, and those of its dependencies; 'installed': the"
+        " Python of modelbuild.",
+    },
     "action_timeout": {
         "type": ["string", "integer"],
         "description": 'Duration that an action of the target may run, such as "2 h" or seconds; in place of the'

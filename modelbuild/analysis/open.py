@@ -1,31 +1,45 @@
-"""Open a workspace: rules and packages, nothing built except a toolchain."""
+"""Open a workspace: rules and packages, nothing built except toolchains."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from modelbuild.analysis.analyze import Analyzer
+from modelbuild.analysis.make_toolchain import make_toolchain
 from modelbuild.analysis.rules import load_rules
+from modelbuild.analysis.toolchains import Toolchains
 from modelbuild.labels import Label
 from modelbuild.loading.loader import Loader
+from modelbuild.workspace.flags import INSTALLED
 from modelbuild.workspace.workspace import Workspace
 
 
-def open_analyzer(
-    workspace: Workspace,
-    test_filter: str = "",
-    toolchain: Label | None = None,
-    say: Callable[[str], object] = lambda text: None,
-) -> Analyzer:
-    """Return an analyzer. Raises LoadingError for a rule package that does not load, and what use_toolchain() does.
+def open_analyzer(workspace: Workspace, test_filter: str = "", toolchains: Toolchains | None = None) -> Analyzer:
+    """Return an analyzer that makes no toolchain: keys are those of the Python that modelbuild runs in. Raises
+    LoadingError for a rule package that does not load.
 
-    toolchain  the toolchain that actions run in, which decides their keys; None: the Python that modelbuild runs in
-    say        called with lines about the making of the toolchain
+    toolchains  by default those of the workspace
     """
     rules = load_rules(workspace.root, workspace.config.rules, workspace.rule_locations())
-    analyzer = Analyzer(Loader(workspace, rules.by_name), rules, workspace.config.default_device, test_filter)
-    if toolchain is not None:
-        from modelbuild.analysis.use_toolchain import use_toolchain
+    loader = Loader(workspace, rules.by_name)
+    return Analyzer(loader, rules, workspace.config.default_device, test_filter, toolchains)
 
-        use_toolchain(analyzer, toolchain, say)
+
+def open_to_build(
+    workspace: Workspace,
+    test_filter: str = "",
+    toolchains: Toolchains | None = None,
+    say: Callable[[str], object] = lambda text: None,
+) -> Analyzer:
+    """Return an analyzer whose actions run in their toolchains, which decide their keys. Raises what open_analyzer()
+    and make_toolchain() do.
+
+    say  called with lines about the making of toolchains
+    """
+    analyzer = open_analyzer(workspace, test_filter, toolchains)
+    base = analyzer.toolchains.base
+    if base != INSTALLED:
+        analyzer.base_toolchain(Label.parse(base))
+    analyzer.toolchains.start(partial(make_toolchain, analyzer, say=say))
     return analyzer

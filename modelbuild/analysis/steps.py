@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 
 from modelbuild.actions import Action
@@ -17,20 +16,20 @@ from modelbuild.workspace.workspace import BUILT_IN
 
 class Steps:
     """Steps of the rule packages in `packages` (import name -> folder), in the workspace at `root`. `interpreter`
-    returns the Python that they run in."""
+    returns the Python that the actions of a target, by its id, run in."""
 
     def __init__(
-        self, packages: Mapping[str, Path], root: Path, interpreter: Callable[[], Interpreter] = installed
+        self,
+        packages: Mapping[str, Path],
+        root: Path,
+        interpreter: Callable[[str], Interpreter] = lambda owner: installed(),
     ) -> None:
         self._packages = packages
         self._root = root
         self._code = StepCode(packages)
         self._interpreter = interpreter
-        self._imported: dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[str, ...]] = {}
-
-    @cached_property
-    def _tools(self) -> Tools:
-        return Tools(self._root, ("modelbuild", *self._packages), self._interpreter())
+        self._imported: dict[tuple[tuple[str, ...], tuple[str, ...], str], tuple[str, ...]] = {}
+        self._tools: dict[str, Tools] = {}
 
     def complete(self, action: Action) -> Action:
         """Return the action, with the distributions that its modules import among its tools. Not for built-in modules:
@@ -38,13 +37,15 @@ class Steps:
 
         Raises LookupError for a missing step, and LoadingError for a missing plug-in or a module that is not Python.
         """
-        step = (action.modules, action.tools)
+        own = any(module.partition(".")[0] != BUILT_IN for module in action.modules)
+        python = self._interpreter(action.owner) if own else installed()
+        step = (action.modules, action.tools, python.program)
         if step not in self._imported:
-            self._imported[step] = self._look(action)
+            self._imported[step] = self._look(action, python)
         more = self._imported[step]
         return replace(action, tools=tuple(dict.fromkeys((*action.tools, *more)))) if more else action
 
-    def _look(self, action: Action) -> tuple[str, ...]:
+    def _look(self, action: Action, python: Interpreter) -> tuple[str, ...]:
         if source_file(self._packages, action.step) is None:
             raise LookupError(self._missing(action.step))
         for module in action.plugins:
@@ -57,7 +58,9 @@ class Steps:
             closure = self._code.closure(*own)
         except SyntaxError:
             raise self._not_python(self._packages[own[0].partition(".")[0]]) from None
-        return self._tools.imported(name for module, file in closure for name in imports(file, module))
+        if python.program not in self._tools:
+            self._tools[python.program] = Tools(self._root, ("modelbuild", *self._packages), python)
+        return self._tools[python.program].imported(name for module, file in closure for name in imports(file, module))
 
     def _missing(self, step: str) -> str:
         package, *rooms, name = step.split(".")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ class Rule:
     room     import name of the package that holds the rule's module; the rule's steps are in its folder `steps`
     example  a target of the rule as a BUILD file declares it, for `modelbuild help` and `modelbuild new`; '' for the
              required attributes alone
+    toolchain_from  attributes: a target without `toolchain` takes that of the target that the first of them names
     """
 
     name: str
@@ -30,6 +31,7 @@ class Rule:
     implementation: Implementation[Any]
     room: str
     example: str = ""
+    toolchain_from: tuple[str, ...] = ()
 
     @property
     def package(self) -> str:
@@ -37,12 +39,17 @@ class Rule:
         return self.room.partition(".")[0]
 
 
-def rule(*, attrs: type[A], example: str = "") -> Callable[[Implementation[A]], Rule]:
+def rule(
+    *, attrs: type[A], example: str = "", toolchain_from: Sequence[str] = ()
+) -> Callable[[Implementation[A]], Rule]:
     """Make a rule of a function, with the function's name. Any module of a rule package may define rules, except in a
-    folder called `steps`. `example` is a target in a BUILD file, `[[name_of_the_rule]]`."""
+    folder called `steps`. `example` is a target in a BUILD file, `[[name_of_the_rule]]`. A target without the attribute
+    `toolchain` takes the toolchain of the target that an attribute of `toolchain_from` names: a test that of its
+    program."""
 
     def decorate(function: Implementation[A]) -> Rule:
-        return Rule(function.__name__, attrs, function, _room(function.__module__), example.lstrip("\n"))
+        room = _room(function.__module__)
+        return Rule(function.__name__, attrs, function, room, example.lstrip("\n"), tuple(toolchain_from))
 
     return decorate
 

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
     _T = TypeVar("_T")
 
-_MAGIC = b"modelbuild record 4\n"
+_MAGIC = b"modelbuild record 5\n"
 _SUM = 4  # bytes of the checksum
 
 # A listed folder: its path, ctime, inode, and a digest of its names.
 Listed = tuple[str, int, int, str]
 
-# A built target: its label, its configuration's name and its outputs, relative to the workspace.
-BuiltOutputs = tuple[str, str, tuple[str, ...]]
+# A built target: its label, its configuration's name, its outputs, relative to the workspace, and its toolchain.
+BuiltOutputs = tuple[str, str, tuple[str, ...], str]
 
 
 class Stamps:
@@ -235,16 +235,17 @@ def _encode(record: Record) -> bytes:
     for listed in lists:
         numbers.extend(time for _, time, _, _ in listed)
         numbers.extend(inode for _, _, inode, _ in listed)
-    numbers.extend(len(given) for _, _, given in record.targets)
+    numbers.extend(len(given) for _, _, given, _ in record.targets)
     texts: list[str] = [*files.paths, *outputs.paths]
     for listed in lists:
         texts.extend(path for path, _, _, _ in listed)
         texts.extend(names for _, _, _, names in listed)
     texts.extend(around.present)
     texts.extend(around.absent)
-    texts.extend(label for label, _, _ in record.targets)
-    texts.extend(config for _, config, _ in record.targets)
-    texts.extend(path for _, _, given in record.targets for path in given)
+    texts.extend(label for label, _, _, _ in record.targets)
+    texts.extend(config for _, config, _, _ in record.targets)
+    texts.extend(toolchain for _, _, _, toolchain in record.targets)
+    texts.extend(path for _, _, given, _ in record.targets for path in given)
     counts = array("q", map(len, (files.paths, outputs.paths, *lists, around.present, around.absent, record.targets)))
     counts.extend((record.actions, record.token, len(numbers)))
     return counts.tobytes() + numbers.tobytes() + os.fsencode("".join(f"{text}\0" for text in texts))
@@ -262,10 +263,11 @@ def _decode(data: bytes) -> Record:
         list(zip(_take(texts, n), _take(numbers, n), _take(numbers, n), _take(texts, n), strict=True))
         for n in (imports, folders)
     )
-    there, missing, labels, configs = (_take(texts, count) for count in (present, absent, targets, targets))
+    there, missing = _take(texts, present), _take(texts, absent)
+    labels, configs, toolchains = (_take(texts, targets) for _ in range(3))
     built = [
-        (label, config, tuple(_take(texts, count)))
-        for label, config, count in zip(labels, configs, _take(numbers, targets), strict=True)
+        (label, config, tuple(_take(texts, count)), toolchain)
+        for label, config, toolchain, count in zip(labels, configs, toolchains, _take(numbers, targets), strict=True)
     ]
     return Record(read, laid_out, Surroundings(imported, listed, there, missing), built, actions, token)
 

@@ -61,12 +61,12 @@ def look_up(analyzer: Analyzer, wanted: Iterable[Artifact], store: Store, source
     """Look up the actions that artifacts depend on, in a store, as dry_run()."""
     workspace = analyzer.loader.workspace
     roots = {"modelbuild": Path(modelbuild.__file__).parent, **analyzer.rules.packages}
-    artifacts = list(wanted)
+    artifacts, pythons = list(wanted), analyzer.toolchains.python
     scheduler = Scheduler(
         analyzer.graph,
         store,
         Running(_Refuses(), ResourcePool(machine(1)), _Silent(), jobs=1, keep_going=True),
-        Keys.of(workspace.root, roots, store.read_bytes, sources, workspace.config.remote.gpus, analyzer.interpreter),
+        Keys.of(workspace.root, roots, store.read_bytes, sources, workspace.config.remote.gpus, pythons),
         Values(sources.entry),
     )
     report = scheduler.build(artifacts)

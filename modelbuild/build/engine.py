@@ -89,26 +89,25 @@ def open_engine(
     Raises what open_store(), shared() and executing() do, UsageError for a toolchain on remote workers, and
     EnvironmentProblem for a toolchain that was evicted since it was made.
     """
-    config, packages, python = workspace.config, analyzer.rules.packages, analyzer.interpreter
-    if python.toolchain and request.remote.executor is not None:
+    config, packages, toolchains = workspace.config, analyzer.rules.packages, analyzer.toolchains
+    python = next(toolchains.made(), None)
+    if python is not None and request.remote.executor is not None:
         expected = "expected --toolchain=installed, or no remote executor"
         raise UsageError(f"toolchain {python.toolchain}: remote workers run steps in their own Python; {expected}")
     reporter = FailureFiles(reporter, workspace.root / OUTPUT_FOLDER)
     with open_store(config.cache_dir, config.cache_size) as local, shared(local, request.remote, reporter) as store:
-        if python.toolchain:
+        for python in toolchains.made():
             from modelbuild.toolchain.make import check_there  # builds without toolchains do not need it
 
             check_there(python)
         roots = {"modelbuild": Path(modelbuild.__file__).parent, **packages}
         code, sources = StepCode(roots), Sources(workspace.root, local)
-        here = LocalExecutor(
-            workspace.root, store, local.scratch, packages, request.sandbox_debug, reporter, spare, interpreter=python
-        )
+        here = LocalExecutor(workspace.root, store, local.scratch, packages, request.sandbox_debug, reporter, spare)
         inner = executing(here, request.remote, store, local, code, reporter)
         runners = [(str(label), runner) for label, runner in request.runners]
         executor = DeviceExecutor(inner, store, workspace.root, runners, reporter)
-        models = config.remote.gpus
-        keys = Keys.of(workspace.root, roots, store.read_bytes, sources, models, python, executor.identity)
+        models, pythons = config.remote.gpus, toolchains.python
+        keys = Keys.of(workspace.root, roots, store.read_bytes, sources, models, pythons, executor.identity)
         try:
             estimates = partial(expected_seconds, config.cache_dir)
             yield Engine(request, reporter, store, sources, code, keys, executor, estimates)

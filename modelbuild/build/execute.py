@@ -103,7 +103,8 @@ def _lay_out(workspace: Workspace, engine: Engine, plan: Plan, scheduler: Schedu
             outputs = {}
         lay = partial(lay_out, engine.store, workspace.root / OUTPUT_FOLDER, folder, outputs)
         seen.outputs.update((f"{OUTPUT_FOLDER}/{path}", laid) for path, laid in scheduler.keeping(lay).items())
-        made = BuiltTarget(label, config, tuple(f"{OUTPUT_FOLDER}/{folder}/{name}" for name in outputs))
+        paths = tuple(f"{OUTPUT_FOLDER}/{folder}/{name}" for name in outputs)
+        made = BuiltTarget(label, config, paths, target.toolchain)
         built.append(made)
         reporter.emit(TargetBuilt(label, config, made.outputs))
     return built

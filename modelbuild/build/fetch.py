@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 
 from modelbuild.actions import Action, DerivedArtifact
-from modelbuild.analysis.use_toolchain import make_toolchain
+from modelbuild.analysis.make_toolchain import make_toolchain
 from modelbuild.api.providers import PythonToolchain
 from modelbuild.build.engine import open_engine
 from modelbuild.build.plan import Plan, make_plan

@@ -10,7 +10,7 @@ import modelbuild
 from modelbuild.action_graph import ActionGraph
 from modelbuild.actions import Artifact
 from modelbuild.analysis.analyze import Analyzer, ConfiguredTarget
-from modelbuild.analysis.open import open_analyzer
+from modelbuild.analysis.open import open_to_build
 from modelbuild.api.providers import Runnable
 from modelbuild.build.import_folders import folders_of, importable
 from modelbuild.build.request import ExpectedTarget, Request
@@ -84,8 +84,8 @@ def make_plan(workspace: Workspace, request: Request, reporter: Reporter) -> Pla
 
 
 def opened(workspace: Workspace, request: Request, reporter: Reporter, test_filter: str = "") -> Analyzer:
-    """Return an analyzer with the request's toolchain. Raises as open_analyzer() does."""
-    return open_analyzer(workspace, test_filter, request.toolchain, lambda text: reporter.emit(Notice(text)))
+    """Return an analyzer with the request's toolchain. Raises as open_to_build() does."""
+    return open_to_build(workspace, test_filter, request.toolchains(), lambda text: reporter.emit(Notice(text)))
 
 
 def analyze(analyzer: Analyzer, request: Request, reporter: Reporter) -> Plan:
@@ -108,6 +108,7 @@ def analyze(analyzer: Analyzer, request: Request, reporter: Reporter) -> Plan:
                 found.append(analyzer.analyze(target.label, device))
             except LoadingError as error:
                 skip(str(target.label), error)
+    analyzer.toolchains.make_all()
     return Plan(analyzer, tuple(found), bool(skipped))
 
 

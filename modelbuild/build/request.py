@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modelbuild.device_runners import DeviceRunner, parse_runner
 from modelbuild.durations import parse_duration
@@ -18,6 +18,9 @@ from modelbuild.workspace.remote_settings import NO_REMOTE, RemoteSettings
 from modelbuild.workspace.remote_strategy import parse_strategy
 from modelbuild.workspace.toml_document import Stamp
 from modelbuild.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from modelbuild.analysis.toolchains import Toolchains
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class Request:
     runners   ways to reach devices, in place of those that are declared
     action_timeout  seconds that an action may run; None: no limit
     toolchain the toolchain that steps run in; None: the Python that modelbuild runs in
+    for_all   it is also that of targets that name one
     show_outputs    which built targets are listed: one of flags.SHOWN_OUTPUTS
     purpose   distinguishes requests for the same targets: '' to build them
     """
@@ -76,6 +80,14 @@ class Request:
     places: tuple[str, ...] = ()
     runners: tuple[tuple[Label, DeviceRunner], ...] = ()
     toolchain: Label | None = None
+    for_all: bool = False
+
+    def toolchains(self) -> Toolchains:
+        """Return the toolchains of targets, before any is analysed."""
+        # A build that finds nothing to do does not need this.
+        from modelbuild.analysis.toolchains import Toolchains
+
+        return Toolchains(self.toolchain, self.for_all)
 
 
 def make_request(workspace: Workspace, directory: Path, patterns: tuple[str, ...], flags: Flags) -> Request:
@@ -97,6 +109,7 @@ def make_request(workspace: Workspace, directory: Path, patterns: tuple[str, ...
         show_outputs=flags.show_outputs or "summary",
         runners=parse_runners(flags.runners, package),
         toolchain=_toolchain(workspace, package, flags.toolchain),
+        for_all=flags.toolchain is not None,
     )
 
 
@@ -142,11 +155,12 @@ class ExpectedTarget:
 
 @dataclass(frozen=True, slots=True)
 class BuiltTarget:
-    """A requested target and its outputs, relative to the workspace."""
+    """A requested target, its outputs, relative to the workspace, and the name of its toolchain ('' for a test)."""
 
     label: str
     config: str
     outputs: tuple[str, ...]
+    toolchain: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,7 @@ class Snapshots:
                 present=sorted(seen.present - seen.files.keys()),
                 absent=sorted(seen.absent),
             ),
-            targets=[(t.label, t.config, t.outputs) for t in targets],
+            targets=[(t.label, t.config, t.outputs, t.toolchain) for t in targets],
             actions=actions,
             token=_token(),
         )
@@ -147,6 +147,7 @@ class Snapshots:
             request.patterns,
             [str(device) for device in request.devices],
             str(request.toolchain or ""),
+            request.for_all,
             request.remote.leaves_outputs,
             request.purpose,
         ]

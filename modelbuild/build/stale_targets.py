@@ -63,7 +63,7 @@ def find_stale(path: Path, root: str) -> StaleTargets | None:
         return None
     touched = reads.readers(changed)
     damaged = {place for path in damaged for place in above(path)}
-    stale = {label for label, _, outputs in record.targets if label in touched or not damaged.isdisjoint(outputs)}
+    stale = {label for label, _, outputs, _ in record.targets if label in touched or not damaged.isdisjoint(outputs)}
     if not stale:
         return None
     return StaleTargets(record, reads, frozenset(stale), frozenset(changed))

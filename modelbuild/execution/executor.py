@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from modelbuild.actions import Action, ActionResult, Digest, Place, StagedInput
+from modelbuild.code.interpreter import Interpreter, installed
 from modelbuild.execution.time_limit import TimeLimit
 
 
@@ -20,6 +21,7 @@ class Request:
     gpus     models of the GPUs that it sees, if it uses any (see gpus.py)
     device   the identity of the device on which a part of it runs; empty if there is none
     limit    the time that it may run, if there is a limit
+    python   the Python that it runs in
     modules  the step's source closure, SHA-256 by import name: the modules of modelbuild and rule packages it may load
     """
 
@@ -32,6 +34,7 @@ class Request:
     gpus: tuple[str, ...] = ()
     device: Mapping[str, str] = field(default_factory=dict)
     limit: TimeLimit | None = None
+    python: Interpreter = field(default_factory=installed)
 
 
 @dataclass(frozen=True, slots=True)

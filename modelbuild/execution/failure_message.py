@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from modelbuild.actions import Action
 from modelbuild.code.distributions import canonical
-from modelbuild.code.interpreter import Interpreter, installed
+from modelbuild.code.interpreter import Interpreter
 from modelbuild.code.step_sources import changed
 from modelbuild.execution.executor import Request
 from modelbuild.execution.fork_server_client import Ended
@@ -23,17 +23,13 @@ if TYPE_CHECKING:
     from modelbuild.execution.orders import End, Read
 
 
-def failure_message(
-    request: Request, ended: Ended, report: str, workspace: Path | None = None, python: Interpreter | None = None
-) -> str:
+def failure_message(request: Request, ended: Ended, report: str, workspace: Path | None = None) -> str:
     """Return the reason why the action failed; '' if its step returned and read only declared files.
 
     report      the worker's report (see worker/child.py)
     workspace   the folder with files that the worker could not see
-    python      the Python that it ran in; by default the one that modelbuild runs in
     """
-    python = python or installed()
-    action = request.action
+    action, python = request.action, request.python
     if ended.problem:
         return ended.problem
     if ended.late and request.limit is not None:

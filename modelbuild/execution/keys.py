@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -23,19 +25,29 @@ from modelbuild.paths import LOCAL
 from modelbuild.store.digests import digest_bytes, value_digest
 
 Identity: TypeAlias = Callable[[DeviceJob], Mapping[str, str]]
+# Returns the Python that the actions of a target, by its id, run in.
+Pythons: TypeAlias = Callable[[str], python.Interpreter]
 
 # Version of the environment of steps, and of the form of this record.
 FORMAT = 2
+
+
+class _Environment:
+    """The packages of one Python: tools, and the distributions that they find, by content."""
+
+    def __init__(self, workspace: Path, packages: Collection[str], files: Files, used: python.Interpreter) -> None:
+        self.tools = Tools(workspace, packages, used)
+        self.installed = InstalledContents(self.tools.distributions, lambda path: files.entry(path)[1])
 
 
 class Keys:
     """Computes keys. `material` is stored beside a result, to explain differences between two keys.
 
     blob       reads an input that another action made, to find its imports
-    installed  the distributions that `tools` finds, by content
-    local      the local modules that `tools` finds, by content
+    local      local modules, by content
+    make       returns the packages of a Python
+    pythons    returns the Python that the actions of a target run in
     gpus       models of GPUs, for actions that use one, if this machine has none
-    version    the version of the Python that steps run in
     identity   returns the identity of the device of a job, for actions of which a part runs on one; empty if none is
                there
     """
@@ -44,21 +56,21 @@ class Keys:
         self,
         code: StepCode,
         blob: Callable[[Digest], bytes],
-        tools: Tools,
-        installed: InstalledContents,
         local: LocalContents,
-        gpus: Sequence[str] = (),
-        version: str = "",
-        identity: Identity = lambda job: {},
+        make: Callable[[python.Interpreter], _Environment],
+        pythons: Pythons,
+        gpus: Sequence[str],
+        identity: Identity,
     ) -> None:
         self._code = code
         self._blob = blob
-        self._tools = tools
-        self._installed = installed
         self._local = local
+        self._make = make
+        self._pythons = pythons
         self._gpus = tuple(gpus)
-        self._version = version or python.installed().version
         self._identity = identity
+        self._environments: dict[str, _Environment] = {}
+        self._lock = threading.Lock()
         self._imported: dict[Digest, frozenset[str]] = {}
 
     @classmethod
@@ -69,28 +81,29 @@ class Keys:
         blob: Callable[[Digest], bytes],
         files: Files,
         gpus: Sequence[str] = (),
-        interpreter: python.Interpreter | None = None,
+        pythons: Pythons = lambda owner: python.installed(),
         identity: Identity = lambda job: {},
     ) -> Keys:
         """Return an object that computes keys of a workspace's actions. `packages`: folders of modelbuild and of rule
-        packages, by import name; `interpreter`: the Python that they run in."""
-        used = interpreter or python.installed()
-        tools = Tools(workspace, packages, used)
-        contents = InstalledContents(tools.distributions, lambda path: files.entry(path)[1])
-        return cls(StepCode(packages), blob, tools, contents, LocalContents(files), gpus, used.version, identity)
+        packages, by import name."""
+        make = partial(_Environment, workspace, packages, files)
+        return cls(StepCode(packages), blob, LocalContents(files), make, pythons, gpus, identity)
 
     def request(self, action: Action, inputs: Sequence[StagedInput]) -> Request:
         """Return the request that an executor runs. Raises as material() does."""
-        needed = self._needed(action, inputs)
+        used = self._pythons(action.owner)
+        environment = self._environment(used)
+        needed = self._needed(action, inputs, environment.tools)
         return Request(
             action,
             tuple(inputs),
-            self._installed.states(needed.distributions),
+            environment.installed.states(needed.distributions),
             self._code.modules(*action.modules),
             self._local.staged(needed.local),
-            self._ahead(action, needed),
+            _ahead(action, needed, environment.tools),
             (visible() or self._gpus) if action.resources.gpu else (),
             self._identity(action.device) if action.device is not None else {},
+            python=used,
         )
 
     def material(self, request: Request) -> Material:
@@ -109,7 +122,7 @@ class Keys:
             "tools": dict(request.tools),
             "env": dict(action.env),
             "cpu": action.resources.cpu,
-            "python": self._version,
+            "python": request.python.version,
             "machine": machine(),
         }
         if request.local:
@@ -123,21 +136,21 @@ class Keys:
     def outdated(self, request: Request) -> str:
         """Return the reason why the run of a request may differ from its key, or ''. The readers of modules and inputs
         compare those themselves."""
-        tool = self._installed.replaced(request.tools)
+        tool = self._environment(request.python).installed.replaced(request.tools)
         return f"{tool} was installed anew during the build; build again" if tool else ""
 
-    def _ahead(self, action: Action, needed: Needed) -> tuple[str, ...]:
-        """Return the modules that may be imported before the action's local modules are laid out: none that would
-        import one of them, or a module that one of them replaces."""
-        mixed = needed.local and (self._tools.needed((), action.preload).local or self._tools.shadow(needed.local))
-        return () if mixed else action.preload
+    def _environment(self, used: python.Interpreter) -> _Environment:
+        with self._lock:
+            if used.program not in self._environments:
+                self._environments[used.program] = self._make(used)
+            return self._environments[used.program]
 
-    def _needed(self, action: Action, inputs: Sequence[StagedInput]) -> Needed:
+    def _needed(self, action: Action, inputs: Sequence[StagedInput], tools: Tools) -> Needed:
         sources = [i for i in inputs if i.name in action.python and i.path.endswith(".py")]
         names = {name for item in sources for name in self._names(item)}
-        needed = self._tools.needed(action.tools, foreign(names, (item.path for item in sources)))
+        needed = tools.needed(action.tools, foreign(names, (item.path for item in sources)))
         if needed.missing:
-            raise self._tools.not_installed(needed.missing, action.tools, action.owner)
+            raise tools.not_installed(needed.missing, action.tools, action.owner)
         return needed
 
     def _names(self, item: StagedInput) -> frozenset[str]:
@@ -155,6 +168,13 @@ class Keys:
         if digest_bytes(data) != digest:
             raise BuildError(f"{item.path} changed during the build; build again")
         return data
+
+
+def _ahead(action: Action, needed: Needed, tools: Tools) -> tuple[str, ...]:
+    """Return the modules that may be imported before the action's local modules are laid out: none that would import
+    one of them, or a module that one of them replaces."""
+    mixed = needed.local and (tools.needed((), action.preload).local or tools.shadow(needed.local))
+    return () if mixed else action.preload
 
 
 def _local(staged: Sequence[StagedInput]) -> dict[str, dict[str, str]]:

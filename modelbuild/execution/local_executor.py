@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import modelbuild
 from modelbuild.actions import Action, ActionResult
 from modelbuild.code.byte_code import keep_byte_code
-from modelbuild.code.interpreter import Interpreter, installed
+from modelbuild.code.interpreter import Interpreter
 from modelbuild.code.search_path import import_path
 from modelbuild.code.step_sources import source_file
 from modelbuild.errors import EnvironmentProblem
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 
 class LocalExecutor:
-    """An Executor. Each different `Action.preload` has its own fork server, so that the modules loaded in an action do
-    not depend on earlier actions. A server starts with the first action that needs it.
+    """An Executor. Each different `Action.preload` of a Python has its own fork server, so that the modules loaded in
+    an action do not depend on earlier actions. A server starts with the first action that needs it.
 
     workspace_root   the workspace; actions see only their declared inputs of it
     scratch          folder for sandboxes, preferably on the store's file system; shared by builds
@@ -43,7 +43,6 @@ class LocalExecutor:
     reporter         receives the progress of running actions
     spare            a fork server without settings, for the first actions; ends with the executor
     namespaces       False: behave as if the kernel refused namespaces
-    interpreter      the Python of the fork servers; by default the one that modelbuild runs in
     """
 
     def __init__(
@@ -56,7 +55,6 @@ class LocalExecutor:
         reporter: Reporter | None = None,
         spare: ForkServer | None = None,
         namespaces: bool = True,
-        interpreter: Interpreter | None = None,
     ) -> None:
         self._workspace = workspace_root.resolve()
         self._store = store
@@ -66,9 +64,8 @@ class LocalExecutor:
         self._reporter = reporter
         self._spare = spare
         self._namespaces = namespaces
-        self._python = interpreter or installed()
         self._lock = threading.Lock()
-        self._warm: dict[tuple[str, ...], ForkServer] = {}
+        self._warm: dict[tuple[str, ...], ForkServer] = {}  # by the Python's program and the modules
         self._scratch: Scratch | None = None
         self._compiled: set[str] = set()
         self._waiting: dict[tuple[str, ...], list[Action]] = {}  # for modules that a fork server imports
@@ -137,18 +134,18 @@ class LocalExecutor:
         self._compile(request)
         # A child cannot use a GPU after its parent initialized the driver, as some modules do on import.
         preload = () if action.resources.gpu else request.preload
-        server = self._warm_for(preload)
+        server = self._warm_for(preload, request.python)
         if server is None:
             return Outcome(None, "interrupted")
         with self._lock:  # or the server could be ready between the question and the list
             if preload and not server.ready:
-                self._waiting.setdefault(preload, []).append(action)
+                self._waiting.setdefault((request.python.program, *preload), []).append(action)
                 self._show(action, f"starting a worker with {preload[0]}", waiting=True)
-        ended = server.run(_order(sandbox, request, self._workspace, self._python), partial(self._show, action))
+        ended = server.run(_order(sandbox, request, self._workspace), partial(self._show, action))
         if self._closed:
             return Outcome(None, "interrupted")
         stdout, stderr = sandbox.printed(self._store)
-        problem = failure_message(request, ended, ended.report, self._workspace, self._python)
+        problem = failure_message(request, ended, ended.report, self._workspace)
         if not problem:
             try:
                 outputs = sandbox.collect(action, self._store)
@@ -161,9 +158,9 @@ class LocalExecutor:
             return Outcome(None, problem + where, stdout, stderr)
         return Outcome(ActionResult(outputs, stdout, stderr, ended.seconds, ended.max_rss), "", stdout, stderr)
 
-    def _server_ready(self, preload: tuple[str, ...], seconds: float) -> None:
+    def _server_ready(self, python: Interpreter, preload: tuple[str, ...], seconds: float) -> None:
         with self._lock:
-            waiting = self._waiting.pop(preload, [])
+            waiting = self._waiting.pop((python.program, *preload), [])
         if self._reporter is not None:
             self._reporter.emit(WorkerReady(preload, seconds))
         for action in waiting:
@@ -182,14 +179,14 @@ class LocalExecutor:
             for file in filter(None, files):
                 keep_byte_code(file)
 
-    def _warm_for(self, preload: tuple[str, ...]) -> ForkServer | None:
+    def _warm_for(self, preload: tuple[str, ...], python: Interpreter) -> ForkServer | None:
+        name = (python.program, *preload)
         with self._lock:
             if self._closed:
                 return None
-            server = self._warm.get(preload)
+            server = self._warm.get(name)
             if server is None or not server.alive:
                 scratch = self._start()
-                python = self._python
                 imports = python.path if python.toolchain else import_path(self._workspace)
                 prefixes = (python.prefix, python.base_prefix)
                 settings: ServerSettings = {
@@ -202,20 +199,20 @@ class LocalExecutor:
                     "namespaces": self._namespaces,
                     "variables": environment.variables(scratch.path, cpus=1, prefix=python.prefix),
                 }
-                server = self._warm[preload] = self._take_spare() or ForkServer(python.program, python.prefix)
-                self._waiting.pop(preload, None)  # of a server that ended before it was ready
-                server.begin(settings, partial(self._server_ready, preload))
+                server = self._warm[name] = self._take_spare(python) or ForkServer(python.program, python.prefix)
+                self._waiting.pop(name, None)  # of a server that ended before it was ready
+                server.begin(settings, partial(self._server_ready, python, preload))
             return server
 
-    def _take_spare(self) -> ForkServer | None:
+    def _take_spare(self, python: Interpreter) -> ForkServer | None:
         """Return the spare fork server, if there is one and it is of this Python."""
-        if self._spare is None or not self._spare.alive or self._spare.program != self._python.program:
+        if self._spare is None or not self._spare.alive or self._spare.program != python.program:
             return None
         spare, self._spare = self._spare, None
         return spare
 
 
-def _order(sandbox: Sandbox, request: Request, workspace: Path, python: Interpreter) -> LocalOrder:
+def _order(sandbox: Sandbox, request: Request, workspace: Path) -> LocalOrder:
     """Return the order for a worker."""
     action = request.action
     inputs: dict[str, list[str]] = {}
@@ -233,7 +230,7 @@ def _order(sandbox: Sandbox, request: Request, workspace: Path, python: Interpre
         "fetches": _fetches(action, workspace) if action.network else [],
         "modules": dict(request.modules),
         "local": bool(request.local),
-        "env": environment.variables(sandbox.home, cpus, action.network, gpu, python.prefix) | dict(action.env),
+        "env": environment.variables(sandbox.home, cpus, action.network, gpu, request.python.prefix) | dict(action.env),
         "root": str(sandbox.folder),
         "writable": [str(sandbox.outputs), str(sandbox.home)],
         "stdout": str(sandbox.stdout),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import modelbuild
 from modelbuild.actions import Action
-from modelbuild.analysis.open import open_analyzer
+from modelbuild.analysis.open import open_to_build
 from modelbuild.build.dry_run import dry_run
 from modelbuild.code.step_sources import StepCode
 from modelbuild.errors import ModelbuildError
@@ -30,7 +30,7 @@ class ChangedSince:
 def pending(workspace: Workspace, records: Records, label: Label, devices: Sequence[Label]) -> ChangedSince:
     """Analyse the target and compute keys, without building. Actions behind one that would run are not covered."""
     try:
-        analyzer = open_analyzer(workspace, toolchain=workspace.config.toolchain)
+        analyzer = open_to_build(workspace)
         targets = [analyzer.analyze(label, device) for device in devices or (None,)]
         dry = dry_run(analyzer, [artifact for target in targets for artifact in target.files()])
     except ModelbuildError as error:

@@ -14,7 +14,7 @@ from modelbuild.workspace.toml_positions import KeyPath
 PACKAGE_FILE = "BUILD.toml"
 
 # Attributes of every rule: the engine reads them, and rules never see them.
-ENGINE_ATTRIBUTES = ("name", "visibility", "tags", "matrix", "action_timeout")
+ENGINE_ATTRIBUTES = ("name", "visibility", "tags", "matrix", "toolchain", "action_timeout")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,6 +23,7 @@ class Target:
 
     visibility      valid entries with absolute labels; the package's default if there is no attribute
     path            position of the declaration in the document, such as ("torch_model", 0)
+    toolchain       the toolchain that its actions run in: an absolute label, or INSTALLED; '' if there is no attribute
     action_timeout  seconds that its actions may run, in place of the build's limit; None if there is no attribute
     """
 
@@ -34,6 +35,7 @@ class Target:
     document: Document
     path: KeyPath
     action_timeout: float | None = None
+    toolchain: str = ""
 
     @property
     def file(self) -> str:

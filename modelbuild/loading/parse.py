@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from modelbuild.errors import LoadingError, did_you_mean
+from modelbuild.errors import LoadingError, UsageError, did_you_mean
 from modelbuild.labels import Label, is_target_name
 from modelbuild.loading.matrix import expand_matrix
 from modelbuild.loading.package import ENGINE_ATTRIBUTES, Package, Target
 from modelbuild.loading.visibility import PRIVATE, PUBLIC, parse_visibility
 from modelbuild.paths import MAX_NAME
+from modelbuild.workspace.flags import INSTALLED
 from modelbuild.workspace.toml_document import Document, show
 from modelbuild.workspace.toml_positions import KeyPath
 from modelbuild.workspace.toml_table import Table
@@ -84,13 +85,15 @@ def _target(
     visibility = default
     tags: tuple[str, ...] = ()
     timeout = None
-    if "visibility" in values or "tags" in values or "action_timeout" in values:
+    toolchain = ""
+    if not values.keys().isdisjoint(("visibility", "tags", "toolchain", "action_timeout")):
         table = Table(document, path, values)
         visibility = _visibility(table, "visibility", package, default)
         tags = table.strings("tags") or ()
+        toolchain = _toolchain(table, package)
         timeout = table.duration("action_timeout")
     attributes = {key: value for key, value in values.items() if key not in ENGINE_ATTRIBUTES}
-    return Target(Label(package, name), str(path[0]), attributes, visibility, tags, document, path, timeout)
+    return Target(Label(package, name), str(path[0]), attributes, visibility, tags, document, path, timeout, toolchain)
 
 
 def _visibility(table: Table, key: str, package: str, default: tuple[str, ...]) -> tuple[str, ...]:
@@ -106,3 +109,13 @@ def _visibility(table: Table, key: str, package: str, default: tuple[str, ...]) 
         if len(written) > 1 and text in (PUBLIC, PRIVATE):
             raise table.error(f"'{key}': '{text}' excludes other entries", key, index)
     return tuple(entries)
+
+
+def _toolchain(table: Table, package: str) -> str:
+    text = table.string("toolchain", f"a label, or '{INSTALLED}'")
+    if text is None or text == INSTALLED:
+        return text or ""
+    try:
+        return str(Label.parse(text, package))
+    except UsageError as error:
+        raise table.error(f"'toolchain': {error}", "toolchain") from None

@@ -10,7 +10,7 @@ from modelbuild.api.attrs import Path
 from modelbuild.labels import Label
 from modelbuild.loading.package import Target
 from modelbuild.query.package_world import Packages, file_location, target_labels
-from modelbuild.query.target_world import engine_attributes
+from modelbuild.query.target_world import engine_attributes, toolchain_labels
 from modelbuild.query.world import SOURCE
 
 
@@ -78,6 +78,8 @@ class ConfiguredWorld:
         if target is None:
             return ()
         named = {label for path, label in target_labels(self._declared(target), target.attrs) if path[0] == attribute}
+        if attribute == "toolchain":
+            named.update(map(Label.parse, toolchain_labels(self._declared(target))))
         found = {self._node(needed) for needed in self.analyzer.dependencies[target.node] if needed.label in named}
         return found | {file for path, file in self._files(target) if path[0] == attribute}
 

@@ -50,6 +50,8 @@ def _statement(target: Target, attributes: Mapping[str, Any]) -> str:
     values: dict[str, Any] = {"name": target.label.name, **attributes, "visibility": target.visibility}
     if target.tags:
         values["tags"] = target.tags
+    if target.toolchain:
+        values["toolchain"] = target.toolchain
     if target.action_timeout is not None:
         values["action_timeout"] = f"{target.action_timeout:.15g} s"
     return f"# {target.location()}\n{format_toml(toml_table(target.rule, values))}"

@@ -16,6 +16,7 @@ from modelbuild.loading.package import Target
 from modelbuild.loading.select import resolve_selects, select_labels
 from modelbuild.query.package_world import Packages, file_location, target_labels
 from modelbuild.query.world import SOURCE
+from modelbuild.workspace.flags import INSTALLED
 
 
 class TargetWorld:
@@ -35,6 +36,7 @@ class TargetWorld:
             return ()
         found = {str(label): None for attrs in self._variants(target) for _, label in target_labels(target, attrs)}
         found.update((str(label), None) for label, _ in select_labels(target))
+        found.update((label, None) for label in toolchain_labels(target))
         for label in found:
             self.packages.loader.target(Label.parse(label), target.location)
         for attrs in self._variants(target):
@@ -63,6 +65,8 @@ class TargetWorld:
             found.update(str(label) for path, label in target_labels(target, attrs) if path[0] == attribute)
             files = self.packages.files(target.label, attrs, target.location)
             found.update(file for path, file in files if path[0] == attribute)
+        if target is not None and attribute == "toolchain":
+            found.update(toolchain_labels(target))
         return found
 
     def members(self, package: str) -> list[str]:
@@ -94,4 +98,14 @@ class TargetWorld:
 
 def engine_attributes(target: Target) -> dict[str, Any]:
     """Return the attributes that every target has."""
-    return {"name": target.label.name, "tags": list(target.tags), "visibility": list(target.visibility)}
+    found: dict[str, Any] = {
+        "name": target.label.name,
+        "tags": list(target.tags),
+        "visibility": list(target.visibility),
+    }
+    return {**found, "toolchain": target.toolchain} if target.toolchain else found
+
+
+def toolchain_labels(target: Target) -> list[str]:
+    """Return the label of the toolchain that a target names, if it is a target."""
+    return [target.toolchain] if target.toolchain not in ("", INSTALLED) else []

@@ -133,7 +133,7 @@ class _Gatherer:
             runs={name: _run(records, measures, each) for name, each in actions.items()},
             sources=sorted(self._sources(target, actions), key=lambda file: file.name),
             downloads=sorted(self._downloads(actions), key=lambda file: (file.name, file.sha256)),
-            packages=packages_of(actions.values(), self._analyzer.interpreter.path),
+            packages=packages_of(actions.values(), lambda owner: self._analyzer.toolchains.python(owner).path),
             components=self._components(target),
             tests=passed_tests(self._workspace, self._engine, request.devices, digests, self._embedded(digests)),
             revision=find_revision(self._workspace.root),
@@ -176,10 +176,10 @@ class _Gatherer:
             yield node
 
     def _sources(self, target: ConfiguredTarget, actions: Iterable[str]) -> Iterator[File]:
-        """Yield each file of the workspace that an action reads, or that is itself an output, and the toolchain's
-        lock."""
-        lock = self._analyzer.interpreter.lock
-        if lock:
+        """Yield each file of the workspace that an action reads, or that is itself an output, and the locks
+        of toolchains."""
+        pythons = [self._analyzer.toolchains.python(node.owner) for node in self._nodes(actions)]
+        for lock in sorted({python.lock for python in pythons if python.lock}):
             yield File(lock, self._engine.sources.entry(lock)[1].digest.hash)
         named = {item.artifact for node in self._nodes(actions) for item in node.inputs}
         named.update(target.files())

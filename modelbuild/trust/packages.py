@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -43,13 +43,14 @@ class Package:
         return f"pkg:pypi/{canonicalize_name(self.name)}@{self.version}"
 
 
-def packages_of(actions: Iterable[Facts], path: Sequence[str]) -> list[Package]:
-    """Return the packages in the keys of actions, sorted. `path`: the folders that steps import from."""
-    states = sorted({(name, state) for facts in actions for name, state in facts.material["tools"].items()})
+def packages_of(actions: Iterable[Facts], path: Callable[[str], Sequence[str]]) -> list[Package]:
+    """Return the packages in the keys of actions, sorted. `path` returns the folders that a target's steps import
+    from."""
+    states = {(name, state): facts.owner for facts in actions for name, state in facts.material["tools"].items()}
     found = []
-    for name, state in states:
+    for name, state in sorted(states):
         version, _, digest = state.partition(" ")
-        found.append(Package(name, version, digest, package_license(name, version, path)))
+        found.append(Package(name, version, digest, package_license(name, version, path(states[name, state]))))
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.affected.test_affected_command import ALL, ask, repo
+from tests.affected.test_affected_command import ALL, BUILD, ask, repo
 
 __all__ = ["repo"]
 
@@ -44,3 +44,23 @@ def test_another_toolchain_affects_everything(pinned: Any, file: str, old: str, 
 def test_a_comment_in_the_lock_affects_nothing(pinned: Any) -> None:
     pinned.write({"tools/tools.lock": "# A comment.\n" + PIN})
     assert [label for label in ask(pinned, "--since", "HEAD") if label in ALL] == []
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("tools/tools.lock", "torch==1", "torch==2"),
+        ("tools/BUILD.toml", "lock =", 'python = "3.12"\nlock ='),
+        ("m/BUILD.toml", 'toolchain = "//tools"', ""),
+    ],
+    ids=["version", "python", "none"],
+)
+def test_a_targets_own_toolchain_affects_it_and_what_reads_it(repo: Any, file: str, old: str, new: str) -> None:
+    tools = '[[python_toolchain]]\nname = "tools"\nlock = "tools.lock"\nvisibility = ["//m"]\n'
+    build = BUILD.replace('name = "one"', 'name = "one"\ntoolchain = "//tools"')
+    repo.write({"tools/BUILD.toml": tools, "tools/tools.lock": PIN, "m/BUILD.toml": build})
+    repo.commit()
+    text = (repo.root / file).read_text()
+    assert old in text
+    repo.write({file: text.replace(old, new)})
+    assert [label for label in ask(repo, "--since", "HEAD") if label in ALL] == ["//m:one", "//m:two"]

@@ -62,7 +62,7 @@ def record_of(root: Path) -> Record:
             ["relied on"],
             ["none.toml"],
         ),
-        [("//:a", "default", ("out/made", "out/tree")), ("//:nothing", "default", ())],
+        [("//:a", "default", ("out/made", "out/tree"), "installed"), ("//:nothing", "default", (), "//:tools")],
         7,
     )
 

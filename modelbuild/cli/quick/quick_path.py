@@ -45,7 +45,7 @@ def run_quickly(arguments: Sequence[str]) -> int | None:
         from modelbuild.report.text import nothing_to_do, target_lines, write
 
         last = nothing_to_do(len(record.targets), record.actions, time.monotonic() - started)
-        write(sys.stdout, "\n".join((*([text] if text else target_lines(record.targets, show)), last)))
+        write(sys.stdout, "\n".join((*([text] if text else target_lines([t[:3] for t in record.targets], show)), last)))
     return 0
 
 

@@ -91,6 +91,15 @@ def only_file(built: Result, label: Label, suffix: str = "") -> str:
     return _only(label, next(target.outputs for target in built.targets if target.label == str(label)), suffix)
 
 
+def toolchain_of(built: Result, label: Label) -> Label | None:
+    """Return the toolchain that a target was built in; None for the Python that modelbuild runs in."""
+    from modelbuild.labels import Label
+    from modelbuild.workspace.flags import INSTALLED
+
+    name = next(target.toolchain for target in built.targets if target.label == str(label))
+    return None if name == INSTALLED else Label.parse(name)
+
+
 def _only(label: Label, outputs: Sequence[str], suffix: str) -> str:
     from modelbuild.errors import UsageError
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from modelbuild.cli.targets.device_profile import EVENTS, DeviceProfile, WritePages
 from modelbuild.cli.targets.device_specs import device_specs
-from modelbuild.cli.targets.one_program import build_here, label_of, only_file
+from modelbuild.cli.targets.one_program import build_here, label_of, only_file, toolchain_of
 from modelbuild.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def run_on_device(
         raise UsageError(f"{bundle}: expected a runtime_bundle, a folder with a program and its runtime")
     given = {**run.inputs, **{name: str(workspace.root / only_file(built, each)) for name, each in labels.items()}}
     with TemporaryDirectory() as temporary:
-        command = program(workspace, request.toolchain)
+        command = program(workspace, toolchain_of(built, bundle))
         made = _read_inputs([*command, str(pte)], run, given, Path(temporary), folder)
         if isinstance(made, int):
             return made

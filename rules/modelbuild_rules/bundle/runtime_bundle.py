@@ -45,7 +45,7 @@ program = ":net_program"
 """
 
 
-@rule(attrs=RuntimeBundleAttrs, example=EXAMPLE)
+@rule(attrs=RuntimeBundleAttrs, example=EXAMPLE, toolchain_from=("program",))
 def runtime_bundle(ctx: Context[RuntimeBundleAttrs]) -> tuple[Provider, ...]:
     program = ctx.provider(ctx.attrs.program, Program)
     device = _device(ctx, program)

@@ -103,7 +103,7 @@ stack = ":xnnpack"
 """
 
 
-@rule(attrs=PteProgramAttrs, example=EXAMPLE)
+@rule(attrs=PteProgramAttrs, example=EXAMPLE, toolchain_from=("stack", "model"))
 def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     models, parts = _models(ctx)
     stack = (*parts, *_stack(ctx, needed=not parts or bool(ctx.attrs.engines)))

@@ -228,7 +228,7 @@ inputs = [{ name = "random", generator = { seed = 0, count = 3 } }]
 """
 
 
-@rule(attrs=PteTestAttrs, example=EXAMPLE)
+@rule(attrs=PteTestAttrs, example=EXAMPLE, toolchain_from=("program",))
 def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     program = ctx.provider(attrs.program, Program)

@@ -14,7 +14,7 @@ from modelbuild.build.request import Flags
 from modelbuild.cli.group import Settings
 from modelbuild.cli.names import COMMANDS
 from modelbuild.cli.options import Command, building, gather
-from modelbuild.cli.targets.one_program import build_here, label_of, only_file
+from modelbuild.cli.targets.one_program import build_here, label_of, only_file, toolchain_of
 from modelbuild.cli.watch import watching
 from modelbuild.errors import EnvironmentProblem, ExitCode
 
@@ -154,7 +154,7 @@ def command(settings: Settings, /, target: str, run: Run, flags: Flags) -> int:
     files.update({name: str(root / only_file(built, one)) for name, one in labels.items()})
     arguments = run.arguments(root / only_file(built, label, ".pte"), files)
     arguments += ["--json"] if request.json else []
-    command = [*_program(workspace, request.toolchain), *arguments]
+    command = [*_program(workspace, toolchain_of(built, label)), *arguments]
     if not run.pages():
         return _run(label, command, settings.directory)
     with TemporaryDirectory() as folder:
@@ -216,15 +216,17 @@ def _program(workspace: Workspace, toolchain: Label | None) -> list[str]:
 
     if toolchain is None:
         return [sys.executable, "-P", "-m", LIBRARY]
+    from modelbuild.analysis.make_toolchain import make_toolchain
     from modelbuild.analysis.open import open_analyzer
     from modelbuild.toolchain import run_module
 
-    analyzer = open_analyzer(workspace, toolchain=toolchain)
+    analyzer = open_analyzer(workspace)
     if LIBRARY not in analyzer.rules.packages:
         library = LIBRARY.replace("_", "-")
         expected = f"expected `pip install --no-deps {library}`"
         raise EnvironmentProblem(f"programs are run by {library}, which is not installed beside modelbuild; {expected}")
-    return [analyzer.interpreter.program, "-P", run_module.__file__, str(analyzer.rules.packages[LIBRARY]), LIBRARY]
+    python = make_toolchain(analyzer, toolchain, lambda text: None)
+    return [python.program, "-P", run_module.__file__, str(analyzer.rules.packages[LIBRARY]), LIBRARY]
 
 
 def _run(label: Label, command: list[str], folder: Path) -> ExitCode:

@@ -20,7 +20,7 @@ def command(settings: Settings, expression: str, devices: tuple[str, ...], form:
     Nothing is built. A key is printed only if the action's inputs are in the cache, and so are actions that other
     actions add.
     """
-    from modelbuild.analysis.open import open_analyzer
+    from modelbuild.analysis.open import open_to_build
     from modelbuild.labels import Label
     from modelbuild.query.actions import Actions, as_lines
     from modelbuild.query.configured_world import ConfiguredWorld
@@ -31,7 +31,7 @@ def command(settings: Settings, expression: str, devices: tuple[str, ...], form:
     workspace = load_workspace(find_root(settings.directory))
     current = workspace.package_of(settings.directory)
     world = ConfiguredWorld(
-        open_analyzer(workspace, toolchain=workspace.config.toolchain),
+        open_to_build(workspace),
         current,
         [Label.parse(text, current) for text in devices],
     )

@@ -21,7 +21,7 @@ def command(settings: Settings, expression: str, devices: tuple[str, ...], form:
 
     --output=files lists the outputs of targets, below modelbuild-out/.
     """
-    from modelbuild.analysis.open import open_analyzer
+    from modelbuild.analysis.open import open_analyzer, open_to_build
     from modelbuild.labels import Label
     from modelbuild.query.configured_world import ConfiguredWorld
     from modelbuild.query.describe import describe_configured
@@ -34,8 +34,8 @@ def command(settings: Settings, expression: str, devices: tuple[str, ...], form:
     workspace = load_workspace(find_root(settings.directory))
     current = workspace.package_of(settings.directory)
     asked = [Label.parse(text, current) for text in devices]
-    toolchain = workspace.config.toolchain if form == "files" else None  # keys decide the names of some outputs
-    world = ConfiguredWorld(open_analyzer(workspace, toolchain=toolchain), current, asked)
+    opened = open_to_build if form == "files" else open_analyzer  # keys decide the names of some outputs
+    world = ConfiguredWorld(opened(workspace), current, asked)
     found = evaluate(world, expression)
     if form in GRAPHS:
         lines = render(found, form, world.needs, partial(describe_configured, world))

@@ -1,10 +1,9 @@
-"""Make the toolchain that actions run in, before any of them is declared."""
+"""Make the environment of a toolchain that a workspace declares."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import partial
 
 from modelbuild.analysis.analyze import Analyzer
 from modelbuild.code.interpreter import Interpreter
@@ -12,26 +11,19 @@ from modelbuild.labels import Label
 from modelbuild.workspace.toml_document import Stamp
 
 
-def use_toolchain(analyzer: Analyzer, label: Label, say: Callable[[str], object]) -> None:
-    """Make a toolchain, and let the analyzer's actions run in it. Raises as make_toolchain() does.
+def make_toolchain(analyzer: Analyzer, label: Label, say: Callable[[str], object]) -> Interpreter:
+    """Make a toolchain, unless the cache has it, and return its Python. Raises LoadingError for errors in declarations
+    and in the lock, and EnvironmentProblem if it cannot be made.
 
     say  called with lines about the progress
     """
-    analyzer.interpreter = make_toolchain(analyzer, label, say)
-
-
-def make_toolchain(analyzer: Analyzer, label: Label, say: Callable[[str], object]) -> Interpreter:
-    """Make a toolchain, unless the cache has it, and return its Python. Raises LoadingError for errors in declarations
-    and in the lock, and EnvironmentProblem if it cannot be made."""
     # Builds without toolchains do not need these.
     from modelbuild.toolchain.lock_file import read_lock
     from modelbuild.toolchain.make import Wanted, make
     from modelbuild.toolchain.pythons import find_python
 
     workspace = analyzer.loader.workspace
-    own = label == workspace.config.toolchain
-    at = partial(workspace.document.location, ("build", "toolchain")) if own else None
-    found = analyzer.toolchain(label, at)
+    found = analyzer.base_toolchain(label)
     _stamp(analyzer, found.lock.path)
     lock = read_lock(workspace.root, found.lock.path, found.from_source)
     python = find_python(found.python, str(label))
