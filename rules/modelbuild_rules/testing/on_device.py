@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from modelbuild.api import Artifact, Context, DerivedArtifact, DeviceJob, Label, Output
@@ -21,6 +22,15 @@ _ELSEWHERE = {
     "accuracy": "none",
     "baseline": "none",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class OnDevice:
+    """The outputs of the actions of a test on a device."""
+
+    report: DerivedArtifact
+    bundle: DerivedArtifact
+    cases: DerivedArtifact
 
 
 def check_on_device(ctx: Context[Any], program: Program) -> None:
@@ -58,8 +68,8 @@ def on_device_test(
     inputs: Mapping[str, Artifact | tuple[Artifact, ...]],
     parity: Mapping[str, Any],
     tools: tuple[str, ...],
-) -> DerivedArtifact:
-    """Declare the actions; return the report. `inputs` and `parity` are those of the test on this machine."""
+) -> OnDevice:
+    """Declare the actions. `inputs` and `parity` are those of the test on this machine."""
     attrs, device = ctx.attrs, ctx.device(DeviceTarget)
     selected = parity.get("filter", "")
     bundle = bundle_action(ctx, program, device, attrs, "bundle", "bundle")
@@ -80,7 +90,7 @@ def on_device_test(
         description=f"inputs of {ctx.label}",
     )["cases"]
     assert ctx.device_label is not None
-    return ctx.action(
+    report = ctx.action(
         "test",
         step="device_test",
         inputs={**{name: each for name, each in inputs.items() if name not in given}, "cases": cases, "bundle": bundle},
@@ -103,3 +113,4 @@ def on_device_test(
         resources=resources(attrs),
         description=f"{attrs.program} on {ctx.device_label} against {attrs.model}",
     )["report"]
+    return OnDevice(report, bundle, cases)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from pydantic import Field
 
@@ -16,7 +16,6 @@ from modelbuild.api import (
     Attrs,
     Context,
     Dep,
-    DerivedArtifact,
     LabelOf,
     Output,
     Provider,
@@ -33,10 +32,11 @@ from modelbuild_rules.bundle.installed_runtime import InstalledRuntime, installe
 from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_place
 from modelbuild_rules.bundle.vendor_library import VendorLibrary, library_inputs, library_params, library_places
 from modelbuild_rules.kernels.libraries import kernel_inputs
-from modelbuild_rules.providers import Dataset, DeviceTarget, EagerModel, ExportedModel, Lowering, Program
+from modelbuild_rules.providers import Dataset, DeviceTarget, EagerModel, ExportedModel, Program
 from modelbuild_rules.quantization.samples import sample_inputs
 from modelbuild_rules.testing.accuracy import Accuracy, accuracy_params
 from modelbuild_rules.testing.attributes import Latency, TestAttrs, resources, seconds
+from modelbuild_rules.testing.bisection import search_here, search_on_device
 from modelbuild_rules.testing.case_names import case_names, is_selected
 from modelbuild_rules.testing.on_device import check_on_device, on_device_test
 
@@ -300,9 +300,14 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
         "metric_srcs": metric_srcs,
         **{f"program.{name}": artifact for name, artifact in _files(program).items()},
     }
+    exported = next((each for each in ctx.providers(attrs.model) if isinstance(each, ExportedModel)), None)
+    lowering = program.methods[method].lowering
     if attrs.on_device:
-        report = on_device_test(ctx, program, inputs, parity, eager.tools)
-        return (TestAction((report,), flaky=attrs.flaky, filters=True),)
+        tested = on_device_test(ctx, program, inputs, parity, eager.tools)
+        there = None
+        if exported is not None and lowering is not None:
+            there = search_on_device(ctx, exported, lowering, inputs, parity, eager.tools, tested)
+        return (TestAction((tested.report,), flaky=attrs.flaky, bisect=there, filters=True),)
     made = ctx.action(
         "test",
         step="pte_test",
@@ -337,12 +342,10 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
         resources=_resources(attrs, program),
         description=f"{attrs.program} against {attrs.model}",
     )
-    exported = next((each for each in ctx.providers(attrs.model) if isinstance(each, ExportedModel)), None)
     bisect = None
-    lowering = program.methods[method].lowering
     if exported is not None and lowering is not None:
         params = {**parity, "cpp_runtime": cpp}
-        bisect = _bisect(ctx, exported, lowering, inputs, params, eager.tools)
+        bisect = search_here(ctx, exported, lowering, inputs, params, eager.tools)
     return (TestAction((made["report"],), flaky=attrs.flaky, bisect=bisect, filters=True),)
 
 
@@ -390,38 +393,6 @@ def _gpu(attrs: PteTestAttrs, program: Program) -> GpuNeeds:
 def _resources(attrs: PteTestAttrs, program: Program) -> Resources:
     capabilities = program.device.compute_capabilities if program.device and attrs.gpus else ()
     return replace(resources(attrs), compute_capability=min(capabilities, key=float, default=""))
-
-
-def _bisect(
-    ctx: Context[PteTestAttrs],
-    reference: ExportedModel,
-    lowering: Lowering,
-    inputs: Mapping[str, Artifact | tuple[Artifact, ...]],
-    params: Mapping[str, Any],
-    tools: tuple[str, ...],
-) -> DerivedArtifact:
-    """Declare the action that finds the first wrong node; return its finding."""
-    return ctx.action(
-        "bisect",
-        step="first_wrong_node",
-        inputs={
-            **inputs,
-            "reference.program": reference.program,
-            "reference.weights": reference.weights,
-            "reference.debug": reference.debug,
-            "lowered.program": lowering.model.program,
-            "lowered.weights": lowering.model.weights,
-            **{f"backend.{i}.{n}": a for i, needed in enumerate(lowering.prerequisites) for n, a in needed.items()},
-        },
-        outputs=[Output("finding", "finding.json")],
-        params={**params, "backends": list(lowering.backends)},
-        plugins=sorted({each[part] for each in lowering.backends for part in ("partitioning", "compiling")} - {""}),
-        tools=(*lowering.tools, *tools),
-        python=("srcs", "metric_srcs"),
-        preload=("torch", "executorch.exir"),
-        resources=Resources(memory=4 << 30),
-        description=f"find the first wrong node of {ctx.attrs.program}",
-    )["finding"]
 
 
 def _check_names(

@@ -93,18 +93,23 @@ def keys(tmp_path: Path, actions: Callable[..., dict[str, Action]]) -> Keyed:
 
 def test_the_device_gets_the_bundle_and_the_cases(actions: Callable[..., dict[str, Action]]) -> None:
     declared = actions("timeout = 7\n")
-    assert declared.keys() == {"bundle", "cases", "test"}
+    assert declared.keys() == {"bundle", "cases", "test", "taps", "plan-taps", "find-partition", "bisect"}
     job = declared["test"].device
     assert job is not None
     assert (job.label, job.inputs, job.plan, job.seconds) == ("//:device", ("bundle", "cases"), "cases", 7.0)
     assert [runner.host for runner in job.spec.runners] == ["near.lab"]
-    assert declared["bundle"].device is declared["cases"].device is None
+    assert {name for name, each in declared.items() if each.device is not None} == {"test", "find-partition", "bisect"}
+    jobs = [each.device for name in ("find-partition", "bisect") if (each := declared[name])]
+    assert [each and (each.plan, each.inputs) for each in jobs] == [
+        ("plan", ("bundle", "cases", "taps", "plan")),
+        ("wrong", ("bundle", "wrong")),
+    ]
 
 
 @pytest.mark.parametrize("fact", ["model", "gpu"])
-def test_the_devices_identity_is_in_the_key_of_the_test_alone(keys: Keyed, fact: str) -> None:
+def test_the_devices_identity_is_in_the_keys_of_what_runs_there_alone(keys: Keyed, fact: str) -> None:
     here, there = keys(), keys(identity={**PC, fact: "another"})
-    assert {name for name in here if here[name] != there[name]} == {"test"}
+    assert {name for name in here if here[name] != there[name]} == {"test", "find-partition", "bisect"}
 
 
 def test_the_way_to_the_device_and_the_timeout_are_in_no_key(keys: Keyed) -> None:

@@ -7,7 +7,7 @@ import os
 import shutil
 import struct
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.devices.sshd import Sshd, started
 from tests.runtime.native.aarch64 import Runtime, make
 
 Done = subprocess.CompletedProcess
@@ -25,6 +26,13 @@ def native(builder: Any, repository: Path) -> Path:
     """Return the folder with bin/, lib/ and fakes/ of the runtime, compiled if it is missing or out of date."""
     folder: Path = builder.build(repository / "build/runtime", tests=True)
     return folder
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    """Yield OpenSSH's server, as a device that the tests of one process share."""
+    with started(tmp_path_factory.mktemp("sshd")) as found:
+        yield found
 
 
 @pytest.fixture(

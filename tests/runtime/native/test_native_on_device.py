@@ -8,29 +8,18 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.devices.sshd import Proxy, Sshd, running, started, wait_for
+from tests.devices.sshd import Proxy, Sshd, running, wait_for
 from tests.report.browser import opened
+from tests.runtime.native.scaled_model import MODEL, NET
 from tests.workspace_builder import Workspace
 
 pytestmark = pytest.mark.slow
 
-NET = """
-import torch
-
-class Net(torch.nn.Module):
-    def __init__(self, scale):
-        super().__init__()
-        self.scale = scale
-
-    def forward(self, x):
-        return torch.tanh(x) * self.scale
-"""
 BUILD = """
 [[device_runner]]
 name = "near"
@@ -58,15 +47,6 @@ name = "bundle"
 program = ":program"
 runtime = "runtime.tar"
 """
-MODEL = """
-[[torch_model]]
-name = "model_{scale}"
-entry = "net.py:Net"
-kwargs = {{ scale = {scale} }}
-srcs = ["net.py"]
-inputs = [{{ name = "x", shape = {shape}, dtype = "float32", range = [-1, 1] }}]
-outputs = ["y"]
-"""
 TEST = """
 [[pte_test]]
 name = "{name}"
@@ -78,12 +58,6 @@ runtime = "runtime.tar"
 inputs = [{{ name = "drawn", generator = {{ seed = 3, count = 2, calls = 2 }} }}]
 {more}
 """
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    with started(tmp_path_factory.mktemp("sshd")) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

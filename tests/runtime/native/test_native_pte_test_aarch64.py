@@ -7,21 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.native.aarch64 import Runtime
+from tests.runtime.native.scaled_model import MODEL, NET
 from tests.workspace_builder import Workspace
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("aarch64")]
 
-NET = """
-import torch
-
-class Net(torch.nn.Module):
-    def __init__(self, scale):
-        super().__init__()
-        self.scale = scale
-
-    def forward(self, x):
-        return torch.tanh(x) * self.scale
-"""
 PROGRAM = """
 [[device_target]]
 name = "arm"
@@ -33,15 +23,6 @@ backends = [{ type = "xnnpack" }, { type = "portable" }]
 name = "program"
 model = ":model_2"
 stack = ":stack"
-"""
-MODEL = """
-[[torch_model]]
-name = "model_{scale}"
-entry = "net.py:Net"
-kwargs = {{ scale = {scale} }}
-srcs = ["net.py"]
-inputs = [{{ name = "x", shape = [2, 16], dtype = "float32", range = [-1, 1] }}]
-outputs = ["y"]
 """
 TEST = """
 [[pte_test]]
@@ -64,17 +45,20 @@ def test_a_program_of_another_architecture_is_run_by_qemu(aarch64: Runtime, tmp_
         TEST.format(name="there", scale=2, more=f"{RUNTIME}on_device = true\n"),
         TEST.format(name="wrong_there", scale=3, more=f"{RUNTIME}on_device = true\n"),
     ]
-    models = [MODEL.format(scale=scale) for scale in (2, 3)]
+    models = [MODEL.format(scale=scale, shape="[2, 16]") for scale in (2, 3)]
     workspace = Workspace(
         tmp_path, {"MODELBUILD.toml": "", "net.py": NET, "BUILD.toml": "".join([PROGRAM, *models, *tests])}
     )
     (workspace.root / "runtime-aarch64.tar").symlink_to(aarch64.archive)
     runner = f"--runner=//:arm=qemu:aarch64?folder={tmp_path / 'device'}"
-    found = workspace.test("//...", "--keep-going", "--jobs=1", runner, code=4)
+    found = workspace.test("//...", "--keep-going", "--jobs=1", "--bisect", runner, code=4)
     there = {name: found.pop(f"//:{name}") for name in ("there", "wrong_there")}
     assert [each["status"] for each in there.values()] == ["passed", "failed"]
     assert there["there"]["reason"].startswith("on qemu:aarch64 (qemu-aarch64 version ")
-    assert "latency_ms" not in there["there"]["measures"]
+    assert not {"latency_ms", "peak_memory"} & there["there"]["measures"].keys()
+    # The program is right for its own model: no node of it is wrong for another one's export.
+    searched = [each["cases"][-1]["message"] for each in (there["wrong_there"], found["//:wrong"])]
+    assert searched[0].startswith("case drawn: first wrong node: "), searched
     note = "run by qemu-aarch64, which emulates aarch64"
     assert {name: (each["status"], each["reason"]) for name, each in found.items()} == {
         "//:right": ("passed", note),

@@ -94,14 +94,11 @@ def _empty(path: Path) -> Path:
     return path
 
 
-def run_tapped(
-    path: Path, data: Path | None, names: Sequence[str], calls: Sequence[Sequence[Array]]
-) -> list[tuple[str, Array]]:
-    """Run a program on the inputs of some calls, in its order. Return the outputs of the last call, each with the name
-    given for its position."""
+def run_tapped(path: Path, data: Path | None, calls: Sequence[Sequence[Array]]) -> list[Array]:
+    """Run a program on the inputs of some calls, in its order. Return the outputs of the last call."""
     program = modelbuild_runtime.load_with_executorch(path, [data] if data else [])
     *_, last = [program.run(list(inputs)) for inputs in calls]
-    return list(zip(names, last.values(), strict=True))
+    return list(last.values())
 
 
 def _planned(module: torch.fx.GraphModule) -> Any:
@@ -110,8 +107,9 @@ def _planned(module: torch.fx.GraphModule) -> Any:
     return MemoryPlanningPass()(module)
 
 
-def run_delegate(module: LoweredBackendModule, compiled: Path, names: Sequence[str], inputs: Sequence[Array]) -> Any:
-    """Run a single partition that a compile step wrote to a folder. Return the same as `run_tapped`."""
+def write_delegate(module: LoweredBackendModule, compiled: Path) -> Path:
+    """Write a program of a single partition that a compile step wrote to a folder. Return its path, beside the
+    folder."""
     entries = read_named(compiled)
     data = NamedDataStoreOutput(
         [entry.path.read_bytes() for entry in entries],
@@ -122,4 +120,4 @@ def run_delegate(module: LoweredBackendModule, compiled: Path, names: Sequence[s
     made = LoweredBackendModule(module.original_module, module.backend_id, processed, module.compile_specs, data)
     path = compiled.parent / "delegate.pte"
     path.write_bytes(made.buffer(extract_delegate_segments=True, memory_planning=_planned))
-    return run_tapped(path, None, names, [inputs])
+    return path

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from modelbuild.step import Step
-from modelbuild.wording import size_text
 from modelbuild_rules.testing.steps.parity.budgets import budget_cases, of_method
 from modelbuild_rules.testing.steps.parity.device_report import DeviceReport
 from modelbuild_rules.testing.steps.parity.parity import Eager, eager_model, output_types
@@ -52,7 +51,7 @@ def measured_text(measures: Mapping[str, float]) -> str:
     if "latency_ms" not in measures:
         return ""
     found = [f"{measures['latency_ms']:.4g} ms"]
-    found += [size_text(int(measures["peak_memory"]))] if "peak_memory" in measures else []
+    found += [f"{measures['peak_memory'] / (1 << 20):.1f} MiB"] if "peak_memory" in measures else []
     units = {"temperature_c": "C", "clock_mhz": "MHz"}
     found += [f"{measures[name]:.0f} {unit}" for name, unit in units.items() if name in measures]
     return f": {', '.join(found)}"

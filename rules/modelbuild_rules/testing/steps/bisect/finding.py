@@ -1,0 +1,84 @@
+"""The result of a search for the first wrong node, and the nodes of a partition that remain to be judged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from modelbuild_rules.testing.steps.parity.compare import node_difference
+
+if TYPE_CHECKING:
+    from modelbuild_rules.testing.documents import ToleranceParams
+
+FINDING = "finding.json"
+_NODES = "nodes.json"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of the search: a message, and the place in the model's source."""
+
+    message: str
+    place: str = ""
+
+    def with_reason(self, reason: str) -> Finding:
+        return Finding(f"{self.message}; {reason}", self.place)
+
+    def of_case(self, name: str, call: int, calls: int) -> Finding:
+        """Return the finding with its case, and with the call if the case has several."""
+        which = f", call {call} of {calls}" if calls > 1 else ""
+        return Finding(f"case {name}{which}: {self.message}", self.place)
+
+    def write(self, path: Path) -> None:
+        described = {"version": 1, "message": self.message, "place": self.place}
+        path.write_text(json.dumps(described, indent=1) + "\n")
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node: its name, operator, module and partition as text, and the place in the model's source."""
+
+    text: str
+    place: str
+
+    def finding(self, difference: str) -> Finding:
+        return Finding(f"first wrong node: {self.text}: it {difference}", self.place)
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The nodes of a partition that is wrong, each with its expected result, in the order of the outputs of the
+    partition that was compiled again. `at` is the finding if all of them are right."""
+
+    nodes: Sequence[tuple[Node, Any]]
+    at: Finding
+    tolerance: ToleranceParams
+
+    def judge(self, given: Sequence[Any]) -> Finding:
+        """Return the first wrong node from the outputs of that partition."""
+        for (node, expected), found in zip(self.nodes, given, strict=True):
+            difference = node_difference(found, expected, self.tolerance)
+            if difference:
+                return node.finding(difference)
+        return self.at.with_reason("compiled again with their results as outputs, all its nodes are right")
+
+    def save(self, folder: Path) -> None:
+        for number, (_, expected) in enumerate(self.nodes):
+            np.save(folder / f"expected{number}.npy", expected)
+        nodes = [{"text": node.text, "place": node.place} for node, _ in self.nodes]
+        at = {"message": self.at.message, "place": self.at.place}
+        (folder / _NODES).write_text(json.dumps({"nodes": nodes, "at": at, "tolerance": self.tolerance}))
+
+    @classmethod
+    def load(cls, folder: Path) -> Nodes:
+        data = json.loads((folder / _NODES).read_bytes())
+        nodes = [
+            (Node(each["text"], each["place"]), np.load(folder / f"expected{number}.npy"))
+            for number, each in enumerate(data["nodes"])
+        ]
+        return cls(nodes, Finding(**data["at"]), data["tolerance"])

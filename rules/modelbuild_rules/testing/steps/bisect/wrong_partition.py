@@ -1,0 +1,103 @@
+"""Find the first wrong tensor between partitions from what a tapped program returned on a device. If a partition made
+it, compile that one again with its nodes' results as outputs, and write the command that runs it there.
+
+Inputs   those of testing/steps/first_wrong_node.py
+         cases, plan   folders of testing/steps/device_cases.py and tap_commands.py
+         device        device.json, and in `out` a folder for the command: see modelbuild.api.DeviceJob
+Params   those of testing/steps/first_wrong_node.py
+Outputs  wrong  a folder: commands.json, and either finding.json, or case.json (`name`, `call`, `calls`), program.pte,
+                its inputs, and the files of Nodes.save()
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+import modelbuild_runtime
+from modelbuild.step import Step
+from modelbuild_rules.program.steps.lowering import executorch_private
+from modelbuild_rules.testing.steps.bisect.finding import FINDING, Finding
+from modelbuild_rules.testing.steps.bisect.search import Failed, Inside, Search
+from modelbuild_rules.testing.steps.bisect.tap_commands import COMMAND, RUNNER
+from modelbuild_rules.testing.steps.parity.device_report import DeviceReport
+from modelbuild_rules.testing.steps.parity.parity import (
+    eager_model,
+    output_types,
+    tolerance_of,
+    wrong_metrics,
+    wrong_outputs,
+)
+from modelbuild_rules.testing.steps.parity.programs import Calls, method_of, open_program
+from modelbuild_runtime.errors import ProgramError
+
+
+def run(step: Step) -> None:
+    executorch_private.require()
+    folder = step.outputs["wrong"]
+    folder.mkdir(exist_ok=True)
+    (folder / "commands.json").write_text("[]")
+    with TemporaryDirectory() as temporary:
+        finding = _find(step, Path(temporary), folder)
+    if finding is not None:
+        finding.write(folder / FINDING)
+
+
+def _find(step: Step, temporary: Path, target: Path) -> Finding | None:
+    """Return the finding; None after writing a partition to search."""
+    index = json.loads((step.input("plan") / "case.json").read_bytes())
+    if index is None:
+        return Finding("parity holds in every case")
+    report = DeviceReport.read(step.input("device"))
+    if report.document["unmet"]:
+        return Finding(f"not searched: {report.document['unmet']}")
+    case = json.loads((step.input("cases") / "cases.json").read_bytes())[index]
+    calls: Calls = [
+        {name: np.load(step.input("cases") / file) for name, file in call.items()} for call in case["calls"]
+    ]
+    try:
+        given = [list(each.values()) for each in report.outputs(COMMAND, len(calls))]
+    except ProgramError as error:
+        return Finding(f"not searched: with all tensors as outputs, the program {error}")
+    program = open_program(step, "program")
+    dtypes = output_types(step, program)
+    for number, (values, expected) in enumerate(zip(given, eager_model(step, program)(calls), strict=True), 1):
+        found = dict(zip(expected, values, strict=False))
+        if found.keys() != expected.keys():
+            return Finding("not searched: the device returned too few outputs")
+        wrong = wrong_outputs(step, found, expected, dtypes)
+        if not wrong and not wrong_metrics(step, found, expected):
+            continue
+        output = next(iter(wrong), next(iter(dtypes)))
+        failed = Failed(calls[:number], found, expected, tolerance_of(step, output, dtypes[output]))
+        search = Search(step, method_of(step, program), temporary)
+        if len(values) != len(search.names):
+            return Finding(f"not searched: the device returned {len(values)} outputs; expected {len(search.names)}")
+        verdict = search.judge(failed, values)
+        if isinstance(verdict, Finding):
+            return verdict.of_case(case["name"], number, len(calls))
+        _write(verdict, target)
+        place = {"name": case["name"], "call": number, "calls": len(calls)}
+        (target / "case.json").write_text(json.dumps(place))
+        return None
+    message = (
+        "lowered and linked again with the same delegates, the program is right on the device; the tested one is not"
+    )
+    return Finding(f"case {case['name']}: {message}")
+
+
+def _write(inside: Inside, folder: Path) -> None:
+    """Write a partition's program with its inputs, and the command that runs it."""
+    path = folder / "program.pte"
+    path.write_bytes(inside.program.read_bytes())
+    inside.nodes.save(folder)
+    ports = modelbuild_runtime.load_with_executorch(path).describe().methods[0].inputs
+    argv = [RUNNER, "wrong/program.pte"]
+    for number, (port, array) in enumerate(zip(ports, inside.inputs, strict=True)):
+        np.save(folder / f"input{number}.npy", array)
+        argv.append(f"--input={port.name}=wrong/input{number}.npy")
+    commands = [{"name": "nodes", "argv": [*argv, "--output-dir=out/nodes", "--json"]}]
+    (folder / "commands.json").write_text(json.dumps(commands))
