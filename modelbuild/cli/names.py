@@ -11,6 +11,7 @@ COMMANDS = {
     "check": "Check that programs can be lowered, without building them.",
     "ci": "Build and test targets affected by a change.",
     "clean": "Remove the output tree.",
+    "compare": "Build and test in two toolchains, and print what changes.",
     "cquery": "Query targets as built for a device.",
     "devices": "List devices: who is there, free or in use, what they have.",
     "diff": "Compare the contents of two action keys.",
@@ -41,7 +42,7 @@ COMMANDS = {
 
 # The folder of modelbuild/cli/commands/ that contains each command's module, which has _ for - in its name.
 FOLDERS = {
-    "building": ("build", "check", "ci", "fetch", "quantize-report", "run", "test"),
+    "building": ("build", "check", "ci", "compare", "fetch", "quantize-report", "run", "test"),
     "editing": ("fmt", "help", "init", "lsp", "new", "schema"),
     "machine": ("cache", "clean", "devices", "doctor", "info", "version"),
     "publishing": ("publish", "release"),

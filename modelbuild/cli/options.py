@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -96,8 +95,18 @@ def _decorated(function: Command, decorators: Iterable[Decorator]) -> Command:
 
 def building(function: Command) -> Command:
     """Add the options of every command that builds; the function gets them as one argument, `flags`."""
-    decorators: list[Decorator] = [_PROFILE, *map(option, BUILD_FLAGS)]
-    return gather(function, decorators, "flags", [field.name for field in fields(Flags)], Flags)
+    return _building(function, BUILD_FLAGS)
+
+
+def building_in_several(function: Command) -> Command:
+    """Add the options of a command that builds in several toolchains: the function gets `flags` without one."""
+    return _building(function, [flag for flag in BUILD_FLAGS if flag.kind != "toolchain"])
+
+
+def _building(function: Command, flags: Iterable[Flag]) -> Command:
+    flags = tuple(flags)
+    names = [*(flag.argument for flag in flags), "profile"]
+    return gather(function, [_PROFILE, *map(option, flags)], "flags", names, Flags)
 
 
 def targeting(function: Command) -> Command:

@@ -82,7 +82,7 @@ def test_nothing_is_imported_for_it(arguments: list[str], variables: dict[str, s
 
 def test_commands() -> None:
     assert completed("modelbuild ") == sorted(COMMANDS)
-    assert completed("modelbuild c") == ["cache", "check", "ci", "clean", "cquery"]
+    assert completed("modelbuild c") == ["cache", "check", "ci", "clean", "compare", "cquery"]
 
 
 def test_commands_are_clicks(monkeypatch: pytest.MonkeyPatch) -> None:

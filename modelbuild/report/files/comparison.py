@@ -14,7 +14,8 @@ from modelbuild.ids import TargetId
 Before: TypeAlias = Callable[[str, str], float | None]
 Earlier: TypeAlias = Callable[[str, str], Sequence[float]]
 
-_SHOWN = {
+# The measures that people look at, by name.
+SHOWN = {
     "bytes": "size (bytes)",
     "latency_ms": "latency (ms)",
     "latency_p95_ms": "95th percentile of the latency (ms)",
@@ -80,7 +81,7 @@ class Comparison:
     def measures(self) -> Iterator[Measure]:
         """Yield the measures that people look at."""
         for subject, values in self._values.items():
-            for name, title in _SHOWN.items():
+            for name, title in SHOWN.items():
                 if name in values:
                     yield self._measure(subject, name, title, values[name])
 

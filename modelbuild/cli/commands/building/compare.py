@@ -1,0 +1,97 @@
+"""`modelbuild compare`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from modelbuild.build.request import Flags
+from modelbuild.cli.group import Settings
+from modelbuild.cli.names import COMMANDS
+from modelbuild.cli.options import building_in_several, no_options
+from modelbuild.cli.recording import Base, Recording, recording
+
+if TYPE_CHECKING:
+    from modelbuild.errors import ExitCode
+    from modelbuild.report.toolchain_comparison import Side
+    from modelbuild.workspace.workspace import Workspace
+
+
+@click.command("compare", short_help=COMMANDS["compare"], context_settings={"ignore_unknown_options": True})
+@click.argument("patterns", nargs=-1, required=True, metavar="TARGET...")
+@click.option("--toolchain", "toolchains", multiple=True, metavar="LABEL", help="Build in this toolchain; give two.")
+@click.option("--changes", is_flag=True, help="Print only rows that differ.")
+@recording
+@building_in_several
+@click.pass_obj
+def command(
+    settings: Settings,
+    /,
+    patterns: tuple[str, ...],
+    toolchains: tuple[str, ...],
+    changes: bool,
+    flags: Flags,
+    recorded: Recording,
+) -> int:
+    """Build and test targets in two toolchains, and print what changes from the first to the second.
+
+    Tests that name one of the targets run as well, in both toolchains, without cached results. The files of --report,
+    --summary and others are those of the second toolchain, beside values of the first.
+    """
+    no_options(patterns)
+    import json
+
+    from modelbuild.build.request import make_request
+    from modelbuild.errors import ExitCode, UsageError
+    from modelbuild.lines import one_line
+    from modelbuild.report.toolchain_comparison import as_json, lines, with_tests
+    from modelbuild.workspace.workspace import find_root, load_workspace
+
+    if len(toolchains) != 2 or len(set(toolchains)) != 2:
+        got = " ".join(toolchains) or "none"
+        raise UsageError(f"expected two toolchains, as --toolchain //:old --toolchain //:new; got {got}")
+    workspace = load_workspace(find_root(settings.directory))
+    labels = with_tests(workspace, patterns, workspace.package_of(settings.directory))
+    make_request(workspace, settings.directory, labels, flags)  # reports wrong flags before any work
+    first, before = _build(workspace, settings, labels, flags, toolchains[0], Recording(), None)
+    second, after = _build(workspace, settings, labels, flags, toolchains[1], recorded, before)
+    if flags.json:
+        click.echo(json.dumps(as_json(before, after)))
+    else:
+        for line in lines(before, after, changes):
+            click.echo(one_line(line))
+    return second if second != ExitCode.OK else first
+
+
+def _build(
+    workspace: Workspace,
+    settings: Settings,
+    labels: tuple[str, ...],
+    flags: Flags,
+    toolchain: str,
+    recorded: Recording,
+    before: Side | None,
+) -> tuple[ExitCode, Side]:
+    """Build and test in a toolchain, in recorded files beside the results of an earlier build."""
+    import sys
+    from dataclasses import replace
+
+    from modelbuild.build.request import make_request
+    from modelbuild.report import make_reporter
+    from modelbuild.report.reporter_scope import reporting
+    from modelbuild.report.several_reporters import SeveralReporters
+    from modelbuild.report.toolchain_comparison import Side
+    from modelbuild.testing.run import TestOptions, run_tests
+
+    request = make_request(workspace, settings.directory, labels, replace(flags, toolchain=toolchain))
+    request = replace(request, keep_going=flags.keep_going is not False)
+    if request.remote.leaves_outputs:
+        request = replace(request, remote=replace(request.remote, download="toplevel"))
+    side = Side(workspace, request.toolchains().base)
+    shown = make_reporter(quiet=request.quiet or request.json, results=sys.stderr, show="none")
+    base = None if before is None else Base(f"in {before.toolchain}", before.value)
+    reporter = SeveralReporters([recorded.around(shown, workspace, settings, base), side])
+    with reporting(reporter):
+        code = run_tests(workspace, request, TestOptions(cache_results=False), reporter, build_all=True).code
+    return code, side
