@@ -9,9 +9,10 @@ from typing import Literal, TypeAlias, cast, get_args
 from modelbuild.errors import UsageError, did_you_mean
 from modelbuild.lines import is_line, shown
 
-RunnerKind: TypeAlias = Literal["local", "ssh", "qemu"]
+RunnerKind: TypeAlias = Literal["local", "ssh", "qemu", "command"]
 
-KINDS = get_args(RunnerKind)
+# Those with an address; rule packages make runners of commands.
+KINDS = tuple(kind for kind in get_args(RunnerKind) if kind != "command")
 ARCHITECTURES = ("aarch64", "x86_64")
 EXPECTED = "expected local:, qemu:ARCH or ssh://[USER@]HOST[:PORT]"
 
@@ -36,6 +37,11 @@ class DeviceRunner:
     known_hosts  ssh: path of the file with the host's key; '' for OpenSSH's files
     folder       the folder on the device for files and jobs, relative to the home folder; '' for the default
     store_size   maximum bytes of files that are kept on the device
+    command      command: a program of this machine and its first arguments. With one more argument, a shell's command
+                 line, it runs that on the device, with its own standard streams, and ends with the exit status there,
+                 or with 255 without a connection. A program with a `/` is relative to the workspace
+    check        command: the same of a program that succeeds while the device is connected, and otherwise prints the
+                 reason in its last line; () if exit status 255 is the only sign
     """
 
     name: str
@@ -49,8 +55,15 @@ class DeviceRunner:
     known_hosts: str = ""
     folder: str = ""
     store_size: int = STORE_SIZE
+    command: tuple[str, ...] = ()
+    check: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if (self.kind == "command") != bool(self.command) or (self.check and not self.command):
+            raise ValueError("expected a command for a runner of kind 'command', and for no other")
+        for word in (*self.command, *self.check):
+            if not is_line(word):
+                raise ValueError(f"{shown(word)} in a command; expected one line")
         if self.kind == "ssh" and not _HOST.fullmatch(self.host):
             raise ValueError(f"{shown(self.host)} is not a host; expected a name or an IP address")
         if self.user and not _USER.fullmatch(self.user):
@@ -63,7 +76,9 @@ class DeviceRunner:
 
     @property
     def address(self) -> str:
-        """Return its address, without options."""
+        """Return its address, without options; of a command, its words."""
+        if self.kind == "command":
+            return " ".join(self.command)
         if self.kind != "ssh":
             return f"{self.kind}:{self.arch}"
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -57,7 +57,11 @@ def _resolved(runner: DeviceRunner, root: Path) -> DeviceRunner:
     key, known_hosts = (
         str(root / Path(text).expanduser()) if text else "" for text in (runner.key, runner.known_hosts)
     )
-    return replace(runner, key=key, known_hosts=known_hosts)
+    command, check = (
+        (str(root / words[0]), *words[1:]) if words and "/" in words[0] else words
+        for words in (runner.command, runner.check)
+    )
+    return replace(runner, key=key, known_hosts=known_hosts, command=command, check=check)
 
 
 def with_runners(label: str, spec: DeviceSpec, given: Sequence[tuple[str, DeviceRunner]]) -> DeviceSpec:

@@ -1,4 +1,5 @@
-"""Three ways to run a shell script: on this machine, here with an emulator for its programs, and on another by ssh."""
+"""Four ways to run a shell script: on this machine, here with an emulator for its programs, and on another by ssh or a
+command."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from modelbuild.device_runners import DeviceRunner
-from modelbuild.devices.problems import DeviceProblem, ssh_problem
+from modelbuild.devices.problems import DeviceProblem, cut, ssh_problem
 
 # Seconds: for a connection; and the interval of questions to a silent host, of which three may stay unanswered.
 _CONNECT = 10
@@ -50,6 +51,8 @@ def open_shell(runner: DeviceRunner) -> Shell:
     """Return a shell on a device. Raises DeviceProblem if it cannot be reached."""
     if runner.kind == "ssh":
         return SshShell(runner)
+    if runner.kind == "command":
+        return CommandShell(runner)
     return QemuShell(runner.arch) if runner.kind == "qemu" else LocalShell()
 
 
@@ -84,6 +87,41 @@ class QemuShell(LocalShell):
         self.prefix = (emulator, "-L", sysroot)
         asked = subprocess.run([emulator, "--version"], capture_output=True, text=True, check=False, timeout=_CONNECT)
         self.emulator = next(iter(asked.stdout.splitlines()), Path(emulator).name)
+
+
+class CommandShell:
+    """Scripts on a device that a program of this machine reaches, such as adb. A process of it for each script."""
+
+    prefix: tuple[str, ...] = ()
+    emulator = ""
+
+    def __init__(self, runner: DeviceRunner) -> None:
+        self._runner = runner
+        for command in (runner.command, runner.check):
+            if command and shutil.which(command[0]) is None:
+                raise DeviceProblem(f"no {command[0]} on this machine; expected the program that {runner.name} names")
+        problem = self.lost()
+        if problem:
+            raise DeviceProblem(problem)
+
+    def start(self, script: str, *arguments: str) -> subprocess.Popen[bytes]:
+        return _start([*self._runner.command, _shell_line(script, *arguments)])
+
+    def lost(self) -> str:
+        if not self._runner.check:
+            return ""
+        name = Path(self._runner.check[0]).name
+        try:
+            ended = subprocess.run(
+                self._runner.check, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_CONNECT
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return f"{name} does not answer"
+        lines = (ended.stdout + ended.stderr).decode(errors="replace").strip().splitlines()
+        return "" if ended.returncode == 0 else cut(lines[-1]) if lines else f"{name} finds no device"
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 class SshShell:
@@ -130,7 +168,7 @@ class SshShell:
         return ssh_problem(self._runner, self._log.read_bytes()[-4096:].decode(errors="replace"))
 
     def start(self, script: str, *arguments: str) -> subprocess.Popen[bytes]:
-        command = "exec " + shlex.join(["sh", "-c", script, "modelbuild", *arguments])
+        command = _shell_line(script, *arguments)
         # Without the connection, ssh would open another one: the proxy prevents it.
         through = ["-S", str(self._socket), "-o", "ControlMaster=no", "-o", "ProxyCommand=false"]
         return _start(["ssh", *through, *_options(self._runner), "--", self._runner.host, command], _environment())
@@ -146,6 +184,11 @@ class SshShell:
             self._master.kill()
             self._master.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _shell_line(script: str, *arguments: str) -> str:
+    """Return a shell's command line that runs a script."""
+    return "exec " + shlex.join(["sh", "-c", script, "modelbuild", *arguments])
 
 
 def _options(runner: DeviceRunner) -> list[str]:
