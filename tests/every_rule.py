@@ -133,6 +133,22 @@ PACKAGE: dict[str, Any] = {
             "requires": ["numpy"],
         },
         {"name": "archived", "archive": "m.pt2", "inputs": [{"name": "x", "file": "y.npy"}]},
+        {
+            "name": "with_methods",
+            "entry": "net.py:Net",
+            "srcs": ["net.py"],
+            "methods": {
+                "encode": {
+                    "inputs": [
+                        {"name": "x", "shape": ["n", 2], "dtype": "float32", "range": [0, 1]},
+                        {"name": "y", "file": "y.npy"},
+                    ],
+                    "call": "x, y=y",
+                    "dynamic": {"n": {"min": 1, "max": 8, "example": 2, "auto": False}},
+                    "outputs": ["o"],
+                }
+            },
+        },
     ],
     "dataset": [
         {"name": "data", "files": {"x": ["y.npy"], "y": {"glob": ["*.npy"]}}, "max_samples": 3},
@@ -225,6 +241,7 @@ PACKAGE: dict[str, Any] = {
             "external_weights": True,
             "device_io": False,
         },
+        {"name": "all_methods", "model": ":with_methods", "stack": ":small", "device": ":cpu"},
         {"name": "several", "methods": {"one": ":model", "two": ":model"}, "stack": ":small", "device": ":cpu"},
         {"name": "parted", "model": ":model", "stack": ":small", "device": ":gpu", "engines": {"m": ":engine"}},
         {

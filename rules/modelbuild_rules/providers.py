@@ -127,6 +127,23 @@ class EagerModel(Provider):
 
 
 @dataclass(frozen=True)
+class ModelMethod:
+    """A method of a module: exported, and in eager PyTorch."""
+
+    exported: ExportedModel
+    eager: EagerModel
+
+
+@dataclass(frozen=True)
+class ModelMethods(Provider):
+    """A module with several methods, each a model with inputs of its own, by name."""
+
+    made_by: ClassVar[tuple[str, ...]] = ("torch_model",)
+
+    methods: Mapping[str, ModelMethod]
+
+
+@dataclass(frozen=True)
 class StackEntry:
     """One backend of a stack: its declaration, its attributes (JSON values, defaults included), and the files that its
     compile step reads, by attribute."""

@@ -19,6 +19,7 @@ from modelbuild.workspace.workspace import load_workspace
 # Tables inside attributes: the heading that describes each.
 TABLES = {
     "Dynamic": "dynamic",
+    "Method": "methods",
     "ModelInput": "inputs",
     "Xnnpack": "xnnpack",
     "XnnpackQuantizer": "quantizer for XNNPACK",

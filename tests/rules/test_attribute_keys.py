@@ -58,15 +58,14 @@ def program(name: str, **more: Any) -> dict[str, Any]:
     return {"model": ":model", "stack": f":{name}_stack", **more}
 
 
-MODEL = {
-    "entry": "net.py:Net",
-    "srcs": ["net.py"],
+INTERFACE_OF_METHOD: dict[str, Any] = {
     "inputs": [
         {"name": "x", "shape": ["n", 4], "dtype": "float32"},
         {"name": "y", "shape": [2], "dtype": "float32"},
     ],
     "dynamic": {"n": {"min": 1, "max": 8}},
 }
+MODEL = {"entry": "net.py:Net", "srcs": ["net.py"], **INTERFACE_OF_METHOD}
 ENGINE = {
     "plan": "data.txt",
     "version": "8.6.1",
@@ -84,6 +83,7 @@ TARGETS: Mapping[str, Mapping[str, Any]] = {
         "other_model": MODEL,
         "parted_model": MODEL,
         "kernels_model": {**MODEL, "kernels": [":kernels"]},
+        "several_model": {"entry": "net.py:Net", "srcs": ["net.py"], "methods": {"encode": INTERFACE_OF_METHOD}},
     },
     "dataset": {
         "data": {"files": {name: ["example.npy"] for name in "xyz"}},
@@ -158,6 +158,11 @@ class Row(NamedTuple):
 
 def model(*path: str | int, value: Any, before: tuple[Edit, ...] = ()) -> Row:
     return Row(("torch_model", "model", *path), value, {"model#export"}, before)
+
+
+def method(*path: str | int, value: Any, before: tuple[Edit, ...] = ()) -> Row:
+    way = ("torch_model", "several_model", "methods", "encode")
+    return Row((*way, *path), value, {"several_model#export:encode"}, tuple(((*way, *at), new) for at, new in before))
 
 
 def backend(kind: str, name: str, value: Any, steps: str, **before: Any) -> Row:
@@ -372,6 +377,33 @@ ROWS: Mapping[str, Row | None] = {
     "torch_model.dynamic{}.max": model("dynamic", "n", "max", value=9),
     "torch_model.dynamic{}.example": model("dynamic", "n", "example", value=4),
     "torch_model.outputs": model("outputs", value=["result"]),
+    "torch_model.methods": Row(
+        ("torch_model", "several_model", "methods"),
+        {"encode": {"inputs": [{"name": "x", "shape": [4], "dtype": "float32"}]}},
+        {"several_model#export:encode"},
+    ),
+    **{
+        f"torch_model.methods{{}}.{name}": row
+        for name, row in {
+            "inputs": method("inputs", value=INTERFACE_OF_METHOD["inputs"][:1]),
+            "inputs[].name": method("inputs", 1, "name", value="z"),
+            "inputs[].shape": method("inputs", 1, "shape", value=[3]),
+            "inputs[].dtype": method("inputs", 1, "dtype", value="float16"),
+            "inputs[].range": method("inputs", 1, "range", value=[0.0, 2.0]),
+            "inputs[].file": method("inputs", 1, value={"name": "y", "shape": [2], "file": "example.npy"}),
+            "call": method("call", value="x, y=y"),
+            "dynamic": method(
+                "dynamic",
+                value={"n": {"min": 1, "max": 8}, "m": {"min": 1, "max": 8}},
+                before=((("inputs", 1, "shape"), ["m"]), (("dynamic", "m"), {"min": 1, "max": 9})),
+            ),
+            "dynamic{}.auto": method("dynamic", "n", "auto", value=True),
+            "dynamic{}.min": method("dynamic", "n", "min", value=2),
+            "dynamic{}.max": method("dynamic", "n", "max", value=9),
+            "dynamic{}.example": method("dynamic", "n", "example", value=4),
+            "outputs": method("outputs", value=["result"]),
+        }.items()
+    },
     "torch_model.seed": model("seed", value=1),
     **{
         f"{rule}.{attribute}": Row((rule, name, attribute), value, set())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -20,25 +20,37 @@ _LOW_BIT = ("int2", "int4", "int8", "uint2", "uint4", "uint8", "float8_e4m3fn", 
 
 def model_contents(name: str, license: str, model: ExportedModel, data: tuple[Artifact, ...]) -> Contents:
     """Return the contents of a model. `data` are files that its code reads."""
+    return contents_of_methods(name, license, {"": model}, data)
+
+
+def contents_of_methods(
+    name: str, license: str, models: Mapping[str, ExportedModel], data: tuple[Artifact, ...]
+) -> Contents:
+    """Return the contents of a model with methods: a component of each, by name; '' is a model with forward alone."""
     datasets = tuple(artifact.path for artifact in data if isinstance(artifact, SourceArtifact))
-    return Contents((model.program, model.signature), partial(_components, name, license, datasets))
+    names = [f"{name}.{method}" if method else name for method in models]
+    files = [file for each in models.values() for file in (each.program, each.signature)]
+    return Contents(tuple(files), partial(_components, names, license, datasets))
 
 
 def _components(
-    name: str, license: str, datasets: tuple[str, ...], program: Mapping[str, Path], signature: Mapping[str, Path]
+    names: Sequence[str], license: str, datasets: tuple[str, ...], *files: Mapping[str, Path]
 ) -> list[Component]:
-    interface: Signature = json.loads(signature[""].read_bytes())
-    return [
-        Component(
-            name,
-            kind="model",
-            license=license,
-            properties=_facts(program["program.json"].read_text()),
-            inputs=tuple(map(_line, interface["inputs"])),
-            outputs=tuple(map(_line, interface["outputs"])),
-            datasets=datasets,
+    found = []
+    for name, program, signature in zip(names, files[::2], files[1::2], strict=True):
+        interface: Signature = json.loads(signature[""].read_bytes())
+        found.append(
+            Component(
+                name,
+                kind="model",
+                license=license,
+                properties=_facts(program["program.json"].read_text()),
+                inputs=tuple(map(_line, interface["inputs"])),
+                outputs=tuple(map(_line, interface["outputs"])),
+                datasets=datasets,
+            )
         )
-    ]
+    return found
 
 
 def _line(tensor: SignatureOutput) -> str:

@@ -89,6 +89,9 @@ class ModelParams(TypedDict):
     kernels: NotRequired[Sequence[GivenLibrary]]
     """Libraries of operators that the model calls."""
 
+    method: NotRequired[str]
+    """The module's method that is called; absent for `forward`."""
+
 
 class PartTensor(TypedDict):
     """An input or output of a module that was compiled elsewhere."""

@@ -28,16 +28,19 @@ def declare_export(
     """Declare the export of a model, with or without parts that were compiled elsewhere. `name` is the model's, for the
     description; `kernels` are libraries of operators that it calls."""
     parts = "parts" in params
+    method = params.get("method", "")
+    prefix = f"{method}." if method else ""
     made = ctx.action(
         "export",
+        name=f"export:{method}" if method else "",
         step=f"modelbuild_rules.model.steps.{'export_parts' if parts else 'export'}",
         inputs=inputs,
         outputs=[
             Output("program", "program", "tree"),
             Output("weights", "weights", "tree"),
-            Output("signature", "signature.json"),
+            Output("signature", f"{prefix}signature.json"),
             Output("examples", "examples.safetensors"),
-            Output("debug", "debug.json"),
+            Output("debug", f"{prefix}debug.json"),
         ],
         params=params,
         tools=tools,
@@ -45,7 +48,7 @@ def declare_export(
         plugins=(_PARTS,) if parts else (),
         preload=("torch", "executorch.exir"),
         resources=Resources(memory=2 << 30),
-        description=f"export {name}",
+        description=f"export {method} of {name}" if method else f"export {name}",
     )
     return ExportedModel(
         program=made["program"],

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from modelbuild.api import Attrs, Context, LoadingError, Source
 from modelbuild.errors import did_you_mean
@@ -22,6 +22,7 @@ _BOUNDS = {f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (
 DType = Literal["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
 
 _NAME = re.compile(r"[A-Za-z_]\w*\Z")
+_METHOD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _EXAMPLES = (".npy", ".pt", ".png")
 
 
@@ -60,20 +61,65 @@ class ModelInput(Attrs):
     """An example: `.npy`, `.pt` (a tensor), or `.png` (uint8, rows x columns x channels)."""
 
 
-def check_suffix(ctx: Context[Any], path: tuple[str | int, ...], source: Source, allowed: tuple[str, ...]) -> None:
+def _method_name(text: str) -> str:
+    if not _METHOD.fullmatch(text):
+        raise ValueError(f"'{text}' is not the name of a method; expected letters, digits and underscores")
+    return text
+
+
+MethodName = Annotated[str, AfterValidator(_method_name)]
+
+
+class Method(Attrs):
+    """A method of a module: the attributes that a model with `forward` alone has itself."""
+
+    inputs: tuple[ModelInput, ...] = Field(min_length=1)
+    """The method's inputs, in order; without `call` also its arguments, by position."""
+
+    call: str | None = None
+    """The method's arguments, as Python writes a call: names are inputs, everything else is constant."""
+
+    dynamic: dict[str, Dynamic | str] = Field(default_factory=dict)
+    """Dimensions of variable size, by name. A text is a multiple or sum of others: `"8*h8"`, `"past + new"`."""
+
+    outputs: tuple[str, ...] | None = None
+    """Names of the outputs, in order."""
+
+
+class Interface(Protocol):
+    """The inputs and outputs of a model: attributes of a target, or of one of its methods."""
+
+    @property
+    def inputs(self) -> tuple[ModelInput, ...]: ...
+
+    @property
+    def call(self) -> str | None: ...
+
+    @property
+    def dynamic(self) -> Mapping[str, Dynamic | str]: ...
+
+    @property
+    def outputs(self) -> tuple[str, ...] | None: ...
+
+
+Place = tuple[str | int, ...]
+
+
+def check_suffix(ctx: Context[Any], path: Place, source: Source, allowed: tuple[str, ...]) -> None:
     """Raise LoadingError for a file of the workspace whose name has another ending."""
     if not source.is_label and not source.endswith(allowed):
         raise ctx.error(path, f"'{source}': expected a file ending in {', '.join(allowed)}")
 
 
-def dynamic_dimensions(ctx: Context[Any]) -> dict[str, DynamicDimension]:
-    """Return the dynamic dimensions, those that depend on others with the bounds that follow."""
-    declared: Mapping[str, Dynamic | str] = ctx.attrs.dynamic
+def dynamic_dimensions(
+    ctx: Context[Any], declared: Mapping[str, Dynamic | str], place: Place = ()
+) -> dict[str, DynamicDimension]:
+    """Return the dynamic dimensions declared at a place, those that depend on others with the bounds that follow."""
     independent = {name: each for name, each in declared.items() if isinstance(each, Dynamic)}
     found: dict[str, DynamicDimension] = {}
     for name, each in declared.items():
         if not _NAME.match(name):
-            raise ctx.error(("dynamic", name), f"dimension '{name}': expected a name of letters, digits and _")
+            raise ctx.error((*place, "dynamic", name), f"dimension '{name}': expected a name of letters, digits and _")
         problem = ""
         if isinstance(each, Dynamic):
             problem = _bounds_problem(each)
@@ -84,7 +130,7 @@ def dynamic_dimensions(ctx: Context[Any]) -> dict[str, DynamicDimension]:
             try:
                 size = parse_size(each, independent)
             except ValueError as error:
-                raise ctx.error(("dynamic", name), f"dimension '{name}': {error}") from None
+                raise ctx.error((*place, "dynamic", name), f"dimension '{name}': {error}") from None
             low, high = (
                 size.plus + sum(factor * getattr(independent[other], end) for other, factor in size.terms.items())
                 for end in ("min", "max")
@@ -92,7 +138,7 @@ def dynamic_dimensions(ctx: Context[Any]) -> dict[str, DynamicDimension]:
             problem = f": expected a size of 0 or more, got {low} at the least" if low < 0 else ""
             found[name] = {"min": low, "max": high, "example": None, "terms": size.terms, "plus": size.plus}
         if problem:
-            raise ctx.error(("dynamic", name), f"dimension '{name}'{problem}")
+            raise ctx.error((*place, "dynamic", name), f"dimension '{name}'{problem}")
     return found
 
 
@@ -104,23 +150,24 @@ def _bounds_problem(size: Dynamic) -> str:
     return ""
 
 
-def check_inputs(ctx: Context[Any], dynamic: Mapping[str, DynamicDimension]) -> None:
-    """Raise LoadingError for an input that contradicts itself, and for a dimension of none."""
-    inputs: tuple[ModelInput, ...] = ctx.attrs.inputs
-    check_names(ctx, "inputs", tuple(each.name for each in inputs))
+def check_inputs(
+    ctx: Context[Any], inputs: tuple[ModelInput, ...], dynamic: Mapping[str, DynamicDimension], place: Place = ()
+) -> None:
+    """Raise LoadingError for an input at a place that contradicts itself, and for a dimension of none."""
+    check_names(ctx, "inputs", tuple(each.name for each in inputs), place)
     used: set[str] = set()
     for index, each in enumerate(inputs):
         if problem := _problem(each, dynamic):
             key, message = problem
-            raise ctx.error(("inputs", index, key), f"input '{each.name}': {message}")
+            raise ctx.error((*place, "inputs", index, key), f"input '{each.name}': {message}")
         if each.file:
-            check_suffix(ctx, ("inputs", index, "file"), each.file, _EXAMPLES)
+            check_suffix(ctx, (*place, "inputs", index, "file"), each.file, _EXAMPLES)
         for size in each.shape or ():
             if isinstance(size, str):
                 used |= {size, *dynamic[size].get("terms", ())}
     for name in dynamic:
         if name not in used:
-            raise ctx.error(("dynamic", name), f"no input has the dimension '{name}'")
+            raise ctx.error((*place, "dynamic", name), f"no input has the dimension '{name}'")
 
 
 def _problem(each: ModelInput, dynamic: Collection[str]) -> tuple[str, str] | None:
@@ -142,13 +189,13 @@ def _problem(each: ModelInput, dynamic: Collection[str]) -> tuple[str, str] | No
     return None
 
 
-def check_names(ctx: Context[Any], attribute: str, names: tuple[str, ...]) -> None:
+def check_names(ctx: Context[Any], attribute: str, names: tuple[str, ...], place: Place = ()) -> None:
     """Raise LoadingError for a name that is no identifier, or that occurs twice."""
     for index, name in enumerate(names):
         if not _NAME.match(name) or name in names[:index]:
-            raise _bad_name(ctx, attribute, index, name)
+            raise _bad_name(ctx, attribute, (*place, attribute, index), name)
 
 
-def _bad_name(ctx: Context[Any], attribute: str, index: int, name: str) -> LoadingError:
-    path: tuple[str | int, ...] = (attribute, index, "name") if attribute == "inputs" else (attribute, index)
+def _bad_name(ctx: Context[Any], attribute: str, place: Place, name: str) -> LoadingError:
+    path: Place = (*place, "name") if attribute == "inputs" else place
     return ctx.error(path, f"attribute '{attribute}': expected names, each once, got '{name}'")

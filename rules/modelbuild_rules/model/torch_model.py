@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict, cast
 
 from pydantic import Field
 
@@ -25,19 +25,24 @@ from modelbuild_rules.distributions import Distribution
 from modelbuild_rules.files.origin import OriginAttrs
 from modelbuild_rules.kernels.libraries import eager_files, given_libraries
 from modelbuild_rules.model.call import parse_call
-from modelbuild_rules.model.contents import model_contents
+from modelbuild_rules.model.contents import contents_of_methods
 from modelbuild_rules.model.export_action import EXPORT_TOOLS, declare_export
 from modelbuild_rules.model.inputs import (
     Dynamic,
+    Interface,
+    Method,
+    MethodName,
     ModelInput,
+    Place,
     check_inputs,
     check_names,
     check_suffix,
     dynamic_dimensions,
 )
-from modelbuild_rules.providers import EagerModel, KernelLibrary
+from modelbuild_rules.providers import EagerModel, KernelLibrary, ModelMethod, ModelMethods
 
 if TYPE_CHECKING:
+    from modelbuild_rules.kernels.documents import GivenLibrary
     from modelbuild_rules.model.documents import Call, DeclaredInput, ModelParams
 
 _ENTRY = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)\Z")
@@ -72,7 +77,7 @@ class TorchModelAttrs(OriginAttrs):
     data: Sources = ()
     """Other files that the code reads, at their workspace paths."""
 
-    inputs: tuple[ModelInput, ...] = Field(min_length=1)
+    inputs: tuple[ModelInput, ...] = ()
     """The program's inputs, in order; without `call` also the arguments of `forward`, by position."""
 
     call: str | None = None
@@ -83,6 +88,10 @@ class TorchModelAttrs(OriginAttrs):
 
     outputs: tuple[str, ...] | None = None
     """Names of the outputs, in order."""
+
+    methods: dict[MethodName, Method] = Field(default_factory=dict)
+    """In place of `inputs`: methods of the module by name, such as `prefill` and `decode`, each with inputs of its
+    own. `methods` of a `pte_program` takes them; they have the same weights."""
 
     seed: int = 0
     """Seed of torch, random and numpy.random when the module is made, and of the example inputs."""
@@ -114,42 +123,88 @@ def torch_model(ctx: Context[TorchModelAttrs]) -> tuple[Provider, ...]:
     if attrs.archive is not None and attrs.kwargs:
         raise ctx.error("kwargs", "'kwargs' are arguments of an entry; expected none with 'archive'")
     weights = _weights(ctx)
-    dynamic = dynamic_dimensions(ctx)
-    check_inputs(ctx, dynamic)
-    call = _call(ctx)
-    check_names(ctx, "outputs", attrs.outputs or ())
     inputs: dict[str, tuple[Artifact, ...]] = {
         "srcs": srcs,
         "data": ctx.files(attrs.data),
         **({"archive": (ctx.file(attrs.archive),)} if attrs.archive is not None else {}),
         **{f"weights.{prefix}": (artifact,) for prefix, artifact in weights.items()},
     }
-    params: ModelParams = {
+    module: _Module = {
         "entry": _function(ctx, "entry", attrs.entry, srcs),
         "kwargs": attrs.kwargs,
         "prepare": _function(ctx, "prepare", attrs.prepare, srcs),
         "weights": sorted(weights),
         "allow_missing": attrs.allow_missing,
-        "inputs": [cast("DeclaredInput", each.model_dump(mode="json", exclude={"file"})) for each in attrs.inputs],
-        "call": call,
-        "dynamic": dynamic,
-        "outputs": attrs.outputs and list(attrs.outputs),
         "seed": attrs.seed,
     }
     if kernels:
-        params["kernels"] = given_libraries(kernels)
+        module["kernels"] = given_libraries(kernels)
     tools = (*EXPORT_TOOLS, *attrs.requires, *(tool for each in kernels for tool in each.tools))
-    examples: dict[str, tuple[Artifact, ...]] = {
-        f"example.{i}": (ctx.file(each.file),) for i, each in enumerate(attrs.inputs) if each.file
-    }
-    name = str(attrs.entry or attrs.archive)
-    model = declare_export(ctx, inputs | examples, params, tools, name, kernels)
-    # Only a function that prepares the module gets example inputs in eager mode too.
-    eager = inputs | examples if attrs.prepare else inputs
+    methods: dict[str, ModelMethod] = {}
+    for method, interface in _interfaces(ctx).items():
+        params = _params(ctx, module, method, interface)
+        examples: dict[str, tuple[Artifact, ...]] = {
+            f"example.{i}": (ctx.file(each.file),) for i, each in enumerate(interface.inputs) if each.file
+        }
+        model = declare_export(ctx, inputs | examples, params, tools, str(attrs.entry or attrs.archive), kernels)
+        # Only a function that prepares the module gets example inputs in eager mode too.
+        eager = inputs | examples if attrs.prepare else inputs
+        methods[method] = ModelMethod(model, EagerModel(eager, params, tools, examples))
+    exported = {method: each.exported for method, each in methods.items()}
     origin = attrs.origin(artifact for given in inputs.values() for artifact in given)
-    contents = model_contents(ctx.label.name, origin.license, model, inputs["data"])
-    files = Files((model.signature, model.debug))
-    return model, EagerModel(eager, params, tools, examples), files, origin, contents
+    contents = contents_of_methods(ctx.label.name, origin.license, exported, inputs["data"])
+    files = Files(tuple(file for each in exported.values() for file in (each.signature, each.debug)))
+    if attrs.methods:
+        return ModelMethods(methods), files, origin, contents
+    return methods[""].exported, methods[""].eager, files, origin, contents
+
+
+class _Module(TypedDict):
+    """The parameters of all methods of a module."""
+
+    entry: str | None
+    kwargs: Mapping[str, Any]
+    prepare: str | None
+    weights: Sequence[str]
+    allow_missing: bool
+    seed: int
+    kernels: NotRequired[Sequence[GivenLibrary]]
+    method: NotRequired[str]
+
+
+def _interfaces(ctx: Context[TorchModelAttrs]) -> Mapping[str, Interface]:
+    """Return the inputs and outputs of each method by name, in the names' order; '' is `forward` of a model without
+    `methods`."""
+    attrs = ctx.attrs
+    if not attrs.methods:
+        if not attrs.inputs:
+            raise ctx.error("inputs", "expected either 'inputs', or 'methods' with inputs of their own")
+        return {"": attrs}
+    for name in ("inputs", "call", "dynamic", "outputs"):
+        if getattr(attrs, name):
+            raise ctx.error(name, f"each of the 'methods' has its own '{name}'; expected none beside them")
+    if attrs.archive is not None:
+        raise ctx.error("methods", "an archive has the method forward alone; expected 'entry', or 'inputs'")
+    return {name: attrs.methods[name] for name in sorted(attrs.methods)}
+
+
+def _params(ctx: Context[TorchModelAttrs], module: _Module, method: str, interface: Interface) -> ModelParams:
+    """Return the parameters of a method; '' is `forward` of a model without `methods`."""
+    place: Place = ("methods", method) if method else ()
+    dynamic = dynamic_dimensions(ctx, interface.dynamic, place)
+    check_inputs(ctx, interface.inputs, dynamic, place)
+    call = _call(ctx, interface, place)
+    check_names(ctx, "outputs", interface.outputs or (), place)
+    params: ModelParams = {
+        **module,
+        "inputs": [cast("DeclaredInput", each.model_dump(mode="json", exclude={"file"})) for each in interface.inputs],
+        "call": call,
+        "dynamic": dynamic,
+        "outputs": interface.outputs and list(interface.outputs),
+    }
+    if method:
+        params["method"] = method
+    return params
 
 
 def _kernels(ctx: Context[TorchModelAttrs]) -> tuple[KernelLibrary, ...]:
@@ -198,10 +253,10 @@ def _weights(ctx: Context[TorchModelAttrs]) -> Mapping[str, Artifact]:
     return {prefix: ctx.file(source) for prefix, source in table.items()}
 
 
-def _call(ctx: Context[TorchModelAttrs]) -> Call | None:
-    if ctx.attrs.call is None:
+def _call(ctx: Context[TorchModelAttrs], interface: Interface, place: Place) -> Call | None:
+    if interface.call is None:
         return None
     try:
-        return parse_call(ctx.attrs.call, [each.name for each in ctx.attrs.inputs])
+        return parse_call(interface.call, [each.name for each in interface.inputs])
     except ValueError as problem:
-        raise ctx.error("call", f"attribute 'call': {problem}") from None
+        raise ctx.error((*place, "call"), f"attribute 'call': {problem}") from None

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, cast
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from modelbuild.api import (
     Artifact,
@@ -29,6 +28,8 @@ from modelbuild_rules.cpp.target import cpp_runtime, target_of
 from modelbuild_rules.kernels.libraries import compile_kernels, eager_files, given_libraries
 from modelbuild_rules.model import source_places
 from modelbuild_rules.model.export_action import declare_export
+from modelbuild_rules.model.inputs import MethodName
+from modelbuild_rules.model.methods import method_of, methods_of
 from modelbuild_rules.program import prerequisites
 from modelbuild_rules.program.contents import program_contents
 from modelbuild_rules.program.partitioned_program import (
@@ -47,6 +48,7 @@ from modelbuild_rules.providers import (
     ExportedModel,
     KernelLibrary,
     Lowering,
+    ModelMethods,
     Program,
     ProgramMethod,
     StackEntry,
@@ -60,24 +62,17 @@ if TYPE_CHECKING:
 _LOWERING = ("executorch", "flatbuffers", "sympy", "torch", "torchao")
 
 
-def _method(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", text):
-        raise ValueError(f"'{text}' is not the name of a method; expected letters, digits and underscores")
-    return text
-
-
 class PteProgramAttrs(Attrs):
     """A model, or several as methods of one program, compiled with a stack of backends for a device."""
 
     model: Annotated[Dep, LabelOf(ExportedModel, CompiledModule)] | None = None
     """The model: a `torch_model`, a `quantized_model`, or a module that was compiled elsewhere: a `tensorrt_engine`. It
-    becomes the method `forward`."""
+    becomes the method `forward`; a `torch_model` with `methods` becomes these."""
 
-    methods: dict[Annotated[str, AfterValidator(_method)], Annotated[Dep, LabelOf(ExportedModel)]] = Field(
-        default_factory=dict
-    )
-    """In place of `model`: the `torch_model` or `quantized_model` of each method, by the method's name. Weights that
-    several methods use are in the program once."""
+    methods: dict[MethodName, Annotated[Dep, LabelOf(ExportedModel, ModelMethods)]] = Field(default_factory=dict)
+    """In place of `model`: the `torch_model` or `quantized_model` of each method, by the method's name. Of a
+    `torch_model` with `methods`, it is the method of this name. Weights that several methods use are in the program
+    once."""
 
     stack: Annotated[Dep, LabelOf(BackendStack)] | None = None
     """The backends: a `backend_stack`. Required unless the model was compiled elsewhere."""
@@ -242,7 +237,7 @@ def _named(action: str, method: str) -> str:
 
 
 def _described(action: str, ctx: Context[PteProgramAttrs], method: str) -> str:
-    model = ctx.attrs.methods[method] if method else ctx.attrs.model
+    model = ctx.attrs.methods.get(method) or (f"{method} of {ctx.attrs.model}" if method else ctx.attrs.model)
     return f"{action} {model}" + (f" with {ctx.attrs.stack}" if ctx.attrs.stack else "")
 
 
@@ -269,15 +264,19 @@ def _models(ctx: Context[PteProgramAttrs]) -> tuple[dict[str, ExportedModel], tu
     if (attrs.model is None) == (not attrs.methods):
         given = "both are given" if attrs.methods else "neither is given"
         raise ctx.error("methods", f"expected either 'model' or 'methods'; {given}")
-    if attrs.model is not None:
+    if attrs.model is not None and not (several := methods_of(ctx, attrs.model)):
         model, parts = _model(ctx, attrs.model)
         return {"": model}, parts
     if attrs.engines:
-        raise ctx.error("engines", "engines take the place of submodules of one model; expected 'model', not 'methods'")
+        given = f"'{attrs.model}', which has methods" if attrs.model is not None else "'methods'"
+        message = f"engines take the place of submodules of one model; expected 'model', not {given}"
+        raise ctx.error("engines", message)
+    if attrs.model is not None:
+        return {name: several[name].exported for name in sorted(several)}, ()
     for name, label in attrs.methods.items():
         if any(isinstance(each, CompiledModule) for each in ctx.providers(label)):
             raise ctx.error(("methods", name), f"'{label}' is compiled elsewhere; expected a torch_model, or 'model'")
-    return {name: ctx.provider(attrs.methods[name], ExportedModel) for name in sorted(attrs.methods)}, ()
+    return {name: method_of(ctx, attrs.methods[name], name, ("methods", name)) for name in sorted(attrs.methods)}, ()
 
 
 def _model(ctx: Context[PteProgramAttrs], label: Dep) -> tuple[ExportedModel, tuple[StackEntry, ...]]:

@@ -32,7 +32,8 @@ from modelbuild_rules.bundle.installed_runtime import InstalledRuntime, installe
 from modelbuild_rules.bundle.runtime_archive import RuntimeArchive, archive_place
 from modelbuild_rules.bundle.vendor_library import VendorLibrary, library_inputs, library_params, library_places
 from modelbuild_rules.kernels.libraries import kernel_inputs
-from modelbuild_rules.providers import Dataset, DeviceTarget, EagerModel, ExportedModel, Program
+from modelbuild_rules.model.methods import eager_method_of, methods_of
+from modelbuild_rules.providers import Dataset, DeviceTarget, ExportedModel, ModelMethods, Program
 from modelbuild_rules.quantization.samples import sample_inputs
 from modelbuild_rules.testing.accuracy import Accuracy, accuracy_params
 from modelbuild_rules.testing.attributes import Latency, TestAttrs, resources, seconds
@@ -140,8 +141,9 @@ class PteTestAttrs(TestAttrs):
     program: Annotated[Dep, LabelOf(Program)]
     """The `pte_program`."""
 
-    model: Annotated[Dep, LabelOf(ExportedModel)]
-    """The `torch_model` or `quantized_model` to compare with, in eager PyTorch."""
+    model: Annotated[Dep, LabelOf(ExportedModel, ModelMethods)]
+    """The `torch_model` or `quantized_model` to compare with, in eager PyTorch. Of a `torch_model` with `methods`, it
+    is the tested method."""
 
     method: str | None = None
     """The program's method; by default the only one, or `forward`."""
@@ -233,7 +235,7 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
     attrs = ctx.attrs
     program = ctx.provider(attrs.program, Program)
     method = _method(ctx, program)
-    eager = ctx.provider(attrs.model, EagerModel)
+    eager = eager_method_of(ctx, attrs.model, method, ("model",))
     known = [name for case in attrs.inputs for name in case.names()]
     if not any(is_selected(name, ctx.test_filter) for name in known):
         unmatched = f"no case matches '{ctx.test_filter}'{did_you_mean(ctx.test_filter, known)}"
@@ -300,7 +302,9 @@ def pte_test(ctx: Context[PteTestAttrs]) -> tuple[Provider, ...]:
         "metric_srcs": metric_srcs,
         **{f"program.{name}": artifact for name, artifact in _files(program).items()},
     }
-    exported = next((each for each in ctx.providers(attrs.model) if isinstance(each, ExportedModel)), None)
+    several = methods_of(ctx, attrs.model)
+    providers = (several[method].exported,) if several else ctx.providers(attrs.model)
+    exported = next((each for each in providers if isinstance(each, ExportedModel)), None)
     lowering = program.methods[method].lowering
     if attrs.on_device:
         tested = on_device_test(ctx, program, inputs, parity, eager.tools)

@@ -55,7 +55,7 @@ def export_module(step: Step, module: torch.nn.Module, params: ModelParams, name
     step.progress("exporting")
     program = _export(module, examples, params, name, step.root)
     if all(output is None for output in program.graph_signature.user_outputs):
-        raise StepError(f"forward of {name} returns nothing; expected one or more tensors")
+        raise StepError(f"{_method(params)} of {name} returns nothing; expected one or more tensors")
     step.progress("writing the program")
     try:
         save_program(program, step.outputs["program"], step.outputs["weights"])
@@ -76,7 +76,9 @@ def _export(
     if isinstance(module, torch.jit.ScriptModule):
         module = from_torchscript(module, args, kwargs, name)
     shapes = dynamic_shapes(params["inputs"], examples, params["dynamic"])
-    hook = module.register_forward_hook(lambda module, args, result: _checked(plain(result), name))
+    hook = module.register_forward_hook(
+        lambda module, args, result: _checked(plain(result), f"{_method(params)} of {name}")
+    )
     try:
         with torch.no_grad(), shapes_without_steps(), replaced():
             program = _exported(module, args, kwargs, shapes)
@@ -106,12 +108,16 @@ def _exported(module: torch.nn.Module, args: Any, kwargs: Any, shapes: Any) -> t
         return export()
 
 
-def _checked(result: Any, entry: str) -> Any:
+def _method(params: ModelParams) -> str:
+    return params.get("method", "forward")
+
+
+def _checked(result: Any, method: str) -> Any:
     """Return a result in plain containers. Raises StepError if it contains an object that no program can return."""
     for name, value in named_leaves(result):
         if not isinstance(value, (torch.Tensor, *SYMBOLIC, bool, int, float, str, type(None))):
             raise StepError(
-                f"forward of {entry} returns a {type(value).__name__} in '{name}'; expected tensors, numbers, and"
+                f"{method} returns a {type(value).__name__} in '{name}'; expected tensors, numbers, and"
                 " containers that torch.utils._pytree.register_pytree_node knows"
             )
     return result

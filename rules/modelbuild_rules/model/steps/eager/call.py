@@ -35,11 +35,15 @@ def arguments(
     except ValueError:
         return args, kwargs  # Python does not know its signature
     except TypeError as error:
-        called = f"forward of {params['entry'] or 'the model'}, called with the inputs {', '.join(names)}"
+        called = f"{_method(params)}, called with the inputs {', '.join(names)}"
         raise StepError(f"{called}: {error}{_suggestion(module, names)}") from error
     if call is None:
         _check_names(module, params, names)
     return bound.args, bound.kwargs
+
+
+def _method(params: ModelParams) -> str:
+    return f"{params.get('method', 'forward')} of {params['entry'] or 'the model'}"
 
 
 def _value(written: Any, inputs: Mapping[str, torch.Tensor]) -> Any:
@@ -62,8 +66,7 @@ def _check_names(module: torch.nn.Module, params: ModelParams, names: Sequence[s
     for name, parameter in zip(names, parameters, strict=False):
         if name != parameter and name in parameters:
             raise StepError(
-                f"forward of {params['entry'] or 'the model'} takes '{parameter}' where the input '{name}' is"
-                f" passed{_suggestion(module, names)}"
+                f"{_method(params)} takes '{parameter}' where the input '{name}' is passed{_suggestion(module, names)}"
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn.parameter import is_lazy
 
+from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
 from modelbuild_rules.kernels.steps import custom
 from modelbuild_rules.model.steps.eager.archive import load_archive
@@ -45,14 +47,28 @@ def make_module(root: Path, params: ModelParams, inputs: Mapping[str, tuple[Path
         custom.load(root, libraries)
     module = load_archive(inputs["archive"][0]) if entry is None else load_model(root, entry, params["kwargs"])
     set_inference_mode(module)
+    _call_method(module, params)
     if params["prepare"] is not None:
         examples = example_inputs(params["inputs"], params["dynamic"], params["seed"], inputs)
         module = _prepared(root, params["prepare"], module, params, examples)
+        _call_method(module, params)
     _check_initialized(module, model_name(params, inputs))
     files = {prefix: inputs[f"weights.{prefix}"][0] for prefix in params["weights"]}
     load_weights(module, files, params["allow_missing"])
     set_inference_mode(module)
     return module
+
+
+def _call_method(module: torch.nn.Module, params: ModelParams) -> None:
+    """Make a call of the module one of the method that the parameters name. Raises StepError if it has none."""
+    name = params.get("method")
+    if name is None:
+        return
+    method = getattr(module, name, None)
+    if not inspect.ismethod(method):
+        own = [key for key, each in vars(type(module)).items() if inspect.isfunction(each) and not key.startswith("_")]
+        raise StepError(f"{params['entry']} has no method '{name}'{did_you_mean(name, own)}")
+    module.forward = method
 
 
 def _prepared(
