@@ -23,6 +23,7 @@ TABLES = {
     "ModelInput": "inputs",
     "Xnnpack": "xnnpack",
     "XnnpackQuantizer": "quantizer for XNNPACK",
+    "CudaQuantizer": "quantizer for CUDA",
     "Portable": "portable",
     "TestInputs": "cases",
     "Generator": "generator",

@@ -94,12 +94,16 @@ TARGETS: Mapping[str, Mapping[str, Any]] = {
         "recipe": {"quantizers": [{"type": "xnnpack"}]},
         "dynamic_recipe": {"quantizers": [{"type": "xnnpack", "mode": "dynamic"}]},
         "int4_recipe": {"quantizers": [{"type": "xnnpack", "mode": "dynamic", "weights": "int4"}]},
+        "cuda_recipe": {"quantizers": [{"type": "cuda"}]},
+        "cuda_int4_recipe": {"quantizers": [{"type": "cuda", "weights": "int4"}]},
     },
     "quantized_model": {
         "quantized": {"model": ":model", "recipe": ":recipe", "calibration": ":data"},
         "on_archives": {"model": ":model", "recipe": ":recipe", "calibration": ":archived"},
         "dynamic": {"model": ":model", "recipe": ":dynamic_recipe"},
         "int4": {"model": ":model", "recipe": ":int4_recipe"},
+        "for_cuda": {"model": ":model", "recipe": ":cuda_recipe"},
+        "int4_for_cuda": {"model": ":model", "recipe": ":cuda_int4_recipe"},
     },
     "kernel_library": {"kernels": KERNELS, "other_kernels": {**KERNELS, "operators": ["my_ops::shift"]}},
     "tensorrt_engine": {"engine": ENGINE, "other_engine": ENGINE},
@@ -457,6 +461,17 @@ ROWS: Mapping[str, Row | None] = {
             ("operators", "recipe", ["aten.linear.default"], OBSERVED),
             ("modules", "recipe", ["head"], OBSERVED),
             ("exclude", "recipe", ["head"], OBSERVED),
+        )
+    },
+    **{
+        f"quantization_recipe.quantizers[](cuda).{name}": Row(
+            ("quantization_recipe", recipe, "quantizers", 0, name), value, changed
+        )
+        for name, recipe, value, changed in (
+            ("weights", "cuda_recipe", "int4", {"for_cuda#convert"}),
+            ("group_size", "cuda_int4_recipe", 32, {"int4_for_cuda#convert"}),
+            ("modules", "cuda_recipe", ["head"], {"for_cuda#convert"}),
+            ("exclude", "cuda_recipe", ["head"], {"for_cuda#convert"}),
         )
     },
     # A recipe without static ranges has no calibration.

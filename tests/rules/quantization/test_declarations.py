@@ -104,6 +104,19 @@ def test_recipes(error: Callable[[str, str], str], attributes: str, message: str
     assert found.endswith(message)
 
 
+def test_a_recipe_for_cuda(error: Callable[[str, str], str]) -> None:
+    recipe = '[[quantization_recipe]]\nname = "recipe"\nquantizers = [{ type = "cuda"'
+    found = error(f"{recipe}, group_size = 32 }}]\n", "recipe")
+    assert found.startswith("BUILD.toml:3:")
+    assert found.endswith('int8 weights have a scale for each channel; expected weights = "int4" as well')
+    found = error(f'{MODEL}{recipe} }}]\n{QUANTIZED}{PROGRAM}":stack"\n', "program")
+    line = f"{MODEL}{recipe} }}]\n{QUANTIZED}{PROGRAM}".count("\n") + 1
+    assert found == (
+        f"BUILD.toml:{line}:1: the model does not fit the stack: its recipe is for cuda, which is not in the stack;"
+        " expected a stack for the recipe of :int8"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "target", "message"),
     [

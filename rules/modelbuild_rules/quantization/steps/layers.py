@@ -63,7 +63,7 @@ def _table(node: Any, quantizers: Sequence[UsedQuantizer]) -> int | None:
     for index, used in enumerate(quantizers):
         own = quantizing(used)
         linear = own.linear(used["attributes"]) is not None
-        if (stored if linear else observed) and allowed_nodes(used["attributes"], own.operators)(node):
+        if (stored if linear else observed) and allowed_nodes(used["attributes"], own)(node):
             return index
     return None
 

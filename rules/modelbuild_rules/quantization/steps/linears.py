@@ -25,7 +25,7 @@ def quantize_linears(module: torch.fx.GraphModule, quantizers: Sequence[UsedQuan
         own = quantizing(used)
         config = own.linear(used["attributes"])
         if config is not None:
-            _quantize(module, config, own, used, allowed_nodes(used["attributes"], own.operators))
+            _quantize(module, config, own, used, allowed_nodes(used["attributes"], own))
     return module
 
 
@@ -51,6 +51,7 @@ def _quantize(module: torch.fx.GraphModule, config: Any, own: Quantizing, used: 
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 quantize_(layer, config)
+                layer = own.packed(used["attributes"], layer)
                 unwrap_tensor_subclass(layer)
             module.add_submodule(made[weight, bias], layer)
         with module.graph.inserting_before(node):

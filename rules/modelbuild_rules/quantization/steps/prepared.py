@@ -97,7 +97,7 @@ def prepare(given: Unlifted, quantizers: Sequence[UsedQuantizer]) -> torch.fx.Gr
     made = []
     for used in quantizers:
         own = quantizing(used)
-        made.append(own.quantizer(used["attributes"], allowed_nodes(used["attributes"], own.operators)))
+        made.append(own.quantizer(used["attributes"], allowed_nodes(used["attributes"], own)))
     found = [each for each in made if each is not None]
     if not found:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ class Quantizing:
     operators: tuple[str, ...] = ()
     """Operators that it quantizes, as "aten.linear.default"."""
 
+    types: tuple[str, ...] = ("float32",)
+    """Types of the tensors of operators that it quantizes."""
+
     def quantizer(self, attributes: Mapping[str, Any], allowed: Filter) -> Any:
         """Return a quantizer of torchao's PT2E for the allowed nodes; None for a table with another way."""
         return None
@@ -27,6 +30,10 @@ class Quantizing:
     def linear(self, attributes: Mapping[str, Any]) -> Any:
         """Return torchao's configuration (of `quantize_`) for linear layers; None for a table that has a quantizer."""
         return None
+
+    def packed(self, attributes: Mapping[str, Any], layer: Any) -> Any:
+        """Return the module that takes the place of a linear layer which torchao quantized; by default that layer."""
+        return layer
 
     def linear_problem(self, attributes: Mapping[str, Any], weight: Any) -> str:
         """Return why a linear layer with this weight can't be quantized; '' if it can."""
@@ -40,12 +47,13 @@ def quantizing(used: UsedQuantizer) -> Quantizing:
     return found
 
 
-def allowed_nodes(attributes: Mapping[str, Any], operators: Sequence[str]) -> Filter:
-    """Return the filter of the attributes `operators`, `modules` and `exclude`, for operators on float32. Nodes that a
-    quantizer does not begin with, such as an activation behind a layer, are not restricted by `operators`.
+def allowed_nodes(attributes: Mapping[str, Any], quantizing: Quantizing) -> Filter:
+    """Return the filter of the attributes `operators`, `modules` and `exclude`, for operators on the quantizer's types.
+    Nodes that a quantizer does not begin with, such as an activation behind a layer, are not restricted by `operators`.
 
     A sensitivity report restricts a table by `only`: to the operators of a module that are in no submodule, and the
     activations behind them."""
+    operators, types = quantizing.operators, {f"torch.{name}" for name in quantizing.types}
     own = attributes.get("operators") or operators
     only = attributes.get("only")
     modules, exclude = tuple(attributes.get("modules", ())), tuple(attributes.get("exclude", ()))
@@ -54,7 +62,7 @@ def allowed_nodes(attributes: Mapping[str, Any], operators: Sequence[str]) -> Fi
         if node.op != "call_function":
             return True
         name = str(node.target)
-        if name in operators and (name not in own or not _is_float(node)):
+        if name in operators and (name not in own or not _is_of(node, types)):
             return False
         module = module_of(node)
         if only is not None and module != only and (name in operators or not _is_behind(node, operators, only)):
@@ -77,10 +85,11 @@ def _is_behind(node: Any, operators: Sequence[str], module: str) -> bool:
     return False
 
 
-def _is_float(node: Any) -> bool:
-    """Return whether a node's result, and all tensors that it reads, are float32. Nodes that torchao adds are."""
+def _is_of(node: Any, types: Collection[str]) -> bool:
+    """Return whether a node's result, and all tensors that it reads, have one of these types. Nodes that torchao adds
+    do."""
     values = [each.meta.get("val") for each in (node, *node.all_input_nodes)]
-    return all(str(value.dtype) == "torch.float32" for value in values if hasattr(value, "dtype"))
+    return all(str(value.dtype) in types for value in values if hasattr(value, "dtype"))
 
 
 def module_of(node: Any) -> str:

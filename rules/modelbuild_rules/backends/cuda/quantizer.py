@@ -1,0 +1,50 @@
+"""The quantizer for CUDA: its table in a `quantization_recipe`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from modelbuild.api import Attrs
+from modelbuild_rules.backends.backend import as_set
+from modelbuild_rules.quantization.quantizer import Quantizer
+
+
+class CudaQuantizer(Attrs):
+    """Weights of linear layers in 8 or 4 bits, for CUDA. Activations and products keep the model's type, such as
+    float16."""
+
+    type: Literal["cuda"]
+    """The kind of quantizer."""
+
+    weights: Literal["int8", "int4"] = "int8"
+    """The type of weights."""
+
+    group_size: int | None = Field(default=None, ge=32, multiple_of=32)
+    """With int4: scale the weights of each group of input channels by a number of its own; by default 32 channels. int8
+    weights have a scale for each output channel."""
+
+    modules: Annotated[tuple[str, ...], AfterValidator(as_set)] = ()
+    """Submodules to quantize, with all that is inside; by default the whole model."""
+
+    exclude: Annotated[tuple[str, ...], AfterValidator(as_set)] = ()
+    """Submodules to leave in floating point, with all that is inside."""
+
+
+class _CudaQuantizer(Quantizer):
+    def contradiction(self, table: Attrs) -> tuple[str, str] | None:
+        assert isinstance(table, CudaQuantizer)
+        if table.group_size is not None and table.weights != "int4":
+            return "group_size", 'int8 weights have a scale for each channel; expected weights = "int4" as well'
+        return None
+
+
+QUANTIZER = _CudaQuantizer(
+    "quantizer",
+    "cuda",
+    CudaQuantizer,
+    quantizing="modelbuild_rules.backends.cuda.steps.quantizing",
+    backend="cuda",
+    convert=("weights", "group_size", "modules", "exclude"),
+)
