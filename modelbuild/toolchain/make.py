@@ -77,6 +77,11 @@ def make(wanted: Wanted, root: Path, cache: Path, say: Callable[[str], object] =
     return _interpreter(found, wanted)
 
 
+def find(wanted: Wanted, cache: Path) -> Environment | None:
+    """Return an environment if the cache has it, without marking it as used."""
+    return _ready(cache / environments.FOLDER / wanted.name)
+
+
 def check_there(interpreter: Interpreter) -> None:
     """Raise EnvironmentProblem if the environment of a toolchain's Python does not exist any more."""
     if _ready(Path(interpreter.prefix)) is None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from modelbuild.analysis.rules import Rules
     from modelbuild.api.extension import Extension
     from modelbuild.api.probe import Finding, Probe
+    from modelbuild.workspace.workspace import Workspace
 
 
 @click.command("doctor", short_help=COMMANDS["doctor"])
@@ -52,7 +53,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     from modelbuild.analysis.rules import load_rules
     from modelbuild.api.probe import Finding
     from modelbuild.cli.doctor.machine import check_cache, check_gpus, check_sandbox
-    from modelbuild.cli.doctor.packages import check_backends, check_engine, check_python
+    from modelbuild.cli.doctor.packages import check_engine, check_python
     from modelbuild.cli.doctor.remote_round_trip import check_remote
     from modelbuild.errors import LoadingError, UsageError
     from modelbuild.workspace.workspace import default_workspace, find_root, load_workspace
@@ -68,13 +69,33 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     except LoadingError as error:
         yield Finding("rules", "error", str(error), "the rest is checked with the built-in rules")
         rules = load_rules(workspace.root, ())
-    yield from check_backends(_backends(rules))
+    yield from _package_findings(workspace, rules)
     yield check_cache(workspace.config.cache_dir)
     yield from check_sandbox(workspace.config.cache_dir)
     yield check_gpus()
     for probe in rules.probes:
         yield _run(probe)
     yield check_remote(workspace.config.remote)
+
+
+def _package_findings(workspace: Workspace, rules: Rules) -> Iterator[Finding]:
+    """Yield the findings of the packages that steps import: of toolchains, and beside modelbuild unless the workspace
+    names a toolchain."""
+    from modelbuild.analysis.analyze import Analyzer
+    from modelbuild.cli.doctor.packages import check_backends
+    from modelbuild.loading.loader import Loader
+    from modelbuild.workspace.workspace import WORKSPACE_FILE
+
+    backends = list(_backends(rules))
+    if workspace.config.toolchain is None:
+        yield from check_backends(backends)
+    if not (workspace.root / WORKSPACE_FILE).exists():
+        return
+    from modelbuild.cli.doctor.toolchains import check_toolchains
+
+    analyzer = Analyzer(Loader(workspace, rules.by_name), rules, workspace.config.default_device)
+
+    yield from check_toolchains(analyzer, [tool for extension, _ in backends for tool in extension.tools])
 
 
 def _device_findings(settings: Settings, on: str, runners: tuple[str, ...]) -> Iterator[Finding]:
