@@ -22,13 +22,28 @@ class Accuracy(Attrs):
     fraction of these elements whose indices the program and the model share."""
 
     label: str | None = None
-    """With `top`: the name of the samples' array that has the right index of each row."""
+    """The name of the samples' array with the right answers. With `top`: the index of each row. With "map": boxes. With
+    "wer": words, as integers; negative ones are none."""
 
-    measure: Literal["cosine", "max_error"] | None = None
-    """The lowest cosine between `output` and the model's as vectors, or the greatest absolute difference."""
+    measure: Literal["cosine", "max_error", "map", "wer"] | None = None
+    """The lowest cosine between `output` and the model's as vectors, or the greatest absolute difference. With `label`:
+    COCO's mean average precision of boxes (x1, y1, x2, y2), or the rate of wrong words, the lower the better."""
 
     output: str | None = None
-    """With `top` or `measure`: the name of the output."""
+    """With `top` or `measure`: the name of the output. With "wer" it has words, or scores of all words in the last
+    dimension: then the largest counts, and a repeated word counts once."""
+
+    scores: str | None = None
+    """With "map": the output with the score of each box."""
+
+    classes: str | None = None
+    """With "map": the output with the class of each box; by default all are of one class."""
+
+    label_classes: str | None = None
+    """With `classes`: the name of the samples' array with the class of each right box."""
+
+    blank: int | None = None
+    """With "wer": an integer that is no word."""
 
     entry: str | None = None
     """`file.py:name` of a function, in one of `metric_srcs`. It gets a result and its sample, both as arrays by name,
@@ -41,7 +56,7 @@ class Accuracy(Attrs):
     """Maximum of the program's number."""
 
     max_loss: float | None = Field(default=None, ge=0)
-    """With `label` or `entry`: how much lower the program's number may be than the model's; 0.01 is a point of 100."""
+    """With `label` or `entry`: how much worse the program's number may be than the model's; 0.01 is a point of 100."""
 
 
 def accuracy_params(
@@ -62,16 +77,23 @@ def accuracy_params(
         where = ("accuracy", index)
         if problem := _problem(each):
             raise ctx.error(where, f"attribute 'accuracy[{index}]': {problem}")
-        if each.output is not None and outputs is not None:
-            check_name((*where, "output"), each.output)
-        if each.label is not None and data is not None and data.files and each.label not in data.files:
-            raise ctx.error((*where, "label"), f"'{ctx.attrs.dataset}' has no files of the label '{each.label}'")
+        for name in ("output", "scores", "classes"):
+            if (named := getattr(each, name)) is not None and outputs is not None:
+                check_name((*where, name), named)
+        for name in ("label", "label_classes"):
+            named = getattr(each, name)
+            if named is not None and data is not None and data.files and named not in data.files:
+                raise ctx.error((*where, name), f"'{ctx.attrs.dataset}' has no files of the label '{named}'")
         found.append(
             {
                 "top": each.top or 0,
                 "label": each.label or "",
                 "measure": each.measure or "",
                 "output": each.output or "",
+                "scores": each.scores or "",
+                "classes": each.classes or "",
+                "label_classes": each.label_classes or "",
+                "blank": each.blank,
                 "entry": "" if each.entry is None else function((*where, "entry"), each.entry),
                 "min": each.min,
                 "max": each.max,
@@ -81,14 +103,32 @@ def accuracy_params(
     return found
 
 
+def _label_problem(each: Accuracy) -> str:
+    """Return how the attributes about right answers contradict the others; '' if they do not."""
+    labelled = each.measure in ("map", "wer")
+    if each.label is not None and each.top is None and not labelled:
+        return "expected 'label' with 'top', 'map' or 'wer' only"
+    if each.label is None and labelled:
+        return f"'{each.measure}' needs right answers; expected 'label' as well"
+    if (each.scores is not None) != (each.measure == "map"):
+        return "expected 'scores' with 'map', and with it only"
+    if each.classes is not None and each.measure != "map":
+        return "expected 'classes' with 'map' only"
+    if (each.classes is None) != (each.label_classes is None):
+        return "expected both 'classes' and 'label_classes', or neither"
+    if each.blank is not None and each.measure != "wer":
+        return "expected 'blank' with 'wer' only"
+    return ""
+
+
 def _problem(each: Accuracy) -> str:
     """Return how a table contradicts itself; '' if it does not."""
     if [each.top, each.measure, each.entry].count(None) != 2:
         return "expected one of 'top', 'measure' and 'entry'"
     if (each.entry is None) == (each.output is None):
         return "expected 'output' with 'top' or 'measure' only"
-    if each.label is not None and each.top is None:
-        return "expected 'label' with 'top' only"
+    if problem := _label_problem(each):
+        return problem
     if each.max_loss is not None and each.label is None and each.entry is None:
         return "the model has no number of its own to lose from; expected 'max_loss' with 'label' or 'entry' only"
     if each.min is None and each.max is None and each.max_loss is None:

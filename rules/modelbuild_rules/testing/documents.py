@@ -68,8 +68,19 @@ class AccuracyParams(TypedDict):
     label: str
     """Name of the samples' array with the right indices; '' for the model's own."""
 
-    measure: Literal["", "cosine", "max_error"]
+    measure: Literal["", "cosine", "max_error", "map", "wer"]
     output: str
+
+    scores: str
+    """With "map": the output with the boxes' scores; `classes` that with their classes, `label_classes` the samples'
+    array with the right ones; '' for boxes of one class."""
+
+    classes: str
+    label_classes: str
+
+    blank: int | None
+    """With "wer": an integer that is no word."""
+
     entry: str
     """`path:name` of a function; '' for none."""
 

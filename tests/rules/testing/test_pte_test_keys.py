@@ -119,6 +119,13 @@ def test_accuracies_and_their_samples_are_in_the_test_s_key_alone(keys: Any) -> 
         '{ output = "y", measure = "max_error", min = 0.5 }',
         '{ entry = "net.py:one", min = 0.5 }',
         '{ entry = "net.py:two", min = 0.5 }',
+        '{ measure = "wer", output = "y", label = "x", max = 1 }',
+        '{ measure = "wer", output = "y", label = "x", max = 1, blank = 0 }',
+        '{ measure = "map", output = "y", scores = "y", label = "x", min = 1 }',
+        '{ measure = "map", output = "y", scores = "z", label = "x", min = 1 }',
+        '{ measure = "map", output = "y", scores = "y", label = "x", min = 1, classes = "y", label_classes = "x" }',
+        '{ measure = "map", output = "y", scores = "y", label = "x", min = 1, classes = "z", label_classes = "x" }',
+        '{ measure = "map", output = "y", scores = "y", label = "x", min = 1, classes = "y", label_classes = "label" }',
     ]
     made = [keys(f'{function}dataset = ":data"\naccuracy = [{each}]\n{data}') for each in tables]
     made += [keys(f'{function}dataset = ":data"\naccuracy = [{tables[0]}]\n{other}'), keys(function)]
@@ -134,7 +141,21 @@ def test_accuracies_and_their_samples_are_in_the_test_s_key_alone(keys: Any) -> 
         ("{ min = 1.0 }", "expected one of 'top', 'measure' and 'entry'"),
         ('{ top = 1, measure = "cosine", output = "y", min = 1.0 }', "expected one of 'top', 'measure' and 'entry'"),
         ("{ top = 1, min = 1.0 }", "expected 'output' with 'top' or 'measure' only"),
-        ('{ measure = "cosine", output = "y", label = "x", min = 1.0 }', "expected 'label' with 'top' only"),
+        (
+            '{ measure = "cosine", output = "y", label = "x", min = 1.0 }',
+            "expected 'label' with 'top', 'map' or 'wer' only",
+        ),
+        ('{ measure = "wer", output = "y", max = 1.0 }', "'wer' needs right answers; expected 'label' as well"),
+        ('{ measure = "map", output = "y", label = "x", min = 1.0 }', "expected 'scores' with 'map', and with it only"),
+        (
+            '{ measure = "wer", output = "y", label = "x", classes = "y", max = 1 }',
+            "expected 'classes' with 'map' only",
+        ),
+        (
+            '{ measure = "map", output = "y", scores = "y", label = "x", classes = "y", min = 1.0 }',
+            "expected both 'classes' and 'label_classes', or neither",
+        ),
+        ('{ top = 1, output = "y", label = "x", blank = 0, min = 1.0 }', "expected 'blank' with 'wer' only"),
         ('{ top = 1, output = "y" }', "expected 'min', 'max' or 'max_loss'"),
         ('{ top = 1, output = "y", max_loss = 0.1 }', "expected 'max_loss' with 'label' or 'entry' only"),
         ('{ top = 1, output = "y", label = "z", min = 1.0 }', "':data' has no files of the label 'z'"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from modelbuild.step import Step, StepError
 from modelbuild_rules.model.steps.eager.entry import load_function
 from modelbuild_rules.quantization.steps.samples import count_samples, read_samples
 from modelbuild_rules.testing.steps.parity.compare import top_agreement, vector_cosine
+from modelbuild_rules.testing.steps.parity.corpus_measures import Boxes, Words, mean_average_precision, word_error_rate
 from modelbuild_rules.testing.steps.parity.parity import Eager, tensor_inputs
 from modelbuild_rules.testing.steps.parity.programs import Arrays, open_program
 from modelbuild_rules.testing.steps.parity.runners import Runner
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
     from modelbuild_rules.testing.documents import AccuracyParams
 
 _ROUNDING = 1e-9  # of a difference of means
-_WORST = {"cosine": min, "max_error": max}
+_COMBINED: Mapping[str, Callable[[Any], float]] = {
+    "cosine": min,
+    "max_error": max,
+    "map": mean_average_precision,
+    "wer": word_error_rate,
+}
 
 
 def accuracy_cases(step: Step, runner: Runner, eager: Eager, measures: dict[str, float]) -> list[Case]:
@@ -32,7 +38,7 @@ def accuracy_cases(step: Step, runner: Runner, eager: Eager, measures: dict[str,
     if not wanted:
         return []
     ports = tensor_inputs(step, open_program(step, "program"))
-    scores: list[list[tuple[float, float]]] = [[] for _ in wanted]
+    scores: list[list[tuple[Any, Any]]] = [[] for _ in wanted]
     total = count_samples(step)
     for number, sample in enumerate(read_samples(step, ports), 1):
         step.progress("sample", number, total)
@@ -49,44 +55,59 @@ def accuracy_cases(step: Step, runner: Runner, eager: Eager, measures: dict[str,
 
 def name_of(each: AccuracyParams) -> str:
     """Return the name of a number in the report and in the history: `accuracy_top1_quarter`, `accuracy_cosine_boxes`,
-    `max_error_boxes`, `accuracy_overlap`. The history takes more of an accuracy for better, and less of others."""
+    `max_error_boxes`, `accuracy_map_boxes`, `wer_words`, `accuracy_overlap`. The history takes more of an accuracy for
+    better, and less of others."""
     if each["entry"]:
         return f"accuracy_{each['entry'].partition(':')[2]}"
-    if each["measure"] == "max_error":
-        return f"max_error_{each['output']}"
+    if each["measure"] in ("max_error", "wer"):
+        return f"{each['measure']}_{each['output']}"
     return f"accuracy_{each['measure'] or 'top' + str(each['top'])}_{each['output']}"
 
 
-def _case(each: AccuracyParams, scores: Sequence[tuple[float, float]], measures: dict[str, float]) -> Case:
+def _case(each: AccuracyParams, scores: Sequence[tuple[Any, Any]], measures: dict[str, float]) -> Case:
     """Return the case of a number, from the scores of the program and of the model on each sample."""
     name = name_of(each)
-    combine = _WORST.get(each["measure"], lambda values: float(np.mean(values)))
+    combine = _COMBINED.get(each["measure"], lambda values: float(np.mean(values)))
     value, model = (combine([pair[place] for pair in scores]) for place in (0, 1))
     measures[name] = value
     of_model = ""
     if each["label"] or each["entry"]:
         measures[f"{name}_model"] = model
         of_model = f" (the model's is {model:.6g})"
-    least = [each["min"], None if each["max_loss"] is None else model - each["max_loss"]]
+    least, most = [each["min"]], [each["max"]]
+    if each["max_loss"] is not None and each["measure"] == "wer":
+        most.append(model + each["max_loss"])
+    elif each["max_loss"] is not None:
+        least.append(model - each["max_loss"])
     missed = [f"at least {limit:.6g}" for limit in least if limit is not None and value < limit - _ROUNDING]
-    if each["max"] is not None and value > each["max"]:
-        missed.append(f"at most {each['max']:.6g}")
+    missed += [f"at most {limit:.6g}" for limit in most if limit is not None and value > limit + _ROUNDING]
     message = f"{value:.6g} over {len(scores)} samples{of_model}, expected {' and '.join(missed)}" if missed else ""
     return Case(name, "failed" if missed else "passed", message=message)
 
 
 def _scores(
     step: Step, each: AccuracyParams, found: Arrays, expected: Arrays, sample: Mapping[str, np.ndarray]
-) -> tuple[float, float]:
-    """Return the scores of the program's result and of the model's."""
+) -> tuple[Any, Any]:
+    """Return the scores of the program's result and of the model's: numbers, or what a number of all samples counts."""
     if each["entry"]:
         function = load_function(step.root, each["entry"])
         scores = [_number(each["entry"], function(result, sample)) for result in (found, expected)]
         return scores[0], scores[1]
     output = each["output"]
-    if output not in expected:
-        raise StepError(f"an accuracy of '{output}', which is not an output{did_you_mean(output, expected)}")
+    for name in (output, *filter(None, (each["scores"], each["classes"]))):
+        if name not in expected:
+            raise StepError(f"an accuracy of '{name}', which is not an output{did_you_mean(name, expected)}")
+    for name in filter(None, (each["label"], each["label_classes"])):
+        if name not in sample:
+            hint = did_you_mean(name, sample) or f"; expected {', '.join(sample)}"
+            raise StepError(f"the samples have no label '{name}'{hint}")
     one, other = found[output], expected[output]
+    if each["measure"] == "map":
+        names, label = (output, each["scores"], each["classes"]), (each["label"], each["label_classes"])
+        return Boxes.of(found, sample, names, label), Boxes.of(expected, sample, names, label)
+    if each["measure"] == "wer":
+        right, blank = sample[each["label"]], each["blank"]
+        return Words.of(output, one, right, blank), Words.of(output, other, right, blank)
     if each["measure"] == "max_error":
         same = one.shape == other.shape
         return (float(np.abs(one.astype(np.float64) - other).max(initial=0.0)) if same else float("inf")), 0.0
@@ -95,9 +116,6 @@ def _scores(
         return (vector_cosine(*(array.astype(np.float64).ravel() for array in (one, other))) if same else -1.0), 1.0
     if not each["label"]:
         return top_agreement(one, other, each["top"]), 1.0
-    if each["label"] not in sample:
-        hint = did_you_mean(each["label"], sample) or f"; expected {', '.join(sample)}"
-        raise StepError(f"the samples have no label '{each['label']}'{hint}")
     labels = sample[each["label"]].ravel()
     return _hits(one, labels, each["top"]), _hits(other, labels, each["top"])
 
