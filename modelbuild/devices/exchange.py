@@ -17,7 +17,8 @@ from modelbuild.devices.shells import Shell, end
 Take: TypeAlias = Callable[[bytes], object]
 
 _CHUNK = 1 << 16
-_MOST_STDERR = 1 << 16
+_MOST_STDERR = 1 << 16  # that are kept
+_MOST_ERRORS = 1 << 24  # that a device may send
 _CONNECTION = 255  # ssh's exit status
 _FULL, _CHANGED, _MISSING = 3, 4, 5  # of the scripts
 
@@ -73,7 +74,7 @@ def _pump(
     assert process.stdout is not None
     assert process.stderr is not None
     began = moved = time.monotonic()
-    pending, got = memoryview(b""), 0
+    pending, got, errors = memoryview(b""), 0, 0
     with selectors.DefaultSelector() as selector:
         os.set_blocking(process.stdin.fileno(), False)
         selector.register(process.stdin, selectors.EVENT_WRITE)
@@ -94,6 +95,9 @@ def _pump(
                 if not data:
                     selector.unregister(key.fileobj)
                 elif key.fileobj is process.stderr:
+                    errors += len(data)
+                    if errors > _MOST_ERRORS:
+                        raise JobProblem(f"the device sent more than {_MOST_ERRORS} bytes of errors; expected less")
                     stderr += data[: _MOST_STDERR - len(stderr)]
                 else:
                     got += len(data)

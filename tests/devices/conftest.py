@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from modelbuild.devices.device import LocalFile
-from tests.devices.sshd import Sshd, started
+from tests.devices.sshd import Sshd, children, started, wait_for
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +17,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     """Yield a server that the tests of one process share."""
     with started(tmp_path_factory.mktemp("sshd")) as found:
         yield found
+
+
+@pytest.fixture(autouse=True)
+def no_connection_is_left() -> Iterator[None]:
+    """Fail a test that leaves an ssh, which would run until pytest ends."""
+    yield
+    wait_for(lambda: not children("ssh"), "a connection is left open")
 
 
 @pytest.fixture

@@ -179,3 +179,16 @@ def running(marker: str) -> list[int]:
             if entry.name.isdigit() and marker in (entry / "cmdline").read_bytes().decode(errors="replace"):
                 found.append(int(entry.name))
     return [pid for pid in found if pid != os.getpid()]
+
+
+def children(name: str) -> list[int]:
+    """Return the children of this process that run a program of this name."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit():
+                # PID (NAME) STATE PARENT ...
+                own, _, rest = (entry / "stat").read_text().rpartition(")")
+                if own.partition("(")[2] == name and int(rest.split()[1]) == os.getpid():
+                    found.append(int(entry.name))
+    return found
