@@ -175,6 +175,17 @@ class DelegationDocument(TypedDict):
     nodes: Sequence[NodeDelegation]
 
 
+class MethodState(TypedDict):
+    """state.json: the buffers of a method of a program whose methods share their state, by qualified name."""
+
+    changed: list[str]
+    inside: list[str]
+    """Those of `changed` that a partition changes, which keeps them for itself."""
+
+    read: list[str]
+    """The others."""
+
+
 class TargetDevice(TypedDict):
     """The facts about the program's device in a manifest."""
 
@@ -223,6 +234,9 @@ class Manifest(TypedDict):
     device: NotRequired[TargetDevice | None]
     versions: NotRequired[Mapping[str, str]]
     """Versions of the packages that lowered the program, by name."""
+
+    shared_state: NotRequired[bool]
+    """True if buffers that methods change are in one arena, number 2, whose memory all methods have in common."""
 
     parts: NotRequired[list[ManifestPart]]
     kernels: NotRequired[list[ManifestKernels]]

@@ -78,11 +78,13 @@ class PartitionedMethod:
     name     its name; '' for the only method of a program with an attribute `model`
     model    the model that was lowered
     lowered  the outputs of the partition step
+    module   the number of its module; methods with the same number share their state
     """
 
     name: str
     model: ExportedModel
     lowered: Mapping[str, DerivedArtifact]
+    module: int = 0
 
     def id(self, partition: str) -> str:
         """Return a partition's id in the program."""
@@ -124,6 +126,14 @@ class PartitionedProgram:
     def _named(self) -> tuple[str, ...]:
         return tuple(each.name for each in self.methods if each.name)
 
+    @property
+    def _shares(self) -> bool:
+        return any("state" in each.lowered for each in self.methods)
+
+    @property
+    def _modules(self) -> dict[str, list[int]]:
+        return {"modules": [each.module for each in self.methods]} if self._shares else {}
+
     def plan(self, ctx: Context[Any]) -> DerivedArtifact:
         """Return the file with the plans of all methods."""
         plans = [each.lowered["plan"] for each in self.methods]
@@ -132,9 +142,12 @@ class PartitionedProgram:
         return ctx.action(
             "plan",
             step="plan",
-            inputs={"plans": plans},
+            inputs={
+                "plans": plans,
+                **({"states": [each.lowered["state"] for each in self.methods]} if self._shares else {}),
+            },
             outputs=[Output("plan", "plan.json")],
-            params={"methods": list(self._named)},
+            params={"methods": list(self._named), **self._modules},
             description=f"plan {self.name}.pte",
         )["plan"]
 
@@ -159,6 +172,7 @@ class PartitionedProgram:
                 "sidecars": {each.name: each.merging for each in self.sidecars},
                 "device": self._target(),
                 **({"methods": list(self._named)} if self._named else {}),
+                **self._modules,
             },
             plugins=[each.merging for each in self.sidecars],
             tools=("executorch", "flatbuffers"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -17,6 +17,7 @@ from modelbuild.api import (
     Dep,
     DerivedArtifact,
     Files,
+    Label,
     LabelOf,
     Output,
     Provider,
@@ -121,8 +122,10 @@ def pte_program(ctx: Context[PteProgramAttrs]) -> tuple[Provider, ...]:
     # A part that was compiled elsewhere does not run here.
     run = any(entry.backend.examples for entry in stack) and not parts
     external = ctx.attrs.external_weights
+    modules = _modules(ctx, list(models))
+    shares = len(set(modules.values())) < len(modules)
     methods = tuple(
-        PartitionedMethod(name, model, _partition(ctx, name, model, stack, facts, run))
+        PartitionedMethod(name, model, _partition(ctx, name, model, stack, facts, (run, shares)), modules[name])
         for name, model in models.items()
     )
     checked = tuple(_check(ctx, name, model, stack, facts) for name, model in models.items())
@@ -166,9 +169,11 @@ def _partition(
     model: ExportedModel,
     stack: tuple[StackEntry, ...],
     facts: DeviceFacts,
-    run: bool,
+    flags: tuple[bool, bool],
 ) -> Mapping[str, DerivedArtifact]:
-    """Declare the action that lowers a method; return its outputs. `run`: check its parts on the example inputs."""
+    """Declare the action that lowers a method; return its outputs. `flags`: check its parts on the example inputs, and
+    share its state with other methods."""
+    run, shares = flags
     partitioning = [tool for entry in stack for tool in entry.backend.partition_tools(entry.attributes)]
     eager = _eager(model)
     return ctx.action(
@@ -187,12 +192,14 @@ def _partition(
             Output("plan", "plan.json"),
             Output("report", "report.json"),
             Output("notes", "notes.txt"),
+            *([Output("state", "state.json")] if shares else []),
         ],
         params={
             "backends": [offered(entry, facts) for entry in stack],
             "external_weights": ctx.attrs.external_weights,
             "versions": sorted({"executorch", "torch", *partitioning}),
             **({"device_io": True} if ctx.attrs.device_io else {}),
+            **({"shares_state": True} if shares else {}),
             **_own_kernels(model),
         },
         tools=_partition_tools(model, stack, run),
@@ -277,6 +284,18 @@ def _models(ctx: Context[PteProgramAttrs]) -> tuple[dict[str, ExportedModel], tu
         if any(isinstance(each, CompiledModule) for each in ctx.providers(label)):
             raise ctx.error(("methods", name), f"'{label}' is compiled elsewhere; expected a torch_model, or 'model'")
     return {name: method_of(ctx, attrs.methods[name], name, ("methods", name)) for name in sorted(attrs.methods)}, ()
+
+
+def _modules(ctx: Context[PteProgramAttrs], methods: Sequence[str]) -> dict[str, int]:
+    """Return the number of each method's module: methods of one torch_model have the same."""
+    owners: dict[str, int] = {}
+    found: dict[str, int] = {}
+    for name in methods:
+        label = ctx.attrs.methods.get(name, ctx.attrs.model)
+        several = label is not None and methods_of(ctx, label)
+        owner = str(Label.parse(label, ctx.label.package)) if label is not None and several else f"#{name}"
+        found[name] = owners.setdefault(owner, len(owners))
+    return found
 
 
 def _model(ctx: Context[PteProgramAttrs], label: Dep) -> tuple[ExportedModel, tuple[StackEntry, ...]]:

@@ -6,7 +6,7 @@ imported here, when a program is first run.
 Private names used, checked on executorch 1.4.1 (tests/runtime/test_runtime_bindings.py fails when one is gone):
   executorch.extension.pybindings._portable_lib  the compiled module. Its public face, executorch.runtime, takes no .ptd
                                                  and imports executorch.exir, which takes seconds
-  _load_for_executorch, _get_operator_names, _get_registered_backend_names
+  _load_for_executorch, _load_program, _get_operator_names, _get_registered_backend_names
 """
 
 from __future__ import annotations
@@ -60,6 +60,28 @@ def load_module(path: Path, data: Path | None) -> Any:
     """Load a program file and its external data as ExecuTorch's module. Raises ProgramError."""
     try:
         return _library()._load_for_executorch(str(path), None if data is None else str(data))
+    except RuntimeError as error:
+        raise ProgramError(f"{path}: could not be loaded: {_reason(error)}") from None
+
+
+class SharingModule:
+    """A program whose methods have one state, with the run_method of ExecuTorch's module. Methods that _load_program
+    loads have common memory. All are loaded at once, since loading a method sets its initial state."""
+
+    def __init__(self, program: Any) -> None:
+        self._program = program  # must outlive its methods
+        names = [program.get_method_name(index) for index in range(program.num_methods())]
+        self._methods = {name: program.load_method(name) for name in names}
+
+    def run_method(self, name: str, inputs: Sequence[Any], clone: bool) -> list[Any]:
+        outputs: list[Any] = self._methods[name].call(inputs, clone)
+        return outputs
+
+
+def load_sharing_module(path: Path) -> SharingModule:
+    """Load a program whose methods have one state. Raises ProgramError."""
+    try:
+        return SharingModule(_library()._load_program(str(path)))
     except RuntimeError as error:
         raise ProgramError(f"{path}: could not be loaded: {_reason(error)}") from None
 

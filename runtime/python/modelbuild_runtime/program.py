@@ -75,13 +75,19 @@ class Program:
 
     def _prepare(self, inputs: Inputs, described: MethodDescription) -> list[Any]:
         arrays = check_inputs(described.inputs, inputs)
-        from modelbuild_runtime.bindings import check_supported, load_module, to_tensor
+        from modelbuild_runtime.bindings import check_supported, load_module, load_sharing_module, to_tensor
 
+        shares = self._description.contents.shared_state
+        if shares and self._data is not None:
+            raise ProgramError(
+                f"{self._path}: its methods share their state and have weights in a .ptd; ExecuTorch's Python runtime"
+                " can't load both, and the C++ runtime does: MODELBUILD_RUNTIME names its folder"
+            )
         if described.name not in self._checked:
             check_supported(str(self._path), described, self._description.contents.kernels)
             self._checked.add(described.name)
         if self._module is None:
-            self._module = load_module(self._path, self._data)
+            self._module = load_sharing_module(self._path) if shares else load_module(self._path, self._data)
         return [
             to_tensor(array, port) if port.kind == "tensor" else array
             for port, array in zip(described.inputs, arrays, strict=True)

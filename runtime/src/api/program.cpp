@@ -21,6 +21,7 @@ struct Program::State {
   Description description;
   mutable std::mutex mutex;            // guards all members below
   std::unique_ptr<Profiler> profiler;  // nullptr unless runs are profiled; destroyed after `module`, which calls it
+  SharedState shared;                  // destroyed after `module`, whose methods have it if they share their state
   std::map<std::string, LoadedMethod, std::less<>> methods;
   std::unique_ptr<executorch::extension::Module> module;  // declared after `methods`, so destroyed before
   std::map<std::string, Graphs, std::less<>> graphs;      // destroyed before `module`: they use its delegates
@@ -29,12 +30,22 @@ struct Program::State {
 
   std::vector<Value> run(const MethodDescription& method, std::span<const Tensor> inputs, const RunOptions& options,
                          std::optional<Graphs::Key> key);
+  LoadedMethod& loaded(const MethodDescription& method);
 };
+
+// Methods that share a state are loaded together: loading one sets its initial state.
+LoadedMethod& Program::State::loaded(const MethodDescription& method) {
+  const auto load = [this](const MethodDescription& each, SharedState* state) -> LoadedMethod& {
+    return methods.try_emplace(each.name, module.get(), each, description.path, profiler.get(), state).first->second;
+  };
+  if (!description.shared_state) return load(method, nullptr);
+  for (const MethodDescription& each : description.methods) load(each, &shared);
+  return load(method, &shared);
+}
 
 std::vector<Value> Program::State::run(const MethodDescription& method, std::span<const Tensor> inputs,
                                        const RunOptions& options, std::optional<Graphs::Key> key) {
-  LoadedMethod& loaded =
-      methods.try_emplace(method.name, module.get(), method, description.path, profiler.get()).first->second;
+  LoadedMethod& loaded = this->loaded(method);
   forget_error();
   Graphs& kept = graphs[method.name];
   const bool record = std::exchange(kept.last, std::nullopt) == key && key;

@@ -18,9 +18,24 @@ void check_device(int index, const std::string& program) {
   }
 }
 
+// The index of the arena of buffers that a method changes, which executorch numbers 2.
+constexpr std::size_t kState = 1;
+
+std::uint8_t* state(SharedState* shared, std::size_t bytes, const std::string& program) {
+  if (shared->memory == nullptr) {
+    check_host_memory(bytes, program);
+    shared->memory = std::make_unique<HostBuffer>(bytes, program);
+    shared->bytes = bytes;
+  }
+  if (bytes > shared->bytes) {
+    throw Error(Error::Kind::kProgram, program + ": its methods have states of different sizes");
+  }
+  return shared->memory->data();
+}
+
 }  // namespace
 
-Arenas::Arenas(const er::MethodMeta& meta, const std::string& program) {
+Arenas::Arenas(const er::MethodMeta& meta, const std::string& program, SharedState* shared) {
   std::uint64_t on_host = 0;
   for (std::size_t i = 0; i < meta.num_memory_planned_buffers(); ++i) {
     const auto size = meta.memory_planned_buffer_size(i);
@@ -30,7 +45,9 @@ Arenas::Arenas(const er::MethodMeta& meta, const std::string& program) {
     }
     const auto bytes = static_cast<std::size_t>(*size);
     std::uint8_t* start = nullptr;
-    if (device->is_cpu()) {
+    if (device->is_cpu() && shared != nullptr && i == kState) {
+      start = state(shared, bytes, program);
+    } else if (device->is_cpu()) {
       on_host += bytes;
       check_host_memory(on_host, program);
       host_.emplace_back(bytes, program);

@@ -34,7 +34,7 @@ std::vector<std::int64_t> largest(const Port& port) {
 }  // namespace
 
 LoadedMethod::LoadedMethod(ee::Module* module, const MethodDescription& described, std::string program,
-                           er::EventTracer* profiler)
+                           er::EventTracer* profiler, SharedState* shared)
     : module_(module), described_(described), program_(std::move(program)) {
   forget_error();
   const auto check = [&](er::Error error) {
@@ -53,7 +53,7 @@ LoadedMethod::LoadedMethod(ee::Module* module, const MethodDescription& describe
   };
   planned_inputs_ = tensors(described_.inputs, [&](std::size_t i) { return meta->input_tensor_meta(i); });
   planned_outputs_ = tensors(described_.outputs, [&](std::size_t i) { return meta->output_tensor_meta(i); });
-  arenas_ = std::make_unique<Arenas>(*meta, program_);
+  arenas_ = std::make_unique<Arenas>(*meta, program_, shared);
   if (DeviceServices* services = device_services()) queue_ = services->make_queue();
   // The queue is also entered while delegates initialize, so that their work is complete on return.
   Entered entered(queue_.get(), {});

@@ -20,9 +20,9 @@ namespace modelbuild {
 // Must outlive its module, whose method points into its arenas. All functions throw Error.
 class LoadedMethod {
  public:
-  // With a profiler, which must outlive the module, it records the runs.
+  // With a profiler, which must outlive the module, it records the runs. A shared state must outlive the module, too.
   LoadedMethod(executorch::extension::Module* module, const MethodDescription& described, std::string program,
-               executorch::runtime::EventTracer* profiler = nullptr);
+               executorch::runtime::EventTracer* profiler = nullptr, SharedState* shared = nullptr);
 
   // A run: set inputs and outputs in the queue, execute the method, get the outputs. `given` must be checked before.
   void set_inputs(std::span<const Tensor> given);

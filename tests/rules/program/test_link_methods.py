@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from modelbuild.step import Step
+from modelbuild.step import Step, StepError
 from modelbuild_rules.program.steps import emit, plan
 from modelbuild_rules.program.steps.linking import flatbuffer
 from modelbuild_rules.program.steps.linking.link import read_file
@@ -157,3 +157,23 @@ def test_the_delegation_names_methods(together: Callable[..., Path], lowered: Ca
         "version": 2,
         "methods": {"one": ports, "two": ports},
     }
+
+
+@pytest.mark.parametrize(
+    ("state", "problem"),
+    [
+        (
+            {"changed": ["cache"], "inside": ["cache"], "read": []},
+            "'one' changes the buffer 'cache' inside a partition",
+        ),
+        (
+            {"changed": [], "inside": [], "read": ["cache"]},
+            "'two' changes the buffer 'cache', and method 'one' only reads",
+        ),
+    ],
+)
+def test_a_buffer_that_methods_cannot_share(state: Any, problem: str) -> None:
+    other: Any = {"changed": ["cache", "more"], "inside": ["more"], "read": []}
+    with pytest.raises(StepError, match=problem):
+        plan.check_states(["one", "two"], [0, 0], [state, other])
+    plan.check_states(["one", "two"], [0, 1], [state, other])

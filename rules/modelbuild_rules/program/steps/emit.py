@@ -6,6 +6,7 @@ Inputs   residual    trees; report: JSON, as program/steps/partition.py writes t
 Params   partitions  ids of the parts
          methods     names of the methods, whose parts have ids such as "encode.p0"; without it, the program is the only
                      residual, with its own method
+         modules     the number of each method's module; methods of one module share their state; optional
          device      facts of the device, for the manifest; optional
          sidecars    file name -> module that merges the parts' files of this name into an output
 Outputs  pte, delegation; ptd if weights are outside the program; signature if there are `methods`; those of `sidecars`
@@ -56,7 +57,9 @@ def run(step: Step) -> None:
         residual = step.input("residual")
         link(residual / "program.pte", read_named(residual / "constants"), parts, *files)
     else:
-        link_methods(dict(zip(methods, _residuals(step, methods, parts), strict=True)), *files)
+        numbers: Sequence[int] | None = step.params.get("modules")
+        modules = None if numbers is None else dict(zip(methods, numbers, strict=True))
+        link_methods(dict(zip(methods, _residuals(step, methods, parts), strict=True)), *files, modules)
         step.outputs["signature"].write_text(json.dumps(signature, indent=1) + "\n")
     Path(step.outputs["delegation"]).write_text(json.dumps(delegated, indent=1) + "\n")
     for name, merging in step.params["sidecars"].items():

@@ -8,12 +8,14 @@ Params   backends           [OfferedBackend], in the order in which they are off
          external_weights   true if the program's own constants are outside the .pte
          versions           names of the packages whose versions are in the program's manifest; optional
          device_io          true if inputs and outputs of partitions on a GPU stay in device memory; optional
+         shares_state       true if buffers that the method changes get an arena of their own, under their names
 Outputs  residual           tree: program.pte, whose delegates are placeholders, constants outside it,
                             versions.json, and kernels.json if it needs kernel libraries: [ManifestKernels]
          partitions         tree: p0/, p1/, ... each a program of its own (program/, weights/) with partition.json
          plan               JSON: [PlannedPartition]
          report             JSON: [NodeDelegation], in the program's order; program/documents.py has the documents.
          notes              text: facts for the program's author, a line each
+         state              JSON: MethodState, with `shares_state`
 """
 
 from __future__ import annotations
@@ -63,6 +65,7 @@ from modelbuild_rules.program.steps.lowering.rewrites.linear import has_unknown_
 from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero
 from modelbuild_rules.program.steps.lowering.rewrites.recurrent import keep_loops
 from modelbuild_rules.program.steps.lowering.rewrites.volumes import as_images
+from modelbuild_rules.program.steps.lowering.state_buffers import StateBuffers
 from modelbuild_rules.program.steps.partitions.folder import Partitions
 
 if TYPE_CHECKING:
@@ -79,8 +82,9 @@ def run(step: Step) -> None:
     backends = {i: backend for i, entry in enumerate(entries) if (backend := partitioning(entry)) is not None}
     folder = step.outputs["partitions"]
     check = partial(check_operators, entries=entries, backends=backends)
+    state = StateBuffers()
     edge, delegation, partitions = lower(
-        correct_nonzero(correct_cat(program)), entries, backends, folder, step.progress, check
+        correct_nonzero(correct_cat(program)), entries, backends, folder, step.progress, state.noted(check)
     )
     plan = partitions.plan(entries)
     if "examples" in step.inputs:
@@ -102,6 +106,9 @@ def run(step: Step) -> None:
     config: dict[str, Any] = {"external_constants": outside if external else False}
     if step.params.get("device_io"):
         config |= device_io_config()
+    if step.params.get("shares_state"):
+        config |= state.arena_config(edge.exported_program(), bool(step.params.get("device_io")))
+        _write_json(step.outputs["state"], state.as_json(edge.exported_program()))
     shown = passes_shown(step.progress)
     with library_failures(program), device_io_errors(), shown, computed_once(), unknown_sizes_ordered():
         lowered = to_executorch(edge, ExecutorchBackendConfig(**config), facts)

@@ -82,7 +82,8 @@ class KernelLibrary:
 class Contents:
     """The facts in a program's manifest; all empty for a program without one.
 
-    versions  of the packages that lowered the program, by name
+    versions      of the packages that lowered the program, by name
+    shared_state  true if its methods have one state
     """
 
     signature: Signature | None = None
@@ -90,6 +91,7 @@ class Contents:
     versions: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[Part, ...] = ()
     kernels: tuple[KernelLibrary, ...] = ()
+    shared_state: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -118,6 +120,7 @@ def contents(manifest: Mapping[str, Any] | None, path: Path) -> Contents:
             {name: version.text() for name, version in found.get("versions").items()},
             tuple(map(_part, _entries(found.get("parts")))),
             tuple(map(_kernel_library, _entries(found.get("kernels")))),
+            _flag(found.get("shared_state")),
         )
     except ValueError as error:
         raise ProgramError(f"{path}: is damaged: its manifest cannot be read: {error}") from None
@@ -125,6 +128,12 @@ def contents(manifest: Mapping[str, Any] | None, path: Path) -> Contents:
 
 def _entries(declared: Field) -> list[Field]:
     return [] if declared.value is None else list(declared.list())
+
+
+def _flag(declared: Field) -> bool:
+    if declared.value is not None and not isinstance(declared.value, bool):
+        raise ValueError("expected true or false")
+    return declared.value is True
 
 
 def _kernel_library(declared: Field) -> KernelLibrary:

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from modelbuild.step import StepError
-from modelbuild_rules.program.steps.linking import flatbuffer, shared_constants
+from modelbuild_rules.program.steps.linking import flatbuffer, shared_constants, shared_state
 from modelbuild_rules.program.steps.linking.manifest import KEY, key_beside, seal, unsealed
 from modelbuild_rules.program.steps.linking.named_data import Named, read_named
 from modelbuild_rules.program.steps.linking.segments import ALIGNMENT, Blob, Contents, Segments, aligned
@@ -87,10 +87,14 @@ def link(
 
 
 def link_methods(
-    residuals: Mapping[str, Residual], pte: Path, ptd: Path | None, manifest: Manifest | None = None
+    residuals: Mapping[str, Residual],
+    pte: Path,
+    ptd: Path | None,
+    manifest: Manifest | None = None,
+    modules: Mapping[str, int] | None = None,
 ) -> None:
     """Write a program with a method of each residual program, which has one method, as `link` does. Equal constants,
-    and equal data of partitions, are there once."""
+    and equal data of partitions, are there once. Methods with the same number in `modules` share their state."""
     with TemporaryDirectory() as work:
         contents = Contents()
         segments = Segments(contents)
@@ -98,6 +102,8 @@ def link_methods(
         for name, (table, _) in read.items():
             (plan,) = table.executionPlan
             plan.name = name.encode()
+        if modules is not None and shared_state.share({name: table for name, (table, _) in read.items()}, modules):
+            manifest = {**(manifest or {"version": 1}), "shared_state": True}
         outside = shared_constants.external(
             {name: (read[name][0], each.constants) for name, each in residuals.items()}, contents
         )

@@ -1,0 +1,164 @@
+"""Methods of one module that share its state, in ExecuTorch's Python runtime and in the C++ runtime, and mistakes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import modelbuild_runtime
+from modelbuild_runtime.load import load_with_executorch
+
+pytestmark = pytest.mark.xdist_group("shared_state")
+
+NET = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(4, 8), persistent=False)
+        self.register_buffer("count", torch.full((1,), 5.0))
+        self.linear = nn.Linear(8, 8)
+
+    def write(self, x, row):
+        self.cache.index_copy_(0, row, self.linear(x))
+        self.count.add_(1)
+        return self.cache.view(32) + self.count
+
+    def add(self, y):
+        self.count.mul_(2)
+        self.cache.add_(y)
+        return self.linear(self.cache) + self.count
+
+    def only_adds(self, y):
+        self.cache.add_(y)
+        return self.linear(self.cache) * self.count
+
+
+class Counter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.ones(1))
+
+    def forward(self, z):
+        self.count.add_(z)
+        return self.count + 0
+"""
+
+BUILD = """
+[[torch_model]]
+name = "net"
+entry = "net.py:Net"
+srcs = ["net.py"]
+
+[torch_model.methods.write]
+inputs = [
+    { name = "x", shape = [2, 8], dtype = "float32" },
+    { name = "row", shape = [2], dtype = "int64", range = [0, 3] },
+]
+
+[torch_model.methods.add]
+inputs = [{ name = "y", shape = [4, 8], dtype = "float32" }]
+
+[torch_model.methods.only_adds]
+inputs = [{ name = "y", shape = [4, 8], dtype = "float32" }]
+
+[[torch_model]]
+name = "counter"
+entry = "net.py:Counter"
+srcs = ["net.py"]
+inputs = [{ name = "z", shape = [1], dtype = "float32" }]
+
+[[backend_stack]]
+name = "stack"
+backends = [{ type = "xnnpack" }, { type = "portable" }]
+
+[[pte_program]]
+name = "program"
+methods = { write = ":net", add = ":net", count = ":counter" }
+stack = ":stack"
+
+[[pte_program]]
+name = "reading"
+methods = { write = ":net", only_adds = ":net" }
+stack = ":stack"
+"""
+
+
+@pytest.fixture(scope="module")
+def workspace(new_workspace: Callable[[], Any]) -> Any:
+    made = new_workspace()
+    made.write({"MODELBUILD.toml": "", "net.py": NET, "BUILD.toml": BUILD})
+    made.build("//:program", "--jobs=2")
+    return made
+
+
+def sequence() -> list[tuple[str, dict[str, np.ndarray]]]:
+    """Return calls of all methods in an order in which each depends on the ones before."""
+    draw = np.random.default_rng(0).standard_normal
+    calls: list[tuple[str, dict[str, np.ndarray]]] = []
+    for rows in ([0, 2], [1, 2], [3, 0]):
+        calls += [
+            ("write", {"x": draw((2, 8)).astype(np.float32), "row": np.array(rows)}),
+            ("count", {"z": draw(1).astype(np.float32)}),
+            ("add", {"y": draw((4, 8)).astype(np.float32)}),
+        ]
+    return calls
+
+
+def check(program: Any) -> None:
+    """Compare a program with one module in eager PyTorch, call by call."""
+    import torch
+
+    scope: dict[str, Any] = {}
+    exec(compile(NET, "net.py", "exec"), scope)
+    torch.manual_seed(0)
+    net, counter = scope["Net"](), scope["Counter"]()
+    with torch.no_grad():
+        for method, inputs in sequence():
+            called = counter if method == "count" else getattr(net, method)
+            wanted = called(*map(torch.from_numpy, inputs.values())).numpy()
+            (found,) = program.run(inputs, method).values()
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4, err_msg=method)
+
+
+def pte(workspace: Any) -> Path:
+    return Path(workspace.root) / "modelbuild-out/default/program/program.pte"
+
+
+def test_methods_change_one_state_in_executorch(workspace: Any) -> None:
+    check(load_with_executorch(pte(workspace)))
+
+
+def test_methods_change_one_state_in_the_cpp_runtime(workspace: Any, builder: Any, repository: Path) -> None:
+    runtime = builder.build(repository / "build/runtime", tests=True)
+    check(modelbuild_runtime.load(pte(workspace), runtime=runtime))
+
+
+def test_each_loaded_program_has_its_own_state(workspace: Any) -> None:
+    for _ in range(2):
+        check(load_with_executorch(pte(workspace)))
+
+
+def test_a_method_that_only_reads_a_changed_buffer_is_one_line(workspace: Any, tmp_path: Path) -> None:
+    ended = workspace.copy(tmp_path).run("build", "//:reading", "--jobs=2")
+    assert ended.code == 1
+    (error,) = [line for line in ended.err.splitlines() if line.startswith("error: plan")]
+    assert "method 'write' changes the buffer 'count', and method 'only_adds' only reads it, as a constant" in error
+
+
+def test_a_program_without_state_is_as_before(workspace: Any, tmp_path: Path) -> None:
+    """Its file has no member about state, and no arena for it."""
+    other = workspace.copy(tmp_path)
+    other.edit("BUILD.toml", 'write = ":net", add = ":net", count', "count")
+    other.build("//:program")
+    found = json.loads((Path(other.root) / "modelbuild-out/default/program/signature.json").read_text())
+    assert set(found["methods"]) == {"count"}
+    assert not load_with_executorch(pte(other)).describe().contents.shared_state
