@@ -3,9 +3,10 @@
 The pybindings of executorch take and give torch tensors, and their shared library needs libtorch loaded, so torch is
 imported here, when a program is first run.
 
-Private names used, checked on executorch 1.4.1 (tests/runtime/test_runtime_bindings.py fails when one is gone):
-  executorch.extension.pybindings._portable_lib  the compiled module. Its public face, executorch.runtime, takes no .ptd
-                                                 and imports executorch.exir, which takes seconds
+Private names used, checked on executorch 1.4.1 and 1.5.1 (tests/runtime/test_runtime_bindings.py fails when one is
+gone):
+  executorch.extension.pybindings._portable_lib  the compiled module, _C since 1.5. Its public face, executorch.runtime,
+                                                 takes no .ptd and imports executorch.exir, which takes seconds
   _load_for_executorch, _load_program, _get_operator_names, _get_registered_backend_names
 """
 
@@ -14,6 +15,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,8 @@ import numpy as np
 from modelbuild_runtime.describe import MethodDescription, Port
 from modelbuild_runtime.errors import ProgramError
 from modelbuild_runtime.files.contents import KernelLibrary
+
+_OLD, _NEW = "executorch.extension.pybindings._portable_lib", "executorch.extension.pybindings._C"
 
 # executorch/runtime/core/error.h
 _ERRORS = {
@@ -48,12 +53,12 @@ _ERRORS = {
 def _library() -> Any:
     try:
         import torch  # noqa: F401  (loads the libraries that the next import links to)
-        from executorch.extension.pybindings import _portable_lib
+
+        return import_module(_NEW if find_spec(_NEW) is not None else _OLD)
     except ImportError as error:
         raise ProgramError(
             f"running a program needs torch and executorch ({error}); pip install 'modelbuild[models]' brings them"
         ) from None
-    return _portable_lib
 
 
 def load_module(path: Path, data: Path | None) -> Any:

@@ -350,5 +350,6 @@ def test_nodes_of_branches_are_told_apart(lowered: Callable[[str], Any]) -> None
 def test_another_version_of_executorch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     executorch_private.require()
     monkeypatch.setattr(executorch_private, "version", lambda name: "9.9")
-    with pytest.raises(StepError, match=r"^executorch 9\.9 is installed; expected executorch==1\.4\.1$"):
+    with pytest.raises(StepError) as error:
         executorch_private.require()
+    assert str(error.value) == "executorch 9.9 is installed; expected executorch==1.4.1 or executorch==1.5.1"

@@ -49,8 +49,7 @@ def _type(argument: Any) -> str:
 
 def _check_new(names: list[str]) -> None:
     """Raise StepError if ExecuTorch or modelbuild has a kernel of one of these names, which would be used instead."""
-    from executorch.extension.pybindings._portable_lib import _get_operator_names
-
-    for owner, known in (("ExecuTorch", set(_get_operator_names())), (builtin.LIBRARY, builtin.OPERATORS)):
+    names_of_executorch = set(executorch_private.bindings()._get_operator_names())
+    for owner, known in (("ExecuTorch", names_of_executorch), (builtin.LIBRARY, builtin.OPERATORS)):
         for name in sorted(known.intersection(names)):
             raise StepError(f"{owner} has a kernel {name}; expected operators that have none")

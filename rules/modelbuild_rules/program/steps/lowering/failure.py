@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from modelbuild.step import StepError
-from modelbuild_rules.program.steps.lowering.executorch_private import CHECKED
+from modelbuild_rules.program.steps.lowering import executorch_private
 from modelbuild_rules.program.steps.lowering.node_names import named, origin
 
 _EXECUTING = re.compile(r"While executing %(?P<name>\w+) : .*?target=(?:torch\.ops\.)?(?P<op>[\w.]+)")
@@ -39,7 +39,7 @@ def library_failures(program: Any, doing: str = "lower") -> Iterator[None]:
         traceback.print_exception(error)
         words = f"{type(error).__name__}: {_first_line(error)} (in {place}:{innermost.lineno})"
         at_fault = _at_fault(program, str(error))
-        raise StepError(f"ExecuTorch {CHECKED} cannot {doing} {at_fault}, in its own words: {words}") from error
+        raise StepError(f"{executorch_private.name()} cannot {doing} {at_fault}, in its own words: {words}") from error
 
 
 def _at_fault(program: Any, text: str) -> str:

@@ -11,8 +11,8 @@ from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig, Executo
 from modelbuild.errors import did_you_mean
 from modelbuild.step import StepError
 from modelbuild_rules.kernels.steps import builtin, custom
+from modelbuild_rules.program.steps.lowering import executorch_private
 from modelbuild_rules.program.steps.lowering.delegation import Fact, computing
-from modelbuild_rules.program.steps.lowering.executorch_private import CHECKED
 from modelbuild_rules.program.steps.lowering.node_names import named
 from modelbuild_rules.program.steps.lowering.rewrites.volumes import is_volume
 from modelbuild_rules.program.steps.lowering.trial import runs
@@ -91,7 +91,7 @@ def dtype_text(fact: Fact, types: str) -> str:
     kind = "sizes" if "[" in types else "types"
     other = next((text for word, text in _OTHERWISE.items() if word in types), "")
     return (
-        f"ExecuTorch {CHECKED}'s portable kernel of {_listed([fact])} does not support these {kind}: {types};"
+        f"{executorch_private.name()}'s portable kernel of {_listed([fact])} does not support these {kind}: {types};"
         f" expected {other}a backend of the stack to take it"
     )
 
@@ -128,8 +128,8 @@ def to_executorch(edge: EdgeProgramManager, config: ExecutorchBackendConfig, fac
         loops = [by_name[name] for name, node in nodes if name in by_name and _is_unknown_control_flow(node)]
         if loops:
             raise StepError(
-                f"ExecuTorch {CHECKED} can't run {_listed(loops)}; expected control flow by torch.cond or torch.map, or"
-                " a Python loop of a known number of rounds"
+                f"{executorch_private.name()} can't run {_listed(loops)}; expected control flow by torch.cond or"
+                " torch.map, or a Python loop of a known number of rounds"
             ) from None
         missing = [by_name[name] for name, node in nodes if name in by_name and not has_kernel(node, kernels)]
         if missing:
@@ -145,9 +145,7 @@ def _is_unknown_control_flow(node: Any) -> bool:
 
 def kernel_names() -> frozenset[str]:
     """Return the names of all kernels outside partitions, as `aten::add.out`."""
-    from executorch.extension.pybindings._portable_lib import _get_operator_names
-
-    return frozenset(_get_operator_names()) | builtin.OPERATORS | custom.kernels()
+    return frozenset(executorch_private.bindings()._get_operator_names()) | builtin.OPERATORS | custom.kernels()
 
 
 def has_kernel(node: Any, kernels: Collection[str]) -> bool:
@@ -191,9 +189,8 @@ def _kernel(operator: Any) -> str:
 
 def kernel_text(facts: Sequence[Fact]) -> str:
     """Return the error message for nodes without a portable kernel."""
-    return (
-        f"ExecuTorch {CHECKED} has no portable kernel for {_listed(facts)}; expected a backend of the stack to take it"
-    )
+    name = executorch_private.name()
+    return f"{name} has no portable kernel for {_listed(facts)}; expected a backend of the stack to take it"
 
 
 def _listed(facts: Sequence[Fact]) -> str:

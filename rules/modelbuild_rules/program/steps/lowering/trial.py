@@ -30,6 +30,8 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.value_ranges import bound_sympy
 
+from modelbuild_rules.program.steps.lowering import executorch_private
+
 _CONFIG = EdgeCompileConfig(_check_ir_validity=False)
 
 _DIFFERENCE = 1e-3
@@ -83,8 +85,6 @@ def _number(value: Any) -> Any:
 
 
 def _agrees(node: Node, args: Any, kwargs: Any) -> bool:
-    from executorch.extension.pybindings._portable_lib import _load_for_executorch_from_buffer
-
     generator = torch.Generator().manual_seed(0)
     leaves, spec = pytree.tree_flatten((args, kwargs))
     values = [each.drawn(generator) if isinstance(each, _Described) else each for each in leaves]
@@ -92,7 +92,7 @@ def _agrees(node: Node, args: Any, kwargs: Any) -> bool:
     expected = pytree.tree_leaves(node.target._op(*args, **kwargs))
     program = EdgeProgramManager({"forward": _alone(node.target, values, spec)}, None, _CONFIG).to_executorch()
     given = [each for each in values if isinstance(each, torch.Tensor)]
-    made = _load_for_executorch_from_buffer(program.buffer).forward(given)
+    made = executorch_private.bindings()._load_for_executorch_from_buffer(program.buffer).forward(given)
     return all(_same(one, other) for one, other in zip(made, expected, strict=True))
 
 
