@@ -16,7 +16,6 @@ from modelbuild.build.request import Request
 from modelbuild.build.source_files import Sources
 from modelbuild.code.step_sources import StepCode
 from modelbuild.devices.executor import DeviceExecutor
-from modelbuild.errors import UsageError
 from modelbuild.events import Reporter
 from modelbuild.execution.executor import Executor
 from modelbuild.execution.fork_server_client import ForkServer
@@ -86,14 +85,10 @@ def open_engine(
 ) -> Iterator[Engine]:
     """Yield an engine for the actions of an analyzer. `spare`: see LocalExecutor. All started processes end with it.
 
-    Raises what open_store(), shared() and executing() do, UsageError for a toolchain on remote workers, and
-    EnvironmentProblem for a toolchain that was evicted since it was made.
+    Raises what open_store(), shared() and executing() do, and EnvironmentProblem for a toolchain that was evicted since
+    it was made.
     """
     config, packages, toolchains = workspace.config, analyzer.rules.packages, analyzer.toolchains
-    python = next(toolchains.made(), None)
-    if python is not None and request.remote.executor is not None:
-        expected = "expected --toolchain=installed, or no remote executor"
-        raise UsageError(f"toolchain {python.toolchain}: remote workers run steps in their own Python; {expected}")
     reporter = FailureFiles(reporter, workspace.root / OUTPUT_FOLDER)
     with open_store(config.cache_dir, config.cache_size) as local, shared(local, request.remote, reporter) as store:
         for python in toolchains.made():

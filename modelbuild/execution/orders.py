@@ -107,12 +107,15 @@ class NumberedOrder(LocalOrder):
 
 
 class Toolchain(TypedDict):
-    """The versions that a remote worker must have."""
+    """The versions that a remote worker must have, and the distributions that are sent to it."""
 
     python: str
     machine: str
     tools: Mapping[str, str]
-    """State of each distribution."""
+    """State of each distribution; empty if they are sent."""
+
+    folder: str
+    """Path of the folder of sent distributions, relative to that of the program; '' if none are."""
 
     gpus: NotRequired[Sequence[str]]
     """Models of GPUs, of an action that gets some."""

@@ -10,7 +10,7 @@ import pytest
 from modelbuild.analysis.open import open_analyzer
 from modelbuild.labels import Label
 from modelbuild.workspace.workspace import load_workspace
-from tests.script_rule import FILES, OUTPUT, SCRIPT
+from tests.script_rule import OUTPUT, SCRIPT
 from tests.toolchain.conftest import ALPHA
 from tests.wheels import TOOLCHAIN, ToolchainWorkspace
 
@@ -95,13 +95,6 @@ def test_the_python_of_modelbuild(two: ToolchainWorkspace) -> None:
     two.write({"a/s.py": "import sys\nresult = sys.prefix\n"})
     two.build(SCRIPT)
     assert (two.root / OUTPUT).read_text() == sys.prefix
-
-
-def test_remote_workers_are_refused(two: ToolchainWorkspace) -> None:
-    two.write({"MODELBUILD.toml": FILES["MODELBUILD.toml"], "a/BUILD.toml": TWO})
-    ended = two.run("build", "//a:s_new", "--remote-executor=grpc://127.0.0.1:9")
-    assert ended.code == 2
-    assert "toolchain //:new: remote workers run steps in their own Python" in ended.err
 
 
 def test_fetch_brings_it(two: ToolchainWorkspace) -> None:

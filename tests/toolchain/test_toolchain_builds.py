@@ -172,14 +172,6 @@ def test_pythonpath_is_no_part_of_a_toolchain(tools: ToolchainWorkspace, tmp_pat
     assert tools.ran(SCRIPT, PYTHONPATH=str(tmp_path / "path")) == set()
 
 
-def test_remote_workers_are_refused(tools: ToolchainWorkspace) -> None:
-    ended = tools.run("build", SCRIPT, "--remote-executor=grpc://127.0.0.1:9")
-    assert ended.code == 2
-    assert (
-        "toolchain //:tools: remote workers run steps in their own Python; expected --toolchain=installed" in ended.err
-    )
-
-
 @pytest.mark.exhaustive
 def test_explain_names_the_pin(tools: ToolchainWorkspace) -> None:
     tools.build(SCRIPT)

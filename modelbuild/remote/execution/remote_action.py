@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from modelbuild.code.step_sources import StepCode, changed
 from modelbuild.execution.executor import Request
 from modelbuild.execution.isolation.kernel_choice import machine
 from modelbuild.paths import HOME, OUTPUTS
+from modelbuild.remote.execution.toolchain_files import FOLDER, files_of
 from modelbuild.remote.messages import message
 from modelbuild.remote.results import MAX_TREE, Blobs, directory, from_message, keep, to_message, tree_value
 from modelbuild.store.digests import digest_bytes
@@ -72,6 +72,10 @@ def describe(request: Request, workers: Workers) -> RemoteAction:
         for path, entry in _entries(item.path, item.value):
             files[f"root/{path}"] = entry
             inputs[entry.digest] = item.source or inputs.get(entry.digest)
+    toolchain = files_of(request.python, request.tools) if request.python.toolchain else {}
+    for path, (entry, source) in toolchain.items():
+        files[f"{FOLDER}/{path}"] = entry
+        inputs.setdefault(entry.digest, source)
     for name, file in {
         **dict(workers.code.closure(ENTRY)),
         **dict(workers.code.closure(*request.action.modules)),
@@ -83,9 +87,10 @@ def describe(request: Request, workers: Workers) -> RemoteAction:
     files["order.json"] = FileEntry(_add(json.dumps(_order(request), sort_keys=True).encode(), blobs))
     tree = Tree(tuple(sorted((f"{_WORKING}/{path}", entry) for path, entry in files.items())))
     root = keep(directory(tree, blobs), blobs)
+    options = ["-S"] if request.python.toolchain else []  # without the packages beside the worker's Python
     command = message("Command")(
         working_directory=_WORKING,
-        arguments=[workers.python, "-P", "-B", _code_path(ENTRY, Path(f"{ENTRY}.py"))],
+        arguments=[workers.python, *options, "-P", "-B", _code_path(ENTRY, Path(f"{ENTRY}.py"))],
         output_paths=sorted([*REPORTS, *(f"{_FOLDER}/{output.path}" for output in request.action.outputs)]),
     )
     cpus = str(request.action.resources.cpu)
@@ -135,10 +140,12 @@ def _order(request: Request) -> RemoteOrder:
         inputs.setdefault(item.name, []).append(item.path)
     paths = {output.name: f"{OUTPUTS}/{output.path}" for output in action.outputs}
     folders = {paths[o.name] if o.kind == "tree" else paths[o.name].rpartition("/")[0] for o in action.outputs}
+    sent = bool(request.python.toolchain)
     toolchain: Toolchain = {
-        "python": platform.python_version(),
+        "python": request.python.version,
         "machine": machine(),
-        "tools": dict(request.tools),
+        "tools": {} if sent else dict(request.tools),
+        "folder": FOLDER if sent else "",
     }
     if action.resources.gpu:
         toolchain["gpus"] = list(request.gpus)

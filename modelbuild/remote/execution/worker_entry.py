@@ -1,9 +1,10 @@
 """The program on a remote worker: runs one step, confined as on the user's machine.
 
 Started as `python -P -B code/modelbuild/remote/execution/worker_entry.py` in a folder with `order.json`, the inputs in
-`root/`, and in `code/` this file, the step and the modules of modelbuild that they import. The worker needs Python and
-the distributions in the order, in the same versions. Writes `report` (see modelbuild.execution.worker.child), `ended`,
-and the step's outputs. Exits with 0 if the step succeeded, 1 if it failed, and TOOLCHAIN if it was not run.
+`root/`, and in `code/` this file, the step and the modules of modelbuild that they import. The worker needs Python and,
+unless they are in `toolchain/`, the distributions in the order, in the same versions. Writes `report` (see
+modelbuild.execution.worker.child), `ended`, and the step's outputs. Exits with 0 if the step succeeded, 1 if it failed,
+and TOOLCHAIN if it was not run.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import importlib
 import json
 import os
 import platform
+import site
 import sys
 import time
 from pathlib import Path
@@ -28,6 +30,8 @@ def main() -> int:
     code = folder / "code"
     sys.path.insert(0, str(code))
     order: RemoteOrder = json.loads((folder / "order.json").read_text())
+    if order["toolchain"]["folder"]:
+        site.addsitedir(str(folder / order["toolchain"]["folder"]))
     wrong = differences(order["toolchain"])
     if wrong:
         print("; ".join(wrong), file=sys.stderr)
