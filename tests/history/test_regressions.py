@@ -36,6 +36,9 @@ from tests.workspace_builder import Workspace
         ("latency_ms", [10, 10, 14, 10, 13], False),  # it was slower before
         ("latency_ms", [14, *[10] * 10, 13], True),  # that is long ago
         ("seconds", [0, 0, 0, 1], False),
+        ("peak_memory", [10, 10, 10, 13], True),
+        ("clock_mhz", [10, 10, 10, 13], False),  # neither good nor bad
+        ("temperature_c", [10, 10, 10, 13], False),
     ],
 )
 def test_what_is_worse(name: str, values: Sequence[float], worse: bool) -> None:
