@@ -177,6 +177,7 @@ PACKAGE: dict[str, Any] = {
                     "exclude": ["m.n"],
                 },
                 {"type": "xnnpack", "mode": "dynamic", "weights": "int4", "group_size": 32},
+                {"type": "half", "dtype": "bfloat16", "modules": ["m"], "exclude": ["m.n"]},
                 {"type": "cuda", "weights": "int4", "group_size": 32, "modules": ["m"], "exclude": ["m.n"]},
             ],
         }

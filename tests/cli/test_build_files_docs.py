@@ -24,6 +24,7 @@ TABLES = {
     "Xnnpack": "xnnpack",
     "XnnpackQuantizer": "quantizer for XNNPACK",
     "CudaQuantizer": "quantizer for CUDA",
+    "HalfPrecision": "half precision",
     "Portable": "portable",
     "TestInputs": "cases",
     "Generator": "generator",

@@ -95,6 +95,7 @@ TARGETS: Mapping[str, Mapping[str, Any]] = {
         "dynamic_recipe": {"quantizers": [{"type": "xnnpack", "mode": "dynamic"}]},
         "int4_recipe": {"quantizers": [{"type": "xnnpack", "mode": "dynamic", "weights": "int4"}]},
         "cuda_recipe": {"quantizers": [{"type": "cuda"}]},
+        "half_recipe": {"quantizers": [{"type": "half"}]},
         "cuda_int4_recipe": {"quantizers": [{"type": "cuda", "weights": "int4"}]},
     },
     "quantized_model": {
@@ -103,6 +104,7 @@ TARGETS: Mapping[str, Mapping[str, Any]] = {
         "dynamic": {"model": ":model", "recipe": ":dynamic_recipe"},
         "int4": {"model": ":model", "recipe": ":int4_recipe"},
         "for_cuda": {"model": ":model", "recipe": ":cuda_recipe"},
+        "halved": {"model": ":model", "recipe": ":half_recipe"},
         "int4_for_cuda": {"model": ":model", "recipe": ":cuda_int4_recipe"},
     },
     "kernel_library": {"kernels": KERNELS, "other_kernels": {**KERNELS, "operators": ["my_ops::shift"]}},
@@ -473,6 +475,12 @@ ROWS: Mapping[str, Row | None] = {
             ("modules", "cuda_recipe", ["head"], {"for_cuda#convert"}),
             ("exclude", "cuda_recipe", ["head"], {"for_cuda#convert"}),
         )
+    },
+    **{
+        f"quantization_recipe.quantizers[](half).{name}": Row(
+            ("quantization_recipe", "half_recipe", "quantizers", 0, name), value, {"halved#convert"}
+        )
+        for name, value in {"dtype": "bfloat16", "modules": ["head"], "exclude": ["head"]}.items()
     },
     # A recipe without static ranges has no calibration.
     "quantization_recipe.quantizers[](xnnpack).mode": Row(

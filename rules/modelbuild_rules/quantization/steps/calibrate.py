@@ -22,7 +22,7 @@ from modelbuild_runtime.bindings import to_tensor
 @torch.no_grad()
 def run(step: Step) -> None:
     step.progress("reading the program")
-    given = unlifted(step)
+    given = unlifted(step, step.params["quantizers"])
     prepared = prepare(given, step.params["quantizers"])
     assert prepared is not None, "a recipe without observers is not calibrated"
     ports = signature_ports(step.input("signature"))

@@ -30,7 +30,7 @@ _QUANTIZED = "quantized_decomposed."
 @torch.no_grad()
 def run(step: Step) -> None:
     step.progress("reading the program")
-    given = unlifted(step)
+    given = unlifted(step, step.params["quantizers"])
     read = load_file(step.input("examples"))
     examples = tuple(read[str(number)] for number in range(len(read)))
     weights = weights_of(given.module)
@@ -40,14 +40,18 @@ def run(step: Step) -> None:
     name_by_module(module, weights, given.copies)
     remove_unused(module)
     given.reset(module)
-    # A layer of torchao is a module of its own.
-    if not any(node.op == "call_module" or str(node.target).startswith(_QUANTIZED) for node in module.graph.nodes):
+    if not any(map(_is_quantized, module.graph.nodes)):
         raise StepError("the recipe quantizes no operator of the model; expected one that takes some of its operators")
     step.progress("exporting")
     program, origins = export_again(module, given.program, examples)
     step.progress("writing the program")
     save_program(program, step.outputs["program"], step.outputs["weights"])
     step.outputs["origins"].write_text(json.dumps(origins, indent=1) + "\n")
+
+
+def _is_quantized(node: Any) -> bool:
+    # A layer of torchao is a module of its own.
+    return node.op == "call_module" or "rewritten" in node.meta or str(node.target).startswith(_QUANTIZED)
 
 
 def _quantized(step: Step, given: Unlifted, examples: tuple[torch.Tensor, ...]) -> torch.fx.GraphModule:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 def run(step: Step) -> None:
     step.progress("reading the program")
-    given = unlifted(step)
     quantizers: Sequence[UsedQuantizer] = step.params["quantizers"]
+    given = unlifted(step, quantizers)
     module = prepare(given, quantizers) or given.module
     found: dict[str, list[tuple[Any, int]]] = {}
     for node in module.graph.nodes:
@@ -63,7 +63,8 @@ def _table(node: Any, quantizers: Sequence[UsedQuantizer]) -> int | None:
     for index, used in enumerate(quantizers):
         own = quantizing(used)
         linear = own.linear(used["attributes"]) is not None
-        if (stored if linear else observed) and allowed_nodes(used["attributes"], own)(node):
+        takes = stored if linear else observed or "rewritten" in node.meta
+        if takes and allowed_nodes(used["attributes"], own)(node):
             return index
     return None
 

@@ -62,24 +62,25 @@ def run(step: Step) -> None:
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
     step.progress("reading the program")
-    given = unlifted(step)
     quantizers: Any = step.params["quantizers"]
+    before, given = unlifted(step, ()), unlifted(step, quantizers)
     total = count_samples(step) if "examples" not in step.inputs else 1
-    prepared = prepare(given, quantizers)
-    observed = given.module if prepared is None else prepared
     expected = [
-        _outputs(observed, given.reset, step, sample, f"sample {number} of {total}, in floating point")
+        _outputs(before.module, before.reset, step, sample, f"sample {number} of {total}, in floating point")
         for number, sample in enumerate(_samples(step), 1)
     ]
+    prepared = prepare(given, quantizers)
+    for number, sample in enumerate(_samples(step) if prepared is not None else (), 1):
+        _outputs(prepared, given.reset, step, sample, f"sample {number} of {total}, observed")
     step.progress("quantizing")
     module = quantize_linears(given.module if prepared is None else convert_pt2e(prepared), quantizers)
     names = [each.name for each in read_signature(step.input("signature")).outputs]
     if len(names) != len(expected[0]):
         names = [str(number) for number in range(len(expected[0]))]
     sums = {name: _Sums() for name in names}
-    for number, (sample, before) in enumerate(zip(_samples(step), expected, strict=True), 1):
+    for number, (sample, right) in enumerate(zip(_samples(step), expected, strict=True), 1):
         after = _outputs(module, given.reset, step, sample, f"sample {number} of {total}, quantized")
-        for name, one, other in zip(names, before, after, strict=True):
+        for name, one, other in zip(names, right, after, strict=True):
             sums[name].add(one, other)
     errors = {name: _number(each.error()) for name, each in sums.items()}
     worst = max(sums, key=lambda name: sums[name].error())

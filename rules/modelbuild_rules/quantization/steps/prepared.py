@@ -47,8 +47,9 @@ class Unlifted:
             module.get_buffer(name).copy_(initial)
 
 
-def unlifted(step: Step) -> Unlifted:
-    """Return the program of the inputs `program`, `weights` and `modules`, with the module of each node."""
+def unlifted(step: Step, quantizers: Sequence[UsedQuantizer]) -> Unlifted:
+    """Return the program of the inputs `program`, `weights` and `modules`, with the module of each node, as quantizers
+    rewrite it before others insert observers."""
     program = load_program(step.input("program"), step.input("weights"))
     modules: Modules = json.loads(step.input("modules").read_bytes())
     module = program.module(check_guards=False)
@@ -57,9 +58,13 @@ def unlifted(step: Step) -> Unlifted:
         if node.op == "call_function" and node.name in modules:
             path = modules[node.name]
             node.meta["nn_module_stack"] = {path: (path, "torch.nn.Module")}
-    _check_modules(step.params["quantizers"], set(modules.values()))
+    _check_modules(quantizers, set(modules.values()))
     mutable = {name: module.get_buffer(name).clone() for name in _mutable(module)}
-    return Unlifted(module, program, mutable, split_shared(module))
+    given = Unlifted(module, program, mutable, split_shared(module))
+    for used in quantizers:
+        own = quantizing(used)
+        own.rewrite(used["attributes"], module, mutable, allowed_nodes(used["attributes"], own))
+    return given
 
 
 def _mutable(module: torch.fx.GraphModule) -> set[str]:

@@ -23,6 +23,10 @@ class Quantizing:
     types: tuple[str, ...] = ("float32",)
     """Types of the tensors of operators that it quantizes."""
 
+    def rewrite(self, attributes: Mapping[str, Any], module: Any, mutable: Collection[str], allowed: Filter) -> None:
+        """Change the graph before others quantize it; set `rewritten` in the meta data of nodes that count as
+        quantized. `mutable`: the buffers that a call changes."""
+
     def quantizer(self, attributes: Mapping[str, Any], allowed: Filter) -> Any:
         """Return a quantizer of torchao's PT2E for the allowed nodes; None for a table with another way."""
         return None

@@ -39,7 +39,8 @@ def share_again(module: torch.fx.GraphModule, copies: Mapping[str, str]) -> None
     for node in module.graph.nodes:
         if node.op == "get_attr" and node.target in copies:
             quantized = [each for user in node.users for each in user.args[1:2] if "dequantize" in str(each)]
-            if not quantized:
+            # Only one of them may be in half precision.
+            if not quantized and _value(module, node.target).dtype == _value(module, copies[node.target]).dtype:
                 node.target = copies[node.target]
     module.recompile()
 

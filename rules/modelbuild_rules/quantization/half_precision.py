@@ -1,0 +1,37 @@
+"""The quantizer that is for every backend: half precision, for the model or all but some of its submodules."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
+
+from modelbuild.api import Attrs
+from modelbuild_rules.backends.backend import as_set
+from modelbuild_rules.quantization.quantizer import Quantizer
+
+
+class HalfPrecision(Attrs):
+    """Floating-point operators and weights in 16 bits. Inputs and outputs of the model keep their types. Other tables
+    of the recipe quantize the result."""
+
+    type: Literal["half"]
+    """The kind of quantizer."""
+
+    dtype: Literal["float16", "bfloat16"] = "float16"
+    """The type."""
+
+    modules: Annotated[tuple[str, ...], AfterValidator(as_set)] = ()
+    """Submodules to change, with all that is inside; by default the whole model."""
+
+    exclude: Annotated[tuple[str, ...], AfterValidator(as_set)] = ()
+    """Submodules to leave in float32, with all that is inside."""
+
+
+QUANTIZER = Quantizer(
+    "quantizer",
+    "half",
+    HalfPrecision,
+    quantizing="modelbuild_rules.quantization.steps.half",
+    observe=("dtype", "modules", "exclude"),
+)
