@@ -249,7 +249,9 @@ class Context(Expander, Generic[A]):
                 return provider
         made_by = " or ".join(kind.made_by)
         wanted = f"; expected a target of {made_by}" if made_by else f", which provides no {kind.__name__}"
-        raise LoadingError(f"'{dep}' is a {self._resolved.rules[dep]}{wanted}", self._location(dep))
+        phrase = next((each.phrase for each in self._resolved.providers[dep] if each.phrase), "")
+        found = phrase or f"a {self._resolved.rules[dep]}"
+        raise LoadingError(f"'{dep}' is {found}{wanted}", self._location(dep))
 
     def _location(self, reference: Source | Dep) -> Location:
         """Return the place of this very reference: another attribute may have the same text."""

@@ -14,9 +14,11 @@ class Provider:
     """Base of a rule's return values: frozen dataclasses, at most one of each class per target.
 
     made_by  the rules whose targets have it, such as "backend_stack", for help, and for errors about other targets
+    phrase   a target that has it, for errors about a missing provider; '' for one that its rule describes
     """
 
     made_by: ClassVar[tuple[str, ...]] = ()
+    phrase: ClassVar[str] = ""
 
 
 class Platform(Provider):

@@ -139,6 +139,7 @@ class ModelMethods(Provider):
     """A module with several methods, each a model with inputs of its own, by name."""
 
     made_by: ClassVar[tuple[str, ...]] = ("torch_model",)
+    phrase: ClassVar[str] = "a torch_model with methods, which only pte_program and pte_test take"
 
     methods: Mapping[str, ModelMethod]
 

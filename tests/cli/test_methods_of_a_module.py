@@ -58,6 +58,17 @@ methods = { embed = ":net" }
 stack = ":stack"
 """
 
+QUANTIZED = """
+[[quantization_recipe]]
+name = "int8"
+quantizers = [{ type = "xnnpack", mode = "dynamic" }]
+
+[[quantized_model]]
+name = "quantized"
+model = ":net"
+recipe = ":int8"
+"""
+
 TESTS = """
 [[pte_test]]
 name = "{method}_test"
@@ -132,9 +143,14 @@ def test_a_test_compares_each_method_with_the_module(module: Any) -> None:
             'stack = ":stack"\nengines = { head = ":net" }\n\n',
             "submodules of one model; expected 'model', not ':net', which has methods",
         ),
+        (
+            BUILD,
+            BUILD + QUANTIZED,
+            "':net' is a torch_model with methods, which only pte_program and pte_test take; expected a target of",
+        ),
         ("methods.classify", '"methods"."a b"', "'a b' is not the name of a method; expected letters"),
     ],
-    ids=["unknown", "beside", "bounds", "call", "dimension", "archive", "engines", "name"],
+    ids=["unknown", "beside", "bounds", "call", "dimension", "archive", "engines", "quantized", "name"],
 )
 def test_a_mistake_is_one_line(module: Any, old: str, new: str, message: str) -> None:
     module.edit("BUILD.toml", old, new)
