@@ -92,6 +92,24 @@ stack = ":stack"
 """
 
 
+ON_A_GPU = """
+[[backend_stack]]
+name = "gpu_stack"
+backends = [{ type = "cuda", min_block_size = 1 }, { type = "portable" }]
+
+[[device_target]]
+name = "gpu"
+arch = "x86_64"
+compute_capability = ["8.6"]
+
+[[pte_program]]
+name = "on_gpu"
+methods = { write = ":net", add = ":net" }
+stack = ":gpu_stack"
+device = ":gpu"
+"""
+
+
 @pytest.fixture(scope="module")
 def workspace(new_workspace: Callable[[], Any]) -> Any:
     made = new_workspace()
@@ -152,6 +170,16 @@ def test_a_method_that_only_reads_a_changed_buffer_is_one_line(workspace: Any, t
     assert ended.code == 1
     (error,) = [line for line in ended.err.splitlines() if line.startswith("error: plan")]
     assert "method 'write' changes the buffer 'count', and method 'only_adds' only reads it, as a constant" in error
+
+
+@pytest.mark.exhaustive
+def test_a_state_inside_a_partition_is_one_line_before_anything_is_compiled(workspace: Any, tmp_path: Path) -> None:
+    other = workspace.copy(tmp_path)
+    other.edit("BUILD.toml", BUILD, BUILD + ON_A_GPU)
+    ended = other.run("build", "//:on_gpu", "--jobs=2")
+    assert ended.code == 1
+    (error,) = [line for line in ended.err.splitlines() if line.startswith("error: ")]
+    assert "changes the buffer 'cache' inside a partition, whose state ExecuTorch keeps for this partition" in error
 
 
 def test_a_program_without_state_is_as_before(workspace: Any, tmp_path: Path) -> None:
