@@ -112,9 +112,24 @@ TABLE = {
     "calibration data": Row(
         edited("BUILD.toml", "count = 4 }", "count = 9 }"), {GENERATE, CALIBRATE, CONVERT, *PROGRAM}
     ),
+    "head of the model": Row(
+        edited("net.py", "nn.Linear(8, 4)", "nn.Linear(8, 4, bias=False)"),
+        {EXPORT, CALIBRATE, CONVERT, *PROGRAM},
+    ),
+    "submodule left in floating point": Row(
+        edited("BUILD.toml", '[{ type = "xnnpack" }]', '[{ type = "xnnpack", exclude = ["two"] }]'),
+        {CALIBRATE, CONVERT, *PROGRAM},
+    ),
     "test": Row(edited("BUILD.toml", "abs = 0.05", "abs = 0.06"), {TEST}),
 }
-REST = {"observer", "comment in the generator", "calibration data", "test"}
+REST = {
+    "head of the model",
+    "submodule left in floating point",
+    "observer",
+    "comment in the generator",
+    "calibration data",
+    "test",
+}
 
 
 @pytest.fixture(scope="module")
