@@ -64,6 +64,7 @@ from modelbuild_rules.program.steps.lowering.rewrites.fitness import Unfit, chec
 from modelbuild_rules.program.steps.lowering.rewrites.linear import has_unknown_sizes, whole_linear
 from modelbuild_rules.program.steps.lowering.rewrites.nonzero import correct_nonzero
 from modelbuild_rules.program.steps.lowering.rewrites.recurrent import keep_loops
+from modelbuild_rules.program.steps.lowering.rewrites.rows import join_rows
 from modelbuild_rules.program.steps.lowering.rewrites.volumes import as_images
 from modelbuild_rules.program.steps.lowering.state_buffers import StateBuffers
 from modelbuild_rules.program.steps.partitions.folder import Partitions
@@ -198,6 +199,7 @@ def _lower_once(
     ]
     for first in partitioners[:1]:
         first.before = before
+    join_rows(program, {operator for each in partitioners for operator in each.ops_to_not_decompose(program)[0]})
     passes = [each for backend in backends.values() for each in backend.passes]
     if has_unknown_sizes(program):
         passes.append(whole_linear)
