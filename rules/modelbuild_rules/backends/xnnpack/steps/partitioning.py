@@ -32,8 +32,21 @@ _PRECISIONS = {
 }
 
 
+def _is_image(node: Any) -> str:
+    return "" if node.args[0].meta["val"].dim() == 4 else "XNNPACK takes it only for images (four dimensions)"
+
+
+def _is_maximum_of_lines(node: Any) -> str:
+    kept = len(node.args) > 2 and node.args[2]
+    return "" if kept and node.args[1] in (2, 3) else "XNNPACK takes it only with keepdim, along height or width"
+
+
+_CONSTRAINTS = {"prelu.default": _is_image, "max.dim": _is_maximum_of_lines}
+"""By operator, a function that returns why XNNPACK can't compile a node, or '': upstream's configurations take it."""
+
+
 class _Partitioner(XnnpackPartitioner):
-    """XnnpackPartitioner that respects exclude_ops, and the enabled precisions for matrix products.
+    """XnnpackPartitioner that respects exclude_ops, the enabled precisions for matrix products, and more constraints.
 
     Upstream's takes a linear layer or convolution regardless of the enabled precisions, and fuses an activation into it
     even if the activation has no configuration.
@@ -47,6 +60,15 @@ class _Partitioner(XnnpackPartitioner):
         for config in self.target_partitioner_configs.values():
             if isinstance(config, GEMMConfig):
                 config.check_constraints = partial(self._check_precision, config, config.check_constraints)
+            elif config.target_name in _CONSTRAINTS:
+                constraint = _CONSTRAINTS[config.target_name]
+                config.check_constraints = partial(self._check, constraint, config.check_constraints)
+
+    def _check(self, constraint: Callable[[Any], str], check: Callable[[Any, Any], bool], node: Any, ep: Any) -> bool:
+        why = constraint(node)
+        if why:
+            self.refused[node.name] = why
+        return not why and check(node, ep)
 
     def _check_precision(self, config: Any, check: Callable[[Any, Any], bool], node: Any, ep: Any) -> bool:
         enabled = config.enabled_precision_types
@@ -77,7 +99,8 @@ class _XnnpackPartitioning(Partitioning):
     annotations = (IS_IMPLICIT_Q_DQ_TAG,)
 
     def prepare(self, program: Any) -> Any:
-        """Make the default stride and padding of poolings explicit, as executorch's code for XNNPACK expects."""
+        """Make default strides and paddings of poolings, and dimensions of maxima, explicit, as executorch's code for
+        XNNPACK expects."""
         for module in program.graph_module.modules():
             for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
                 if node.target in (torch.ops.aten.max_pool2d.default, torch.ops.aten.avg_pool2d.default):
@@ -85,6 +108,8 @@ class _XnnpackPartitioning(Partitioning):
                     kernel = list(kernel) * (2 // len(kernel))
                     stride = list(rest[0] if rest else ()) or kernel
                     node.args = (input, kernel, stride, *(rest[1:] or ([0, 0],)))
+                elif node.target is torch.ops.aten.max.dim and node.args[1] < 0:
+                    node.update_arg(1, node.args[1] + node.args[0].meta["val"].dim())
         return program
 
     def partitioner(self, attributes: Mapping[str, Any], failed_nodes: Mapping[str, str]) -> XnnpackPartitioner:

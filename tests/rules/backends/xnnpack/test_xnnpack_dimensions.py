@@ -1,0 +1,41 @@
+"""PReLU and maxima of tensors that XNNPACK can't take are left to others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from executorch.extension.pybindings._portable_lib import _load_for_executorch
+from torch import Tensor, nn
+
+from tests.rules.program.conftest import run_steps
+
+
+class Net(nn.Module):
+    """A convolution, PReLU, and maxima of lines, with the dimension and without: of signals, or of images."""
+
+    def __init__(self, dimensions: int) -> None:
+        super().__init__()
+        kind = nn.Conv1d if dimensions == 1 else nn.Conv2d
+        self.layers = nn.Sequential(kind(3, 4, 3), nn.PReLU(), kind(4, 4, 1))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        found = self.layers(x)
+        return found.max(-1, keepdim=True).values + 1, found.max(-1).values, found.max(1, keepdim=True).values
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "left"), [(1, {"aten.max.dim", "aten.where.self"}), (2, {"aten.max.dim"})], ids=["signals", "images"]
+)
+def test_others_get_what_xnnpack_can_t_compile(dimensions: int, left: set[str], tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    module = Net(dimensions).eval().requires_grad_(False)
+    x = torch.randn(1, 3, *[9] * dimensions)
+    made = run_steps(torch.export.export(module, (x,)), tmp_path / "made")
+    assert left <= made.nodes("portable").keys() | made.nodes("xnnpack").keys()
+    maxima = [node for node in made.delegation["nodes"] if node["op"] == "aten.max.dim"]
+    assert sum(node["backend"] == "xnnpack" for node in maxima) == dimensions - 1
+    assert "aten.prelu.default" in made.nodes("xnnpack") or dimensions == 1
+    for found, wanted in zip(_load_for_executorch(str(made.pte)).forward([x]), module(x), strict=True):
+        torch.testing.assert_close(found, wanted)
