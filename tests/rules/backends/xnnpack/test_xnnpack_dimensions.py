@@ -1,4 +1,4 @@
-"""PReLU and maxima of tensors that XNNPACK can't take are left to others."""
+"""PReLU, maxima and poolings of tensors that XNNPACK can't take are left to others."""
 
 from __future__ import annotations
 
@@ -39,3 +39,12 @@ def test_others_get_what_xnnpack_can_t_compile(dimensions: int, left: set[str], 
     assert "aten.prelu.default" in made.nodes("xnnpack") or dimensions == 1
     for found, wanted in zip(_load_for_executorch(str(made.pte)).forward([x]), module(x), strict=True):
         torch.testing.assert_close(found, wanted)
+
+
+def test_pictures_without_a_batch_run(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.PReLU(), nn.MaxPool2d(3, 1, 1), nn.AvgPool2d(2)).eval()
+    x = torch.randn(3, 9, 9)
+    made = run_steps(torch.export.export(module.requires_grad_(False), (x,)), tmp_path / "made")
+    assert not {"aten.max_pool2d.default", "aten.avg_pool2d.default"} & made.nodes("xnnpack").keys()
+    torch.testing.assert_close(_load_for_executorch(str(made.pte)).forward([x])[0], module(x))

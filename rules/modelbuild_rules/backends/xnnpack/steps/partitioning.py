@@ -41,7 +41,12 @@ def _is_maximum_of_lines(node: Any) -> str:
     return "" if kept and node.args[1] in (2, 3) else "XNNPACK takes it only with keepdim, along height or width"
 
 
-_CONSTRAINTS = {"prelu.default": _is_image, "max.dim": _is_maximum_of_lines}
+_CONSTRAINTS = {
+    "avg_pool2d.default": _is_image,
+    "max.dim": _is_maximum_of_lines,
+    "max_pool2d.default": _is_image,
+    "prelu.default": _is_image,
+}
 """By operator, a function that returns why XNNPACK can't compile a node, or '': upstream's configurations take it."""
 
 
