@@ -5,6 +5,7 @@ Private names of executorch are used; executorch_xnnpack_private.py lists them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -41,8 +42,21 @@ def _is_maximum_of_lines(node: Any) -> str:
     return "" if kept and node.args[1] in (2, 3) else "XNNPACK takes it only with keepdim, along height or width"
 
 
+def _is_only_user(node: Any) -> str:
+    # A partition that returned the tensor and its copy, which XNNPACK's code removes, would return one tensor twice.
+    return "" if len(node.args[0].users) == 1 else "XNNPACK takes a copy only of a tensor without other uses"
+
+
+def _is_finite(node: Any) -> str:
+    finite = len(node.args) < 3 or math.isfinite(node.args[2])
+    return "" if finite else "XNNPACK's file format has only finite numbers"
+
+
 _CONSTRAINTS = {
+    "_clone_dim_order.default": _is_only_user,
     "avg_pool2d.default": _is_image,
+    "clone.default": _is_only_user,
+    "constant_pad_nd.default": _is_finite,
     "max.dim": _is_maximum_of_lines,
     "max_pool2d.default": _is_image,
     "prelu.default": _is_image,

@@ -1,4 +1,4 @@
-"""PReLU, maxima and poolings of tensors that XNNPACK can't take are left to others."""
+"""Nodes that XNNPACK can't compile are left to others."""
 
 from __future__ import annotations
 
@@ -48,3 +48,26 @@ def test_pictures_without_a_batch_run(tmp_path: Path) -> None:
     made = run_steps(torch.export.export(module.requires_grad_(False), (x,)), tmp_path / "made")
     assert not {"aten.max_pool2d.default", "aten.avg_pool2d.default"} & made.nodes("xnnpack").keys()
     torch.testing.assert_close(_load_for_executorch(str(made.pte)).forward([x])[0], module(x))
+
+
+class Copied(nn.Module):
+    """A result of a partition, and a copy of it, that other kernels read; and a maximum with infinite padding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(4, 4, 1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        found = self.layer(x).sigmoid()
+        copy = found.clone()
+        padded = nn.functional.pad(found, (0, 1, 0, 1), value=-torch.inf)
+        return found.cumsum(1), copy.cumsum(2), self.layer(copy + found), nn.functional.max_pool2d(padded, 3, 2)
+
+
+def test_copies_and_infinite_padding_run(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    module, x = Copied().eval().requires_grad_(False), torch.randn(1, 4, 8, 8)
+    made = run_steps(torch.export.export(module, (x,)), tmp_path / "made")
+    assert "finite" in made.nodes("portable")["aten.constant_pad_nd.default"]
+    for found, wanted in zip(_load_for_executorch(str(made.pte)).forward([x]), module(x), strict=True):
+        torch.testing.assert_close(found, wanted)
