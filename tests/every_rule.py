@@ -318,10 +318,10 @@ PACKAGE: dict[str, Any] = {
                 {
                     "measure": "map",
                     "output": "o",
-                    "scores": "s",
-                    "classes": "c",
+                    "scores": "o",
+                    "classes": "o",
                     "label": "y",
-                    "label_classes": "z",
+                    "label_classes": "y",
                     "min": 0.5,
                 },
                 {"measure": "wer", "output": "o", "label": "y", "blank": 0, "max": 0.5},
