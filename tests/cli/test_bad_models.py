@@ -33,7 +33,7 @@ MODELS = {
         inputs('inputs = [{ name = "x", dtype = "float32" }]'),
         "5:13: input 'x': expected 'shape' and 'dtype', or 'file'",
     ),
-    "no inputs": (inputs("inputs = []"), "5:1: attribute 'inputs': expected at least 1 item, got []"),
+    "no inputs": (inputs("inputs = []"), "5:1: expected either 'inputs', or 'methods' with inputs of their own"),
     "an unknown dtype": (
         inputs('inputs = [{ name = "x", shape = [2], dtype = "float23" }]'),
         "5:38: attribute 'inputs[0].dtype': expected 'bool', 'uint8', 'int8', 'int16', 'int32', 'int64', 'float16', "

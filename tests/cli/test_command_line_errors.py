@@ -11,7 +11,7 @@ ERRORS = {
     "build --jobs=0": "-j/--jobs: '0' is not an integer of at least 1 and at most 10000",
     "build --profile": "option '--profile' requires an argument",
     "query": "missing EXPRESSION; usage: modelbuild query [OPTIONS] EXPRESSION",
-    "history": "missing TARGET; usage: modelbuild history [OPTIONS] TARGET",
+    "history": "no TARGET; expected the label of one, or --on LABEL for tests on a device",
     "explain //:a b": "unexpected argument 'b'; usage: modelbuild explain [OPTIONS] TARGET",
     "history --plt=x //:a": "no option '--plt'; did you mean '--plot'?",
     "affected --format=x": "--format: 'x' is not one of 'label', 'json', 'github-matrix'",

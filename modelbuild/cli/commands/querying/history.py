@@ -54,11 +54,11 @@ def command(
     from modelbuild.wording import number
     from modelbuild.workspace.workspace import find_root, load_workspace
 
-    workspace = load_workspace(find_root(settings.directory))
-    if devices:
-        return _on_devices(workspace, settings, devices, target, plot, check, as_json)
-    if target is None:
+    if target is None and not devices:
         raise UsageError("no TARGET; expected the label of one, or --on LABEL for tests on a device")
+    workspace = load_workspace(find_root(settings.directory))
+    if devices or target is None:
+        return _on_devices(workspace, settings, devices, target, plot, check, as_json)
     pattern = parse_pattern(target, workspace.package_of(settings.directory))
     if pattern.name is None or pattern.subtract:
         raise UsageError(f"'{target}' matches several targets; expected the label of one, such as //package:name")
