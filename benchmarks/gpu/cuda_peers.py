@@ -14,7 +14,7 @@ and peers/. All ways keep inputs and outputs in device memory and replay CUDA gr
 and torch.compile with mode "reduce-overhead". They take turns; a figure is the median of all turns. With --kernels, it
 writes the time of each kernel of the program and of torch.compile to OUT/CASE.*.txt instead. With --random, weights
 are random and eager mode's outputs on the CPU are packed too; `check` compares them with the program's, and runs it
-under compute-sanitizer's memcheck. With --candidates, only the packages of candidates are packed; `tune` times them and
+under compute-sanitizer's memcheck. With --candidates, programs are packed with their candidates; `tune` times these and
 writes tuning files to OUT, which a build with --tuning uses.
 """
 
@@ -128,10 +128,6 @@ def build(
         lzma.open(pieces.with_suffix(".tar.xz"), "wb", filters=filters) as packed,
         tarfile.open(fileobj=packed, mode="w") as archive,
     ):
-        if candidates:
-            for folder in filter(Path.is_dir, made):
-                archive.add(folder / f"{folder.name}.tuning.pyz", f"{folder.name}.tuning.pyz")
-            return int(status != 0)
         if random:
             archive.add(pieces / "expected", "expected")
         with tarfile.open(REPOSITORY / "build/runtime.tar") as runtime:
@@ -178,7 +174,7 @@ def tune(pieces: Path, out: Path, cases: Sequence[str]) -> int:
     wrong = 0
     for case in cases:
         made = out / f"{folder_of(case)}.tuning.json"
-        wrong |= subprocess.run([sys.executable, pieces / f"{folder_of(case)}.tuning.pyz", made]).returncode
+        wrong |= subprocess.run([sys.executable, pieces / folder_of(case) / f"{folder_of(case)}.tuning.pyz", made]).returncode
     return wrong
 
 
