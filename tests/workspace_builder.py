@@ -126,14 +126,18 @@ class Workspace:
 
     def wait_for_an_action(self, build: Running) -> None:
         """Wait until an action of a build that was started has begun an output."""
-        while not build.over and not list((self.cache / "tmp").glob("build-*/*/.outputs/*")):
+        while not build.over:
+            with suppress(FileNotFoundError):
+                if list((self.cache / "tmp").glob("build-*/*/.outputs/*")):
+                    return
             time.sleep(0.01)
 
     def let_go(self, build: Running) -> Ended:
         """Make a file `go` in the temporary folder of each action until the build ends."""
         while not build.over:
-            for home in (self.cache / "tmp").glob("build-*/*/.home"):
-                with suppress(FileNotFoundError):
+            # A build that ends removes its folders, also between two steps of `glob`.
+            with suppress(FileNotFoundError):
+                for home in (self.cache / "tmp").glob("build-*/*/.home"):
                     (home / "go").touch()
             time.sleep(0.01)
         return build.wait()
