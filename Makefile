@@ -15,6 +15,8 @@ PROGRAMS := $(wildcard tests/remote/*/package*.json)
 SERVERS := $(VENV)/servers-$(firstword $(shell cat tests/remote/buildgrid.lock $(PROGRAMS) | sha256sum))
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
+TOOLCHAINS := rules/modelbuild_rules/toolchains
+
 NATIVE = $(shell find runtime rules tests/runtime -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
 
 .PHONY: demo runtime wheels release tidy test test-all fuzz bench bench-models site lint format venv lock clean
@@ -124,6 +126,8 @@ lock:
 		--output-file requirements.lock pyproject.toml
 	$(LOCK) --no-emit-package modelbuild-runtime $(addprefix --no-emit-package ,$(CUDA)) --constraint requirements.lock \
 		--extra models --extra test --extra remote --output-file requirements-cpu.lock pyproject.toml
+	for name in cuda runtime tensorrt_rtx xnnpack; do $(LOCK) --no-deps --constraint requirements.lock --no-annotate \
+		--output-file $(TOOLCHAINS)/$$name.lock $(TOOLCHAINS)/$$name.in || exit 1; done
 	$(LOCK) --output-file tests/remote/buildgrid.lock tests/remote/buildgrid.in
 	$(LOCK) --output-file benchmarks/tools/requirements.lock benchmarks/tools/requirements.in
 	$(LOCK) --no-deps --output-file benchmarks/tools/olive.lock benchmarks/tools/olive.in

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from modelbuild.errors import UsageError
+from modelbuild.errors import UsageError, did_you_mean
 from modelbuild.lines import shown
 from modelbuild.paths import MAX_NAME
 
@@ -13,16 +13,21 @@ _PACKAGE = re.compile(r"(?:[A-Za-z0-9_.+@-]+(?:/[A-Za-z0-9_.+@-]+)*)?\Z")
 _NAME = re.compile(r"[A-Za-z0-9_.+@=-]+\Z")
 _DOTS = (".", "..", "...")
 
+# Targets that the built-in rule package brings: `@modelbuild//toolchains:xnnpack`.
+REPOSITORY = "@modelbuild"
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Label:
-    """A target's name: the package (a folder relative to the workspace, '' at the root) and the name in it."""
+    """A target's name: the package (a folder relative to the workspace, '' at the root) and the name in it.
+    `repository` is REPOSITORY for a target that the built-in rule package brings; only toolchains are."""
 
     package: str
     name: str
+    repository: str = ""
 
     def __str__(self) -> str:
-        return f"//{self.package}:{self.name}"
+        return f"{self.repository}//{self.package}:{self.name}"
 
     @classmethod
     def parse(cls, text: str, package: str = "") -> Label:
@@ -39,6 +44,18 @@ class Label:
         if not is_package_name(where) or not is_target_name(name):
             raise UsageError(f"{shown(text)} is not a label; expected //package:name, //package or :name")
         return cls(where, name)
+
+    @classmethod
+    def parse_toolchain(cls, text: str, package: str = "") -> Label:
+        """Parse the label of a toolchain: as parse() does, or `@modelbuild//toolchains:name` for one that modelbuild
+        brings. Raises UsageError."""
+        repository, slashes, rest = text.partition("//")
+        if not (slashes and text.startswith("@")):
+            return cls.parse(text, package)
+        if repository != REPOSITORY:
+            expected = f"expected //package:name, or {REPOSITORY}//toolchains:name"
+            raise UsageError(f"{shown(text)} is not a label; {expected}{did_you_mean(repository, [REPOSITORY])}")
+        return replace(cls.parse(f"//{rest}"), repository=repository)
 
 
 def is_package_name(text: str) -> bool:

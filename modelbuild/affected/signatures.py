@@ -154,7 +154,10 @@ class Signatures:
             return []  # compared for all targets at once
         if name == INSTALLED:
             return [name]
-        found = self._analyzer.toolchain(Label.parse(name), None)
+        label = Label.parse_toolchain(name)
+        if label.repository:  # the same in both revisions, unless modelbuild itself changed
+            return [name]
+        found = self._analyzer.toolchain(label, None)
         return [self._content(found.lock.path), found.python, *found.from_source]
 
     def _expansion(self, expansion: Expansion) -> str:

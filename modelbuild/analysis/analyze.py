@@ -29,6 +29,7 @@ from modelbuild.loading.visibility import check_visible
 from modelbuild.paths import PathError
 from modelbuild.workspace.flags import INSTALLED
 from modelbuild.workspace.toml_document import Stamp, Where
+from modelbuild.workspace.workspace import BUILT_IN, default_workspace
 
 DEVICE = "device"
 TOOLCHAIN = "toolchain"
@@ -117,6 +118,7 @@ class Analyzer:
         self.targets: dict[Node, ConfiguredTarget] = {}
         self.dependencies: dict[Node, tuple[Node, ...]] = {}
         self._unconfigured: dict[tuple[Label, str], ConfiguredTarget] = {}
+        self._own: Analyzer | None = None
 
     def analyze(self, label: Label, device: Label | None = None) -> ConfiguredTarget:
         """Return a target configured for a device. Raises LoadingError, located, for any error in BUILD files."""
@@ -132,12 +134,27 @@ class Analyzer:
 
     def toolchain(self, label: Label, at: Where | None) -> PythonToolchain:
         """Return the provider of a toolchain, which `at` refers to (None: the command line)."""
+        if label.repository:
+            return self._brought(label, at)
         target = self._analyze(Node(label, None), at)
         for provider in target.providers:
             if isinstance(provider, PythonToolchain):
                 return provider
         message = f"{label} is a {target.rule}, not a toolchain; expected a target of python_toolchain"
         raise LoadingError(message, at()) if at else UsageError(message)
+
+    def _brought(self, label: Label, at: Where | None) -> PythonToolchain:
+        """Return the provider of a toolchain that the built-in rule package brings; the path of its lock is
+        absolute."""
+        if self._own is None:
+            folder = self.rules.packages[BUILT_IN]
+            loader = Loader(default_workspace(folder), self.rules.by_name, repository=label.repository)
+            self._own = Analyzer(loader, self.rules)
+        root = self._own.loader.workspace.root
+        found = self._own.toolchain(replace(label, repository=""), at)
+        build_file = self._own.loader.package(label.package).file
+        self.toolchain_files[str(root / build_file)] = self._own.loader.files_read()[build_file]
+        return replace(found, lock=SourceArtifact(str(root / found.lock.path)))
 
     def _analyze(self, root: Node, at: Where | None) -> ConfiguredTarget:
         # An explicit stack, because chains of targets may be longer than Python's recursion limit.
@@ -238,19 +255,19 @@ class Analyzer:
             check_visible(self.loader.target(label, at), package, at)
             pending.found[reference] = node
             yield node, path
-        if pending.toolchain not in ("", INSTALLED):
-            label = Label.parse(pending.toolchain)
+        toolchain = _toolchain_label(pending.toolchain)
+        if toolchain is not None and not toolchain.repository:
             at = partial(pending.selected.location, (TOOLCHAIN,))
             if pending.selected.target.toolchain == pending.toolchain:
-                check_visible(self.loader.target(label, at), package, at)
-            yield Node(label, None), (TOOLCHAIN,)
+                check_visible(self.loader.target(toolchain, at), package, at)
+            yield Node(toolchain, None), (TOOLCHAIN,)
 
     def _close(self, pending: _Pending) -> ConfiguredTarget:
         needed = list(pending.found.values())
-        if pending.toolchain not in ("", INSTALLED):
-            label = Label.parse(pending.toolchain)
+        label = _toolchain_label(pending.toolchain)
+        if label is not None:
             self.toolchain(label, partial(pending.selected.location, (TOOLCHAIN,)))
-            needed.append(Node(label, None))
+            needed += [] if label.repository else [Node(label, None)]
         self.dependencies[pending.node] = tuple(dict.fromkeys(needed))
         configured = pending.configurable or any(self.targets[n].configured for n in pending.found.values())
         if configured:
@@ -315,6 +332,11 @@ class Analyzer:
                 return provider
         message = f"{label} is a {target.rule}, not a device"
         raise LoadingError(message, at()) if at else UsageError(message)
+
+
+def _toolchain_label(name: str) -> Label | None:
+    """Return the label of a named toolchain; None for the base, and for the Python of modelbuild."""
+    return None if name in ("", INSTALLED) else Label.parse_toolchain(name)
 
 
 def _in_workspace(path: str, at: Where) -> SourceArtifact:

@@ -40,6 +40,6 @@ def open_to_build(
     analyzer = open_analyzer(workspace, test_filter, toolchains)
     base = analyzer.toolchains.base
     if base != INSTALLED:
-        analyzer.base_toolchain(Label.parse(base))
+        analyzer.base_toolchain(Label.parse_toolchain(base))
     analyzer.toolchains.start(partial(make_toolchain, analyzer, say=say))
     return analyzer

@@ -59,5 +59,5 @@ class Toolchains:
             return installed()
         with self._lock:
             if name not in self._made:
-                self._made[name] = self._make(Label.parse(name))
+                self._made[name] = self._make(Label.parse_toolchain(name))
             return self._made[name]

@@ -116,7 +116,7 @@ def make_request(workspace: Workspace, directory: Path, patterns: tuple[str, ...
 def _toolchain(workspace: Workspace, package: str, text: str | None) -> Label | None:
     if text is None:
         return workspace.config.toolchain
-    return None if text == INSTALLED else Label.parse(text, package)
+    return None if text == INSTALLED else Label.parse_toolchain(text, package)
 
 
 def parse_runners(texts: tuple[str, ...], package: str) -> tuple[tuple[Label, DeviceRunner], ...]:

@@ -31,7 +31,7 @@ class Interpreter:
     stdlib        names of Python's own top-level modules
     markers       values of the markers of requirements (PEP 508); None: those of this process
     toolchain     the label of the toolchain that it belongs to; '' for the Python that modelbuild runs in
-    lock          the lock file of that toolchain, relative to the workspace
+    lock          the lock file of that toolchain, relative to the workspace, or absolute
     """
 
     program: str

@@ -22,12 +22,15 @@ class Loader:
 
     Every method raises LoadingError, located, for errors in a BUILD.toml. `at` returns the location of a reference;
     without it, the name comes from the command line, and a missing package or target is a UsageError. `tree` may stand
-    for files that are not saved.
+    for files that are not saved. `repository` is that of the labels in messages.
     """
 
-    def __init__(self, workspace: Workspace, known_rules: Collection[str], tree: SourceTree | None = None) -> None:
+    def __init__(
+        self, workspace: Workspace, known_rules: Collection[str], tree: SourceTree | None = None, repository: str = ""
+    ) -> None:
         self.workspace = workspace
         self.known_rules = known_rules
+        self._repository = repository
         self._tree = tree or SourceTree(workspace.root)
         self._tree.files[WORKSPACE_FILE] = workspace.stamp
         self._packages: dict[str, Package] = {}
@@ -45,7 +48,7 @@ class Loader:
         target = package.targets.get(label.name)
         if target is None:
             hint = did_you_mean(label.name, package.targets) or self._elsewhere(label.name)
-            raise _missing(f"no target '{label.name}' in //{label.package}{hint}", at)
+            raise _missing(f"no target '{label.name}' in {self._repository}//{label.package}{hint}", at)
         return target
 
     def _elsewhere(self, name: str) -> str:
@@ -53,7 +56,7 @@ class Loader:
         for package in sorted(filter(is_package_name, self._tree.packages())):
             with suppress(LoadingError):  # in another package: not the user's question
                 if name in self.package(package).targets:
-                    return f"; did you mean '{Label(package, name)}'?"
+                    return f"; did you mean '{Label(package, name, self._repository)}'?"
         return ""
 
     def packages_below(self, name: str, skip: Skip = fail) -> list[str]:
@@ -97,8 +100,9 @@ class Loader:
         if owner is not None:
             raise _missing(f"//{name} is in another workspace, {owner}", at)
         if not self._tree.is_marked(name, PACKAGE_FILE):
-            known = [f"//{other}" for other in self._tree.packages() if is_package_name(other)]
-            raise _missing(f"no package //{name}: there is no {file}{did_you_mean(f'//{name}', known)}", at)
+            known = [f"{self._repository}//{other}" for other in self._tree.packages() if is_package_name(other)]
+            label = f"{self._repository}//{name}"
+            raise _missing(f"no package {label}: there is no {file}{did_you_mean(label, known)}", at)
         document, values = self._tree.read(file)
         return parse_package(document, values, name, self.known_rules)
 

@@ -116,6 +116,6 @@ def _toolchain(table: Table, package: str) -> str:
     if text is None or text == INSTALLED:
         return text or ""
     try:
-        return str(Label.parse(text, package))
+        return str(Label.parse_toolchain(text, package))
     except UsageError as error:
         raise table.error(f"'toolchain': {error}", "toolchain") from None

@@ -16,7 +16,6 @@ from modelbuild.loading.package import Target
 from modelbuild.loading.select import resolve_selects, select_labels
 from modelbuild.query.package_world import Packages, file_location, target_labels
 from modelbuild.query.world import SOURCE
-from modelbuild.workspace.flags import INSTALLED
 
 
 class TargetWorld:
@@ -107,5 +106,5 @@ def engine_attributes(target: Target) -> dict[str, Any]:
 
 
 def toolchain_labels(target: Target) -> list[str]:
-    """Return the label of the toolchain that a target names, if it is a target."""
-    return [target.toolchain] if target.toolchain not in ("", INSTALLED) else []
+    """Return the label of the toolchain that a target names, if it is a target of the workspace."""
+    return [target.toolchain] if target.toolchain.startswith("//") else []

@@ -24,6 +24,7 @@ from modelbuild.execution.scheduling.scheduler import Scheduler
 from modelbuild.history.action_facts import Facts, attributes_of, gather
 from modelbuild.history.action_records import Records
 from modelbuild.history.measurements import Measures
+from modelbuild.labels import Label
 from modelbuild.store.output_tree import make_root
 from modelbuild.testing.passed import PassedTest, passed_tests
 from modelbuild.trust.packages import Package, packages_of
@@ -179,8 +180,8 @@ class _Gatherer:
         """Yield each file of the workspace that an action reads, or that is itself an output, and the locks
         of toolchains."""
         pythons = [self._analyzer.toolchains.python(node.owner) for node in self._nodes(actions)]
-        for lock in sorted({python.lock for python in pythons if python.lock}):
-            yield File(lock, self._engine.sources.entry(lock)[1].digest.hash)
+        for lock, toolchain in sorted({(python.lock, python.toolchain) for python in pythons if python.lock}):
+            yield File(_lock_name(lock, toolchain), self._engine.sources.entry(lock)[1].digest.hash)
         named = {item.artifact for node in self._nodes(actions) for item in node.inputs}
         named.update(target.files())
         for artifact in {self._scheduler.values.resolve(each) for each in named}:
@@ -216,6 +217,12 @@ class _Gatherer:
         """Yield the path of each file in a folder ('' for a file), and a file with its bytes."""
         for name, entry in [("", value)] if isinstance(value, FileEntry) else value.files:
             yield name, self._engine.store.blob_path(entry.digest, entry.executable)
+
+
+def _lock_name(lock: str, toolchain: str) -> str:
+    """Return the path of a lock in the workspace, or below the repository of a toolchain that modelbuild brings."""
+    label = Label.parse_toolchain(toolchain)
+    return f"{label.repository}//{label.package}/{Path(lock).name}" if label.repository else lock
 
 
 def flat(name: str, value: Value) -> Iterator[tuple[str, str]]:

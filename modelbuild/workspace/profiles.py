@@ -66,8 +66,10 @@ _EXPECTED = {
 def _checked(profile: Table, flag: Flag, text: str, *path: str | int) -> str:
     """Return the text if the command line accepts it."""
     try:
-        if flag.kind == "label" or (flag.kind == "toolchain" and text != INSTALLED):
+        if flag.kind == "label":
             return str(Label.parse(text))
+        if flag.kind == "toolchain" and text != INSTALLED:
+            return str(Label.parse_toolchain(text))
         if flag.kind == "runner":
             Label.parse(parse_runner(text)[0])
         if flag.kind == "strategy":

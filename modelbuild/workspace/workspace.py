@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,7 +115,7 @@ def _workspace(
     config = Config(
         rules=rules,
         default_device=_label(build, "default_device"),
-        toolchain=_label(build, "toolchain"),
+        toolchain=_label(build, "toolchain", Label.parse_toolchain),
         jobs=build.count("jobs", MOST_JOBS),
         keep_going=build.boolean("keep_going") or False,
         action_timeout=build.duration("action_timeout"),
@@ -140,10 +140,10 @@ def _rules(top: Table) -> tuple[str, ...]:
     return rules
 
 
-def _label(table: Table, key: str) -> Label | None:
+def _label(table: Table, key: str, parse: Callable[[str], Label] = Label.parse) -> Label | None:
     value = table.string(key, "a label")
     try:
-        return None if value is None else Label.parse(value)
+        return None if value is None else parse(value)
     except UsageError as error:
         raise table.error(f"'{key}': {error}", key) from None
 

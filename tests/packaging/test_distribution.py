@@ -75,7 +75,7 @@ def test_the_wheel_says_what_it_needs(repository: Path, dist: Path) -> None:
         scripts = archive.read(f"{info}/entry_points.txt").decode()
     project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
     core = [line for line in re.findall(r"^Requires-Dist: (.*)$", metadata, re.MULTILINE) if "extra ==" not in line]
-    needed = {"click", "networkx", "packaging", "pydantic", "rich", "tomli"}
+    needed = {"click", "networkx", "packaging", "pydantic", "rich", "tomli", "uv"}
     assert {re.split(r"[<>=]", line)[0] for line in core} == needed
     assert set(re.findall(r"^Provides-Extra: (.*)$", metadata, re.MULTILINE)) == set(project["optional-dependencies"])
     assert scripts == "[console_scripts]\nmodelbuild = modelbuild.cli:main\n"

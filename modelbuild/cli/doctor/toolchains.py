@@ -52,7 +52,8 @@ def _check(analyzer: Analyzer, label: Label, name: str, tools: Collection[str]) 
         find_uv()
     except EnvironmentProblem as error:
         return Finding(name, "error", f"{about}, not made: {error}")
-    return Finding(name, "ok", f"{about}, not made", f"the next build makes it, or modelbuild fetch {label}")
+    fetch = f"modelbuild fetch //... --toolchain {label}" if label.repository else f"modelbuild fetch {label}"
+    return Finding(name, "ok", f"{about}, not made", f"the next build makes it, or {fetch}")
 
 
 def _versions(lock: Lock, tools: Collection[str]) -> str:

@@ -97,7 +97,7 @@ def toolchain_of(built: Result, label: Label) -> Label | None:
     from modelbuild.workspace.flags import INSTALLED
 
     name = next(target.toolchain for target in built.targets if target.label == str(label))
-    return None if name == INSTALLED else Label.parse(name)
+    return None if name == INSTALLED else Label.parse_toolchain(name)
 
 
 def _only(label: Label, outputs: Sequence[str], suffix: str) -> str:
