@@ -22,6 +22,7 @@ WORKSPACE: dict[str, Any] = {
         "gpus": ["NVIDIA L4 (8.9)"],
         "platform": {"cores": "{cpu}"},
         "strategy": {"compile": ["remote", "local"]},
+        "toolchains": {"//:tools": "/opt/tools/bin/python"},
     },
     "profile": {
         "ci": {

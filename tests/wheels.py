@@ -75,9 +75,10 @@ class Index:
 
     @property
     def environment(self) -> dict[str, str]:
+        (self.folder / "nothing").mkdir(parents=True, exist_ok=True)
         return {
             "UV_FIND_LINKS": str(self.folder / "wheels"),
-            "UV_NO_INDEX": "1",
+            "UV_DEFAULT_INDEX": f"file://{self.folder}/nothing",  # uv has no variable for --no-index
             "UV_CACHE_DIR": str(self.folder / "uv"),
             "UV_NO_CONFIG": "1",
         }

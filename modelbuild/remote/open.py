@@ -70,7 +70,8 @@ def executing(
     client = Client(open_cache(settings.executor, settings), local, lambda text: None)
     execution = Execution(settings.executor, settings)
     leave = settings.executor == settings.cache and settings.download != "all"
-    name, workers = str(settings.executor), Workers(code, settings.python, dict(settings.platform))
+    name, there = str(settings.executor), dict(settings.toolchains)
+    workers = Workers(code, settings.python, dict(settings.platform), there)
 
     def say(text: str) -> None:
         reporter.emit(Notice(text))

@@ -51,6 +51,7 @@ class RemoteSettings:
     python        the interpreter on the workers
     platform      properties that every worker must have, in the server's terms
     gpus          models of the workers' GPUs, for a machine without GPUs
+    toolchains    toolchains that workers have: the label of each, and its interpreter there
     lookups       whether results are looked up in the cache; not a user's setting
     """
 
@@ -65,6 +66,7 @@ class RemoteSettings:
     platform: tuple[tuple[str, str], ...] = ()
     gpus: tuple[str, ...] = ()
     strategy: Strategy = ()
+    toolchains: tuple[tuple[str, str], ...] = ()
     lookups: bool = True
 
     @property

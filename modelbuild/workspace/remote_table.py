@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from modelbuild.errors import UsageError, did_you_mean
+from modelbuild.labels import Label
 from modelbuild.workspace.remote_address import GRPC, SCHEMES, Address, parse_address
 from modelbuild.workspace.remote_settings import DOWNLOADS, UPLOADS, RemoteSettings, Security, Strategy
 from modelbuild.workspace.remote_strategy import check_places
@@ -30,6 +31,7 @@ def read_settings(table: Table, root: Path) -> RemoteSettings:
         platform=_platform(table),
         gpus=_gpus(table),
         strategy=_strategy(table),
+        toolchains=_toolchains(table),
     )
     table.finish()
     return settings
@@ -88,6 +90,18 @@ def _strategy(table: Table) -> Strategy:
         except UsageError as error:
             raise below.error(f"'{kind}': {error}", kind) from None
     return tuple(found)
+
+
+def _toolchains(table: Table) -> tuple[tuple[str, str], ...]:
+    below = table.table("toolchains")
+    found = []
+    for key in below.values if below else ():
+        assert below is not None
+        try:
+            found.append((str(Label.parse_toolchain(key)), below.line(key, "an interpreter on the workers") or ""))
+        except UsageError as error:
+            raise below.error(f"'{key}': {error}", key) from None
+    return tuple(sorted(found))
 
 
 def _security(table: Table, root: Path) -> Security:

@@ -61,6 +61,12 @@ def test_gpus_of_workers_are_stated_as_keys_have_them(tmp_path: Path) -> None:
         load(tmp_path, '[remote]\ngpus = ["NVIDIA L4"]\n')
 
 
+def test_toolchains_that_workers_have(tmp_path: Path) -> None:
+    text = '[remote.toolchains]\n"//:tools" = "/t/python"\n"@modelbuild//toolchains:xnnpack" = "/x/python"\n'
+    found = load(tmp_path, text).config.remote.toolchains
+    assert found == (("//:tools", "/t/python"), ("@modelbuild//toolchains:xnnpack", "/x/python"))
+
+
 def load(tmp_path: Path, text: str) -> Workspace:
     (tmp_path / "MODELBUILD.toml").write_text(text)
     return load_workspace(tmp_path, {"MODELBUILD_CACHE_DIR": "/c"})
@@ -102,6 +108,8 @@ def test_the_table(tmp_path: Path) -> None:
             'platform = { gpus = "{gpus}" }',
             "'gpus': '{gpus}' is an unknown field; expected {cpu}, {memory}",
         ),
+        ("toolchains = { tools = 1 }", "'tools': expected an interpreter on the workers, got 1"),
+        ('toolchains = { "//a b" = "python3" }', "'//a b': '//a b' is not a label"),
         ('cash = "x"', "unknown key 'cash' of [remote]; did you mean 'cache'?"),
     ],
 )

@@ -149,7 +149,6 @@ def test_a_version_that_the_index_does_not_have(made: Make, cache: Path, index: 
 
 
 def test_an_index_that_is_down(made: Make, cache: Path, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("UV_NO_INDEX")
     monkeypatch.delenv("UV_FIND_LINKS")
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,11 +53,13 @@ class RemoteAction:
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """The code and the interpreter that workers run, and the platform properties that each must have."""
+    """The code and the interpreter that workers run, the platform properties that each must have, and the interpreters
+    of toolchains that workers have, by the toolchain's name."""
 
     code: StepCode
     python: str
     platform: Mapping[str, str]
+    toolchains: Mapping[str, str] = field(default_factory=dict)
 
 
 def describe(request: Request, workers: Workers) -> RemoteAction:
@@ -72,7 +74,9 @@ def describe(request: Request, workers: Workers) -> RemoteAction:
         for path, entry in _entries(item.path, item.value):
             files[f"root/{path}"] = entry
             inputs[entry.digest] = item.source or inputs.get(entry.digest)
-    toolchain = files_of(request.python, request.tools) if request.python.toolchain else {}
+    there = workers.toolchains.get(request.python.toolchain)
+    sent = bool(request.python.toolchain) and there is None
+    toolchain = files_of(request.python, request.tools) if sent else {}
     for path, (entry, source) in toolchain.items():
         files[f"{FOLDER}/{path}"] = entry
         inputs.setdefault(entry.digest, source)
@@ -84,13 +88,13 @@ def describe(request: Request, workers: Workers) -> RemoteAction:
         if digest.hash != request.modules.get(name, digest.hash):
             raise SourceChanged(changed(name))
         files[_code_path(name, file)] = FileEntry(digest)
-    files["order.json"] = FileEntry(_add(json.dumps(_order(request), sort_keys=True).encode(), blobs))
+    files["order.json"] = FileEntry(_add(json.dumps(_order(request, sent), sort_keys=True).encode(), blobs))
     tree = Tree(tuple(sorted((f"{_WORKING}/{path}", entry) for path, entry in files.items())))
     root = keep(directory(tree, blobs), blobs)
-    options = ["-S"] if request.python.toolchain else []  # without the packages beside the worker's Python
+    options = ["-S"] if sent else []  # without the packages beside the worker's Python
     command = message("Command")(
         working_directory=_WORKING,
-        arguments=[workers.python, *options, "-P", "-B", _code_path(ENTRY, Path(f"{ENTRY}.py"))],
+        arguments=[there or workers.python, *options, "-P", "-B", _code_path(ENTRY, Path(f"{ENTRY}.py"))],
         output_paths=sorted([*REPORTS, *(f"{_FOLDER}/{output.path}" for output in request.action.outputs)]),
     )
     cpus = str(request.action.resources.cpu)
@@ -133,14 +137,14 @@ def outputs_of(request: Request, result: Any, read: Any) -> tuple[tuple[tuple[st
     return tuple(values), reports
 
 
-def _order(request: Request) -> RemoteOrder:
+def _order(request: Request, sent: bool) -> RemoteOrder:
+    """Return the order of an action, whose toolchain is in its input root if `sent`."""
     action = request.action
     inputs: dict[str, list[str]] = {}
     for item in request.inputs:
         inputs.setdefault(item.name, []).append(item.path)
     paths = {output.name: f"{OUTPUTS}/{output.path}" for output in action.outputs}
     folders = {paths[o.name] if o.kind == "tree" else paths[o.name].rpartition("/")[0] for o in action.outputs}
-    sent = bool(request.python.toolchain)
     toolchain: Toolchain = {
         "python": request.python.version,
         "machine": machine(),
