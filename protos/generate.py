@@ -1,6 +1,7 @@
 """Make modelbuild/remote/reapi.binpb, the descriptors of the Remote Execution API, of the .proto files beside this one.
 
-hatchling runs it whenever the package is built or installed; so does `python protos/generate.py`.
+hatchling runs it whenever the package is built or installed; so does `python protos/generate.py`. For a wheel, it also
+adds a copy of modelbuild_runtime, for steps and programs in toolchains where that is not installed beside modelbuild.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from grpc_tools import protoc
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PROTOS = Path(__file__).resolve().parent
+LIBRARY = PROTOS.parent / "runtime" / "python" / "modelbuild_runtime"
 TARGET = PROTOS.parent / "modelbuild" / "remote" / "reapi.binpb"
 ROOTS = (
     "build/bazel/remote/execution/v2/remote_execution.proto",
@@ -25,6 +27,8 @@ class BuildHook(BuildHookInterface):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         generate()
+        if version != "editable":  # there, modelbuild_runtime is installed from the same checkout
+            build_data["force_include"][str(LIBRARY)] = f"modelbuild/library/{LIBRARY.name}"
 
 
 def generate() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
+import modelbuild
 from modelbuild.api.extension import Extension, extended
 from modelbuild.api.probe import DeviceRuntime, Probe
 from modelbuild.api.rule import Rule
@@ -80,8 +81,11 @@ def load_rules(root: Path, references: Sequence[str], locate: Mapping[str, Locat
                 elif isinstance(value, DeviceRuntime) and value.package == package.__name__:
                     _add(runtimes, value, "runtime", reference, where)
     library = importlib.util.find_spec(LIBRARY)
+    copy = Path(modelbuild.__file__).parent / "library" / LIBRARY  # in modelbuild's wheel (protos/generate.py)
     if library is not None and library.origin is not None:
         packages[LIBRARY] = Path(library.origin).parent
+    elif copy.is_dir():
+        packages[LIBRARY] = copy
     rules = {name: replace(each, attrs=extended(each.attrs, extensions)) for name, each in by_name.items()}
     return Rules(rules, packages, extensions, tuple(probes.values()), tuple(runtimes.values()))
 

@@ -45,6 +45,12 @@ class Interpreter:
     toolchain: str = ""
     lock: str = ""
 
+    def lock_advice(self, missing: str) -> str:
+        """Return the advice for a package that the lock lacks."""
+        if self.toolchain.startswith("@"):
+            return f"expected a python_toolchain of your own, whose lock has {missing}"
+        return f"add {missing} to the lock of {self.toolchain}"
+
     def find_module(self, top: str) -> ModuleSpec | None:
         """Return the spec of a top-level module in the folders of `path`, as a process of this Python finds it."""
         places: list[str] = []

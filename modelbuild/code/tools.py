@@ -78,7 +78,8 @@ class Tools:
         first = next((name for name in tools if name in missing), missing[0])
         if self._interpreter.toolchain:
             lock = f"{self._interpreter.lock}, the lock of {self._interpreter.toolchain}, does not list"
-            return EnvironmentProblem(f"{needed_by} needs the package '{first}', which {lock}; add it to the lock")
+            advice = self._interpreter.lock_advice("it")
+            return EnvironmentProblem(f"{needed_by} needs the package '{first}', which {lock}; {advice}")
         install = extra_with(missing, tools, self._packages, self.distributions)
         hint = f"install {install}" if install else "install it"
         return EnvironmentProblem(f"{needed_by} needs the package '{first}', which is not installed; {hint}")

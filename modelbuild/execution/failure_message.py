@@ -69,7 +69,7 @@ def _unseen(action: Action, missing: str, python: Interpreter) -> str:
     except (ImportError, ValueError):
         there = False
     if python.toolchain and top and not there:
-        return f"\nno package of {python.lock} has a module {top}; add one to the lock of {python.toolchain}"
+        return f"\nno package of {python.lock} has a module {top}; {python.lock_advice('one')}"
     return f"\nno import statement names {missing}; add it to 'requires' of {action.owner}" if there else ""
 
 

@@ -52,8 +52,10 @@ def test_a_package_that_a_rule_needs_is_named_with_the_lock(tools: ToolchainWork
     ended = tools.run("build", SCRIPT)
     assert ended.code == 36
     expected = (
-        "//a:s needs the package 'click', which tools.lock, the lock of //:tools, does not list; add it to the lock"
+        "//a:s needs the package 'click', which tools.lock, the lock of //:tools, does not list; "
+        "add it to the lock of //:tools"
     )
+
     assert ended.err.splitlines()[-1].endswith(expected)
 
 

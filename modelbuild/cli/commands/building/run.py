@@ -211,10 +211,11 @@ def _program(workspace: Workspace, toolchain: Label | None) -> list[str]:
     """Return the start of the command that runs programs, in the Python of a toolchain. -P: modules in the user's
     folder must not replace numpy or torch."""
     import sys
+    from importlib.util import find_spec
 
     from modelbuild.workspace.workspace import LIBRARY
 
-    if toolchain is None:
+    if toolchain is None and find_spec(LIBRARY) is not None:
         return [sys.executable, "-P", "-m", LIBRARY]
     from modelbuild.analysis.make_toolchain import make_toolchain
     from modelbuild.analysis.open import open_analyzer
@@ -225,8 +226,8 @@ def _program(workspace: Workspace, toolchain: Label | None) -> list[str]:
         library = LIBRARY.replace("_", "-")
         expected = f"expected `pip install --no-deps {library}`"
         raise EnvironmentProblem(f"programs are run by {library}, which is not installed beside modelbuild; {expected}")
-    python = make_toolchain(analyzer, toolchain, lambda text: None)
-    return [python.program, "-P", run_module.__file__, str(analyzer.rules.packages[LIBRARY]), LIBRARY]
+    program = sys.executable if toolchain is None else make_toolchain(analyzer, toolchain, lambda text: None).program
+    return [program, "-P", run_module.__file__, str(analyzer.rules.packages[LIBRARY]), LIBRARY]
 
 
 def _run(label: Label, command: list[str], folder: Path) -> ExitCode:
