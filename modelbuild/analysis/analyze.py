@@ -126,6 +126,10 @@ class Analyzer:
             self._platform(device)
         return self._analyze(Node(label, device), None)
 
+    def device(self, label: Label) -> Platform:
+        """Return the provider of a device that the command line names. Raises UsageError for another target."""
+        return self._platform(label)
+
     def base_toolchain(self, label: Label) -> PythonToolchain:
         """Return the provider of a toolchain that MODELBUILD.toml names, or the command line."""
         workspace = self.loader.workspace

@@ -99,6 +99,8 @@ def analyze(analyzer: Analyzer, request: Request, reporter: Reporter) -> Plan:
         skipped.append(label)
         reporter.emit(TargetSkipped(label, str(error), str(error.location or "")))
 
+    for label, _ in request.runners:
+        analyzer.device(label)
     targets = expand_patterns(analyzer.loader, request.patterns, request.package, skip=skip, places=request.places)
     reporter.emit(Loaded(len(targets)))
     found = []

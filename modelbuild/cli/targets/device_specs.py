@@ -9,6 +9,7 @@ from modelbuild.cli.targets.one_program import label_of
 
 if TYPE_CHECKING:
     from modelbuild.device_runners import DeviceSpec
+    from modelbuild.labels import Label
     from modelbuild.workspace.workspace import Workspace
 
 
@@ -25,15 +26,19 @@ def device_specs(
     analyzer = open_analyzer(workspace)
     wanted = [label_of(text, package) for text in labels]
     every = wanted or [target.label for target in expand_patterns(analyzer.loader, ["//..."])]
-    specs = {}
-    for label in every:
+
+    def declared(label: Label) -> DeviceSpec | None:
         target = analyzer.analyze(label)
         platform = next((each for each in target.providers if isinstance(each, Platform)), None)
-        if platform is not None and platform.spec is not None:
-            specs[str(label)] = platform.spec
-        elif wanted:
+        if wanted and (platform is None or platform.spec is None):
             raise UsageError(f"{label} is a {target.rule}; expected a device that programs can run on")
+        return platform.spec if platform is not None else None
+
+    specs = {str(label): spec for label in every if (spec := declared(label)) is not None}
     for name in given:
-        if name not in specs and not wanted:
+        if name in specs:
+            continue
+        if not wanted:
             raise UsageError(f"--runner {name}: no device of this label{did_you_mean(name, specs)}")
+        declared(label_of(name, package))
     yield from specs.items()
