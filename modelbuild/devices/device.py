@@ -237,7 +237,7 @@ def _acquire(shell: Shell, process: subprocess.Popen[bytes], wait: float, say: C
             say(f"in use by {holder}; waiting up to {wait:.0f} s")
             continue
         if line == "late":
-            raise Busy(f"in use by {holder} for more than {wait:.0f} s; expected it free")
+            raise Busy(f"in use by {holder} for more than {wait:.0f} s; expected it free", holder)
         assert process.stderr is not None
         with suppress(subprocess.TimeoutExpired):
             process.wait(5)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import queue
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -12,12 +14,14 @@ from pathlib import Path
 from modelbuild.device_runners import DeviceRunner, DeviceSpec
 from modelbuild.devices.device import Device, Session
 from modelbuild.devices.facts import Facts
-from modelbuild.devices.problems import DeviceProblem
+from modelbuild.devices.problems import Busy, DeviceProblem
 
 _AT_ONCE = 16
 
 # Seconds to wait for a device that other sessions use.
 WAIT = 600.0
+# Seconds between two questions to several devices which of them is free.
+_POLL = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ class Pool:
         for other in devices:
             if other not in self._all:
                 other.close()
+        self._closed = threading.Event()
         self._idle: queue.SimpleQueue[Device] = queue.SimpleQueue()
         for each in self._all:
             self._idle.put(each)
@@ -94,7 +99,7 @@ class Pool:
     @contextmanager
     def session(self, purpose: str, say: Callable[[str], None], wait: float = WAIT) -> Iterator[Session]:
         """Yield a session with one of the devices: one that is free, or else the first that becomes free. Raises
-        DeviceProblem if none does, or its connection is lost."""
+        DeviceProblem if none does, or if none can be used."""
         taken = [self._idle.get()]
         while not self._idle.empty():
             try:
@@ -102,7 +107,13 @@ class Pool:
             except queue.Empty:
                 break
         with ExitStack() as stack:
-            session, device = self._first(stack, taken, purpose, say, wait)
+            try:
+                self._check_open()
+                session, device = self._first(stack, taken, purpose, say, wait)
+            except BaseException:
+                for each in taken:
+                    self._idle.put(each)
+                raise
             for other in taken:
                 if other is not device:
                     self._idle.put(other)
@@ -110,21 +121,38 @@ class Pool:
             yield session
 
     def _first(
-        self, stack: ExitStack, taken: list[Device], purpose: str, say: Callable[[str], None], wait: float
+        self, stack: ExitStack, devices: list[Device], purpose: str, say: Callable[[str], None], wait: float
     ) -> tuple[Session, Device]:
-        try:
-            for device in taken[:-1]:
+        """Enter a session with the first device that is free. One that cannot be used is left out if others can."""
+        if len(devices) == 1:  # which waits itself
+            self._reconnect(devices[0])
+            return stack.enter_context(devices[0].session(purpose, wait, say)), devices[0]
+        deadline = time.monotonic() + wait
+        usable, told = list(devices), False
+        while True:
+            late = time.monotonic() >= deadline
+            holders = []
+            for device in list(usable):
                 try:
                     self._reconnect(device)
                     return stack.enter_context(device.session(purpose, 0, lambda text: None)), device
+                except Busy as busy:
+                    holders.append(busy.holder)
                 except DeviceProblem:
-                    continue
-            self._reconnect(taken[-1])
-            return stack.enter_context(taken[-1].session(purpose, wait, say)), taken[-1]
-        except BaseException:
-            for device in taken:
-                self._idle.put(device)
-            raise
+                    usable.remove(device)
+                    if not usable:
+                        raise
+            if late:
+                raise Busy(f"all are in use for more than {wait:.0f} s, by {'; '.join(holders)}; expected a free one")
+            if not told:
+                say(f"in use by {'; '.join(holders)}; waiting up to {wait:.0f} s for the first")
+                told = True
+            self._closed.wait(_POLL)
+            self._check_open()
+
+    def _check_open(self) -> None:
+        if self._closed.is_set():
+            raise DeviceProblem("interrupted")
 
     def _reconnect(self, device: Device) -> None:
         """Connect again if the connection was lost. Raises DeviceProblem if that fails, and for another device."""
@@ -134,7 +162,8 @@ class Pool:
                 raise DeviceProblem("it is another device than before; expected the same one")
 
     def interrupt(self) -> None:
-        """End the sessions of all threads."""
+        """End the sessions of all threads, and begin no others."""
+        self._closed.set()
         for device in self._all:
             device.interrupt()
 

@@ -19,7 +19,11 @@ class DeviceProblem(ModelbuildError):
 
 
 class Busy(DeviceProblem):
-    """Another session uses the device, and the time to wait is up."""
+    """Another session uses the device, and the time to wait is up. `holder` describes that session."""
+
+    def __init__(self, message: str, holder: str = "another session") -> None:
+        super().__init__(message)
+        self.holder = holder
 
 
 class ConnectionLost(DeviceProblem):
