@@ -142,10 +142,11 @@ class SshShell:
         self._socket = self._folder / "c"
         self._log = self._folder / "log"
         with self._log.open("wb") as log:
-            command = ["ssh", "-M", "-N", "-S", str(self._socket), *_options(runner), "--", runner.host]
+            # It reads a pipe of this process, so that it ends with it, however that happens.
+            command = ["ssh", "-M", "-S", str(self._socket), *_options(runner), "--", runner.host, "exec cat"]
             self._master = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 env=_environment(),
@@ -177,6 +178,8 @@ class SshShell:
         return "" if self._master.poll() is None else self._problem()
 
     def close(self) -> None:
+        assert self._master.stdin is not None
+        self._master.stdin.close()
         self._master.terminate()
         try:
             self._master.wait(_ENDING)

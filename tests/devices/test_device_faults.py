@@ -6,10 +6,12 @@ import io
 import random
 import shutil
 import subprocess
+import sys
 import tarfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -257,3 +259,41 @@ def test_a_program_cannot_fill_this_machine(server: Sshd, file: File, tmp_path: 
         with pytest.raises(JobProblem, match="more than 1048576 bytes; expected less"):
             session.get(tmp_path / "outputs")
     device.close()
+
+
+KILLED = """
+import sys
+from modelbuild.device_runners import parse_address
+from modelbuild.devices.device import Device, local_file
+from contextlib import suppress
+from pathlib import Path
+
+with Device(parse_address(sys.argv[1])).session("//:t", 5, print) as session:
+    session.put({"run": local_file(Path(sys.argv[2]))})
+    session.run("one", ["./run"], 300)
+"""
+
+
+def test_a_build_that_is_killed_leaves_no_process_here_or_there(server: Sshd, file: File, tmp_path: Path) -> None:
+    folder = tmp_path / "device"
+    program = file(f"sleep {SLEEP} & setsid sleep {SLEEP}").path
+    command = [sys.executable, "-c", KILLED, server.at(server.port, folder=folder), program]
+    build = subprocess.Popen(command, cwd=Path(__file__).parents[2])
+    wait_for(lambda: running(SLEEP), "the program does not start")
+    connections = [pid for pid in running(str(server.port)) if _is_of(pid, build.pid)]
+    assert connections
+    build.kill()
+    build.wait()
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in connections), "a connection is left open")
+    wait_for(lambda: not running(SLEEP), "the program still runs")
+    device = Device(parse_address(server.at(server.port, folder=folder)))
+    with device.session("//:next", 10, hush):
+        pass
+    device.close()
+
+
+def _is_of(pid: int, parent: int) -> bool:
+    """Return whether a process is a child of another."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) == parent
+    return False
