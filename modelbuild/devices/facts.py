@@ -15,7 +15,7 @@ from modelbuild.lines import one_line
 
 # In an identity: all that can change an output or a latency. Neither names nor addresses nor free space are in it, so
 # boards of one kind share results.
-_IDENTITY = ("arch", "cpu", "cpus", "gpu", "image", "kernel", "libc", "model", "os")
+_IDENTITY = ("arch", "cpu", "cpus", "driver", "gpu", "image", "kernel", "libc", "model", "os", "power")
 _KNOWN = (*_IDENTITY, "memory", "free", "owner", "lacks")
 _LINE = re.compile(r"([a-z]{1,16})\t([ -~]{0,200})")
 

@@ -48,6 +48,8 @@ fact arch "$(uname -m)"
 fact kernel "$(uname -s) $(uname -r)"
 fact os "$(. /etc/os-release 2>/dev/null && printf '%s' "${PRETTY_NAME:-} ${BUILD_ID:-}")"
 fact image "$(head -n 1 /etc/nv_tegra_release 2>/dev/null)"
+fact driver "$(head -n 1 /proc/driver/nvidia/version 2>/dev/null)"
+fact power "$(head -n 1 /var/lib/nvpmodel/status 2>/dev/null)"
 fact libc "$(getconf GNU_LIBC_VERSION 2>/dev/null)"
 model=$( (cat /proc/device-tree/model || cat /sys/class/dmi/id/product_name) 2>/dev/null | tr -d '\000')
 fact model "$model"

@@ -106,7 +106,7 @@ def test_the_device_gets_the_bundle_and_the_cases(actions: Callable[..., dict[st
     ]
 
 
-@pytest.mark.parametrize("fact", ["model", "gpu"])
+@pytest.mark.parametrize("fact", ["model", "gpu", "driver", "image"])
 def test_the_devices_identity_is_in_the_keys_of_what_runs_there_alone(keys: Keyed, fact: str) -> None:
     here, there = keys(), keys(identity={**PC, fact: "another"})
     assert {name for name in here if here[name] != there[name]} == {"test", "find-partition", "bisect"}
