@@ -107,13 +107,18 @@ RunOptions run_options(const Options& options) {
   return found;
 }
 
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point began) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - began).count();
+}
+
 Latency measure(Program* program, const Options& options, const std::vector<Tensor>& tensors) {
   std::vector<double> times;
   for (int i = 0; i < options.warmup + options.repeat; ++i) {
-    const auto began = std::chrono::steady_clock::now();
+    const auto began = Clock::now();
     program->run(options.method, tensors, run_options(options));
-    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - began;
-    if (i >= options.warmup) times.push_back(took.count());
+    if (i >= options.warmup) times.push_back(ms_since(began));
   }
   return latency_of(std::move(times), options.warmup);
 }
@@ -174,7 +179,9 @@ void report_outputs(const std::vector<Value>& values, std::optional<std::filesys
 }
 
 Report run(const Options& options) {
+  const auto began = Clock::now();
   const std::unique_ptr<Program> program = Program::load(options.program, options.load);
+  const double load_ms = ms_since(began);
   const MethodDescription& method = program->describe().method(options.method);
   std::vector<Call> calls;
   calls.reserve(options.calls.size());
@@ -191,8 +198,10 @@ Report run(const Options& options) {
   }
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const int number = calls.size() > 1 ? static_cast<int>(i) + 1 : 0;
-    report_outputs(program->run(options.method, calls[i].tensors, run_options(options)), options.output_dir, number,
-                   &report);
+    const auto started = Clock::now();
+    const std::vector<Value> values = program->run(options.method, calls[i].tensors, run_options(options));
+    if (i == 0) report.first_ms = load_ms + ms_since(started);
+    report_outputs(values, options.output_dir, number, &report);
   }
   report.transfers = program->transfers();
   if (options.profile) {

@@ -77,6 +77,7 @@ std::string json(const Report& report) {
                 {"method", report.method},
                 {"inputs", inputs},
                 {"outputs", outputs}};
+  found["first_ms"] = report.first_ms;
   found["latency"] = nullptr;
   if (const auto& l = report.latency) {
     found["latency"] = {{"runs", l->runs},           {"warmup", l->warmup}, {"min_ms", l->min_ms},

@@ -33,6 +33,7 @@ struct Report {
   std::string method;
   std::vector<ReportedPort> inputs;
   std::vector<ReportedPort> outputs;
+  double first_ms = 0;  // of loading the program, and of its first run; in the JSON object only
   std::optional<Latency> latency;
   Transfers transfers;
   std::optional<GraphCounts> graphs;

@@ -98,6 +98,16 @@ def test_the_memory_that_a_device_states(returned: Returned, stated: str, found:
     assert returned(f'{{"peak_memory": {stated}}}', name="latency").peak_memory() == found
 
 
+@pytest.mark.parametrize(
+    ("stated", "found"),
+    [("7.5", {"first_ms": 7.5}), ("-1", {}), ("true", {}), ("1e400", {}), ("NaN", {}), ('"x"', {}), ("9" * 400, {})],
+)
+def test_the_time_of_the_first_run_that_a_device_states(
+    returned: Returned, stated: str, found: dict[str, float]
+) -> None:
+    assert returned(f'{{"first_ms": {stated}}}', name="latency").first() == found
+
+
 def test_what_was_measured_is_in_the_note() -> None:
     measures = {"latency_ms": 6.2134, "peak_memory": 10.0 * (1 << 20), "temperature_c": 61.0, "clock_mhz": 612.4}
     assert measured_text(measures) == ": 6.213 ms, 10.0 MiB, 61 C, 612 MHz"

@@ -86,6 +86,7 @@ def test_programs_run_on_the_device_and_results_are_cached(tested: Workspace, se
     }
     right = found["//:right"]
     assert right["measures"]["peak_memory"] > 1 << 20
+    assert right["measures"]["first_ms"] > 0
     assert re.match(r"on //:near \(.*\): [0-9.e-]+ ms, [0-9.]+ MiB", right["reason"])
     names = ("latency_min_ms", "latency_ms", "latency_p95_ms", "latency_max_ms")
     measured = [right["measures"][name] for name in names]
@@ -130,7 +131,7 @@ def test_a_bundle_runs_on_a_device_and_its_outputs_come_back(tested: Workspace, 
     )
     assert ended.out.startswith("on //:near: ")
     assert re.search(r"^latency .* ms median, .* min, .* p95 \(3 runs after 3\)$", ended.out, re.MULTILINE)
-    assert re.search(r"^peak memory [0-9.]+ MiB", ended.out, re.MULTILINE)
+    assert re.search(r"^first result after [0-9.]+ ms, peak memory [0-9.]+ MiB", ended.out, re.MULTILINE)
     np.testing.assert_allclose(np.load(tested.root / "out/y.npy"), np.tanh(x) * 2, rtol=1e-5)
     assert not list(server.folder.glob("jobs/*"))
 
@@ -155,6 +156,7 @@ def test_a_profile_is_recorded_on_the_device(tested: Workspace, server: Sshd, tm
     assert found.json["profile"]["runs"] == 4
     assert (found.json["latency"], found.json["runner"]) == (None, "//:near")
     assert found.json["peak_memory"] > 1 << 20
+    assert found.json["first_ms"] > 0
     assert all(re.match(r"(temperature|clock)\.", name) for name in found.json["state"])
     assert not list(server.folder.glob("jobs/*"))
 

@@ -179,6 +179,7 @@ def test_measures(samples: dict[str, Any], modelbuild_run: Run, tmp_path: Path) 
     report = json.loads(modelbuild_run(path, *flags, "--json").stdout)
     check_format("modelbuild-run", report)
     assert 1 << 20 < report["peak_memory"] < 1 << 32
+    assert report["first_ms"] > 0
     latency = report["latency"]
     assert (latency["runs"], latency["warmup"]) == (5, 2)
     assert 0 < latency["min_ms"] <= latency["median_ms"] <= latency["p95_ms"] <= latency["max_ms"]

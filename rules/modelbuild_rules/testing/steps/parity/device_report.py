@@ -75,6 +75,12 @@ class DeviceReport:
             raise ProgramError("the device returned latencies that are no durations; expected milliseconds")
         return found
 
+    def first(self) -> dict[str, float]:
+        """Return first_ms: the milliseconds of loading the program and of its first run; empty if they are not stated.
+        Raises ProgramError as outputs() does."""
+        value = self._printed("latency").get("first_ms")
+        return {"first_ms": float(value)} if type(value) in (int, float) and 0 < value < 1e12 else {}
+
     def peak_memory(self) -> dict[str, float]:
         """Return peak_memory: the most bytes of the measured process that were in RAM at once; empty if its system
         does not state it. Raises ProgramError as outputs() does."""

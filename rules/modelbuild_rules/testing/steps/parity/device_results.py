@@ -81,7 +81,7 @@ def _latencies(step: Step, report: DeviceReport, measures: dict[str, float]) -> 
     """Return a case for each limit of the latency, and add the latencies to `measures`."""
     limits: Mapping[str, float] = step.params["latencies"]
     try:
-        measures.update(report.latency() | report.peak_memory())
+        measures.update(report.latency() | report.first() | report.peak_memory())
     except ProgramError as error:
         return [Case("latency", "failed", message=str(error))]
     cases = []
