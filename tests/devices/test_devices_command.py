@@ -101,6 +101,8 @@ def test_the_text_and_another_runner(declared: Workspace, server: Sshd, tmp_path
     [
         (["//:near"], "error: //:near is a device_runner; expected a device that programs can run on"),
         (["--runner=//:pcc=local:"], "error: --runner //:pcc: no device of this label; did you mean '//:pc'?"),
+        (["//:pc", "--runner=//:pcc=local:"], "error: no target 'pcc' in //; did you mean 'pc'?"),
+        (["//:pc", "--runner=//:near=local:"], "error: //:near is a device_runner; expected a device that programs"),
         (["--runner=ssh://host"], "error: 'ssh://host': expected LABEL=ADDRESS, such as //:orin=ssh://user@host"),
         (
             ["--runner=//:pc=shh://host"],
@@ -113,6 +115,12 @@ def test_a_wrong_command_line(declared: Workspace, arguments: list[str], problem
     assert ended.code == 2
     assert ended.err.startswith(problem)
     assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [("build", "//:pc"), ("test", "//..."), ("doctor", "--on=//:pc")])
+def test_a_runner_of_another_label_is_refused_before_any_work(declared: Workspace, command: tuple[str, ...]) -> None:
+    ended = declared.run(*command, "--runner=//:pcc=local:")
+    assert (ended.code, ended.err) == (2, "error: no target 'pcc' in //; did you mean 'pc'?\n")
 
 
 DECLARED = [

@@ -117,7 +117,7 @@ def _device_findings(settings: Settings, on: str, runners: tuple[str, ...]) -> I
         workspace = load_workspace(find_root(settings.directory))
         package, root = workspace.package_of(settings.directory), workspace.root
         given = [(str(label), runner) for label, runner in parse_runners(runners, package)]
-        ((label, declared),) = device_specs(workspace, package, [on])
+        ((label, declared),) = device_specs(workspace, package, [on], [each for each, _ in given])
         spec = with_runners(label, declared, given)
         rules = load_rules(root, workspace.config.rules, workspace.rule_locations())
     yield from check_device(spec, root, rules.runtimes)
