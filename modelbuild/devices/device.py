@@ -12,7 +12,7 @@ import tarfile
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from modelbuild.devices import scripts
 from modelbuild.devices.exchange import Limits, call, exchange
 from modelbuild.devices.facts import Facts, ask
 from modelbuild.devices.outputs import MOST_FILES, unpack
-from modelbuild.devices.problems import Busy, ConnectionLost, DeviceProblem, JobProblem, cut
+from modelbuild.devices.problems import Busy, ConnectionLost, DeviceProblem, DiskFull, JobProblem, cut
 from modelbuild.devices.shells import Shell, end, open_shell
 
 # Seconds: between two signs of life of a session, the silence after which the device ends it, and the time that a job
@@ -98,22 +98,29 @@ class Session:
     def put(self, files: Mapping[str, Payload]) -> None:
         """Lay out files, by path, in the job's folder. What the device has by content is not sent.
 
-        Raises JobProblem if they are larger than the device's store may be, or if its disk is full.
+        If the disk is full, the files of earlier jobs are removed. Raises JobProblem if the files are larger than the
+        device's store may be, or if its disk is full without others.
         """
         unique = {each.digest: each for each in files.values()}
         total = sum(each.size for each in unique.values())
         if total > self.runner.store_size:
             raise JobProblem(f"the job has {total} bytes; expected at most {self.runner.store_size} (store_size)")
-        lines = [f"{digest}\n".encode() for digest in unique]
-        limits = Limits(output=len(lines) * 65 + 64)
-        answer = call(self.shell, scripts.MISSING, self.runner.folder, feed=lines, limits=limits).split()
+        try:
+            self._lay_out(files, unique)
+        except DiskFull:
+            call(self.shell, scripts.KEEP, self.runner.folder, feed=_lines(unique))
+            self._lay_out(files, unique)
+
+    def _lay_out(self, files: Mapping[str, Payload], unique: Mapping[str, Payload]) -> None:
+        limits = Limits(output=len(unique) * 65 + 64)
+        answer = call(self.shell, scripts.MISSING, self.runner.folder, feed=_lines(unique), limits=limits).split()
         missing = [unique[digest] for digest in dict.fromkeys(answer) if digest in unique]
         size = sum(each.size for each in missing)
         self.sent = Sent(len(missing), size, len(unique) - len(missing))
         if missing:
             limits = Limits(seconds=600 + size / 100_000)
             call(self.shell, scripts.RECEIVE, self.runner.folder, self.token, feed=_packed(missing), limits=limits)
-        places = [f"{each.digest} {path}\n".encode() for path, each in files.items()]
+        places = _lines(f"{each.digest} {path}" for path, each in files.items())
         most = str(self.runner.store_size)
         call(self.shell, scripts.STAGE, self.runner.folder, self.token, most, feed=places)
 
@@ -212,6 +219,10 @@ class Device:
             beats.stop()
             self._hold = None
             _release(process)
+
+
+def _lines(texts: Iterable[str]) -> Iterator[bytes]:
+    return (f"{text}\n".encode() for text in texts)
 
 
 def owner(purpose: str) -> str:

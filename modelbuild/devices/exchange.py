@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, TypeAlias
 
-from modelbuild.devices.problems import ConnectionLost, DeviceProblem, JobProblem, cut
+from modelbuild.devices.problems import ConnectionLost, DeviceProblem, DiskFull, JobProblem, cut
 from modelbuild.devices.shells import Shell, end
 
 Take: TypeAlias = Callable[[bytes], object]
@@ -57,7 +57,7 @@ def exchange(shell: Shell, process: subprocess.Popen[bytes], take: Take, feed: I
     if process.returncode == _CONNECTION or (process.returncode and shell.lost()):
         raise ConnectionLost(f"the connection was lost ({shell.lost() or cut(text) or 'it was closed'})")
     if process.returncode == _FULL:
-        raise JobProblem("the disk of the device is full, or a quota is; expected more space")
+        raise DiskFull("the disk of the device is full, or a quota is; expected more space")
     if process.returncode == _MISSING:
         raise ConnectionLost("the device lost a file that it had")
     if process.returncode == _CHANGED:

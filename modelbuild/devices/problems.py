@@ -34,6 +34,10 @@ class JobProblem(DeviceProblem):
     """A job failed for another reason than its program: a full disk, output that breaks the rules."""
 
 
+class DiskFull(JobProblem):
+    """The disk of a device is full, or a quota is."""
+
+
 # Messages of OpenSSH, and what they mean to a user.
 _SSH: Mapping[str, str] = {
     r"REMOTE HOST IDENTIFICATION HAS CHANGED": "the host's key differs from the one in {known_hosts}; expected the"

@@ -122,6 +122,17 @@ done
 """
 )
 
+# Reads digests; removes all other files from the store.
+KEEP = (
+    _BEGIN
+    + r"""
+keep=" $(tr '\n' ' ')"
+for file in "$root/blobs"/*; do
+    case $keep in *" ${file##*/} "*) ;; *) rm -f "$file" ;; esac
+done
+"""
+)
+
 # Argument: token. Reads a tar of files called by their digests. Each appears whole in the store, or not at all.
 RECEIVE = (
     _BEGIN

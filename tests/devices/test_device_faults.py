@@ -10,7 +10,7 @@ import sys
 import tarfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -149,25 +149,40 @@ def test_a_connection_that_falls_silent_ends_the_job_on_both_sides(server: Sshd,
     other.close()
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing(file: File, tmp_path: Path) -> None:
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Device]:
+    """Yield a device with a disk of 200 KiB."""
     if shutil.which("bwrap") is None:
         pytest.skip("not run: needs bubblewrap, which makes a small disk")
-    small = tmp_path / "device"
-    small.mkdir()
-    view = ["--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--size", str(200 << 10), "--tmpfs", str(small)]
-    place = ["bwrap", "--die-with-parent", *view]
-    with started(tmp_path, within=place) as server:
+    folder = tmp_path / "device"
+    folder.mkdir()
+    view = ["--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--size", str(200 << 10), "--tmpfs", str(folder)]
+    with started(tmp_path, within=["bwrap", "--die-with-parent", *view]) as server:
         device = Device(parse_address(server.address))
-        try:
-            for _ in range(2):
-                with device.session("//:t", 5, hush) as session, pytest.raises(JobProblem) as caught:
-                    session.put({"small": file(b"s"), "large": file(b"x" * (1 << 20))})
-                assert str(caught.value) == "the disk of the device is full, or a quota is; expected more space"
-            with device.session("//:t", 5, hush) as session:
-                session.put({"small": file(b"s"), "run": file("cat small")})
-                assert session.run("one", ["./run"], 20).status == 0
-        finally:
-            device.close()
+        yield device
+        device.close()
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(small: Device, file: File) -> None:
+    for _ in range(2):
+        with small.session("//:t", 5, hush) as session, pytest.raises(JobProblem) as caught:
+            session.put({"small": file(b"s"), "large": file(b"x" * (1 << 20))})
+        assert str(caught.value) == "the disk of the device is full, or a quota is; expected more space"
+    with small.session("//:t", 5, hush) as session:
+        session.put({"small": file(b"s"), "run": file("cat small")})
+        assert session.run("one", ["./run"], 20).status == 0
+
+
+def test_files_of_earlier_jobs_make_room_on_a_full_disk(small: Device, file: File, tmp_path: Path) -> None:
+    shared = file(b"s" * 20_000)
+    for number in range(4):
+        with small.session("//:t", 5, hush) as session:
+            session.put({"shared": shared, "own": file(b"%d" % number * 60_000), "run": file("cat shared own | wc -c")})
+            sent = session.sent
+            session.run("one", ["./run"], 20)
+            session.get(tmp_path / f"{number}")
+        assert (tmp_path / f"{number}/one/stdout").read_text() == "80000\n"
+        assert sent.there == (0 if number == 0 else 2)  # those of this job were kept
 
 
 # -- a hostile device ------------------------------------------------------------------------------------------------

@@ -69,6 +69,7 @@ def run_on_device(
     import sys
 
     from modelbuild.devices.pool import Pool, with_runners
+    from modelbuild.devices.problems import DeviceProblem
     from modelbuild.errors import EnvironmentProblem
     from modelbuild.report.text import write
 
@@ -97,6 +98,8 @@ def run_on_device(
             with pool.session(str(bundle), lambda text: write(sys.stderr, f"note: {label}: {text}")) as session:
                 profile = DeviceProfile(command, pte, run.profile_outputs, folder, write_pages)
                 return _run(session, run, root, made, request, profile)
+        except DeviceProblem as problem:
+            raise DeviceProblem(f"{label}: {problem}") from problem
         finally:
             pool.close()
 
